@@ -1,0 +1,154 @@
+"""Every exception that livegnn raises.
+
+LiveGnnError
+├── UpdateError                 a batch was refused; nothing has changed
+│   ├── VertexUnknown           an id that is not a live vertex
+│   ├── VertexExists            adding a vertex that is already there
+│   ├── VertexIdGap             a new id that is neither the next one nor a removed one
+│   ├── EdgeMissing             removing or changing an edge that is not there
+│   ├── EdgeDuplicate           adding an edge twice to a simple graph
+│   ├── ValueInvalid            NaN, infinity, a negative id, a value out of its domain
+│   ├── WidthMismatch           a row or an array of the wrong shape
+│   ├── DtypeInvalid            an array of the wrong dtype
+│   ├── ColumnMissing           a weight, time, type or attribute that the graph does not have, or the reverse
+│   ├── RangeOverflow           a fixed-point message or a degree out of range
+│   └── DegreeNegative          a weighted degree below zero in a degree-normalised layer
+├── ModelError
+│   ├── ModelUnsupported        a layer or option that cannot be kept exact; names the layer and the reason
+│   └── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
+├── StateMismatch               verify() found live state that differs from a run from scratch
+├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
+├── DataMissing                 a dataset or an optional dependency that is not at hand
+├── UsageError                  a call that the object's present state does not allow
+└── InvariantBroken             our own mistake; the object refuses further work
+
+`retryable` says whether the same call may succeed later without a change by the caller; `hint` says what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ColumnMissing",
+    "DataMissing",
+    "DegreeNegative",
+    "DtypeInvalid",
+    "EdgeDuplicate",
+    "EdgeMissing",
+    "InvariantBroken",
+    "LiveGnnError",
+    "ModelError",
+    "ModelMismatch",
+    "ModelUnsupported",
+    "RangeOverflow",
+    "StateMismatch",
+    "StoredStateInvalid",
+    "UpdateError",
+    "UsageError",
+    "ValueInvalid",
+    "VertexExists",
+    "VertexIdGap",
+    "VertexUnknown",
+    "WidthMismatch",
+]
+
+
+class LiveGnnError(Exception):
+    """Base of every error of this package."""
+
+    retryable: bool = False
+    hint: str = ""
+
+
+class UpdateError(LiveGnnError):
+    """A batch was refused before anything changed."""
+
+    hint = "mend the update that the message names and apply the batch again"
+
+
+class VertexUnknown(UpdateError, KeyError):
+    """An id that is not a live vertex of this graph."""
+
+    hint = "add the vertex first"
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class VertexExists(UpdateError):
+    """A vertex was added that is already there."""
+
+
+class VertexIdGap(UpdateError):
+    """A new vertex id must be the next one or that of a removed vertex."""
+
+
+class EdgeMissing(UpdateError):
+    """An edge was removed or changed that is not there."""
+
+    hint = 'pass missing="ignore" if that is expected'
+
+
+class EdgeDuplicate(UpdateError):
+    """An edge was added twice to a graph made with simple=True."""
+
+
+class ValueInvalid(UpdateError, ValueError):
+    """A value outside its domain: NaN, infinity, a negative id."""
+
+
+class WidthMismatch(UpdateError, ValueError):
+    """An array whose shape is not the one expected."""
+
+
+class DtypeInvalid(UpdateError, TypeError):
+    """An array whose dtype is not the one expected."""
+
+
+class ColumnMissing(UpdateError):
+    """A weight, time, type or attribute that the graph does not have, or one that it has and the update does not give."""
+
+
+class RangeOverflow(UpdateError, OverflowError):
+    """A fixed-point message or a degree left its range; the batch was rolled back."""
+
+    hint = "call engine.rescale() and apply the batch again"
+
+
+class DegreeNegative(UpdateError, ValueError):
+    """A weighted in-degree below zero, for which degree normalisation has no value."""
+
+
+class ModelError(LiveGnnError):
+    """A model that cannot be used."""
+
+
+class ModelUnsupported(ModelError):
+    """A layer, option or operation that cannot be kept exact."""
+
+    hint = "see docs/models.md for what is supported and why the rest is not"
+
+
+class ModelMismatch(ModelError):
+    """An imported model does not agree with its module, or does not fit the graph."""
+
+
+class StateMismatch(LiveGnnError):
+    """Live state differs from a run from scratch."""
+
+    hint = "this is a defect of livegnn: please report it with the saved engine"
+
+
+class StoredStateInvalid(LiveGnnError):
+    """A saved file is damaged, cut short or of another version."""
+
+
+class DataMissing(LiveGnnError):
+    """A dataset or an optional dependency is not at hand."""
+
+
+class UsageError(LiveGnnError, RuntimeError):
+    """A call that the object's present state does not allow."""
+
+
+class InvariantBroken(LiveGnnError, AssertionError):
+    """Our own mistake; serving on could give a wrong answer."""
