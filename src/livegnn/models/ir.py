@@ -1,0 +1,364 @@
+"""A graph neural network as data: a small directed acyclic graph of values.
+
+A value is one row per vertex. Every value but one kind is *row-local*: row v depends on row v of its inputs alone.
+The one exception is `Propagate`, which sums messages along edges. So a model's receptive field, its affected sets and
+its exact incremental form can all be read off this structure, with no code of the model's author in the way.
+
+Invariants: values are immutable and compared by identity; arrays are C-contiguous, read-only, finite float32; widths
+are checked when a value is made, so a model that exists is well-formed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.errors import ModelError, WidthMismatch
+
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "Affine",
+    "Combine",
+    "Concat",
+    "FloatArray",
+    "Input",
+    "L2Normalize",
+    "LayerNorm",
+    "Linear",
+    "LogSoftmax",
+    "Maximum",
+    "Multiply",
+    "Norm",
+    "PReLU",
+    "Propagate",
+    "Slice",
+    "Softmax",
+    "Value",
+    "frozen_array",
+    "walk",
+]
+
+FloatArray: TypeAlias = NDArray[np.float32]
+Norm: TypeAlias = Literal["sum", "mean", "gcn"]
+
+#: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
+ACTIVATIONS: dict[str, str] = {
+    "relu": "",
+    "leaky_relu": "slope",
+    "elu": "alpha",
+    "selu": "",
+    "celu": "alpha",
+    "gelu": "",
+    "gelu_tanh": "",
+    "silu": "",
+    "sigmoid": "",
+    "tanh": "",
+    "softplus": "beta",
+    "relu6": "",
+    "hardtanh": "",
+    "hardswish": "",
+    "softsign": "",
+    "log_sigmoid": "",
+    "exp": "",
+}
+
+
+def frozen_array(array: Any, where: str, shape: tuple[int | None, ...]) -> FloatArray:
+    """A read-only C-contiguous float32 copy of `array`, checked for shape (None = any) and for finite values.
+
+    Raises: WidthMismatch for another shape, ModelError for NaN, infinity or values beyond float32.
+    """
+    source = np.asarray(array)
+    if source.dtype.kind not in "fiu":
+        raise ModelError(f"[{where}] expected real numbers, got dtype {source.dtype}; pass float32 arrays")
+    with np.errstate(over="ignore"):
+        result = np.array(source, dtype=np.float32, order="C", copy=True)
+    wanted = tuple("any" if extent is None else extent for extent in shape)
+    fits = result.ndim == len(shape) and all(
+        want is None or want == got for want, got in zip(shape, result.shape, strict=True)
+    )
+    if not fits:
+        raise WidthMismatch(f"[{where}] expected shape {wanted}, got {result.shape}; check the layer's widths")
+    if not np.isfinite(result).all():
+        raise ModelError(f"[{where}] expected finite weights, got NaN or infinity; retrain or mend the weights")
+    result.flags.writeable = False
+    return result
+
+
+def _finite(number: float, where: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ModelError(f"[{where}] expected a finite number, got {value}; mend the layer's options")
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """One row of `width` float32 numbers per vertex; `inputs` are the values it is computed from."""
+
+    width: int = field(init=False)
+    inputs: tuple[Value, ...] = field(init=False, repr=False)
+
+    def _define(self, width: int, inputs: Sequence[Value], **arrays: Any) -> None:
+        where = type(self).__name__
+        for value in inputs:
+            if not isinstance(value, Value):
+                raise ModelError(f"[{where}] expected values as inputs, got {type(value).__name__}; apply a layer first")
+        if width < 1:
+            raise WidthMismatch(f"[{where}] expected a width of at least 1, got {width}; check the layer's widths")
+        object.__setattr__(self, "width", int(width))
+        object.__setattr__(self, "inputs", tuple(inputs))
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Value):
+    """The features: h[v] = x[v]. A model has exactly one."""
+
+    features: int
+
+    def __post_init__(self) -> None:
+        self._define(self.features, ())
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Value):
+    """y = W x + b, with weight (out, in) as torch's Linear keeps it and bias (out,) or None."""
+
+    x: Value
+    weight: FloatArray
+    bias: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        weight = frozen_array(self.weight, "Linear.weight", (None, self.x.width))
+        out = weight.shape[0]
+        bias = None if self.bias is None else frozen_array(self.bias, "Linear.bias", (out,))
+        self._define(out, (self.x,), weight=weight, bias=bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Activation(Value):
+    """y = f(x) elementwise; `kind` is a key of ACTIVATIONS, `param` the parameter named there."""
+
+    x: Value
+    kind: str
+    param: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ACTIVATIONS:
+            raise ModelError(f"[Activation] expected one of {', '.join(ACTIVATIONS)}, got {self.kind!r}; choose one")
+        param = _finite(self.param, f"Activation {self.kind}")
+        if self.kind in ("celu", "softplus") and param <= 0:
+            name = ACTIVATIONS[self.kind]
+            raise ModelError(f"[Activation] expected {self.kind}'s {name} above 0, got {param}; mend the layer")
+        self._define(self.x.width, (self.x,), param=param)
+
+
+@dataclass(frozen=True, eq=False)
+class PReLU(Value):
+    """y = x where x > 0, slope * x elsewhere, with one slope per column (w,)."""
+
+    x: Value
+    slope: FloatArray
+
+    def __post_init__(self) -> None:
+        self._define(self.x.width, (self.x,), slope=frozen_array(self.slope, "PReLU.slope", (self.x.width,)))
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Value):
+    """y = scale * x + shift per column, both (w,). An eval-mode BatchNorm is one of these."""
+
+    x: Value
+    scale: FloatArray
+    shift: FloatArray
+
+    def __post_init__(self) -> None:
+        shape = (self.x.width,)
+        scale = frozen_array(self.scale, "Affine.scale", shape)
+        self._define(self.x.width, (self.x,), scale=scale, shift=frozen_array(self.shift, "Affine.shift", shape))
+
+
+@dataclass(frozen=True, eq=False)
+class LayerNorm(Value):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, mean and (biased) variance of each row alone."""
+
+    x: Value
+    weight: FloatArray | None = None
+    bias: FloatArray | None = None
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        shape = (self.x.width,)
+        weight = None if self.weight is None else frozen_array(self.weight, "LayerNorm.weight", shape)
+        bias = None if self.bias is None else frozen_array(self.bias, "LayerNorm.bias", shape)
+        self._define(self.x.width, (self.x,), weight=weight, bias=bias, eps=_positive(self.eps, "LayerNorm.eps"))
+
+
+@dataclass(frozen=True, eq=False)
+class L2Normalize(Value):
+    """y = x / max(||x||_2, eps) per row."""
+
+    x: Value
+    eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        self._define(self.x.width, (self.x,), eps=_positive(self.eps, "L2Normalize.eps"))
+
+
+@dataclass(frozen=True, eq=False)
+class Combine(Value):
+    """y = sum of coef * value over `terms`, all of one width."""
+
+    terms: tuple[tuple[float, Value], ...]
+
+    def __post_init__(self) -> None:
+        terms = tuple((_finite(coef, "Combine"), value) for coef, value in self.terms)
+        values = [value for _, value in terms]
+        self._define(_same_width(values, "Combine"), values, terms=terms)
+
+
+@dataclass(frozen=True, eq=False)
+class Multiply(Value):
+    """y = a * b elementwise; b may have width 1 and is then repeated over the columns of a."""
+
+    a: Value
+    b: Value
+
+    def __post_init__(self) -> None:
+        if self.b.width not in (1, self.a.width):
+            raise WidthMismatch(
+                f"[Multiply] expected a second factor of width {self.a.width} or 1, got {self.b.width}; check the widths"
+            )
+        self._define(self.a.width, (self.a, self.b))
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Value):
+    """y = the rows of all `xs` side by side."""
+
+    xs: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        self._define(sum(x.width for x in self.xs), self.xs, xs=tuple(self.xs))
+
+
+@dataclass(frozen=True, eq=False)
+class Maximum(Value):
+    """y = the elementwise maximum of all `xs`."""
+
+    xs: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        self._define(_same_width(self.xs, "Maximum"), self.xs, xs=tuple(self.xs))
+
+
+@dataclass(frozen=True, eq=False)
+class Slice(Value):
+    """y = columns start to stop (exclusive) of x."""
+
+    x: Value
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop <= self.x.width:
+            raise WidthMismatch(
+                f"[Slice] expected 0 <= start < stop <= {self.x.width}, got {self.start}:{self.stop}; check the columns"
+            )
+        self._define(self.stop - self.start, (self.x,))
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax(Value):
+    """y = exp(x - max x) / sum exp(x - max x) over the columns of each row."""
+
+    x: Value
+
+    def __post_init__(self) -> None:
+        self._define(self.x.width, (self.x,))
+
+
+@dataclass(frozen=True, eq=False)
+class LogSoftmax(Value):
+    """y = x - max x - log sum exp(x - max x) over the columns of each row."""
+
+    x: Value
+
+    def __post_init__(self) -> None:
+        self._define(self.x.width, (self.x,))
+
+
+@dataclass(frozen=True, eq=False)
+class Propagate(Value):
+    """Sum of in-neighbours' rows, the one value that is not row-local.
+
+    sum:  a[v] = sum over edges (u, v) of w_uv x[u], with w_uv = 1 unless `weighted`; parallel edges and self-loop edges
+          are ordinary edges.
+    mean: that sum divided by max(number of in-edges of v, 1); the count ignores weights.
+    gcn:  a[v] = s_v * (sum over edges (u, v) of w_uv s_u x[u] + L_v s_v x[v]),  s_v = d_v^-1/2, 0 where d_v = 0,
+          d_v = sum over those edges of w_uv + L_v.
+          With `self_loops`, self-loop edges leave both sums and L_v = 1 if not weighted; if weighted, L_v is the weight
+          of v's self-loop edge with the largest id, `fill` where v has none.
+          Without, self-loop edges are ordinary and L_v = 0.
+
+    Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm.
+    """
+
+    x: Value
+    norm: Norm = "sum"
+    weighted: bool = False
+    self_loops: bool = False
+    fill: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.norm not in ("sum", "mean", "gcn"):
+            raise ModelError(f"[Propagate] expected norm sum, mean or gcn, got {self.norm!r}; choose one")
+        if self.self_loops and self.norm != "gcn":
+            raise ModelError(f"[Propagate] expected self_loops with norm gcn only, got {self.norm}; set it to False")
+        fill = _finite(self.fill, "Propagate.fill")
+        self._define(self.x.width, (self.x,), fill=fill)
+
+
+def _positive(number: float, where: str) -> float:
+    value = _finite(number, where)
+    if value < 0:
+        raise ModelError(f"[{where}] expected a number not below 0, got {value}; mend the layer's options")
+    return value
+
+
+def _same_width(values: Sequence[Value], where: str) -> int:
+    if not values:
+        raise ModelError(f"[{where}] expected at least one value, got none; pass the values to join")
+    widths = [value.width for value in values]
+    if len(set(widths)) != 1:
+        raise WidthMismatch(f"[{where}] expected values of one width, got {widths}; check the layers before it")
+    return widths[0]
+
+
+def walk(*outputs: Value) -> list[Value]:
+    """Every value that `outputs` depend on, themselves included, each once and after its inputs.
+
+    The order is a function of the structure alone: inputs from left to right, depth first.
+    """
+    order: list[Value] = []
+    done: set[int] = set()
+    stack: list[tuple[Value, bool]] = [(output, False) for output in reversed(outputs)]
+    while stack:
+        value, inputs_done = stack.pop()
+        if id(value) in done:
+            continue
+        if inputs_done:
+            done.add(id(value))
+            order.append(value)
+        else:
+            stack.append((value, True))
+            stack.extend((each, False) for each in reversed(value.inputs) if id(each) not in done)
+    return order
