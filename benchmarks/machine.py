@@ -1,0 +1,47 @@
+"""What this machine can do: the constants of the bounds, measured at the start of a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Machine:
+    """In-place update bandwidth and float32 multiply-add peak of all threads."""
+
+    name: str
+    bytes_per_s: float
+    flop_per_s: float
+
+
+REFERENCE = Machine("reference", 54.4e9, 231e9)  # the machine whose numbers the targets were set on
+
+
+def best_seconds(work: Callable[[], object], repeats: int) -> float:
+    """Smallest wall time of `repeats` calls: the machine's limit, not its mood."""
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def measure(threads: int) -> Machine:
+    """In-place update of 512 MiB, copy of 512 MiB, and GEMMs of 1024 and 2048 rows; the best of each."""
+    torch.set_num_threads(threads)
+    size = 1 << 27
+    x, y = torch.ones(size), torch.ones(size)
+    in_place = 8 * size / best_seconds(lambda: x.add_(1.0), 7)
+    copy = 8 * size / best_seconds(lambda: x.copy_(y), 7)
+    del x, y
+    peak = 0.0
+    for rows, inner, columns in ((1024, 128, 256), (2048, 512, 512), (2048, 2048, 2048)):
+        a, b, c = torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)
+        seconds = best_seconds(lambda a=a, b=b, c=c: torch.mm(a, b, out=c), 10)  # type: ignore[misc]
+        peak = max(peak, 2 * rows * inner * columns / seconds)
+    return Machine("this machine", max(in_place, copy), peak)
