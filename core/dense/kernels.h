@@ -1,0 +1,59 @@
+// Row kernels behind one table, chosen once for the machine: AVX-512, AVX2 or plain C++.
+//
+// Every variant gives the same bits: each output element of a product is a chain of fused multiply-adds in k order,
+// elementwise steps are single IEEE operations, and fixed-point conversion rounds once to nearest even.
+// Float rows have strides that are multiples of 16, accumulator rows multiples of 8; padding is zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace livegnn {
+
+inline constexpr int kPanel = 32;  // columns of a packed weight panel
+
+struct Kernels {
+  const char* name;
+
+  // c[m, n] = a[m, k] * w, w packed by pack_weight; n a multiple of kPanel; rows of c at least n wide.
+  void (*gemm)(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int m, int k, int n);
+
+  // Fixed point. A term is t = fl(edge * fl(source * x)); q = round(t * up). `limit` bounds |t * up|;
+  // each returns false where a term is out of range or not finite (the row is then half-written: roll back).
+  bool (*add_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit, int width);
+  bool (*sub_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit, int width);
+  // delta = q(now) - q(before); *changed tells whether any element is not zero
+  bool (*delta_terms)(std::int64_t* delta, const float* before, float source_before, const float* now, float source_now,
+                      const float* up, float limit, int width, bool* changed);
+  // acc += q(edge * now) - q(edge * before), rows already scaled by their source
+  bool (*add_edge_delta)(std::int64_t* acc, const float* before, const float* now, float edge, const float* up, float limit,
+                         int width);
+  void (*add_row)(std::int64_t* acc, const std::int64_t* delta, int width);
+  void (*load)(float* out, const std::int64_t* acc, const float* down, int width);
+
+  // The same for float accumulators (no scales, no range).
+  void (*add_terms_f32)(float* acc, const float* x, float source, float edge, int width);
+  void (*delta_terms_f32)(float* delta, const float* before, float source_before, const float* now, float source_now, int width);
+  void (*add_edge_delta_f32)(float* acc, const float* before, const float* now, float edge, int width);
+  void (*add_row_f32)(float* acc, const float* delta, int width);
+
+  // Elementwise on rows of `width` (any count).
+  void (*axpby)(float* out, const float* a, float ca, const float* b, float cb, int width);  // fl(fl(ca*a) + fl(cb*b))
+  void (*add)(float* out, const float* a, const float* b, int width);
+  void (*multiply)(float* out, const float* a, const float* b, int width);
+  void (*maximum)(float* out, const float* a, const float* b, int width);
+  void (*scale)(float* out, const float* a, float c, int width);
+  void (*divide)(float* out, const float* a, float c, int width);
+  void (*affine)(float* out, const float* a, const float* scale, const float* shift, int width);  // fma
+  void (*relu)(float* out, const float* a, int width);
+  void (*leaky)(float* out, const float* a, float slope, int width);
+};
+
+const Kernels& kernels();                       // the best that this machine runs
+const Kernels* kernels_named(const char* name);  // "avx512", "avx2" or "generic"; nullptr where the machine lacks it
+
+// Packs w (out, in), row-major as torch.nn.Linear keeps it, into panels of kPanel columns (outputs), zero padded.
+// packed holds in * round_up(out, kPanel) floats.
+void pack_weight(const float* w, int out, int in, float* packed);
+
+}  // namespace livegnn

@@ -1,0 +1,77 @@
+// AVX2 + FMA kernels. int64 conversions go through double with the classic magic-number trick; every int64 is split
+// into halves so that the result is the correctly rounded double, as the AVX-512 instruction gives.
+#include <immintrin.h>
+
+#include "dense/kernels.h"
+
+namespace livegnn {
+namespace avx2 {
+
+inline constexpr int kLanes = 8;
+inline constexpr int kTileRows = 2;
+inline constexpr int kOneRowPanels = 2;
+
+struct F {
+  __m256 v;
+  static F load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static F set(float x) { return {_mm256_set1_ps(x)}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+};
+inline F add(F a, F b) { return {_mm256_add_ps(a.v, b.v)}; }
+inline F sub(F a, F b) { return {_mm256_sub_ps(a.v, b.v)}; }
+inline F mul(F a, F b) { return {_mm256_mul_ps(a.v, b.v)}; }
+inline F div(F a, F b) { return {_mm256_div_ps(a.v, b.v)}; }
+inline F max(F a, F b) { return {_mm256_max_ps(a.v, b.v)}; }
+inline F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+inline F relu(F a) { return {_mm256_max_ps(a.v, _mm256_setzero_ps())}; }
+inline F leaky(F a, F s) {
+  return {_mm256_blendv_ps(_mm256_mul_ps(a.v, s.v), a.v, _mm256_cmp_ps(a.v, _mm256_setzero_ps(), _CMP_GT_OQ))};
+}
+inline bool in_range(F x, F limit) {
+  const __m256 magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x.v);
+  return _mm256_movemask_ps(_mm256_cmp_ps(magnitude, limit.v, _CMP_LE_OQ)) == 0xff;
+}
+
+struct Q {
+  __m256i lo, hi;
+  static Q load(const std::int64_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 4))};
+  }
+  void store(std::int64_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), lo);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 4), hi);
+  }
+};
+inline Q add(Q a, Q b) { return {_mm256_add_epi64(a.lo, b.lo), _mm256_add_epi64(a.hi, b.hi)}; }
+inline Q sub(Q a, Q b) { return {_mm256_sub_epi64(a.lo, b.lo), _mm256_sub_epi64(a.hi, b.hi)}; }
+inline bool any(Q a) {
+  const __m256i both = _mm256_or_si256(a.lo, a.hi);
+  return _mm256_testz_si256(both, both) == 0;
+}
+inline __m256i quantise_half(__m128 x) {  // round to nearest even; exact for |x| < 2^51, the limit of a message
+  const __m256d magic = _mm256_set1_pd(6755399441055744.0);  // 1.5 * 2^52
+  const __m256d shifted = _mm256_add_pd(_mm256_cvtps_pd(x), magic);
+  return _mm256_sub_epi64(_mm256_castpd_si256(shifted), _mm256_castpd_si256(magic));
+}
+inline Q quantise(F x) { return {quantise_half(_mm256_castps256_ps128(x.v)), quantise_half(_mm256_extractf128_ps(x.v, 1))}; }
+inline __m128 to_float_half(__m256i a) {
+  // hi * 2^32 + lo, both halves exact in double, one rounding in the last addition
+  const __m256i low_mask = _mm256_set1_epi64x(0xffffffff);
+  const __m256d low_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4330000000000000));         // 2^52
+  const __m256d high_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080000000));        // 2^84 + 2^63
+  const __m256d both_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080100000));        // 2^84 + 2^63 + 2^52
+  const __m256i low = _mm256_or_si256(_mm256_and_si256(a, low_mask), _mm256_castpd_si256(low_magic));
+  const __m256i high = _mm256_xor_si256(_mm256_srli_epi64(a, 32), _mm256_castpd_si256(high_magic));
+  const __m256d sum = _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), both_magic), _mm256_castsi256_pd(low));
+  return _mm256_cvtpd_ps(sum);
+}
+inline F to_float(Q a) { return {_mm256_set_m128(to_float_half(a.hi), to_float_half(a.lo))}; }
+
+#include "dense/kernels_impl.h"
+
+}  // namespace avx2
+
+extern const Kernels kKernelsAvx2;
+const Kernels kKernelsAvx2 = avx2::table("avx2");
+
+}  // namespace livegnn

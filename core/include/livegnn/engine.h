@@ -1,0 +1,104 @@
+// The engine: keeps the outputs of a compiled model equal to a run from scratch on the graph as it is now.
+//
+// State is a function of the graph (and of the recorded scales): messages are rounded once to fixed point, and integer
+// sums do not depend on order, batching or threads. One writer; readers of published rows may be in any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "livegnn/graph.h"
+#include "livegnn/program.h"
+
+namespace livegnn {
+
+enum class Strategy : int { Incremental, Affected, KHop, Sampled, Full };
+enum class Path : int { None, Push, Pull, Sweep };  // how a layer's aggregates were brought up to date
+
+struct EngineOptions {
+  Strategy strategy = Strategy::Incremental;
+  Path force_path = Path::None;  // None: the cheaper one, by counts known before the work
+  bool exact = true;             // false: float32 accumulators
+  int threads = 1;
+  int fanout = 10;               // Sampled
+  std::uint64_t seed = 0;        // Sampled
+  std::vector<std::vector<int>> scale_exponents;  // per aggregation and column; empty: chosen from the first run
+};
+
+struct StageStats {
+  std::int64_t affected = 0;  // rows evaluated
+  std::int64_t changed = 0;   // rows whose message or output changed
+  std::int64_t edges = 0;     // edges along which work was done
+  Path path = Path::None;
+  double transform_seconds = 0.0, aggregate_seconds = 0.0;
+};
+
+struct Changes {
+  std::vector<VertexId> vertices;  // live vertices whose output changed, ascending
+  std::vector<StageStats> stages;
+  double topology_seconds = 0.0, publish_seconds = 0.0, total_seconds = 0.0;
+};
+
+struct StateBytes {
+  std::size_t aggregates = 0, messages = 0, stored = 0, contexts = 0, outputs = 0, scratch = 0;
+};
+
+// Difference found by verify(): the first one, in words.
+struct Mismatch {
+  bool found = false;
+  std::string what;
+};
+
+class Engine {
+ public:
+  // Runs the model on the whole graph. The graph must outlive the engine.
+  static std::unique_ptr<Engine> create(const GraphStore& graph, Program program, const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  // ---- writer
+  virtual void propagate(const BatchDelta& delta) = 0;  // outputs are staged, not yet visible; may throw: then rebuild()
+  virtual Changes publish() = 0;                        // one short critical section
+  virtual void rebuild() = 0;                           // state from scratch with the recorded scales, after graph.undo()
+  virtual void begin_journal() = 0;                     // from here on old rows are kept ...
+  virtual void restore_journal() = 0;                   // ... and put back, bit for bit; staged outputs are dropped
+  virtual std::vector<VertexId> staged_vertices() const = 0;
+
+  // ---- readers (any thread)
+  virtual void read(std::span<const std::int64_t> ids, float* out) const = 0;         // throws VertexUnknown
+  virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
+  virtual std::int64_t published_slots() const = 0;
+  virtual std::vector<std::uint8_t> published_live() const = 0;
+
+  // ---- audits (no writer at work)
+  virtual void recompute(float* out) const = 0;  // slot_count x output_width, from scratch, with the recorded scales
+  virtual Mismatch verify() const = 0;
+  virtual std::uint64_t digest() const = 0;  // contexts and aggregates of live vertices, and scales
+  virtual StateBytes bytes() const = 0;
+  virtual std::vector<std::vector<int>> scale_exponents() const = 0;
+  virtual int output_width() const = 0;
+  virtual int threads() const = 0;
+  virtual void corrupt_for_test(int aggregation, VertexId v, int column) = 0;  // the canary: off by one unit
+};
+
+// Applies one batch to the store and to every engine, all or none, and publishes. Changes in the engines' order.
+std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch);
+
+// A batch that is looked at and taken back. Between construction and close() the graph and the engine are as after the
+// batch; readers still see the committed version.
+class WhatIf {
+ public:
+  WhatIf(GraphStore& graph, Engine& engine, const UpdateBuffer& batch);
+  ~WhatIf();
+  void close();
+
+ private:
+  GraphStore& graph_;
+  Engine& engine_;
+  BatchDelta delta_;
+  bool open_ = false;
+};
+
+}  // namespace livegnn

@@ -1,0 +1,44 @@
+// One batch for the store and everything attached to it: all or none.
+#include "livegnn/engine.h"
+
+namespace livegnn {
+
+std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
+  const BatchDelta delta = graph.apply(batch);
+  std::size_t reached = 0;
+  try {
+    for (; reached < engines.size(); ++reached) engines[reached]->propagate(delta);
+  } catch (...) {
+    // State is a function of the graph: with the graph as before, a run from scratch gives every bit back.
+    graph.undo(delta);
+    for (std::size_t i = 0; i <= reached && i < engines.size(); ++i) engines[i]->rebuild();
+    throw;
+  }
+  std::vector<Changes> changes;
+  changes.reserve(engines.size());
+  for (Engine* engine : engines) changes.push_back(engine->publish());
+  return changes;
+}
+
+WhatIf::WhatIf(GraphStore& graph, Engine& engine, const UpdateBuffer& batch) : graph_(graph), engine_(engine) {
+  delta_ = graph_.apply(batch);
+  engine_.begin_journal();
+  open_ = true;
+  try {
+    engine_.propagate(delta_);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+void WhatIf::close() {
+  if (!open_) return;
+  open_ = false;
+  engine_.restore_journal();
+  graph_.undo(delta_);
+}
+
+WhatIf::~WhatIf() { close(); }
+
+}  // namespace livegnn

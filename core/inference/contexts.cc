@@ -1,0 +1,139 @@
+#include "inference/contexts.h"
+
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "util/hash.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr double kUnit = 0x1p64;
+constexpr float kWeightMax = 0x1p40f;  // with fewer than 2^22 in-edges a degree stays inside 126 bits
+
+}  // namespace
+
+DegreeContext::Fixed DegreeContext::fixed(float weight) {
+  if (!(std::fabs(weight) <= kWeightMax)) {
+    throw Error(ErrorKind::RangeOverflow, "[apply] expected edge weights of at most 2^40 in a degree-normalised layer, got " +
+                                              std::to_string(weight) + "; scale the weights");
+  }
+  return static_cast<Fixed>(static_cast<double>(weight) * kUnit);
+}
+
+void DegreeContext::reserve(std::int64_t slots) {
+  const auto size = static_cast<std::size_t>(slots);
+  if (size <= sum_.size()) return;
+  const std::size_t grown = sum_.empty() ? size : std::max(size, sum_.size() + sum_.size() / 2 + 16);
+  sum_.resize(grown, 0);
+  loop_.resize(grown, 0.0f);
+  scale_.resize(grown, 0.0f);
+  mark_.resize(grown, 0);
+  slot_.resize(grown, 0);
+}
+
+float DegreeContext::loop_weight(const GraphStore& graph, VertexId v) const {
+  if (!spec_.self_loops) return 0.0f;
+  if (!spec_.weighted || graph.newest_edge(v, v) == kNoEdge) return spec_.fill;
+  return graph.newest_edge_weight(v, v);
+}
+
+void DegreeContext::finish(const GraphStore& graph, VertexId v) {
+  loop_[index(v)] = loop_weight(graph, v);
+  const Fixed degree = sum_[index(v)] + fixed(loop_[index(v)]);
+  if (degree < 0) {
+    throw Error(ErrorKind::DegreeNegative, "[apply] expected a weighted in-degree of at least 0 at vertex " + std::to_string(v) +
+                                               ", got " + std::to_string(static_cast<double>(degree) / kUnit) +
+                                               "; degree normalisation has no value there");
+  }
+  scale_[index(v)] = degree == 0 ? 0.0f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(degree) / kUnit));
+}
+
+void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
+  for (VertexId v = first; v < last; ++v) {
+    Fixed sum = 0;
+    graph.visit_in(v, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count; ++i) {
+        if (spec_.self_loops && span.neighbours[i] == v) continue;
+        sum += fixed(spec_.weighted && span.weights != nullptr ? span.weights[i] : 1.0f);
+      }
+    });
+    sum_[index(v)] = sum;
+    finish(graph, v);
+  }
+}
+
+void DegreeContext::touch(VertexId v) {
+  if (touched(v)) return;
+  mark_[index(v)] = epoch_;
+  slot_[index(v)] = static_cast<std::uint32_t>(before_.size());
+  before_.push_back({v, sum_[index(v)], scale_[index(v)], loop_[index(v)]});
+}
+
+void DegreeContext::count(const EdgeRecord& edge, float weight, int sign) {
+  touch(edge.dst);
+  if (spec_.self_loops && edge.src == edge.dst) return;  // finish() reads the loop's weight
+  const Fixed amount = fixed(spec_.weighted ? weight : 1.0f);
+  sum_[index(edge.dst)] += sign > 0 ? amount : -amount;
+}
+
+void DegreeContext::update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before) {
+  ++epoch_;
+  before_.clear();
+  changed_.clear();
+  reserve(graph.slot_count());
+  for (VertexId v = slots_before; v < graph.slot_count(); ++v) touch(v);
+  for (const EdgeRecord& edge : delta.removed) count(edge, edge.weight, -1);
+  for (const EdgeRecord& edge : delta.added) count(edge, edge.weight, +1);
+  if (spec_.weighted) {
+    for (const EdgeReweighted& edge : delta.reweighted) {
+      count(edge.before, edge.before.weight, -1);
+      count(edge.before, edge.weight_after, +1);
+    }
+  }
+  for (const Before& before : before_) {
+    finish(graph, before.vertex);
+    const std::size_t v = index(before.vertex);
+    const bool same = std::bit_cast<std::uint32_t>(before.scale) == std::bit_cast<std::uint32_t>(scale_[v]) &&
+                      std::bit_cast<std::uint32_t>(before.loop) == std::bit_cast<std::uint32_t>(loop_[v]);
+    if (!same) changed_.push_back(before.vertex);
+  }
+}
+
+void DegreeContext::restore() {
+  for (const Before& before : before_) {
+    sum_[index(before.vertex)] = before.degree;
+    scale_[index(before.vertex)] = before.scale;
+    loop_[index(before.vertex)] = before.loop;
+  }
+  forget();
+}
+
+void DegreeContext::forget() {
+  before_.clear();
+  changed_.clear();
+  ++epoch_;
+}
+
+std::size_t DegreeContext::bytes() const {
+  return sum_.capacity() * sizeof(Fixed) + (loop_.capacity() + scale_.capacity()) * sizeof(float) +
+         (mark_.capacity() + slot_.capacity()) * sizeof(std::uint32_t);
+}
+
+std::uint64_t DegreeContext::digest_row(VertexId v) const {
+  const std::size_t i = index(v);
+  std::uint64_t hash = mix(static_cast<std::uint64_t>(sum_[i]));
+  hash = mix(hash ^ static_cast<std::uint64_t>(sum_[i] >> 64));
+  hash = mix(hash ^ std::bit_cast<std::uint32_t>(scale_[i]));
+  return mix(hash ^ std::bit_cast<std::uint32_t>(loop_[i]));
+}
+
+bool DegreeContext::equal_row(const DegreeContext& other, VertexId v) const {
+  const std::size_t i = index(v);
+  return sum_[i] == other.sum_[i] && std::bit_cast<std::uint32_t>(scale_[i]) == std::bit_cast<std::uint32_t>(other.scale_[i]) &&
+         std::bit_cast<std::uint32_t>(loop_[i]) == std::bit_cast<std::uint32_t>(other.loop_[i]);
+}
+
+}  // namespace livegnn

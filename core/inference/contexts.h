@@ -1,0 +1,61 @@
+// Degree contexts of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2.
+//
+// d_v is kept in 128-bit fixed point (units of 2^-64), so that adding and removing weights leaves no dust.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "livegnn/graph.h"
+#include "livegnn/program.h"
+
+namespace livegnn {
+
+class DegreeContext {
+ public:
+  explicit DegreeContext(const ContextSpec& spec) : spec_(spec) {}
+
+  void reserve(std::int64_t slots);
+  void rebuild(const GraphStore& graph, VertexId first, VertexId last);  // from scratch for slots in [first, last)
+
+  // Brings the context up to date with a batch; afterwards changed() lists vertices whose s or L has other bits.
+  void update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before);
+  void restore();  // undoes the latest update, bit for bit
+  void forget();   // there is nothing to restore
+  const std::vector<VertexId>& changed() const { return changed_; }
+
+  float scale(VertexId v) const { return scale_[index(v)]; }
+  float loop(VertexId v) const { return loop_[index(v)]; }
+  float scale_before(VertexId v) const { return touched(v) ? before_[slot_[index(v)]].scale : scale_[index(v)]; }
+  float loop_before(VertexId v) const { return touched(v) ? before_[slot_[index(v)]].loop : loop_[index(v)]; }
+  bool has_loops() const { return spec_.self_loops; }
+  std::size_t bytes() const;
+  std::uint64_t digest_row(VertexId v) const;
+  bool equal_row(const DegreeContext& other, VertexId v) const;
+
+ private:
+  __extension__ typedef __int128 Fixed;
+  struct Before {
+    VertexId vertex;
+    Fixed degree;
+    float scale, loop;
+  };
+  static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
+  static Fixed fixed(float weight);
+  bool touched(VertexId v) const { return mark_[index(v)] == epoch_; }
+  void touch(VertexId v);
+  void count(const EdgeRecord& edge, float weight, int sign);
+  float loop_weight(const GraphStore& graph, VertexId v) const;
+  void finish(const GraphStore& graph, VertexId v);  // loop, degree, scale from the in-edges' sum
+
+  ContextSpec spec_;
+  std::vector<Fixed> sum_;  // of in-edge weights that count
+  std::vector<float> loop_, scale_;
+  std::vector<std::uint32_t> mark_;
+  std::vector<std::uint32_t> slot_;  // into before_, where marked
+  std::vector<Before> before_;
+  std::vector<VertexId> changed_;
+  std::uint32_t epoch_ = 1;
+};
+
+}  // namespace livegnn

@@ -1,0 +1,97 @@
+// Construction, audits and numbers of an engine.
+#include <algorithm>
+#include <cmath>
+
+#include "inference/terms.h"
+
+namespace livegnn {
+
+template <typename Acc>
+EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const EngineOptions& options)
+    : graph_(graph),
+      program_(std::move(program)),
+      options_(options),
+      pool_(options.threads),
+      registers_(at(options.threads)),
+      state_(source()),
+      scales_(source().aggregations.size()),
+      publication_(source().output_width),
+      plans_(source().aggregations.size()),
+      row_scratch_(at(options.threads)) {
+  const bool given = !options.scale_exponents.empty();
+  if (given) {
+    invariant(options.scale_exponents.size() == scales_.size() + 1, "one row of scale exponents per aggregation, and the capacity");
+    capacity_bits_ = options.scale_exponents.back().at(0);
+    for (int k = 0; k < static_cast<int>(scales_.size()); ++k) use_exponents(k, options.scale_exponents[at(k)]);
+  } else {
+    choose_capacity();
+    for (int k = 0; k < static_cast<int>(scales_.size()); ++k) use_exponents(k, std::vector<int>(at(aggregation(k).width), 0));
+  }
+  limit_ = std::ldexp(1.0f, kSumBits - capacity_bits_);
+  slots_ = slots_before_ = graph_.slot_count();
+  publication_.reset(graph_);
+  const int stride = round_up(output_width(), 16);
+  if (incremental()) {
+    forward(state_, !given, slots_ > 0 ? publication_.raw_row(0) : nullptr, stride);
+  } else {
+    State<Acc> bootstrap(source());
+    forward(bootstrap, !given, slots_ > 0 ? publication_.raw_row(0) : nullptr, stride);
+    state_.contexts = std::move(bootstrap.contexts);
+  }
+}
+
+template <typename Acc>
+std::uint64_t EngineImpl<Acc>::digest() const {
+  std::uint64_t sum = 0;
+  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
+    if (!graph_.is_live(v)) continue;
+    std::uint64_t row = mix(static_cast<std::uint64_t>(v));
+    for (const DegreeContext& context : state_.contexts) row = mix(row ^ context.digest_row(v));
+    for (std::size_t k = 0; incremental() && k < state_.aggregates.size(); ++k) {
+      row = mix_bytes(row, state_.aggregates[k].row(v), at(aggregation(static_cast<int>(k)).width) * sizeof(Acc));
+    }
+    sum += mix(row);
+  }
+  for (std::size_t k = 0; k < scales_.size(); ++k) {
+    sum += mix_bytes(mix(0x5ca1e + k), scales_[k].exponents.data(), scales_[k].exponents.size() * sizeof(int));
+  }
+  return sum;
+}
+
+template <typename Acc>
+StateBytes EngineImpl<Acc>::bytes() const {
+  StateBytes bytes;
+  for (const auto& table : state_.aggregates) bytes.aggregates += table.bytes();
+  for (const AggregationSpec& spec : source().aggregations) {
+    if (spec.message_table >= 0) bytes.messages += state_.stored[at(spec.message_table)].bytes();
+  }
+  for (const auto& table : state_.stored) bytes.stored += table.bytes();
+  bytes.stored -= bytes.messages;
+  for (const DegreeContext& context : state_.contexts) bytes.contexts += context.bytes();
+  bytes.outputs = publication_.bytes();
+  for (const VertexSet& set : dirty_) bytes.scratch += set.bytes();
+  return bytes;
+}
+
+template <typename Acc>
+std::vector<std::vector<int>> EngineImpl<Acc>::scale_exponents() const {
+  std::vector<std::vector<int>> all;
+  for (const Scales& scales : scales_) all.push_back(scales.exponents);
+  all.push_back({capacity_bits_});
+  return all;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::corrupt_for_test(int k, VertexId v, int column) {
+  state_.aggregates.at(at(k)).row(v)[column] += Acc{1};
+}
+
+std::unique_ptr<Engine> Engine::create(const GraphStore& graph, Program program, const EngineOptions& options) {
+  if (options.exact) return std::make_unique<EngineImpl<std::int64_t>>(graph, std::move(program), options);
+  return std::make_unique<EngineImpl<float>>(graph, std::move(program), options);
+}
+
+template class EngineImpl<std::int64_t>;
+template class EngineImpl<float>;
+
+}  // namespace livegnn

@@ -1,0 +1,177 @@
+// The engine's members, by the file that defines them. Acc is std::int64_t (exact) or float.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dense/kernels.h"
+#include "inference/executor.h"
+#include "inference/journal.h"
+#include "inference/publication.h"
+#include "inference/sets.h"
+#include "inference/state.h"
+#include "livegnn/engine.h"
+#include "util/aligned.h"
+#include "util/hash.h"
+#include "util/thread_pool.h"
+
+namespace livegnn {
+
+inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <typename Acc>
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(const GraphStore& graph, Program program, const EngineOptions& options);
+
+  void propagate(const BatchDelta& delta) override;
+  Changes publish() override;
+  void rebuild() override;
+  void begin_journal() override;
+  void restore_journal() override;
+  std::vector<VertexId> staged_vertices() const override { return publication_.staged(); }
+
+  void read(std::span<const std::int64_t> ids, float* out) const override { publication_.read(ids, out); }
+  void read_staged(std::span<const std::int64_t> ids, float* out) const override { publication_.read_staged(ids, out, graph_); }
+  std::int64_t published_slots() const override { return publication_.slots(); }
+  std::vector<std::uint8_t> published_live() const override { return publication_.live(); }
+
+  void recompute(float* out) const override;
+  Mismatch verify() const override;
+  std::uint64_t digest() const override;
+  StateBytes bytes() const override;
+  std::vector<std::vector<int>> scale_exponents() const override;
+  int output_width() const override { return program_.source().output_width; }
+  int threads() const override { return pool_.threads(); }
+  void corrupt_for_test(int aggregation, VertexId v, int column) override;
+
+ private:
+  // How one aggregation is brought up to date in one batch. Row i of `deltas` belongs to sources[i].
+  struct Plan {
+    Path path = Path::None;
+    std::vector<VertexId> sources;
+    std::vector<std::uint8_t> changed;
+    Scratch<std::int64_t> deltas;
+    int stride = 0;
+    const std::int64_t* deltas_row(std::int32_t source) const { return deltas.data() + source * stride; }
+  };
+  // Which in-edges a sampled sum takes: those with the smallest keys. By default all.
+  struct InSample {
+    std::uint64_t salt = 0, bound = 0;
+    float factor = 1.0f;
+    std::uint64_t key(EdgeId id) const { return mix(salt ^ static_cast<std::uint64_t>(id)); }
+    float admits(EdgeId id) const { return bound == 0 || key(id) < bound ? factor : 0.0f; }
+  };
+  // The message of one source before and after the batch.
+  struct SourceChange {
+    VertexId vertex;
+    const float* before;
+    const float* now;
+    bool bits_differ;
+  };
+
+  const Program& source() const { return program_.source(); }
+  const AggregationSpec& aggregation(int k) const { return source().aggregations[at(k)]; }
+  bool incremental() const { return options_.strategy == Strategy::Incremental || options_.strategy == Strategy::Affected; }
+
+  // ---- terms.cc: one message into one aggregate row
+  void add_term(int k, Acc* acc, const float* x, float factor, float edge, VertexId v) const;
+  void subtract_term(int k, Acc* acc, const float* x, float factor, float edge) const;
+  float source_factor(int k, const State<Acc>& state, VertexId u) const;
+  float source_factor_before(int k, VertexId u) const;
+  float root_factor(int k, const State<Acc>& state, VertexId v) const;
+  float root_factor_before(int k, VertexId v) const;
+  const float* message_row(int k, const State<Acc>& state, VertexId u) const;
+  [[noreturn]] void out_of_range(int k, VertexId v) const;
+  // The whole sum of v from its in-edges and its own term. weigh: only edges that it admits, times its factor.
+  template <typename Admit>
+  void sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const;
+  void sum_row_all(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
+
+  // ---- forward.cc: from scratch
+  void forward(State<Acc>& state, bool choose_scales, float* out, std::int64_t out_stride) const;
+  void forward_stage(int stage, State<Acc>& state, float* out, std::int64_t out_stride) const;
+  void forward_aggregate(int k, State<Acc>& state) const;
+  void choose_scales(int k, const State<Acc>& state);
+  void choose_capacity();
+  void use_exponents(int k, const std::vector<int>& exponents);
+
+  // ---- incremental.cc: one batch
+  void grow();
+  void mark_new_vertices();
+  void apply_edge_terms(const BatchDelta& delta);
+  void apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign);
+  void run_stage_incrementally(int stage);
+  void transform_rows(int stage, const std::vector<VertexId>& rows);
+  void choose_path(int k, const std::vector<VertexId>& rows);
+  void input_sources(int k);
+  void rescaled_sources(int k);
+  void update_source(int k, const SourceChange& change, std::size_t index, int thread);
+  void update_root_from_message(int k, const SourceChange& change, int thread);
+  void store_row(int index, VertexId v, const float* row, int thread);
+  void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
+  const float* input_before(VertexId v) const;
+
+  // ---- propagate.cc: changed messages to aggregates
+  void aggregate(int k);
+  void push(int k);
+  void push_serial(int k, std::int64_t edges);
+  void push_binned(int k);
+  void apply_delta(int k, VertexId v, const std::int64_t* delta, float edge, int thread);
+  void pull(int k);
+  void sweep(int k);
+  void refresh_row(int k, VertexId v, Acc* scratch, int thread);
+
+  // ---- neighbourhood.cc: the strategies that keep no state
+  void propagate_full();
+  void propagate_neighbourhoods(const BatchDelta& delta);
+  std::vector<std::vector<VertexId>> affected_sets(const BatchDelta& delta);
+  std::vector<std::vector<VertexId>> needed_sets(const std::vector<VertexId>& outputs) const;
+  InSample sample_in_edges(int k, VertexId v) const;
+  void sum_sampled_row(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
+
+  void check_degrees(const BatchDelta& delta) const;
+  std::string describe(const char* what, int index, VertexId v) const;
+
+  const GraphStore& graph_;
+  CompiledProgram program_;
+  EngineOptions options_;
+  mutable ThreadPool pool_;
+  mutable std::vector<Registers> registers_;  // one per thread
+  State<Acc> state_;
+  std::vector<Scales> scales_;
+  int capacity_bits_ = 0;  // in-degrees stay below 2^capacity_bits
+  float limit_ = 0.0f;     // of |message * up|
+  Publication publication_;
+
+  // the batch at work
+  const BatchDelta* delta_ = nullptr;
+  VertexId slots_ = 0;         // rows that state_ stands for
+  VertexId slots_before_ = 0;  // the same before the batch
+  std::uint32_t epoch_ = 0;
+  std::vector<VertexSet> dirty_;  // per stage: rows to evaluate
+  std::vector<Plan> plans_;       // per aggregation
+  std::vector<std::uint32_t> input_mark_, input_slot_;
+  Journal<Acc> journal_;
+  bool journal_armed_ = false;
+  std::vector<StageStats> stats_;
+  double topology_seconds_ = 0.0, started_ = 0.0;
+  std::vector<VertexId> added_, removed_;
+  std::unique_ptr<State<Acc>> scratch_state_;  // of the strategies that keep no state
+
+  // push scratch
+  std::vector<VertexId> edge_dst_;
+  std::vector<std::int32_t> edge_source_;
+  std::vector<float> edge_weight_;
+  mutable std::vector<Scratch<Acc>> row_scratch_;  // one row per thread
+};
+
+}  // namespace livegnn

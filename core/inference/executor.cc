@@ -1,0 +1,121 @@
+#include "inference/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dense/activations.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr std::size_t kChunkFloats = 96 * 1024;  // 384 KiB of registers: well inside a core's own cache
+constexpr int kChunkRowsMin = 12, kChunkRowsMax = 96;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+CompiledProgram::CompiledProgram(Program program) : program_(std::move(program)) {
+  for (const WeightSpec& weight : program_.weights) {
+    std::vector<float> packed(at(weight.in) * at(round_up(weight.out, kPanel)));
+    pack_weight(weight.values.data(), weight.out, weight.in, packed.data());
+    weights_.push_back(std::move(packed));
+  }
+  for (const std::vector<float>& values : program_.vectors) {
+    std::vector<float> padded(at(round_up(static_cast<int>(values.size()), kPanel)), 0.0f);
+    std::copy(values.begin(), values.end(), padded.begin());
+    vectors_.push_back(std::move(padded));
+  }
+  for (const int width : program_.register_widths) {
+    strides_.push_back(round_up(width, kPanel));
+    row_floats_ += at(strides_.back());
+  }
+  for (const std::vector<Instruction>& stage : program_.stages) {
+    double flops = 0.0;
+    for (const Instruction& step : stage) {
+      if (step.op == Op::Gemm) {
+        flops += 2.0 * program_.weights[at(step.index)].in * round_up(step.width, kPanel);
+      } else {
+        flops += 8.0 * step.width;
+      }
+    }
+    flops_.push_back(flops);
+  }
+  const auto rows = static_cast<int>(kChunkFloats / std::max<std::size_t>(row_floats_, 1));
+  chunk_rows_ = std::clamp(rows / 12 * 12, kChunkRowsMin, kChunkRowsMax);
+}
+
+void Registers::prepare(const CompiledProgram& program, int rows) {
+  if (rows <= rows_) return;
+  rows_ = rows;
+  float* p = memory_.need(program.row_floats() * at(rows) + kPanel);
+  base_.clear();
+  stride_.clear();
+  for (std::size_t r = 0; r < program.source().register_widths.size(); ++r) {
+    base_.push_back(p);
+    stride_.push_back(program.register_stride(static_cast<int>(r)));
+    p += at(stride_.back()) * at(rows);
+  }
+}
+
+namespace {
+
+template <typename Body>
+void each_row(int rows, Body body) {
+  for (int i = 0; i < rows; ++i) body(i);
+}
+
+void multiply_rows(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
+  const Kernels& k = kernels();
+  const bool broadcast = program.source().register_widths[at(s.b)] == 1 && s.width != 1;
+  each_row(rows, [&](int i) {
+    if (broadcast) {
+      k.scale(r.row(s.out, i), r.row(s.a, i), r.row(s.b, i)[0], s.width);
+    } else {
+      k.multiply(r.row(s.out, i), r.row(s.a, i), r.row(s.b, i), s.width);
+    }
+  });
+}
+
+}  // namespace
+
+void execute(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
+  const Kernels& k = kernels();
+  const auto a = [&](int i) { return r.row(s.a, i); };
+  const auto b = [&](int i) { return r.row(s.b, i); };
+  const auto out = [&](int i) { return r.row(s.out, i); };
+  const auto vector = [&](int index) { return index < 0 ? nullptr : program.vector(index); };
+  switch (s.op) {
+    case Op::Gemm:
+      k.gemm(a(0), at(r.stride(s.a)), program.weight(s.index), out(0), at(r.stride(s.out)), rows,
+             program.source().weights[at(s.index)].in, round_up(s.width, kPanel));
+      return;
+    case Op::AddVector: return each_row(rows, [&](int i) { k.add(out(i), a(i), vector(s.index), s.width); });
+    case Op::Activate:
+      return each_row(rows, [&](int i) { activate_row(static_cast<ActivationKind>(s.kind), s.p, a(i), out(i), s.width); });
+    case Op::PRelu: return each_row(rows, [&](int i) { prelu_row(a(i), vector(s.index), out(i), s.width); });
+    case Op::Affine: return each_row(rows, [&](int i) { k.affine(out(i), a(i), vector(s.index), vector(s.index2), s.width); });
+    case Op::LayerNorm:
+      return each_row(rows, [&](int i) { layer_norm_row(a(i), vector(s.index), vector(s.index2), s.p, out(i), s.width); });
+    case Op::L2Normalize: return each_row(rows, [&](int i) { l2_normalize_row(a(i), s.p, out(i), s.width); });
+    case Op::Combine: return each_row(rows, [&](int i) { k.axpby(out(i), a(i), s.p, b(i), s.q, s.width); });
+    case Op::Scale: return each_row(rows, [&](int i) { k.scale(out(i), a(i), s.p, s.width); });
+    case Op::Multiply: return multiply_rows(program, s, r, rows);
+    case Op::CopyColumns:
+      return each_row(rows, [&](int i) { std::memcpy(out(i) + s.offset, a(i), at(s.width) * sizeof(float)); });
+    case Op::Slice: return each_row(rows, [&](int i) { std::memcpy(out(i), a(i) + s.offset, at(s.width) * sizeof(float)); });
+    case Op::Maximum: return each_row(rows, [&](int i) { k.maximum(out(i), a(i), b(i), s.width); });
+    case Op::Softmax: return each_row(rows, [&](int i) { softmax_row(a(i), out(i), s.width); });
+    case Op::LogSoftmax: return each_row(rows, [&](int i) { log_softmax_row(a(i), out(i), s.width); });
+    case Op::LoadInput:
+    case Op::LoadAggregate:
+    case Op::LoadStored:
+    case Op::StoreMessage:
+    case Op::StoreRow:
+    case Op::Output: break;
+  }
+  invariant(false, "a state instruction reached execute()");
+}
+
+}  // namespace livegnn

@@ -1,0 +1,112 @@
+// Runs one stage's instructions on a chunk of rows. Registers are row blocks that live in a thread's own scratch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dense/kernels.h"
+#include "inference/state.h"
+#include "livegnn/graph.h"
+#include "livegnn/program.h"
+#include "util/aligned.h"
+
+namespace livegnn {
+
+// Program plus what is derived from it once: packed weights, padded vectors, register offsets.
+class CompiledProgram {
+ public:
+  explicit CompiledProgram(Program program);
+
+  const Program& source() const { return program_; }
+  const float* weight(int index) const { return weights_[static_cast<std::size_t>(index)].data(); }
+  const float* vector(int index) const { return vectors_[static_cast<std::size_t>(index)].data(); }
+  int register_stride(int r) const { return strides_[static_cast<std::size_t>(r)]; }
+  std::size_t row_floats() const { return row_floats_; }  // of all registers together
+  int chunk_rows() const { return chunk_rows_; }          // rows whose registers fit in the cache
+  double row_flops(int stage) const { return flops_[static_cast<std::size_t>(stage)]; }
+
+ private:
+  Program program_;
+  std::vector<std::vector<float>> weights_, vectors_;
+  std::vector<int> strides_;
+  std::vector<double> flops_;
+  std::size_t row_floats_ = 0;
+  int chunk_rows_ = 0;
+};
+
+// Registers of one thread for chunks of up to `rows` rows.
+class Registers {
+ public:
+  void prepare(const CompiledProgram& program, int rows);
+  float* row(int r, int i) { return base_[static_cast<std::size_t>(r)] + static_cast<std::size_t>(i) * static_cast<std::size_t>(stride_[static_cast<std::size_t>(r)]); }
+  int stride(int r) const { return stride_[static_cast<std::size_t>(r)]; }
+
+ private:
+  Scratch<float> memory_;
+  std::vector<float*> base_;
+  std::vector<int> stride_;
+  int rows_ = 0;
+};
+
+// The compute part of an instruction; loads from state and stores to it are the caller's.
+void execute(const CompiledProgram& program, const Instruction& instruction, Registers& registers, int rows);
+
+template <typename Acc>
+void load_aggregate_row(const AggregationSpec& spec, const State<Acc>& state, const std::vector<Scales>& scales, int index,
+                        const GraphStore& graph, VertexId v, float* out) {
+  const Kernels& k = kernels();
+  const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(index)];
+  if constexpr (std::is_same_v<Acc, float>) {
+    std::memcpy(out, table.row(v), table.row_bytes());
+  } else {
+    k.load(out, table.row(v), scales[static_cast<std::size_t>(index)].down.data(), table.stride());
+  }
+  if (spec.norm == Norm::Mean) {
+    const std::int32_t count = graph.in_degree(v);
+    if (count > 1) k.divide(out, out, static_cast<float>(count), table.stride());
+  } else if (spec.norm == Norm::Gcn) {
+    k.scale(out, out, state.contexts[static_cast<std::size_t>(spec.context)].scale(v), table.stride());
+  }
+}
+
+// Runs stage `stage` on `count` rows (at most chunk_rows). Store and Output instructions are handed to
+// sink(instruction, registers) after everything before them has run.
+template <typename Acc, typename Sink>
+void run_stage(const CompiledProgram& program, int stage, const State<Acc>& state, const std::vector<Scales>& scales,
+               const GraphStore& graph, const VertexId* vertices, int count, Registers& registers, Sink&& sink) {
+  const Program& source = program.source();
+  for (const Instruction& step : source.stages[static_cast<std::size_t>(stage)]) {
+    switch (step.op) {
+      case Op::LoadInput:
+        for (int i = 0; i < count; ++i) {
+          std::memcpy(registers.row(step.out, i), graph.feature_row(vertices[i]), static_cast<std::size_t>(step.width) * sizeof(float));
+        }
+        break;
+      case Op::LoadAggregate: {
+        const AggregationSpec& spec = source.aggregations[static_cast<std::size_t>(step.index)];
+        for (int i = 0; i < count; ++i) {
+          if (i + 2 < count) {
+            const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(step.index)];
+            prefetch_row(table.row(vertices[i + 2]), table.row_bytes());
+          }
+          load_aggregate_row(spec, state, scales, step.index, graph, vertices[i], registers.row(step.out, i));
+        }
+        break;
+      }
+      case Op::LoadStored: {
+        const RowTable<float>& table = state.stored[static_cast<std::size_t>(step.index)];
+        for (int i = 0; i < count; ++i) {
+          if (i + 2 < count) prefetch_row(table.row(vertices[i + 2]), table.row_bytes());
+          std::memcpy(registers.row(step.out, i), table.row(vertices[i]), static_cast<std::size_t>(step.width) * sizeof(float));
+        }
+        break;
+      }
+      case Op::StoreMessage:
+      case Op::StoreRow:
+      case Op::Output: sink(step, registers); break;
+      default: execute(program, step, registers, count);
+    }
+  }
+}
+
+}  // namespace livegnn

@@ -1,0 +1,201 @@
+// The run from scratch: bootstrap, recompute, rebuild, and the yardstick of verify().
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "inference/terms.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr std::int64_t kSumChunk = 512;
+
+// Largest magnitude per column over rows scaled by a factor; NaN and infinity count as infinity.
+class ColumnMaxima {
+ public:
+  explicit ColumnMaxima(int width) : values_(at(width), 0.0f) {}
+  void take(const float* row, float factor) {
+    for (std::size_t c = 0; c < values_.size(); ++c) {
+      const float magnitude = std::fabs(row[c] * factor);
+      values_[c] = magnitude <= values_[c] ? values_[c] : std::isnan(magnitude) ? std::numeric_limits<float>::infinity() : magnitude;
+    }
+  }
+  const std::vector<float>& values() const { return values_; }
+
+ private:
+  std::vector<float> values_;
+};
+
+}  // namespace
+
+template <typename Acc>
+void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, float* out, std::int64_t out_stride) const {
+  const std::int64_t slots = graph_.slot_count(), rows = program_.chunk_rows();
+  pool_.run((slots + rows - 1) / rows, [&](std::int64_t chunk, int thread) {
+    const std::int64_t first = chunk * rows;
+    const int count = static_cast<int>(std::min(rows, slots - first));
+    std::vector<VertexId> vertices(at(count));
+    for (int i = 0; i < count; ++i) vertices[at(i)] = static_cast<VertexId>(first + i);
+    Registers& registers = registers_[at(thread)];
+    registers.prepare(program_, static_cast<int>(rows));
+    run_stage(program_, stage, state, scales_, graph_, vertices.data(), count, registers,
+              [&](const Instruction& step, Registers& r) {
+                for (int i = 0; i < count; ++i) {
+                  const VertexId v = vertices[at(i)];
+                  float* to = nullptr;
+                  if (step.op == Op::Output) {
+                    to = out + v * out_stride;
+                  } else {
+                    const int table = step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
+                    to = state.stored[at(table)].row(v);
+                  }
+                  std::memcpy(to, r.row(step.a, i), at(step.width) * sizeof(float));
+                }
+              });
+  });
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
+  const std::int64_t slots = graph_.slot_count();
+  pool_.run((slots + kSumChunk - 1) / kSumChunk, [&](std::int64_t chunk, int) {
+    const std::int64_t last = std::min(slots, (chunk + 1) * kSumChunk);
+    for (std::int64_t v = chunk * kSumChunk; v < last; ++v) {
+      sum_row_all(k, state, static_cast<VertexId>(v), state.aggregates[at(k)].row(v));
+    }
+  });
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, float* out, std::int64_t out_stride) const {
+  state.reserve(graph_.slot_count());
+  for (DegreeContext& context : state.contexts) context.rebuild(graph_, 0, graph_.slot_count());
+  for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
+    forward_stage(stage, state, out, out_stride);
+    for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
+      if (aggregation(k).stage != stage) continue;
+      if (choose) const_cast<EngineImpl*>(this)->choose_scales(k, state);
+      forward_aggregate(k, state);
+    }
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::choose_capacity() {
+  std::int64_t degree_max = 1;
+  for (VertexId v = 0; v < graph_.slot_count(); ++v) degree_max = std::max<std::int64_t>(degree_max, graph_.in_degree(v));
+  capacity_bits_ = 16;
+  while ((std::int64_t{1} << capacity_bits_) < 16 * degree_max + 2) ++capacity_bits_;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::use_exponents(int k, const std::vector<int>& exponents) {
+  Scales& scales = scales_[at(k)];
+  const auto padded = at(round_up(static_cast<int>(exponents.size()), 16));
+  scales.exponents = exponents;
+  scales.up.assign(padded, 1.0f);
+  scales.down.assign(padded, 1.0f);
+  for (std::size_t c = 0; c < exponents.size(); ++c) {
+    scales.up[c] = std::ldexp(1.0f, exponents[c]);
+    scales.down[c] = std::ldexp(1.0f, -exponents[c]);
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
+  if constexpr (std::is_same_v<Acc, float>) return;
+  const AggregationSpec& spec = aggregation(k);
+  float weight_max = 1.0f;
+  if (spec.weighted) {
+    for (VertexId v = 0; v < graph_.slot_count(); ++v) {
+      graph_.visit_in(v, [&](const EdgeSpan& span) {
+        for (std::int32_t i = 0; i < span.count && span.weights != nullptr; ++i) weight_max = std::max(weight_max, std::fabs(span.weights[i]));
+      });
+    }
+  }
+  ColumnMaxima maxima(spec.width);
+  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
+    const float factor = source_factor(k, state, v);
+    maxima.take(message_row(k, state, v), factor * weight_max);
+    if (spec.root == Root::Message) maxima.take(message_row(k, state, v), factor * root_factor(k, state, v));
+    if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);
+  }
+  const float top = *std::max_element(maxima.values().begin(), maxima.values().end());
+  if (!std::isfinite(top)) {
+    throw Error(ErrorKind::ValueInvalid, "[Engine] expected finite messages in " + spec.name + ", got NaN or infinity; check weights and features");
+  }
+  const int message_bits = kSumBits - capacity_bits_ - kHeadroomBits;
+  std::vector<int> exponents;
+  for (const float column : maxima.values()) {
+    const float floor = std::ldexp(top, -kFloorBits);
+    const float largest = std::max(column, floor);
+    const int magnitude = largest > 0.0f ? std::ilogb(largest) + 1 : 0;
+    exponents.push_back(std::clamp(message_bits - magnitude, -80, 100));
+  }
+  use_exponents(k, exponents);
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::recompute(float* out) const {
+  State<Acc> fresh(source());
+  forward(fresh, false, out, output_width());
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::rebuild() {
+  state_ = State<Acc>(source());
+  slots_ = graph_.slot_count();
+  publication_.drop_staged();
+  if (!incremental()) {
+    state_.reserve(slots_);
+    for (DegreeContext& context : state_.contexts) context.rebuild(graph_, 0, slots_);
+    return;
+  }
+  std::vector<float> out(at(slots_) * at(output_width()));
+  forward(state_, false, out.data(), output_width());
+}
+
+template <typename Acc>
+Mismatch EngineImpl<Acc>::verify() const {
+  State<Acc> fresh(source());
+  std::vector<float> out(at(graph_.slot_count()) * at(output_width()));
+  forward(fresh, false, out.data(), output_width());
+  const auto differ = [&](const auto& a, const auto& b, int width, VertexId v) {
+    return std::memcmp(a.row(v), b.row(v), at(width) * sizeof(*a.row(v))) != 0;
+  };
+  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
+    if (!graph_.is_live(v)) continue;
+    for (std::size_t c = 0; c < fresh.contexts.size(); ++c) {
+      if (!state_.contexts[c].equal_row(fresh.contexts[c], v)) return {true, describe("degree context", static_cast<int>(c), v)};
+    }
+    for (std::size_t k = 0; incremental() && std::is_same_v<Acc, std::int64_t> && k < fresh.aggregates.size(); ++k) {
+      if (differ(state_.aggregates[k], fresh.aggregates[k], aggregation(static_cast<int>(k)).width, v)) {
+        return {true, describe("aggregate of", static_cast<int>(k), v)};
+      }
+    }
+    for (std::size_t t = 0; incremental() && std::is_same_v<Acc, std::int64_t> && t < fresh.stored.size(); ++t) {
+      if (differ(state_.stored[t], fresh.stored[t], source().stored[t].width, v)) {
+        return {true, describe("stored row", static_cast<int>(t), v)};
+      }
+    }
+    const bool same = options_.strategy == Strategy::Sampled || !std::is_same_v<Acc, std::int64_t> ||
+                      !publication_.differs(v, out.data() + v * output_width());
+    if (!same) return {true, describe("output", 0, v)};
+  }
+  return {};
+}
+
+template <typename Acc>
+std::string EngineImpl<Acc>::describe(const char* what, int index, VertexId v) const {
+  std::string text = std::string(what) + " ";
+  if (std::string(what) == "aggregate of") text += aggregation(index).name;
+  if (std::string(what) == "stored row") text += source().stored[at(index)].name;
+  if (std::string(what) == "degree context") text += std::to_string(index);
+  return text + " at vertex " + std::to_string(v);
+}
+
+template class EngineImpl<std::int64_t>;
+template class EngineImpl<float>;
+
+}  // namespace livegnn

@@ -1,0 +1,362 @@
+// One batch, layer by layer: old messages leave and enter along changed edges, changed rows are transformed once, and
+// only rows whose bits changed go on.
+//
+// Invariant before and after: every aggregate row is the sum, over the graph's present edges, of the messages that are
+// stored now. During a batch the sum is kept true step by step: changed edges move OLD messages; then every changed
+// message is replaced along all present edges by its delta.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "inference/terms.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr double kParallelFlops = 4e6;  // below this, waking a thread costs more than it saves
+
+bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+
+}  // namespace
+
+template <typename Acc>
+void EngineImpl<Acc>::out_of_range(int k, VertexId v) const {
+  throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " + aggregation(k).name +
+                                            " within the fixed-point range (" + std::to_string(1 << kHeadroomBits) +
+                                            " times the largest at creation), got one beyond it; the batch was rolled back: call engine.rescale()");
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::check_degrees(const BatchDelta& delta) const {
+  if constexpr (std::is_same_v<Acc, float>) return;
+  const std::int64_t capacity = std::int64_t{1} << capacity_bits_;
+  for (const EdgeRecord& edge : delta.added) {
+    if (graph_.in_degree(edge.dst) < capacity) continue;
+    throw Error(ErrorKind::RangeOverflow, "[apply] expected in-degrees below " + std::to_string(capacity) + ", got " +
+                                              std::to_string(graph_.in_degree(edge.dst)) + " at vertex " + std::to_string(edge.dst) +
+                                              "; the batch was rolled back: call engine.rescale()");
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::grow() {
+  const std::int64_t slots = graph_.slot_count();
+  slots_before_ = slots_;
+  slots_ = static_cast<VertexId>(slots);
+  ++epoch_;
+  if (incremental()) {
+    for (auto& table : state_.aggregates) table.reserve(slots);
+    for (auto& table : state_.stored) table.reserve(slots);
+  }
+  dirty_.resize(source().stages.size());
+  for (VertexSet& set : dirty_) set.prepare(slots, pool_.threads(), epoch_);
+  if (input_mark_.size() < at(slots)) {
+    input_mark_.resize(at(slots + slots / 2 + 16), 0);
+    input_slot_.resize(input_mark_.size(), 0);
+  }
+  if (journal_.on()) journal_.grow(slots);
+  publication_.prepare(pool_.threads(), slots_before_);
+  stats_.assign(source().stages.size(), StageStats{});
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
+  started_ = seconds_now();
+  delta_ = &delta;
+  added_ = delta.vertices_added;
+  removed_ = delta.vertices_removed;
+  if (journal_armed_) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
+  grow();
+  check_degrees(delta);
+  for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
+  for (std::size_t i = 0; i < delta.features_changed.size(); ++i) {
+    const std::size_t v = at(delta.features_changed[i]);
+    input_mark_[v] = epoch_;
+    input_slot_[v] = static_cast<std::uint32_t>(i);
+  }
+  if (options_.strategy == Strategy::Full) return propagate_full();
+  if (!incremental()) return propagate_neighbourhoods(delta);
+  mark_new_vertices();
+  apply_edge_terms(delta);
+  for (const int stage : source().input_consumers) {
+    for (const VertexId v : delta.features_changed) dirty_[at(stage)].add(v);
+  }
+  topology_seconds_ = seconds_now() - started_;
+  for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) run_stage_incrementally(stage);
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::mark_new_vertices() {
+  for (VertexId v = slots_before_; v < slots_; ++v) {
+    for (VertexSet& set : dirty_) set.add(v);
+  }
+}
+
+template <typename Acc>
+const float* EngineImpl<Acc>::input_before(VertexId v) const {
+  if (input_mark_[at(v)] != epoch_) return graph_.feature_row(v);
+  return delta_->features_before.data() + at(input_slot_[at(v)]) * at(graph_.feature_stride());
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::mark_consumers(const std::vector<int>& consumers, VertexId v, int thread) {
+  for (const int stage : consumers) dirty_[at(stage)].add(v, thread);
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
+  const AggregationSpec& spec = aggregation(k);
+  mark_consumers(spec.consumers, edge.dst, 0);
+  if (spec.self_loops && edge.src == edge.dst) return;
+  if (options_.strategy == Strategy::Affected) return;  // the whole row is summed again later
+  if (journal_.on()) journal_.save_aggregate(state_, k, edge.dst, 0);
+  const float* x = spec.message_table < 0 ? input_before(edge.src) : state_.stored[at(spec.message_table)].row(edge.src);
+  Acc* acc = state_.aggregates[at(k)].row(edge.dst);
+  const float factor = source_factor_before(k, edge.src);
+  if (sign > 0) {
+    add_term(k, acc, x, factor, weight, edge.src);
+  } else {
+    subtract_term(k, acc, x, factor, weight);
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
+  const auto fetch = [&](int k, const EdgeRecord& edge) {
+    const RowTable<Acc>& table = state_.aggregates[at(k)];
+    prefetch_row(table.row(edge.dst), table.row_bytes());
+    const int messages = aggregation(k).message_table;
+    if (messages >= 0) prefetch_row(state_.stored[at(messages)].row(edge.src), state_.stored[at(messages)].row_bytes());
+  };
+  for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
+    const bool weighted = aggregation(k).weighted;
+    const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
+      for (std::size_t i = 0; i < edges.size(); ++i) {
+        if (i + 3 < edges.size()) fetch(k, edges[i + 3]);
+        apply_edge_term(k, edges[i], weighted ? edges[i].weight : 1.0f, sign);
+      }
+    };
+    run(delta.removed, -1);
+    run(delta.added, +1);
+    for (std::size_t i = 0; weighted && i < delta.reweighted.size(); ++i) {
+      apply_edge_term(k, delta.reweighted[i].before, delta.reweighted[i].before.weight, -1);
+      apply_edge_term(k, delta.reweighted[i].before, delta.reweighted[i].weight_after, +1);
+    }
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
+  Plan& plan = plans_[at(k)];
+  const AggregationSpec& spec = aggregation(k);
+  if (spec.message_table >= 0) {
+    plan.sources = rows;
+  } else {
+    plan.sources.assign(delta_->features_changed.begin(), delta_->features_changed.end());
+  }
+  if (spec.norm == Norm::Gcn) {
+    for (const VertexId v : state_.contexts[at(spec.context)].changed()) {
+      const bool listed = spec.message_table >= 0 ? dirty_[at(spec.stage)].contains(v) : input_mark_[at(v)] == epoch_;
+      if (!listed) plan.sources.push_back(v);
+    }
+  }
+  plan.changed.assign(plan.sources.size(), 0);
+  plan.stride = round_up(spec.width, 16);
+  std::int64_t edges = 0;
+  for (const VertexId v : plan.sources) edges += graph_.out_degree(v);
+  stats_[at(spec.stage)].edges += edges;
+  plan.path = options_.force_path;
+  if (plan.path == Path::None) {
+    // A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one.
+    plan.path = edges * 10 > graph_.edge_count() * (graph_.options().undirected ? 2 : 1) * 6 ? Path::Sweep : Path::Push;
+  }
+  if (options_.strategy == Strategy::Affected) plan.path = Path::Pull;
+  if (plan.path == Path::Push) plan.deltas.need(plan.sources.size() * at(plan.stride));
+  stats_[at(spec.stage)].path = plan.path;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::run_stage_incrementally(int stage) {
+  const std::vector<VertexId>& rows = dirty_[at(stage)].collect();
+  StageStats& stats = stats_[at(stage)];
+  stats.affected = static_cast<std::int64_t>(rows.size());
+  const double begun = seconds_now();
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    if (aggregation(k).stage == stage) choose_path(k, rows);
+  }
+  if (!rows.empty()) transform_rows(stage, rows);
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    if (aggregation(k).stage != stage) continue;
+    if (aggregation(k).message_table < 0) input_sources(k);
+    rescaled_sources(k);
+  }
+  const double transformed = seconds_now();
+  stats.transform_seconds = transformed - begun;
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    if (aggregation(k).stage == stage) aggregate(k);
+  }
+  stats.aggregate_seconds = seconds_now() - transformed;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& rows) {
+  const auto total = static_cast<std::int64_t>(rows.size());
+  std::int64_t chunk = program_.chunk_rows();
+  const bool parallel = pool_.threads() > 1 && static_cast<double>(total) * program_.row_flops(stage) > kParallelFlops;
+  if (parallel) {
+    const std::int64_t share = (total + 2 * pool_.threads() - 1) / (2 * pool_.threads());
+    chunk = std::clamp<std::int64_t>((share + 11) / 12 * 12, 12, chunk);
+  }
+  const auto run = [&](std::int64_t index, int thread) {
+    const std::int64_t first = index * chunk;
+    const int count = static_cast<int>(std::min(chunk, total - first));
+    Registers& registers = registers_[at(thread)];
+    registers.prepare(program_, std::min<int>(program_.chunk_rows(), std::max(count, 8)));
+    run_stage(program_, stage, state_, scales_, graph_, rows.data() + first, count, registers,
+              [&](const Instruction& step, Registers& r) {
+                for (int i = 0; i < count; ++i) {
+                  const VertexId v = rows[at(first + i)];
+                  float* row = r.row(step.a, i);
+                  if (step.op == Op::Output) {
+                    publication_.stage(v, row, thread);
+                    continue;
+                  }
+                  std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
+                  if (step.op == Op::StoreRow) {
+                    store_row(step.index, v, row, thread);
+                    continue;
+                  }
+                  const RowTable<float>& table = state_.stored[at(aggregation(step.index).message_table)];
+                  const float* before = table.row(v);
+                  const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
+                  update_source(step.index, {v, before, row, differ}, at(first + i), thread);
+                }
+              });
+  };
+  const std::int64_t chunks = (total + chunk - 1) / chunk;
+  if (parallel) {
+    pool_.run(chunks, run);
+  } else {
+    for (std::int64_t index = 0; index < chunks; ++index) run(index, 0);
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thread) {
+  const StoredSpec& spec = source().stored[at(index)];
+  RowTable<float>& table = state_.stored[at(index)];
+  float* kept = table.row(v);
+  if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
+  if (spec.root_of >= 0) {
+    const int k = spec.root_of;
+    mark_consumers(aggregation(k).consumers, v, thread);
+    if (plans_[at(k)].path == Path::Push) {
+      if (journal_.on()) journal_.save_aggregate(state_, k, v, thread);
+      Acc* acc = state_.aggregates[at(k)].row(v);
+      subtract_term(k, acc, kept, 1.0f, 1.0f);
+      add_term(k, acc, row, 1.0f, 1.0f, v);
+    }
+  }
+  mark_consumers(spec.consumers, v, thread);
+  if (journal_.on()) journal_.save_stored(state_, index, v, thread);
+  std::memcpy(kept, row, table.row_bytes());
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::update_root_from_message(int k, const SourceChange& change, int thread) {
+  const VertexId v = change.vertex;
+  mark_consumers(aggregation(k).consumers, v, thread);
+  if (plans_[at(k)].path != Path::Push) return;
+  if (journal_.on()) journal_.save_aggregate(state_, k, v, thread);
+  Acc* acc = state_.aggregates[at(k)].row(v);
+  subtract_term(k, acc, change.before, source_factor_before(k, v), root_factor_before(k, v));
+  add_term(k, acc, change.now, source_factor(k, state_, v), root_factor(k, state_, v), v);
+}
+
+// Writes the delta row of a changed message, moves the vertex's own term, and stores the new message.
+template <typename Acc>
+void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size_t index, int thread) {
+  const AggregationSpec& spec = aggregation(k);
+  const VertexId v = change.vertex;
+  const float before = source_factor_before(k, v), now = source_factor(k, state_, v);
+  const bool factor_same = same_bits(before, now);
+  const bool root_same = spec.root != Root::Message || same_bits(root_factor_before(k, v), root_factor(k, state_, v));
+  if (!change.bits_differ && factor_same && root_same) return;
+  Plan& plan = plans_[at(k)];
+  bool changed = change.bits_differ || !factor_same;
+  if (changed && plan.path == Path::Push) {
+    std::int64_t* delta = plan.deltas.data() + index * at(plan.stride);
+    const int width = state_.aggregates[at(k)].stride();
+    if (spec.weighted) {  // both rows, scaled: the edge's weight comes in later
+      float* rows = reinterpret_cast<float*>(delta);
+      kernels().scale(rows, change.before, before, width);
+      kernels().scale(rows + plan.stride, change.now, now, width);
+    } else if constexpr (std::is_same_v<Acc, float>) {
+      kernels().delta_terms_f32(reinterpret_cast<float*>(delta), change.before, before, change.now, now, width);
+    } else {
+      const float* up = scales_[at(k)].up.data();
+      if (!kernels().delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed)) out_of_range(k, v);
+    }
+  }
+  plan.changed[index] = changed ? 1 : 0;
+  if (spec.root == Root::Message) update_root_from_message(k, change, thread);
+  if (spec.message_table < 0 || !change.bits_differ) return;
+  mark_consumers(source().stored[at(spec.message_table)].consumers, v, thread);
+  if (journal_.on()) journal_.save_stored(state_, spec.message_table, v, thread);
+  RowTable<float>& table = state_.stored[at(spec.message_table)];
+  std::memcpy(table.row(v), change.now, table.row_bytes());
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::input_sources(int k) {
+  const std::vector<VertexId>& changed = delta_->features_changed;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    update_source(k, {changed[i], input_before(changed[i]), graph_.feature_row(changed[i]), true}, i, 0);
+  }
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::rescaled_sources(int k) {
+  const Plan& plan = plans_[at(k)];
+  const AggregationSpec& spec = aggregation(k);
+  const std::size_t listed = spec.message_table < 0 ? delta_->features_changed.size() : dirty_[at(spec.stage)].collect().size();
+  for (std::size_t i = listed; i < plan.sources.size(); ++i) {
+    const float* row = message_row(k, state_, plan.sources[i]);
+    update_source(k, {plan.sources[i], row, row, false}, i, 0);
+  }
+}
+
+template <typename Acc>
+Changes EngineImpl<Acc>::publish() {
+  const double begun = seconds_now();
+  Changes changes;
+  changes.vertices = publication_.publish(graph_, added_, removed_);
+  changes.stages = stats_;
+  changes.topology_seconds = topology_seconds_;
+  const double now = seconds_now();
+  changes.publish_seconds = now - begun;
+  changes.total_seconds = now - started_;
+  if (!changes.stages.empty()) changes.stages.back().changed = static_cast<std::int64_t>(changes.vertices.size());
+  return changes;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::begin_journal() {
+  journal_armed_ = true;
+  for (DegreeContext& context : state_.contexts) context.forget();
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::restore_journal() {
+  if (journal_.on()) journal_.restore(state_);
+  for (DegreeContext& context : state_.contexts) context.restore();
+  publication_.drop_staged();
+  slots_ = slots_before_;
+  journal_armed_ = false;
+}
+
+template class EngineImpl<std::int64_t>;
+template class EngineImpl<float>;
+
+}  // namespace livegnn

@@ -1,0 +1,58 @@
+// The rows that readers see. A batch stages its changed rows beside them and publishes all in one short critical section.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <shared_mutex>
+#include <span>
+#include <vector>
+
+#include "livegnn/graph.h"
+#include "livegnn/types.h"
+#include "util/aligned.h"
+
+namespace livegnn {
+
+class Publication {
+ public:
+  explicit Publication(int width) : width_(width), rows_(round_up(width, 16)) {}
+
+  // ---- writer
+  void reset(const GraphStore& graph);                      // rows for all slots, liveness as now; nothing staged
+  float* raw_row(VertexId v) { return rows_.row(v); }       // bootstrap only: no readers yet
+  void prepare(int threads, VertexId slots_before);         // drops what is staged
+  void stage(VertexId v, const float* row, int thread);     // staged only where bits differ or the slot is new
+  bool differs(VertexId v, const float* row) const;
+  std::vector<VertexId> publish(const GraphStore& graph, const std::vector<VertexId>& added,
+                                const std::vector<VertexId>& removed);  // live changed vertices, ascending
+  std::vector<VertexId> staged() const;
+  void drop_staged();
+
+  // ---- readers
+  void read(std::span<const std::int64_t> ids, float* out) const;
+  void read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const;
+  std::int64_t slots() const;
+  std::vector<std::uint8_t> live() const;
+
+  int width() const { return width_; }
+  std::size_t bytes() const { return rows_.bytes(); }
+
+ private:
+  struct Staged {
+    std::vector<VertexId> vertices;
+    std::vector<float> rows;
+  };
+  class ReadLock;
+  class WriteLock;
+  std::vector<VertexId> ascending(const GraphStore& graph) const;
+
+  int width_;
+  RowTable<float> rows_;
+  std::vector<std::uint8_t> live_;
+  std::vector<Staged> staged_;
+  VertexId slots_before_ = 0;
+  mutable std::shared_mutex mutex_;
+  mutable std::atomic<bool> writer_waits_{false};  // readers that come later let the writer in first
+};
+
+}  // namespace livegnn

@@ -1,0 +1,43 @@
+// Sets of vertices of one batch, with O(1) clearing: a vertex is in the set when its mark carries the batch's epoch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "livegnn/types.h"
+
+namespace livegnn {
+
+// Threads may add at the same time as long as no two of them add the same vertex.
+class VertexSet {
+ public:
+  void prepare(std::int64_t slots, int threads, std::uint32_t epoch) {
+    if (static_cast<std::size_t>(slots) > marks_.size()) marks_.resize(static_cast<std::size_t>(slots + slots / 2 + 16), 0);
+    lists_.resize(static_cast<std::size_t>(threads));
+    for (auto& list : lists_) list.clear();
+    epoch_ = epoch;
+  }
+  bool contains(VertexId v) const { return marks_[static_cast<std::size_t>(v)] == epoch_; }
+  void add(VertexId v, int thread = 0) {
+    std::uint32_t& mark = marks_[static_cast<std::size_t>(v)];
+    if (mark == epoch_) return;
+    mark = epoch_;
+    lists_[static_cast<std::size_t>(thread)].push_back(v);
+  }
+  const void* mark_address(VertexId v) const { return &marks_[static_cast<std::size_t>(v)]; }
+  const std::vector<VertexId>& collect() {  // all members in one list; the order has no meaning
+    for (std::size_t t = 1; t < lists_.size(); ++t) {
+      lists_[0].insert(lists_[0].end(), lists_[t].begin(), lists_[t].end());
+      lists_[t].clear();
+    }
+    return lists_[0];
+  }
+  std::size_t bytes() const { return marks_.capacity() * sizeof(std::uint32_t); }
+
+ private:
+  std::vector<std::uint32_t> marks_;
+  std::vector<std::vector<VertexId>> lists_;
+  std::uint32_t epoch_ = 0;
+};
+
+}  // namespace livegnn

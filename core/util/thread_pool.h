@@ -1,0 +1,45 @@
+// The one thread pool of an engine. The caller works too; workers spin briefly between jobs, then sleep.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace livegnn {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // threads >= 1; threads - 1 workers are started
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Runs task(index, thread) for every index in [0, count), indices handed out in order as threads become free.
+  // The first exception thrown by a task is rethrown here after all threads have stopped. Not re-entrant.
+  using Task = std::function<void(std::int64_t index, int thread)>;
+  void run(std::int64_t count, const Task& task);
+
+ private:
+  void work(int thread);
+  void drain(int thread);
+
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<std::uint64_t> job_{0};  // number of the current job; a change wakes the workers
+  std::atomic<std::int64_t> next_{0};
+  std::atomic<int> busy_{0};
+  std::int64_t count_ = 0;
+  const Task* task_ = nullptr;
+  std::exception_ptr failure_;
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace livegnn

@@ -1,0 +1,82 @@
+"""What a batch did to the outputs of an engine, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from livegnn.graph.graph import Graph
+
+__all__ = ["Changes", "LayerStats", "Stats"]
+
+
+@dataclass(frozen=True)
+class LayerStats:
+    """One stage of a batch: stage k computes the messages of layer k + 1, the last stage the outputs.
+
+    affected: rows computed.  edges: edges along which work was done.  path: "push", "pull", "sweep", or "none" where no
+    edges follow.  transform_seconds, aggregate_seconds: wall time of the two halves.
+    """
+
+    affected: int
+    edges: int
+    path: str
+    transform_seconds: float
+    aggregate_seconds: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Cost of one batch. Seconds are wall time; total_seconds covers propagation and publication, not the store."""
+
+    layers: tuple[LayerStats, ...]
+    changed: int
+    topology_seconds: float
+    publish_seconds: float
+    total_seconds: float
+
+
+class Changes:
+    """The vertices whose output a batch changed, at the version that the batch made.
+
+    `vertices` and `stats` are worked out when first asked for, so that a batch whose result nobody looks at is cheap.
+    """
+
+    __slots__ = ("_graph", "_native", "_stats", "_vertices", "version")
+
+    def __init__(self, native: Any, graph: Graph, version: int) -> None:
+        self._native = native
+        self._graph = graph
+        self._vertices: NDArray[Any] | None = None
+        self._stats: Stats | None = None
+        self.version = version
+
+    @property
+    def vertices(self) -> NDArray[Any]:
+        """Ids of live vertices whose output has other bits than before, (k,) int64 in ascending order of their slots.
+
+        In a graph with ids of its own, those ids. A vertex that the batch added is always among them.
+        """
+        if self._vertices is None:
+            slots: NDArray[np.int64] = self._native.vertices()
+            self._vertices = self._graph.to_external(slots) if self._graph.has_ids else slots
+        return self._vertices
+
+    @property
+    def stats(self) -> Stats:
+        """Counts per layer, path taken, seconds per phase."""
+        if self._stats is None:
+            topology, publish, total = self._native.seconds()
+            layers = tuple(LayerStats(**stage) for stage in self._native.stages())
+            self._stats = Stats(layers, self._native.count(), topology, publish, total)
+        return self._stats
+
+    def __len__(self) -> int:
+        return int(self._native.count())
+
+    def __repr__(self) -> str:
+        return f"Changes(version={self.version}, vertices={len(self)})"

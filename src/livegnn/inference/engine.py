@@ -1,0 +1,349 @@
+"""Engine: keeps a model's outputs equal to a run from scratch while its graph changes.
+
+Threads. One writer at a time holds the graph's lock. Readers take published rows and no lock of the graph: they see the
+outputs of one whole version and never wait for propagation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn import _native
+from livegnn.errors import ModelMismatch, StateMismatch, UsageError, ValueInvalid
+from livegnn.graph.graph import Graph
+from livegnn.graph.ids import Translation
+from livegnn.graph.updates import Updates
+from livegnn.inference import storage
+from livegnn.inference.changes import Changes
+from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.models.compile import compile_model
+from livegnn.models.model import Model
+
+__all__ = ["Engine", "Handle", "WhatIfView"]
+
+Strategy: TypeAlias = Literal["incremental", "affected", "khop", "sampled", "full"]
+Callback: TypeAlias = Callable[[Changes], object]
+
+_STRATEGIES = {"incremental": 0, "affected": 1, "khop": 2, "sampled": 3, "full": 4}
+_PATHS = {"auto": 0, "push": 1, "pull": 2, "sweep": 3}
+_log = logging.getLogger("livegnn")
+
+
+class Handle:
+    """A registered callback. cancel() ends it; cancelling twice does no harm."""
+
+    def __init__(self, engine: Engine, callback: Callback) -> None:
+        self._engine = engine
+        self._callback = callback
+
+    def cancel(self) -> None:
+        """No call begins after this returns in the applying thread."""
+        self._engine._callbacks = [h for h in self._engine._callbacks if h is not self]
+
+
+class Engine:
+    """The live outputs of `model` on `graph`.
+
+    y[v] = model(graph now)[v], for every live v, after every batch
+
+    Args:    strategy: "incremental", or one to compare with: "full" (whole graph), "khop" (L-hop in-neighbourhoods of the
+             affected outputs, NeutronRT's RTEC-Full), "affected" (layer-wise recompute of the affected set: RIPPLE's RC,
+             NeutronRT's RTEC-UER), "sampled" (`fanout` in-edges a vertex and layer: RTEC-NS; the only inexact one).
+             precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
+             path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
+             scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
+    Raises:  ModelMismatch if the model does not fit the graph's features or weights; ValueInvalid for unknown options.
+    Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
+    Cost:    one run of the model at creation; then by what each batch changes.
+    Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        graph: Graph,
+        strategy: Strategy = "incremental",
+        precision: Literal["exact", "float32"] = "exact",
+        threads: int | None = None,
+        *,
+        path: Literal["auto", "push", "pull", "sweep"] = "auto",
+        fanout: int = 10,
+        seed: int = 0,
+        scales: list[list[int]] | None = None,
+    ) -> None:
+        _choice("strategy", strategy, _STRATEGIES)
+        _choice("precision", precision, ("exact", "float32"))
+        _choice("path", path, _PATHS)
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise ValueInvalid(f"[Engine] expected threads of at least 1, got {threads!r}; leave it out for all cores")
+        if type(fanout) is not int or fanout < 1:
+            raise ValueInvalid(f"[Engine] expected a fanout of at least 1, got {fanout!r}; pass a positive integer")
+        self.graph = graph
+        self.strategy = strategy
+        self.precision = precision
+        self.threads = threads or _cores()
+        self._path, self._fanout, self._seed = path, fanout, seed
+        self._callbacks: list[Handle] = []
+        self._view: WhatIfView | None = None
+        with graph._writing("Engine"):
+            self.native = self._build(model, scales)
+            self.model = model
+        graph._attach(self)
+
+    def _build(self, model: Model, scales: list[list[int]] | None) -> Any:
+        _check_fit(model, self.graph)
+        return _native.NativeEngine.create(
+            graph=self.graph._store,
+            program=compile_model(model.output),
+            strategy=_STRATEGIES[self.strategy],
+            path=_PATHS[self._path],
+            exact=self.precision == "exact",
+            threads=self.threads,
+            fanout=self._fanout,
+            seed=self._seed,
+            scale_exponents=scales or [],
+        )
+
+    # ---- writing
+
+    def apply(self, updates: Updates) -> Changes:
+        """Applies a batch to the graph and everything attached to it, all or none; outputs are published on return.
+
+        Returns: the vertices whose output changed, and the cost.
+        Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is rolled
+                 back: call rescale()).
+        """
+        changes: Changes = self.graph._apply_for(self, updates)
+        return changes
+
+    def _published(self, change: Any, version: int) -> Changes:
+        changes = Changes(change, self.graph, version)
+        for handle in self._callbacks:
+            try:
+                handle._callback(changes)
+            except Exception:
+                _log.exception("[on_change] a callback failed at version %d; the batch stands", version)
+        return changes
+
+    def on_change(self, callback: Callback) -> Handle:
+        """Calls callback(changes) in the applying thread after each version is published, in version order.
+
+        An exception in a callback is logged (logger "livegnn") and undoes nothing. A callback may read, but not apply.
+        """
+        handle = Handle(self, callback)
+        self._callbacks = [*self._callbacks, handle]
+        return handle
+
+    def what_if(self, updates: Updates) -> WhatIfView:
+        """A view of the outputs as they would be after `updates`, to be used as `with engine.what_if(u) as view`.
+
+        Readers go on seeing the committed version; writers wait until the block ends. Leaving the block puts every row back,
+        bit for bit. Raises: UpdateError as apply(), on entering the block.
+        """
+        return WhatIfView(self, updates)
+
+    def swap(self, model: Model) -> None:
+        """Changes to another model: its state is built beside the old one, which serves on, then switched.
+
+        Raises: ModelMismatch if it does not fit the graph; then the old model stays.
+        """
+        with self.graph._writing("swap"):
+            self.native, self.model = self._build(model, None), model
+            self.graph._refresh_natives()
+
+    def rescale(self) -> None:
+        """Chooses the fixed-point units anew from the present graph and rebuilds the state. Logged; never automatic.
+
+        Outputs may change in their last bits, as the rounding of messages does.
+        """
+        with self.graph._writing("rescale"):
+            self.native = self._build(self.model, None)
+            self.graph._refresh_natives()
+        _log.info("[rescale] fixed-point units chosen anew at version %d", self.graph.version)
+
+    def close(self) -> None:
+        """Detaches the engine from its graph; its last outputs stay readable."""
+        self.graph._detach(self)
+
+    # ---- reading (any thread)
+
+    def embeddings(self, ids: object) -> Rows:
+        """The module's output rows, (k, d) float32, all of one version. Raises: VertexUnknown naming the id."""
+        rows: Rows = self.native.read(self.graph._slots("embeddings", ids))
+        return rows
+
+    def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
+        """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function of rows."""
+        return predictions(self.embeddings(ids), head)
+
+    def predict_edges(self, pairs: object) -> NDArray[Any]:
+        """Link scores of (k, 2) pairs of ids, (k,) float32: the model's edge_head, or the dot product of the two outputs."""
+        array = pair_array(pairs)
+        rows = self.embeddings(array.reshape(-1))
+        return pair_scores(rows[0::2], rows[1::2], self.model.edge_head)
+
+    @property
+    def version(self) -> int:
+        """Number of batches applied to the graph."""
+        return self.graph.version
+
+    @property
+    def scales(self) -> list[list[int]]:
+        """Exponents of the fixed-point units per aggregation and column, and last the capacity; pass them as scales=."""
+        exponents: list[list[int]] = self.native.scale_exponents()
+        return exponents
+
+    def state_bytes(self) -> dict[str, int]:
+        """Bytes of state by part: aggregates, messages, stored, contexts, outputs, scratch."""
+        sizes: dict[str, int] = self.native.bytes()
+        return sizes
+
+    # ---- audits
+
+    def recompute(self) -> Rows:
+        """A full run from scratch with the recorded scales, (slot_count, d) float32; zeros for removed vertices.
+
+        Row i is slot i: the vertex with id i in a graph without ids=. The live state is left alone.
+        """
+        with self.graph._lock:
+            rows: Rows = self.native.recompute(self.graph.slot_count)
+            rows[~self.graph._store.live()] = 0
+        return rows
+
+    def verify(self) -> None:
+        """Compares the live state with a run from scratch: all state bit for bit with precision="exact", else the outputs.
+
+        Raises: StateMismatch naming what differs and at which vertex.
+        """
+        with self.graph._lock:
+            if self.strategy == "sampled":
+                raise UsageError("[verify] expected an exact strategy, got sampled, whose outputs are estimates; use another one")
+            found = self.native.verify()
+            if found is None and self.precision == "float32":
+                found = self._far_output()
+        if found is not None:
+            raise StateMismatch(f"[verify] expected the live state to equal a run from scratch at version {self.version}, got another {found}")
+
+    def _far_output(self) -> str | None:
+        live = np.flatnonzero(self.graph._store.live())
+        fresh, held = self.recompute()[live], self.native.read(live)
+        size = np.abs(fresh).max(axis=1, initial=0.0)
+        far = np.abs(fresh - held).max(axis=1, initial=0.0) > 1e-3 * np.maximum(size, 1.0)
+        return f"output at vertex {live[np.argmax(far)]}" if far.any() else None
+
+    def state_digest(self) -> str:
+        """Order-free hash of model, scales, vertices, features, edges (as a multiset) and aggregates, as hexadecimal.
+
+        Equal if and only if the content is bit-equal (up to collisions of a 64-bit hash for each part); not of version, edge ids,
+        batching, threads or memory layout.
+        """
+        with self.graph._lock:
+            parts = (self.model.digest(), f"{self.graph._store.digest():016x}", f"{self.native.digest():016x}", self.precision)
+        return hashlib.sha256("/".join(parts).encode()).hexdigest()
+
+    # ---- saving
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes graph, model, scales and settings to one file: beside it first, then renamed. No pickle.
+
+        State is not written: it is a function of what is, and load() gives every bit back.
+        """
+        settings = {
+            "strategy": self.strategy, "precision": self.precision, "path": self._path, "fanout": self._fanout, "seed": self._seed,
+        }  # fmt: skip
+        with self.graph._lock:
+            storage.save(Path(path), self.graph._save_arrays(), self.model, self.scales, settings)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> Self:
+        """The engine that save() wrote, with the same state_digest(). Raises: StoredStateInvalid for a damaged or foreign file."""
+        arrays, model, scales, settings = storage.load(Path(path))
+        return cls(model, Graph._from_arrays(arrays), threads=threads, scales=scales, **settings)
+
+    def __repr__(self) -> str:
+        return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r}, precision={self.precision!r})"
+
+
+class WhatIfView:
+    """Outputs as they would be after some updates; valid inside its `with` block only."""
+
+    def __init__(self, engine: Engine, updates: Updates) -> None:
+        self._engine = engine
+        self._updates = updates
+        self._native: Any = None
+        self._translation: Translation | None = None
+
+    def __enter__(self) -> Self:
+        engine, graph = self._engine, self._engine.graph
+        self._place = graph._writing("what_if")
+        self._place.__enter__()
+        try:
+            buffer, self._translation = graph._translated(self._updates)
+            self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
+        except BaseException:
+            self._place.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._native.close()
+        finally:
+            self._native = None
+            self._place.__exit__(None, None, None)
+
+    def _slots(self, ids: object) -> NDArray[np.int64]:
+        if self._native is None:
+            raise UsageError("[what_if] expected a view inside its with block, got one outside; read it before the block ends")
+        if self._translation is not None:
+            return self._translation.slots("what_if", ids)
+        return self._engine.graph._slots("what_if", ids)
+
+    def embeddings(self, ids: object) -> Rows:
+        """As Engine.embeddings, after the updates."""
+        slots = self._slots(ids)
+        rows: Rows = self._engine.native.read_staged(slots)
+        return rows
+
+    def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
+        """As Engine.predict, after the updates."""
+        return predictions(self.embeddings(ids), head)
+
+    def predict_edges(self, pairs: object) -> NDArray[Any]:
+        """As Engine.predict_edges, after the updates."""
+        rows = self.embeddings(pair_array(pairs).reshape(-1))
+        return pair_scores(rows[0::2], rows[1::2], self._engine.model.edge_head)
+
+    @property
+    def vertices(self) -> NDArray[np.int64]:
+        """Slots of the vertices whose output the updates would change, (k,) int64, ascending."""
+        self._slots(np.empty(0, np.int64))
+        slots: NDArray[np.int64] = self._engine.native.staged_vertices()
+        return slots
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _choice(name: str, value: object, known: object) -> None:
+    if value not in known:  # type: ignore[operator]
+        raise ValueInvalid(f"[Engine] expected {name} to be one of {', '.join(known)}, got {value!r}; choose one")  # type: ignore[call-overload]
+
+
+def _check_fit(model: Model, graph: Graph) -> None:
+    if model.input_width != graph.feature_width:
+        raise ModelMismatch(
+            f"[Engine] expected features of width {model.input_width}, as the model takes, got {graph.feature_width}; use the graph it was trained on"
+        )
+    if model.uses_weights and not graph.has_weight:
+        raise ModelMismatch("[Engine] expected a graph with edge weights, as the model takes them, got one without; pass weight= to Graph")

@@ -1,0 +1,42 @@
+"""From output rows to predictions: what engines and what_if views share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.errors import WidthMismatch
+
+__all__ = ["Head", "Rows", "pair_scores", "predictions"]
+
+Rows: TypeAlias = NDArray[np.float32]
+Head: TypeAlias = Callable[[Rows], NDArray[Any]]
+
+
+def predictions(rows: Rows, head: Head | None) -> NDArray[Any]:
+    """head(rows) where given; else the argmax of each row, (k,) int64, or for one column its sigmoid, (k,) float32."""
+    if head is not None:
+        return np.asarray(head(rows))
+    if rows.shape[1] == 1:
+        z = rows[:, 0].astype(np.float64)
+        e = np.exp(-np.abs(z))
+        return np.where(z >= 0, 1 / (1 + e), e / (1 + e)).astype(np.float32)
+    return np.argmax(rows, axis=1).astype(np.int64)
+
+
+def pair_array(pairs: object) -> NDArray[Any]:
+    """(k, 2) ids. Raises: WidthMismatch for any other shape."""
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise WidthMismatch(f"[predict_edges] expected pairs of shape (k, 2), got {array.shape}; pass one (src, dst) a row")
+    return array
+
+
+def pair_scores(src: Rows, dst: Rows, edge_head: Callable[[Rows, Rows], NDArray[Any]] | None) -> NDArray[Any]:
+    """edge_head(src rows, dst rows) where the model has one; else their dot product, (k,) float32."""
+    if edge_head is not None:
+        return np.asarray(edge_head(src, dst))
+    return np.einsum("ij,ij->i", src.astype(np.float64), dst.astype(np.float64)).astype(np.float32)

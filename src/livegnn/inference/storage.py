@@ -1,0 +1,70 @@
+"""The file that Engine.save writes.
+
+file    = zip of .npy members (numpy's own format, no pickles), each with the zip's CRC-32
+members = "graph.*" arrays of the store | "model.*" arrays of the model | "scale.<k>" int32 exponents | "meta" JSON as uint8
+meta    = {"format": "livegnn-engine", "format_version": 1, "settings": {...}, "model": <structure>, "scales": count}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.errors import LiveGnnError, StoredStateInvalid
+from livegnn.models.model import Model
+
+__all__ = ["load", "save"]
+
+_FORMAT, _FORMAT_VERSION = "livegnn-engine", 1
+
+
+def save(path: Path, graph: Mapping[str, NDArray[Any]], model: Model, scales: list[list[int]], settings: dict[str, Any]) -> None:
+    """Writes the file beside its place, syncs it and renames it, so that a crash leaves the old file or the new one."""
+    structure, weights = model.to_arrays()
+    meta = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "settings": settings, "model": structure, "scales": len(scales)}
+    members: dict[str, NDArray[Any]] = {f"graph.{name}": array for name, array in graph.items()}
+    members |= {f"model.{name}": array for name, array in weights.items()}
+    members |= {f"scale.{k}": np.array(row, np.int32) for k, row in enumerate(scales)}
+    members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    handle, beside = tempfile.mkstemp(dir=path.parent or Path("."), prefix=path.name + ".", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **members)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], dict[str, Any]]:
+    """The parts of a saved engine. Raises: StoredStateInvalid naming the file."""
+    try:
+        with np.load(path, allow_pickle=False) as members:
+            arrays = {name: members[name] for name in members.files}
+        meta = json.loads(arrays.pop("meta").tobytes())
+        if meta["format"] != _FORMAT or meta["format_version"] != _FORMAT_VERSION:
+            raise ValueError(f"format {meta['format']} version {meta['format_version']}")
+        model = Model.from_arrays(meta["model"], _part(arrays, "model."))
+        scales = [[int(e) for e in arrays[f"scale.{k}"]] for k in range(meta["scales"])]
+        return _part(arrays, "graph."), model, scales, meta["settings"]
+    except FileNotFoundError:
+        raise
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, LiveGnnError) as cause:
+        raise StoredStateInvalid(
+            f"[load] expected a file that Engine.save wrote at {path}, got one that cannot be read ({cause}); use another copy"
+        ) from cause
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,370 @@
+"""Lowers a model to the native program: row-local stages joined by aggregations.
+
+The depth of a value is the number of sums over edges on its longest path from the input. Stage s computes the values of
+depth s for a set of vertices; values that a deeper stage needs are stored, except the input and finished aggregates,
+which are there anyway. A vertex's own term of a plain sum (GraphConv's root, GIN's (1 + eps) x, GCN's self-loop) is
+folded into the fixed-point sum itself, so that an affected row costs one read and one write.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.models import ir
+from livegnn.models.order import Shift, optimise
+
+__all__ = ["compile_model"]
+
+_OPS = (
+    "LoadInput LoadAggregate LoadStored Gemm AddVector Activate PRelu Affine LayerNorm L2Normalize Combine Scale Multiply "
+    "CopyColumns Slice Maximum Softmax LogSoftmax StoreMessage StoreRow Output"
+).split()
+_OP = {name: number for number, name in enumerate(_OPS)}
+_KINDS = (
+    "relu leaky_relu elu selu celu gelu gelu_tanh silu sigmoid tanh softplus relu6 hardtanh hardswish softsign log_sigmoid exp"
+).split()
+_NORM = {"sum": 0, "mean": 1, "gcn": 2}
+_ROOT_NONE, _ROOT_MESSAGE, _ROOT_TABLE = range(3)
+
+
+@dataclass
+class _Aggregation:
+    value: ir.Propagate
+    stage: int
+    context: int = -1
+    message_table: int = -1
+    root: int = _ROOT_NONE
+    root_value: ir.Value | None = None
+    root_table: int = -1
+    root_coefficient: float = 0.0
+    consumers: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Stored:
+    name: str
+    value: ir.Value
+    stage: int
+    root_of: int = -1
+    message_of: int = -1
+    consumers: set[int] = field(default_factory=set)
+
+
+def compile_model(output: ir.Value) -> Any:
+    """The native program of the model whose result is `output`."""
+    return _Compiler(optimise(output)).compile()
+
+
+class _Compiler:
+    def __init__(self, output: ir.Value) -> None:
+        self.output = output
+        self.values = ir.walk(output)
+        self.uses: dict[int, list[ir.Value]] = defaultdict(list)
+        for value in self.values:
+            for x in value.inputs:
+                self.uses[id(x)].append(value)
+        self.depth: dict[int, int] = {}
+        for value in self.values:
+            deepest = max((self.depth[id(x)] for x in value.inputs), default=0)
+            self.depth[id(value)] = deepest + isinstance(value, ir.Propagate)
+        self.program = _native.Program()
+        self.aggregations: list[_Aggregation] = []
+        self.index: dict[int, int] = {}  # Propagate -> its aggregation
+        self.folded: dict[int, ir.Value | None] = {}  # Combine -> what is left of it, None: itself
+        self.stored: list[_Stored] = []
+        self.carried: dict[int, int] = {}  # value -> stored rows that later stages load
+        self.input_consumers: set[int] = set()
+
+    def compile(self) -> Any:
+        self.find_aggregations()
+        self.fold_roots()
+        self.place_rows()
+        stages = [_Stage(self, number) for number in range(self.depth[id(self.output)] + 1)]
+        registers = _Registers()
+        for stage in stages:
+            self.program.add_stage()
+            stage.emit(registers)
+        self.declare(registers.widths)
+        return self.program
+
+    # ---- aggregations and what is folded into them
+
+    def find_aggregations(self) -> None:
+        contexts: dict[tuple[bool, bool, float], int] = {}
+        for value in self.values:
+            if not isinstance(value, ir.Propagate):
+                continue
+            made = _Aggregation(value, self.depth[id(value.x)])
+            if value.norm == "gcn":
+                key = (value.weighted, value.self_loops, float(value.fill) if value.weighted else 1.0)
+                if key not in contexts:
+                    contexts[key] = self.program.add_context(*key)
+                made.context = contexts[key]
+                if value.self_loops:
+                    made.root = _ROOT_MESSAGE
+            self.index[id(value)] = len(self.aggregations)
+            self.aggregations.append(made)
+
+    def fold_roots(self) -> None:
+        for value in self.values:
+            if not isinstance(value, ir.Combine):
+                continue
+            for coefficient, term in value.terms:
+                if coefficient == 1.0 and isinstance(term, ir.Propagate) and self.fold(value, term):
+                    break
+
+    def fold(self, combine: ir.Combine, total: ir.Propagate) -> bool:
+        """Moves one own term of `combine` into the sum `total`, where nobody else reads that sum."""
+        made = self.aggregations[self.index[id(total)]]
+        if total.norm != "sum" or made.root != _ROOT_NONE or len(self.uses[id(total)]) != 1 or total is self.output:
+            return False
+        for position, (coefficient, term) in enumerate(combine.terms):
+            if term is total.x:
+                made.root, made.root_coefficient = _ROOT_MESSAGE, coefficient
+            elif coefficient == 1.0 and self.depth[id(term)] == made.stage and not isinstance(term, ir.Input | ir.Propagate):
+                made.root, made.root_value = _ROOT_TABLE, term
+            else:
+                continue
+            rest = [each for i, each in enumerate(combine.terms) if i != position]
+            if len(rest) == 1 and rest[0][0] == 1.0:
+                self.folded[id(combine)] = rest[0][1]
+            else:
+                left = ir.Combine(tuple(rest))
+                self.folded[id(combine)] = left
+                self.depth[id(left)] = self.depth[id(combine)]
+            return True
+        return False
+
+    def resolve(self, value: ir.Value) -> ir.Value:
+        """The value that stands for `value` after folding."""
+        left = self.folded.get(id(value))
+        return value if left is None else left
+
+    # ---- rows that outlive their stage
+
+    def place_rows(self) -> None:
+        for number, made in enumerate(self.aggregations):
+            message = self.resolve(made.value.x)
+            if not isinstance(message, ir.Input):
+                made.message_table = self.add_stored(f"message of {self.name_of(number)}", message, made.stage, message_of=number)
+            if made.root_value is not None:
+                root = self.resolve(made.root_value)
+                made.root_table = self.add_stored(f"own term of {self.name_of(number)}", root, made.stage, root_of=number)
+
+    def add_stored(self, name: str, value: ir.Value, stage: int, *, message_of: int = -1, root_of: int = -1) -> int:
+        self.stored.append(_Stored(name, value, stage, root_of, message_of))
+        self.carried.setdefault(id(value), len(self.stored) - 1)
+        return len(self.stored) - 1
+
+    def table_of(self, value: ir.Value) -> int:
+        """Where a later stage finds `value`; made on first demand."""
+        if id(value) not in self.carried:
+            stage = self.depth[id(value)]
+            self.carried[id(value)] = self.add_stored(f"row kept from stage {stage}", value, stage)
+        return self.carried[id(value)]
+
+    def name_of(self, number: int) -> str:
+        made = self.aggregations[number]
+        return f"aggregation {number + 1} ({made.value.norm}, width {made.value.width}, layer {made.stage + 1})"
+
+    def declare(self, widths: list[int]) -> None:
+        p = self.program
+        p.input_width = next(value.width for value in self.values if isinstance(value, ir.Input))
+        p.output_width = self.output.width
+        p.register_widths = widths
+        p.input_consumers = sorted(self.input_consumers)
+        for number, made in enumerate(self.aggregations):
+            value = made.value
+            p.add_aggregation(
+                name=self.name_of(number),
+                width=value.width,
+                stage=made.stage,
+                norm=_NORM[value.norm],
+                weighted=value.weighted,
+                self_loops=value.self_loops,
+                fill=float(value.fill),
+                context=made.context,
+                message_table=made.message_table,
+                root=made.root,
+                root_table=made.root_table,
+                root_coefficient=float(made.root_coefficient),
+                consumers=sorted(made.consumers),
+            )
+        for row in self.stored:
+            p.add_stored(name=row.name, width=row.value.width, stage=row.stage, root_of=row.root_of, consumers=sorted(row.consumers))
+
+
+class _Registers:
+    """Row buffers, handed out again once nobody reads them; one set serves all stages."""
+
+    def __init__(self) -> None:
+        self.widths: list[int] = []
+        self.free: list[int] = []
+
+    def take(self, width: int) -> int:
+        fits = [r for r in self.free if self.widths[r] == width]
+        if fits:
+            self.free.remove(fits[0])
+            return fits[0]
+        self.widths.append(width)
+        return len(self.widths) - 1
+
+    def release_all(self) -> None:
+        self.free = list(range(len(self.widths)))
+
+
+class _Stage:
+    """Emits one stage: what it must produce, and everything of its depth that this needs."""
+
+    def __init__(self, compiler: _Compiler, number: int) -> None:
+        self.c = compiler
+        self.number = number
+        self.place: dict[int, int] = {}
+        self.left: dict[int, int] = {}  # reads of a value that are still to come
+
+    def emit(self, registers: _Registers) -> None:
+        self.registers = registers
+        registers.release_all()
+        c = self.c
+        if self.number == c.depth[id(c.output)]:
+            self.reserve_later_rows([c.output])
+            self.put("Output", a=self.value(c.output), width=c.output.width)
+            return
+        self.reserve_later_rows([])
+        done = 0
+        while done < len(c.stored):  # the list may grow while earlier rows are emitted
+            row = c.stored[done]
+            if row.stage == self.number:
+                register = self.value(row.value)
+                if row.message_of >= 0:
+                    self.put("StoreMessage", a=register, index=row.message_of, width=row.value.width)
+                else:
+                    self.put("StoreRow", a=register, index=done, width=row.value.width)
+            done += 1
+
+    def reserve_later_rows(self, _wanted: list[ir.Value]) -> None:
+        """Finds the values of this depth that a deeper stage reads, so that they are stored here."""
+        c = self.c
+        for value in c.values:
+            for x in self.reads(value):
+                x = c.resolve(x)
+                later = c.depth[id(value)] > self.number == c.depth[id(x)]
+                if later and not isinstance(value, ir.Propagate) and not isinstance(x, ir.Input | ir.Propagate):
+                    c.table_of(x)
+
+    def reads(self, value: ir.Value) -> tuple[ir.Value, ...]:
+        left = self.c.resolve(value)
+        return left.inputs if isinstance(left, ir.Combine) and left is not value else value.inputs
+
+    # ---- one value
+
+    def value(self, value: ir.Value) -> int:
+        """The register that holds `value` in this stage."""
+        value = self.c.resolve(value)
+        if id(value) not in self.place:
+            self.place[id(value)] = self.load(value) if self.given(value) else self.compute(value)
+        return self.place[id(value)]
+
+    def given(self, value: ir.Value) -> bool:
+        return isinstance(value, ir.Input | ir.Propagate) or self.c.depth[id(value)] < self.number
+
+    def load(self, value: ir.Value) -> int:
+        register = self.registers.take(value.width)
+        if isinstance(value, ir.Input):
+            self.c.input_consumers.add(self.number)
+            self.put("LoadInput", out=register, width=value.width)
+        elif isinstance(value, ir.Propagate):
+            number = self.c.index[id(value)]
+            self.c.aggregations[number].consumers.add(self.number)
+            self.put("LoadAggregate", out=register, index=number, width=value.width)
+        else:
+            table = self.c.table_of(value)
+            self.c.stored[table].consumers.add(self.number)
+            self.put("LoadStored", out=register, index=table, width=value.width)
+        return register
+
+    def compute(self, value: ir.Value) -> int:
+        match value:
+            case ir.Linear():
+                x = self.value(value.x)
+                out = self.unary("Gemm", value, x, index=self.c.program.add_weight(value.weight))
+                return out if value.bias is None else self.unary("AddVector", value, out, index=self.vector(value.bias))
+            case Shift():
+                return self.unary("AddVector", value, self.value(value.x), index=self.vector(value.shift))
+            case ir.Activation():
+                x = self.value(value.x)
+                return self.unary("Activate", value, x, kind=_KINDS.index(value.kind), p=float(value.param))
+            case ir.PReLU():
+                return self.unary("PRelu", value, self.value(value.x), index=self.vector(value.slope))
+            case ir.Affine():
+                x = self.value(value.x)
+                return self.unary("Affine", value, x, index=self.vector(value.scale), index2=self.vector(value.shift))
+            case ir.LayerNorm():
+                return self.layer_norm(value)
+            case ir.L2Normalize():
+                return self.unary("L2Normalize", value, self.value(value.x), p=float(value.eps))
+            case ir.Softmax() | ir.LogSoftmax():
+                return self.unary(type(value).__name__, value, self.value(value.x))
+            case ir.Slice():
+                return self.unary("Slice", value, self.value(value.x), offset=value.start)
+            case ir.Multiply():
+                a, b = self.value(value.a), self.value(value.b)
+                return self.unary("Multiply", value, a, b=b)
+            case ir.Combine():
+                return self.combine(value)
+            case ir.Concat():
+                return self.concat(value)
+            case ir.Maximum():
+                return self.maximum(value)
+        raise AssertionError(f"no instruction for {type(value).__name__}")
+
+    def unary(self, op: str, value: ir.Value, a: int, **fields: Any) -> int:
+        out = self.registers.take(value.width)
+        self.put(op, out=out, a=a, width=value.width, **fields)
+        return out
+
+    def layer_norm(self, value: ir.LayerNorm) -> int:
+        x = self.value(value.x)
+        weight = -1 if value.weight is None else self.vector(value.weight)
+        bias = -1 if value.bias is None else self.vector(value.bias)
+        return self.unary("LayerNorm", value, x, index=weight, index2=bias, p=float(value.eps))
+
+    def combine(self, value: ir.Combine) -> int:
+        registers = [(float(c), self.value(x)) for c, x in value.terms]
+        (c0, first), rest = registers[0], registers[1:]
+        if not rest:
+            return self.unary("Scale", value, first, p=c0)
+        total = first
+        for position, (c, x) in enumerate(rest):
+            total = self.unary("Combine", value, total, b=x, p=c0 if position == 0 else 1.0, q=c)
+        return total
+
+    def concat(self, value: ir.Concat) -> int:
+        parts = [(x.width, self.value(x)) for x in value.xs]
+        out, offset = self.registers.take(value.width), 0
+        for width, part in parts:
+            self.put("CopyColumns", out=out, a=part, width=width, offset=offset)
+            offset += width
+        return out
+
+    def maximum(self, value: ir.Maximum) -> int:
+        registers = [self.value(x) for x in value.xs]
+        total = registers[0]
+        for x in registers[1:]:
+            total = self.unary("Maximum", value, total, b=x)
+        return total
+
+    def vector(self, array: np.ndarray[Any, Any]) -> int:
+        return int(self.c.program.add_vector(np.ascontiguousarray(array, dtype=np.float32)))
+
+    def put(self, op: str, **fields: Any) -> None:
+        whole: dict[str, Any] = {
+            "out": -1, "a": -1, "b": -1, "index": -1, "index2": -1, "width": 0, "offset": 0, "kind": 0, "p": 0.0, "q": 0.0,
+        }  # fmt: skip
+        whole.update(fields)
+        self.c.program.add_instruction(stage=self.number, op=_OP[op], **whole)
