@@ -109,7 +109,9 @@ class Value:
         where = type(self).__name__
         for value in inputs:
             if not isinstance(value, Value):
-                raise ModelError(f"[{where}] expected values as inputs, got {type(value).__name__}; apply a layer first")
+                raise ModelError(
+                    f"[{where}] expected values as inputs, got {type(value).__name__}; apply a layer first"
+                )
         if width < 1:
             raise WidthMismatch(f"[{where}] expected a width of at least 1, got {width}; check the layer's widths")
         object.__setattr__(self, "width", int(width))
@@ -235,7 +237,7 @@ class Multiply(Value):
     def __post_init__(self) -> None:
         if self.b.width not in (1, self.a.width):
             raise WidthMismatch(
-                f"[Multiply] expected a second factor of width {self.a.width} or 1, got {self.b.width}; check the widths"
+                f"[Multiply] expected a second factor of width {self.a.width} or 1, got {self.b.width}; check them"
             )
         self._define(self.a.width, (self.a, self.b))
 

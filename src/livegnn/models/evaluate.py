@@ -1,0 +1,158 @@
+"""Runs a model on a whole graph in NumPy: the check of every import, not the engine.
+
+Values are computed one by one in the order of `ir.walk`, in the dtype asked for. `livegnn.reference` holds an
+independent evaluator for audits of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from livegnn.errors import ModelError
+from livegnn.models import ir
+
+__all__ = ["EdgeList", "evaluate"]
+
+Rows: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """Edges in order of their ids: src and dst int64 (m,), weight (m,) or None."""
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    weight: Rows | None = None
+
+
+def evaluate(output: ir.Value, features: Rows, edges: EdgeList, dtype: Any = np.float64) -> Rows:
+    """output(features, edges) for every vertex.
+
+    Args:     features: (n, input width).   dtype: of all arithmetic, np.float64 or np.float32.
+    Returns:  (n, output.width) of `dtype`.
+    Raises:   ModelError if the model reads weights and there are none.
+    """
+    rows: dict[int, Rows] = {}
+    for value in ir.walk(output):
+        if isinstance(value, ir.Input):
+            rows[id(value)] = np.asarray(features, dtype)
+        else:
+            inputs = [rows[id(each)] for each in value.inputs]
+            rows[id(value)] = _STEPS[type(value)](value, edges, *inputs)
+    return rows[id(output)]
+
+
+def _linear(value: ir.Linear, _: EdgeList, x: Rows) -> Rows:
+    y: Rows = x @ value.weight.astype(x.dtype).T
+    return y if value.bias is None else y + value.bias
+
+
+def _softplus(x: Rows, beta: float) -> Rows:
+    scaled = beta * x  # torch's default threshold: linear above 20
+    return np.where(scaled > 20, x, np.log1p(np.exp(np.minimum(scaled, 20))) / beta)
+
+
+def _elu(x: Rows, alpha: float) -> Rows:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _gelu_tanh(x: Rows) -> Rows:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+_KINDS: dict[str, Callable[[Rows, float], Rows]] = {
+    "relu": lambda x, p: np.maximum(x, 0),
+    "leaky_relu": lambda x, p: np.where(x > 0, x, p * x),
+    "elu": _elu,
+    "selu": lambda x, p: _SELU_SCALE * _elu(x, _SELU_ALPHA),
+    "celu": lambda x, p: np.where(x > 0, x, p * np.expm1(np.minimum(x, 0) / p)),
+    "gelu": lambda x, p: 0.5 * x * (1 + special.erf(x / np.sqrt(2))),
+    "gelu_tanh": lambda x, p: _gelu_tanh(x),
+    "silu": lambda x, p: x * special.expit(x),
+    "sigmoid": lambda x, p: special.expit(x),
+    "tanh": lambda x, p: np.tanh(x),
+    "softplus": _softplus,
+    "relu6": lambda x, p: np.clip(x, 0, 6),
+    "hardtanh": lambda x, p: np.clip(x, -1, 1),
+    "hardswish": lambda x, p: x * np.clip(x + 3, 0, 6) / 6,
+    "softsign": lambda x, p: x / (1 + np.abs(x)),
+    "log_sigmoid": lambda x, p: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
+    "exp": lambda x, p: np.exp(x),
+}
+
+
+def _layer_norm(value: ir.LayerNorm, _: EdgeList, x: Rows) -> Rows:
+    centred = x - x.mean(axis=1, keepdims=True)
+    y: Rows = centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + value.eps)
+    if value.weight is not None:
+        y = y * value.weight
+    return y if value.bias is None else y + value.bias
+
+
+def _log_softmax(value: ir.Value, _: EdgeList, x: Rows) -> Rows:
+    shifted = x - x.max(axis=1, keepdims=True)
+    result: Rows = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return result
+
+
+def _combine(value: ir.Combine, _: EdgeList, *xs: Rows) -> Rows:
+    total = value.terms[0][0] * xs[0]
+    for (coef, _value), x in zip(value.terms[1:], xs[1:], strict=True):
+        total = total + coef * x
+    return total
+
+
+def _propagate(value: ir.Propagate, edges: EdgeList, x: Rows) -> Rows:
+    src, dst = edges.src, edges.dst
+    if value.weighted and edges.weight is None:
+        raise ModelError("[evaluate] expected edge weights, got none; pass the graph's weights")
+    weight = edges.weight.astype(x.dtype) if value.weighted and edges.weight is not None else np.ones(len(src), x.dtype)
+    if value.norm == "gcn":
+        return _propagate_gcn(value, src, dst, weight, x)
+    total = np.zeros_like(x)
+    np.add.at(total, dst, weight[:, None] * x[src])
+    if value.norm == "mean":
+        total /= np.maximum(np.bincount(dst, minlength=len(x)), 1)[:, None].astype(x.dtype)
+    return total
+
+
+def _propagate_gcn(value: ir.Propagate, src: Rows, dst: Rows, weight: Rows, x: Rows) -> Rows:
+    loop = np.zeros(len(x), x.dtype)
+    if value.self_loops:
+        loop[:] = value.fill if value.weighted else 1.0
+        own = src == dst
+        if value.weighted:
+            loop[src[own]] = weight[own]  # of several, the last one stays
+        src, dst, weight = src[~own], dst[~own], weight[~own]
+    degree = loop.copy()
+    np.add.at(degree, dst, weight)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.where(degree == 0, 0, degree**-0.5).astype(x.dtype)
+    total = (scale * scale * loop)[:, None] * x
+    np.add.at(total, dst, (scale[src] * weight * scale[dst])[:, None] * x[src])
+    return total
+
+
+_STEPS: dict[type[ir.Value], Callable[..., Rows]] = {
+    ir.Linear: _linear,
+    ir.Activation: lambda value, _, x: _KINDS[value.kind](x, value.param),
+    ir.PReLU: lambda value, _, x: np.where(x > 0, x, value.slope * x),
+    ir.Affine: lambda value, _, x: value.scale * x + value.shift,
+    ir.LayerNorm: _layer_norm,
+    ir.L2Normalize: lambda value, _, x: x / np.maximum(np.sqrt((x * x).sum(axis=1, keepdims=True)), value.eps),
+    ir.Combine: _combine,
+    ir.Multiply: lambda value, _, a, b: a * b,
+    ir.Concat: lambda value, _, *xs: np.concatenate(xs, axis=1),
+    ir.Maximum: lambda value, _, *xs: np.maximum.reduce(xs),
+    ir.Slice: lambda value, _, x: x[:, value.start : value.stop],
+    ir.Softmax: lambda value, _, x: np.exp(_log_softmax(value, _, x)),
+    ir.LogSoftmax: _log_softmax,
+    ir.Propagate: _propagate,
+}

@@ -1,0 +1,426 @@
+"""Layers given as weights: the way to describe a model without PyTorch.
+
+    model = lg.Model([lg.GCN(w1, b1, activation="relu"), lg.GCN(w2, b2)])
+
+A layer is a small frozen description with `apply(x)`, which builds values of `livegnn.models.ir`. Weights are
+(out, in), as torch's `Linear.weight` keeps them. Every layer computes what the PyG layer named in its docstring
+computes, trap for trap (docs/models.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from livegnn.errors import ModelError
+from livegnn.models import ir
+
+__all__ = [
+    "APPNP",
+    "GCN",
+    "GIN",
+    "LG",
+    "SAGE",
+    "SGC",
+    "Activate",
+    "BatchNorm",
+    "Dense",
+    "GraphConv",
+    "JumpingKnowledge",
+    "L2Normalize",
+    "Layer",
+    "LayerNorm",
+    "LogSoftmax",
+    "Residual",
+    "Softmax",
+]
+
+Weights: TypeAlias = Any  # anything numpy.asarray reads as real numbers
+Aggregate: TypeAlias = Literal["sum", "mean"]
+DEFAULT_PARAMS = {"leaky_relu": 0.01, "elu": 1.0, "celu": 1.0, "softplus": 1.0}
+
+
+@runtime_checkable
+class Layer(Protocol):
+    """What a model is made of: anything that turns one value into another."""
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        """The value that this layer computes from `x`."""
+        ...
+
+
+def activate(x: ir.Value, activation: str | Activate | None) -> ir.Value:
+    """`activation` applied to `x`: None, a name of ir.ACTIVATIONS or softmax, log_softmax, or an Activate."""
+    if activation is None:
+        return x
+    if isinstance(activation, Activate):
+        return activation.apply(x)
+    if activation == "softmax":
+        return ir.Softmax(x)
+    if activation == "log_softmax":
+        return ir.LogSoftmax(x)
+    return ir.Activation(x, activation, DEFAULT_PARAMS.get(activation, 0.0))
+
+
+def _input_width(weight: Weights) -> int:
+    shape = getattr(weight, "shape", None)
+    if shape is None or len(shape) != 2:
+        raise ModelError(f"[layer] expected a weight array of shape (out, in), got {shape}; pass a 2-d array")
+    return int(shape[1])
+
+
+def _aggregate(name: str, where: str) -> ir.Norm:
+    if name == "sum":
+        return "sum"
+    if name == "mean":
+        return "mean"
+    raise ModelError(f'[{where}] expected aggregate "sum" or "mean", got {name!r}; choose one of these')
+
+
+@dataclass(frozen=True, eq=False)
+class Activate:
+    """y = f(x) elementwise. `kind` is a key of ir.ACTIVATIONS, `param` its parameter (None = torch's default)."""
+
+    kind: str
+    param: float | None = None
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        default = DEFAULT_PARAMS.get(self.kind, 0.0)
+        return ir.Activation(x, self.kind, default if self.param is None else self.param)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """y = f(W x + b), row by row. weight (out, in), bias (out,) or None. Source: torch.nn.Linear."""
+
+    weight: Weights
+    bias: Weights | None = None
+    activation: str | Activate | None = field(default=None, kw_only=True)
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(self.weight)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return activate(ir.Linear(x, self.weight, self.bias), self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchNorm:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias with running statistics; all (w,).
+
+    Folded in float64 into one scale and one shift per column, then rounded to float32.
+    Source: torch.nn.BatchNorm1d in eval mode.
+    """
+
+    mean: Weights
+    var: Weights
+    weight: Weights | None = None
+    bias: Weights | None = None
+    eps: float = 1e-5
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        scale, shift = fold_batch_norm(self.mean, self.var, self.weight, self.bias, self.eps)
+        return ir.Affine(x, scale, shift)
+
+
+def fold_batch_norm(mean: Weights, var: Weights, weight: Weights | None, bias: Weights | None, eps: float) -> Any:
+    """(scale, shift) in float64 with scale * x + shift = (x - mean) / sqrt(var + eps) * weight + bias."""
+    import numpy as np
+
+    mean, var = np.asarray(mean, np.float64), np.asarray(var, np.float64)
+    if (var + eps <= 0).any():
+        raise ModelError(f"[BatchNorm] expected var + eps above 0, got {float((var + eps).min())}; mend the statistics")
+    scale = 1.0 / np.sqrt(var + eps)
+    if weight is not None:
+        scale = scale * np.asarray(weight, np.float64)
+    shift = -mean * scale
+    if bias is not None:
+        shift = shift + np.asarray(bias, np.float64)
+    return scale, shift
+
+
+@dataclass(frozen=True, eq=False)
+class LayerNorm:
+    """y = (x - mean) / sqrt(var + eps) * weight + bias over the columns of each row. Source: torch.nn.LayerNorm."""
+
+    weight: Weights | None = None
+    bias: Weights | None = None
+    eps: float = 1e-5
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return ir.LayerNorm(x, self.weight, self.bias, self.eps)
+
+
+@dataclass(frozen=True, eq=False)
+class L2Normalize:
+    """y = x / max(||x||, eps) per row. Source: torch.nn.functional.normalize."""
+
+    eps: float = 1e-12
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return ir.L2Normalize(x, self.eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """Softmax over the columns of each row."""
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return ir.Softmax(x)
+
+
+@dataclass(frozen=True, eq=False)
+class LogSoftmax:
+    """Logarithm of the softmax over the columns of each row."""
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return ir.LogSoftmax(x)
+
+
+@dataclass(frozen=True, eq=False)
+class GCN:
+    """y[v] = f(W a[v] + b),  a[v] = s_v (sum over edges (u, v) of w_uv s_u x[u] + L_v s_v x[v]),  s_v = d_v^-1/2.
+
+    d_v is the weighted in-degree with L_v, the self-loop: 1 without weights (also if `improved`); with weights that
+    of v's newest self-loop edge, else 2 if `improved`, else 1. `self_loops=False`: L_v = 0, self-loop edges are
+    ordinary edges. `normalize=False`: a[v] = sum of w_uv x[u], no self-loops added.
+
+    Args:     weight: (out, in).   bias: (out,) or None.   weighted: read the graph's edge weights.
+    Source: Kipf and Welling 2017; torch_geometric.nn.GCNConv.
+    """
+
+    weight: Weights
+    bias: Weights | None = None
+    activation: str | Activate | None = field(default=None, kw_only=True)
+    improved: bool = field(default=False, kw_only=True)
+    self_loops: bool = field(default=True, kw_only=True)
+    normalize: bool = field(default=True, kw_only=True)
+    weighted: bool = field(default=False, kw_only=True)
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(self.weight)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        if self.normalize:
+            a = gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0)
+        else:
+            a = ir.Propagate(x, "sum", self.weighted)
+        return activate(ir.Linear(a, self.weight, self.bias), self.activation)
+
+
+def gcn_propagate(x: ir.Value, weighted: bool, self_loops: bool = True, fill: float = 1.0) -> ir.Propagate:
+    """A degree-normalised sum; `fill` counts only where the graph's weights are read, as in gcn_norm."""
+    return ir.Propagate(x, "gcn", weighted, self_loops, fill if weighted and self_loops else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphConv:
+    """y[v] = f(W_rel a[v] + b + W_root x[v]),  a[v] = sum (or mean) over edges (u, v) of w_uv x[u].
+
+    The mean divides by the number of in-edges, not by their weight. Both weights are (out, in).
+    Source: Morris et al. 2019; torch_geometric.nn.GraphConv.
+    """
+
+    weight_rel: Weights
+    weight_root: Weights
+    bias: Weights | None = None
+    aggregate: Aggregate = field(default="sum", kw_only=True)
+    weighted: bool = field(default=False, kw_only=True)
+    activation: str | Activate | None = field(default=None, kw_only=True)
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(self.weight_rel)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        a = ir.Propagate(x, _aggregate(self.aggregate, "GraphConv"), self.weighted)
+        y = ir.Combine(((1.0, ir.Linear(a, self.weight_rel, self.bias)), (1.0, ir.Linear(x, self.weight_root))))
+        return activate(y, self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class SAGE:
+    """y[v] = f(W_n a[v] + b + W_r x[v]),  a[v] = mean (or sum) over edges (u, v) of x[u]; never weighted.
+
+    Args:     weight_neighbour, weight_root: (out, in); weight_root None leaves that term out.
+              project: (weight (in, in), bias (in,)); then relu(P x[u] + c) is aggregated instead of x[u].
+              normalize: divide every row by its length before the activation.
+    Source: Hamilton et al. 2017, Alg. 1; torch_geometric.nn.SAGEConv.
+    """
+
+    weight_neighbour: Weights
+    weight_root: Weights | None = None
+    bias: Weights | None = None
+    aggregate: Aggregate = field(default="mean", kw_only=True)
+    project: tuple[Weights, Weights | None] | None = field(default=None, kw_only=True)
+    normalize: bool = field(default=False, kw_only=True)
+    activation: str | Activate | None = field(default=None, kw_only=True)
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(self.weight_neighbour if self.project is None else self.project[0])
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        source = x if self.project is None else ir.Activation(ir.Linear(x, *self.project), "relu")
+        a = ir.Propagate(source, _aggregate(self.aggregate, "SAGE"))
+        y: ir.Value = ir.Linear(a, self.weight_neighbour, self.bias)
+        if self.weight_root is not None:
+            y = ir.Combine(((1.0, y), (1.0, ir.Linear(x, self.weight_root))))
+        if self.normalize:
+            y = ir.L2Normalize(y)
+        return activate(y, self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class GIN:
+    """y[v] = mlp((1 + eps) x[v] + sum (or mean) over edges (u, v) of x[u]), `mlp` a sequence of row-local layers.
+
+    Source: Xu et al. 2019, eq. 4.1; torch_geometric.nn.GINConv.
+    """
+
+    mlp: Sequence[Layer]
+    eps: float = 0.0
+    aggregate: Aggregate = field(default="sum", kw_only=True)
+    activation: str | Activate | None = field(default=None, kw_only=True)
+
+    @property
+    def input_width(self) -> int | None:
+        return first_input_width(self.mlp)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        a = ir.Propagate(x, _aggregate(self.aggregate, "GIN"))
+        y: ir.Value = ir.Combine(((1.0, a), (1.0 + self.eps, x)))
+        return activate(apply_all(self.mlp, y), self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class SGC:
+    """y = f(W P^hops x + b), P the degree-normalised sum of GCN. Source: Wu et al. 2019; torch_geometric.nn.SGConv."""
+
+    weight: Weights
+    bias: Weights | None = None
+    hops: int = field(default=1, kw_only=True)
+    self_loops: bool = field(default=True, kw_only=True)
+    weighted: bool = field(default=False, kw_only=True)
+    activation: str | Activate | None = field(default=None, kw_only=True)
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(self.weight)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        for _ in range(_hops(self.hops, "SGC")):
+            x = gcn_propagate(x, self.weighted, self.self_loops)
+        return activate(ir.Linear(x, self.weight, self.bias), self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class APPNP:
+    """h[0] = x;  h[k] = (1 - alpha) P h[k-1] + alpha x;  y = h[hops].
+
+    P is the degree-normalised sum of GCN; with `normalize=False` the plain (weighted) sum, no self-loops added.
+    Source: Gasteiger et al. 2019, eq. 4; torch_geometric.nn.APPNP.
+    """
+
+    hops: int
+    alpha: float
+    self_loops: bool = field(default=True, kw_only=True)
+    normalize: bool = field(default=True, kw_only=True)
+    weighted: bool = field(default=False, kw_only=True)
+    activation: str | Activate | None = field(default=None, kw_only=True)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        h = x
+        for _ in range(_hops(self.hops, "APPNP")):
+            if self.normalize:
+                a = gcn_propagate(h, self.weighted, self.self_loops)
+            else:
+                a = ir.Propagate(h, "sum", self.weighted)
+            h = ir.Combine(((1.0 - self.alpha, a), (self.alpha, x)))
+        return activate(h, self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class LG:
+    """a[v] = s_v sum over edges (u, v) of w_uv s_u x[u],  s_v = d_v^-1/2, no self-loops added.
+
+    `normalize=False`: the plain (weighted) sum. Source: He et al. 2020; torch_geometric.nn.LGConv.
+    """
+
+    normalize: bool = True
+    weighted: bool = field(default=False, kw_only=True)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        return ir.Propagate(x, "gcn" if self.normalize else "sum", self.weighted)
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """y = x + layers(x), or project(x) + layers(x) where the widths differ."""
+
+    layers: Sequence[Layer]
+    project: Layer | None = None
+
+    @property
+    def input_width(self) -> int | None:
+        return first_input_width(self.layers)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        skip = x if self.project is None else self.project.apply(x)
+        return ir.Combine(((1.0, skip), (1.0, apply_all(self.layers, x))))
+
+
+@dataclass(frozen=True, eq=False)
+class JumpingKnowledge:
+    """h[0] = x;  h[k] = blocks[k](h[k-1]);  y = all h[1..K] side by side ("cat") or their elementwise maximum ("max").
+
+    Source: Xu et al. 2018; torch_geometric.nn.JumpingKnowledge.
+    """
+
+    blocks: Sequence[Layer | Sequence[Layer]]
+    mode: Literal["cat", "max"] = "cat"
+
+    @property
+    def input_width(self) -> int | None:
+        block = self.blocks[0] if self.blocks else []
+        return first_input_width([block] if isinstance(block, Layer) else block)
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        states: list[ir.Value] = []
+        for block in self.blocks:
+            x = block.apply(x) if isinstance(block, Layer) else apply_all(block, x)
+            states.append(x)
+        join: dict[str, Callable[[tuple[ir.Value, ...]], ir.Value]] = {"cat": ir.Concat, "max": ir.Maximum}
+        if self.mode not in join:
+            raise ModelError(f'[JumpingKnowledge] expected mode "cat" or "max", got {self.mode!r}; choose one')
+        return join[self.mode](tuple(states))
+
+
+def _hops(hops: int, where: str) -> int:
+    if int(hops) != hops or hops < 1:
+        raise ModelError(f"[{where}] expected a whole number of hops, at least 1, got {hops}; mend the layer")
+    return int(hops)
+
+
+def apply_all(layers: Sequence[Layer], x: ir.Value) -> ir.Value:
+    """`layers` one after the other."""
+    for position, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise ModelError(
+                f"[layers] expected a layer at position {position}, got {type(layer).__name__}; "
+                "pass lg.Dense(...) or alike"
+            )
+        x = layer.apply(x)
+    return x
+
+
+def first_input_width(layers: Sequence[Layer]) -> int | None:
+    """The width that the first layer with a weight expects, if no layer before it changes widths."""
+    for layer in layers:
+        width = getattr(layer, "input_width", None)
+        if width is not None:
+            return int(width)
+    return None

@@ -1,0 +1,192 @@
+"""A model: one output value, what it reads of the graph, and names for its parts.
+
+Invariants: exactly one Input; `weights` says what the model does with the graph's edge weights and `for_graph` turns a
+model that may or may not read them into one that certainly does or does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.errors import ColumnMissing, ModelError
+from livegnn.models import ir, stored
+from livegnn.models.layers import Layer, first_input_width
+
+__all__ = ["Model", "WeightUse"]
+
+WeightUse: TypeAlias = Literal["none", "optional", "required"]
+
+
+class Model:
+    """A graph neural network as data.
+
+    y = output(x, edges): `layers` one after the other, from the features on. Arrays are kept as float32.
+
+    Args:     layers: layer specs (`livegnn.models.layers`).
+              input_width: the features' width, where no layer tells it.
+              edge_head: row-local value of width 1 over an Input of width 2 * output_width, the two ends' embeddings
+                  side by side; None scores a pair by their dot product.
+    Raises:   ModelError, WidthMismatch if layers do not fit together.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        input_width: int | None = None,
+        edge_head: ir.Value | None = None,
+    ) -> None:
+        if not layers:
+            raise ModelError("[Model] expected at least one layer, got none; pass a list such as [lg.GCN(W, b)]")
+        width = first_input_width(layers) if input_width is None else input_width
+        if width is None:
+            raise ModelError("[Model] expected a layer that tells the features' width, got none; pass input_width=")
+        x: ir.Value = ir.Input(int(width))
+        names: dict[int, str] = {id(x): "input"}
+        for position, layer in enumerate(layers):
+            if not isinstance(layer, Layer):
+                raise ModelError(
+                    f"[Model] expected a layer at position {position}, got {type(layer).__name__}; "
+                    "pass lg.GCN(...) or alike"
+                )
+            x = layer.apply(x)
+            for value in ir.walk(x):
+                names.setdefault(id(value), f"layers[{position}] ({type(layer).__name__})")
+        self._define(x, None, edge_head, names)
+
+    @classmethod
+    def from_output(
+        cls,
+        output: ir.Value,
+        *,
+        unweighted: ir.Value | None = None,
+        edge_head: ir.Value | None = None,
+        names: Mapping[int, str] | None = None,
+    ) -> Model:
+        """A model from values built by hand.
+
+        Args:     unweighted: the output on a graph without weights, where the model may be used with or without.
+                  names: id(value) -> name for messages.
+        Raises:   ModelError if there is not exactly one Input.
+        """
+        model = cls.__new__(cls)
+        model._define(output, unweighted, edge_head, dict(names or {}))
+        return model
+
+    def _define(
+        self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
+    ) -> None:
+        self._output, self._unweighted, self._edge_head = output, unweighted, edge_head
+        roots = [output] if unweighted is None else [output, unweighted]
+        self._values = ir.walk(*roots)
+        inputs = [value for value in self._values if isinstance(value, ir.Input)]
+        if len(inputs) != 1:
+            raise ModelError(f"[Model] expected exactly one Input, got {len(inputs)}; build all values on one ir.Input")
+        self._input = inputs[0]
+        if unweighted is not None and (_reads_weights(unweighted) or unweighted.width != output.width):
+            raise ModelError("[Model] expected an unweighted output of equal width, got another; rebuild it")
+        if edge_head is not None:
+            _check_edge_head(edge_head, output.width)
+        self._names = {id(value): names[id(value)] for value in self._values if id(value) in names}
+
+    @property
+    def output(self) -> ir.Value:
+        """The value that an engine keeps up to date (on a graph with weights, where the model may read them)."""
+        return self._output
+
+    @property
+    def input_width(self) -> int:
+        """Width of the features."""
+        return self._input.width
+
+    @property
+    def output_width(self) -> int:
+        """Width of the embeddings."""
+        return self._output.width
+
+    @property
+    def uses_weights(self) -> bool:
+        """Whether `output` reads the graph's edge weights."""
+        return _reads_weights(self._output)
+
+    @property
+    def weights(self) -> WeightUse:
+        """What the model does with edge weights: reads none, reads them where the graph has them, must have them."""
+        if not self.uses_weights:
+            return "none"
+        return "required" if self._unweighted is None else "optional"
+
+    @property
+    def edge_head(self) -> ir.Value | None:
+        """How pairs are scored; None is the dot product."""
+        return self._edge_head
+
+    def for_graph(self, has_weight: bool) -> Model:
+        """This model on a graph that has, or has not, a weight per edge; the result's `weights` is never "optional".
+
+        Raises: ColumnMissing if the model needs weights and the graph has none.
+        """
+        use = self.weights
+        if use == "required" and not has_weight:
+            name = next(
+                self.name_of(value) for value in self._values if isinstance(value, ir.Propagate) and value.weighted
+            )
+            raise ColumnMissing(
+                f"[model] expected edge weights, which {name} reads, got a graph without; pass weight= to Graph"
+            )
+        if use != "optional":
+            return self
+        assert self._unweighted is not None
+        output = self._output if has_weight else self._unweighted
+        return Model.from_output(output, edge_head=self._edge_head, names=self._names)
+
+    def name_of(self, value: ir.Value) -> str:
+        """Where a value comes from, for messages: a layer's position or the module's qualified name."""
+        name = self._names.get(id(value))
+        return name if name is not None else f"{type(value).__name__} of width {value.width}"
+
+    @property
+    def depth(self) -> int:
+        """The largest number of sums over edges between the features and the output."""
+        depth: dict[int, int] = {}
+        for value in self._values:
+            below = max((depth[id(each)] for each in value.inputs), default=0)
+            depth[id(value)] = below + isinstance(value, ir.Propagate)
+        return depth[id(self._output)]
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+        """(structure, arrays): JSON-ready data and the weights it names; the grammar is in `livegnn.models.stored`."""
+        return stored.to_arrays(self._output, self._unweighted, self._edge_head, self._names)
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Model:
+        """The model that `to_arrays` wrote, bit for bit.
+
+        Raises: StoredStateInvalid if the data are damaged or of another version.
+        """
+        output, unweighted, edge_head, names = stored.from_arrays(structure, arrays)
+        return cls.from_output(output, unweighted=unweighted, edge_head=edge_head, names=names)
+
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.input_width} -> {self.output_width}, depth {self.depth}, "
+            f"{len(self._values)} values, weights {self.weights})"
+        )
+
+
+def _reads_weights(output: ir.Value) -> bool:
+    return any(isinstance(value, ir.Propagate) and value.weighted for value in ir.walk(output))
+
+
+def _check_edge_head(head: ir.Value, width: int) -> None:
+    values = ir.walk(head)
+    inputs = [value.width for value in values if isinstance(value, ir.Input)]
+    if inputs != [2 * width] or head.width != 1 or any(isinstance(value, ir.Propagate) for value in values):
+        raise ModelError(
+            f"[Model] expected a row-local edge head from width {2 * width} to 1, got {inputs} to {head.width}; "
+            "build it on ir.Input(2 * output_width)"
+        )

@@ -1,0 +1,139 @@
+"""Models as JSON and arrays, for saved engines and for the reference, which reads this form and shares no code.
+
+    structure := {"format": 1, "values": [value...], "output": index, "unweighted": index | null,
+                  "edge_head": structure | null}
+    value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
+    option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill
+               | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
+
+Indices count from 0 and point to earlier values. Array names are "<prefix><index>.<option>", prefix "" or "head.".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
+from livegnn.models import ir
+
+__all__ = ["FORMAT", "from_arrays", "to_arrays"]
+
+FORMAT = 1
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+_ARRAYS: dict[str, tuple[str, ...]] = {
+    "Linear": ("weight", "bias"),
+    "PReLU": ("slope",),
+    "Affine": ("scale", "shift"),
+    "LayerNorm": ("weight", "bias"),
+}
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "Input": ("features",),
+    "Activation": ("kind", "param"),
+    "LayerNorm": ("eps",),
+    "L2Normalize": ("eps",),
+    "Slice": ("start", "stop"),
+    "Propagate": ("norm", "weighted", "self_loops", "fill"),
+}
+_ONE_INPUT = (
+    ir.Linear, ir.Activation, ir.PReLU, ir.Affine, ir.LayerNorm, ir.L2Normalize, ir.Slice, ir.Softmax, ir.LogSoftmax,
+    ir.Propagate,
+)  # fmt: skip
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in _ONE_INPUT}
+
+
+def to_arrays(
+    output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: Mapping[int, str]
+) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    """The stored form of a model; `names` maps id(value) to a name."""
+    arrays: dict[str, NDArray[np.float32]] = {}
+    structure = _write(output, unweighted, names, "", arrays)
+    structure["edge_head"] = None if edge_head is None else _write(edge_head, None, {}, "head.", arrays)
+    return structure, arrays
+
+
+def _write(
+    output: ir.Value, unweighted: ir.Value | None, names: Mapping[int, str], prefix: str, arrays: dict[str, Any]
+) -> dict[str, Any]:
+    values = ir.walk(output) if unweighted is None else ir.walk(output, unweighted)
+    index = {id(value): position for position, value in enumerate(values)}
+    entries = []
+    for position, value in enumerate(values):
+        op = type(value).__name__
+        entry: dict[str, Any] = {"op": op, "inputs": [index[id(x)] for x in value.inputs], "name": names.get(id(value))}
+        for option in _OPTIONS.get(op, ()):
+            entry[option] = getattr(value, option)
+        for option in _ARRAYS.get(op, ()):
+            array = getattr(value, option)
+            entry[option] = None if array is None else f"{prefix}{position}.{option}"
+            if array is not None:
+                arrays[entry[option]] = array
+        if isinstance(value, ir.Combine):
+            entry["coefs"] = [coef for coef, _ in value.terms]
+        entries.append(entry)
+    return {
+        "format": FORMAT,
+        "values": entries,
+        "output": index[id(output)],
+        "unweighted": None if unweighted is None else index[id(unweighted)],
+        "edge_head": None,
+    }
+
+
+def from_arrays(
+    structure: Mapping[str, Any], arrays: Arrays
+) -> tuple[ir.Value, ir.Value | None, ir.Value | None, dict[int, str]]:
+    """(output, unweighted, edge_head, names) from the stored form.
+
+    Raises: StoredStateInvalid if it is damaged or of another version.
+    """
+    if not isinstance(structure, Mapping) or structure.get("format") != FORMAT:
+        found = structure.get("format") if isinstance(structure, Mapping) else type(structure).__name__
+        raise StoredStateInvalid(f"[model] expected stored format {FORMAT}, got {found}; use the version that wrote it")
+    try:
+        names: dict[int, str] = {}
+        output, unweighted = _read(structure, arrays, names)
+        assert output is not None
+        head = structure["edge_head"]
+        edge_head = None if head is None else _read(head, arrays, {})[0]
+    except (KeyError, IndexError, TypeError, AssertionError, ModelError, UpdateError) as error:
+        raise StoredStateInvalid(
+            f"[model] expected a whole model, got damaged data ({error}); load a backup"
+        ) from error
+    return output, unweighted, edge_head, names
+
+
+def _read(
+    structure: Mapping[str, Any], arrays: Arrays, names: dict[int, str]
+) -> tuple[ir.Value | None, ir.Value | None]:
+    values: list[ir.Value] = []
+    for entry in structure["values"]:
+        if any(not 0 <= position < len(values) for position in entry["inputs"]):
+            raise IndexError(f"value {len(values)} reads a later value")
+        value = _value(entry, [values[position] for position in entry["inputs"]], arrays)
+        if entry["name"] is not None:
+            names[id(value)] = entry["name"]
+        values.append(value)
+    return tuple(None if structure[key] is None else values[structure[key]] for key in ("output", "unweighted"))  # type: ignore[return-value]
+
+
+def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.Value:
+    op = entry["op"]
+    options: dict[str, Any] = {option: entry[option] for option in _OPTIONS.get(op, ())}
+    for option in _ARRAYS.get(op, ()):
+        options[option] = None if entry[option] is None else arrays[entry[option]]
+    if op == "Input":
+        return ir.Input(**options)
+    if op == "Combine":
+        return ir.Combine(tuple(zip(entry["coefs"], xs, strict=True)))
+    if op == "Multiply":
+        return ir.Multiply(xs[0], xs[1])
+    if op == "Concat":
+        return ir.Concat(tuple(xs))
+    if op == "Maximum":
+        return ir.Maximum(tuple(xs))
+    result: ir.Value = _CLASSES[op](xs[0], **options)
+    return result

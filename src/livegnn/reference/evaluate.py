@@ -1,0 +1,191 @@
+"""The float64 truth for any model, from its stored form (JSON and arrays), row by row where speed allows.
+
+The stored form's grammar is in `livegnn.models.stored`; this file reads it without that module's help.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from livegnn.types import AnyArray, Int64Array
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    spec: tuple[Mapping[str, Any], Mapping[str, AnyArray]],
+    features: AnyArray,
+    src: Int64Array,
+    dst: Int64Array,
+    weight: AnyArray | None = None,
+    dtype: Any = np.float64,
+) -> AnyArray:
+    """The model's output for every vertex.
+
+    Args:     spec: (structure, arrays), as `Model.to_arrays()` gives it.
+              features: (n, f).   src, dst: (m,) int64 in order of edge ids.   weight: (m,) or None; a model that can
+              do with or without weights is run without when None.
+              dtype: of all arithmetic.
+    Returns:  (n, d) of `dtype`.
+    Raises:   ValueError if the model needs weights and there are none, or has a value unknown here.
+    """
+    structure, arrays = spec
+    optional = structure.get("unweighted") is not None
+    wanted = structure["unweighted"] if weight is None and optional else structure["output"]
+    values = structure["values"]
+    rows: dict[int, AnyArray] = {}
+    for position in sorted(_needed(values, wanted)):
+        entry = values[position]
+        xs = [rows[i] for i in entry["inputs"]]
+        if entry["op"] == "Input":
+            rows[position] = np.array(features, dtype=dtype)
+        elif entry["op"] == "Propagate":
+            rows[position] = _propagate(entry, xs[0], src, dst, weight)
+        else:
+            rows[position] = _local(entry, xs, arrays)
+    return rows[wanted]
+
+
+def _needed(values: list[Mapping[str, Any]], wanted: int) -> set[int]:
+    needed, todo = set(), [wanted]
+    while todo:
+        position = todo.pop()
+        if position not in needed:
+            needed.add(position)
+            todo.extend(values[position]["inputs"])
+    return needed
+
+
+def _propagate(
+    entry: Mapping[str, Any], x: AnyArray, src: Int64Array, dst: Int64Array, weight: AnyArray | None
+) -> AnyArray:
+    n, kind = len(x), x.dtype.type
+    if entry["weighted"] and weight is None:
+        raise ValueError("[reference] expected edge weights, got none; pass weight=")
+    w = np.array(weight, dtype=kind) if entry["weighted"] else np.ones(len(src), kind)
+    src, dst = np.asarray(src), np.asarray(dst)
+    if entry["norm"] == "gcn":
+        if entry["self_loops"]:
+            src, dst, w = _complete_self_loops(n, src, dst, w, kind(entry["fill"] if entry["weighted"] else 1.0))
+        degree = np.zeros(n, kind)
+        for v, w_uv in zip(dst, w, strict=True):
+            degree[v] += w_uv
+        factor = np.array([kind(0) if d == 0 else kind(1) / np.sqrt(d) for d in degree], dtype=kind)
+        w = factor[src] * w * factor[dst]
+    a = np.zeros(x.shape, kind)
+    count = np.zeros(n, np.int64)
+    for u, v, w_uv in zip(src, dst, w, strict=True):
+        a[v] += w_uv * x[u]
+        count[v] += 1
+    if entry["norm"] == "mean":
+        a = a / np.where(count == 0, 1, count)[:, None].astype(kind)
+    return a
+
+
+def _complete_self_loops(n: int, src: AnyArray, dst: AnyArray, w: AnyArray, fill: Any) -> tuple[AnyArray, ...]:
+    """One self-loop per vertex: its last one in order of ids where it has any, else one of weight `fill`.
+
+    An unweighted graph gives 1 either way.
+    """
+    weights = {v: fill for v in range(n)}
+    for u, v, w_uv in zip(src, dst, w, strict=True):
+        if u == v:
+            weights[int(v)] = w_uv
+    others = [e for e in range(len(src)) if src[e] != dst[e]]
+    own = np.arange(n)
+    loop = np.array([weights[v] for v in range(n)], dtype=w.dtype)
+    return (
+        np.concatenate([src[others], own]).astype(np.int64),
+        np.concatenate([dst[others], own]).astype(np.int64),
+        np.concatenate([w[others], loop]),
+    )
+
+
+def _local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, AnyArray]) -> AnyArray:
+    op, kind = entry["op"], xs[0].dtype.type
+    if op in ("Concat", "Maximum", "Multiply", "Combine"):
+        return _join(entry, xs)
+    x = xs[0]
+    array = {
+        key: np.asarray(arrays[entry[key]], kind)
+        for key in ("weight", "bias", "slope", "scale", "shift")
+        if entry.get(key) is not None
+    }
+    if op == "Activation":
+        return _activate(entry["kind"], float(entry["param"]), x)
+    if op == "Linear":
+        y = np.array([array["weight"] @ row for row in x], dtype=kind).reshape(len(x), -1)
+        return y.reshape(len(x), len(array["weight"])) + array.get("bias", kind(0))
+    if op == "PReLU":
+        return np.maximum(x, 0) + array["slope"] * np.minimum(x, 0)
+    if op == "Affine":
+        return x * array["scale"] + array["shift"]
+    if op == "LayerNorm":
+        mean, var = x.mean(1, keepdims=True), x.var(1, keepdims=True)
+        normal = (x - mean) / np.sqrt(var + kind(entry["eps"]))
+        return normal * array.get("weight", kind(1)) + array.get("bias", kind(0))
+    if op == "L2Normalize":
+        return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), kind(entry["eps"]))
+    if op == "Slice":
+        return x[:, entry["start"] : entry["stop"]]
+    if op in ("Softmax", "LogSoftmax"):
+        power = np.exp(x - x.max(1, keepdims=True))
+        total = power.sum(1, keepdims=True)
+        return power / total if op == "Softmax" else x - x.max(1, keepdims=True) - np.log(total)
+    raise ValueError(f"[reference] expected a value of the stored grammar, got {op}; use the version that wrote it")
+
+
+def _join(entry: Mapping[str, Any], xs: list[AnyArray]) -> AnyArray:
+    if entry["op"] == "Concat":
+        return np.hstack(xs)
+    if entry["op"] == "Maximum":
+        return np.stack(xs).max(0)
+    if entry["op"] == "Multiply":
+        return xs[0] * xs[1]
+    total = np.zeros_like(xs[0])
+    for coef, x in zip(entry["coefs"], xs, strict=True):
+        total += xs[0].dtype.type(coef) * x
+    return total
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _softplus(x: float, beta: float) -> float:
+    return x if beta * x > 20 else math.log1p(math.exp(beta * x)) / beta
+
+
+def _elu(x: float, alpha: float) -> float:
+    return x if x > 0 else alpha * math.expm1(x)
+
+
+_FORMULAS: dict[str, Callable[[float, float], float]] = {
+    "relu": lambda x, p: max(x, 0.0),
+    "leaky_relu": lambda x, p: x if x > 0 else p * x,
+    "elu": _elu,
+    "selu": lambda x, p: 1.0507009873554805 * _elu(x, 1.6732632423543772),
+    "celu": lambda x, p: x if x > 0 else p * math.expm1(x / p),
+    "gelu": lambda x, p: x * 0.5 * math.erfc(-x / math.sqrt(2)),
+    "gelu_tanh": lambda x, p: x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))),
+    "silu": lambda x, p: x * _sigmoid(x),
+    "sigmoid": lambda x, p: _sigmoid(x),
+    "tanh": lambda x, p: math.tanh(x),
+    "softplus": _softplus,
+    "relu6": lambda x, p: min(max(x, 0.0), 6.0),
+    "hardtanh": lambda x, p: min(max(x, -1.0), 1.0),
+    "hardswish": lambda x, p: x * min(max(x + 3, 0.0), 6.0) / 6,
+    "softsign": lambda x, p: x / (1 + abs(x)),
+    "log_sigmoid": lambda x, p: min(x, 0.0) - math.log1p(math.exp(-abs(x))),
+    "exp": lambda x, p: math.exp(x),
+}
+
+
+def _activate(name: str, param: float, x: AnyArray) -> AnyArray:
+    formula = _FORMULAS[name]
+    flat = [formula(float(number), param) for number in x.ravel()]
+    return np.array(flat, dtype=x.dtype).reshape(x.shape)
