@@ -1,0 +1,96 @@
+# `make` lists the targets. Everything they make lies in $(VENV), build/ and out/.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV ?= .venv
+COMPILER ?= $(if $(filter environment command,$(firstword $(origin CXX))),$(CXX),c++)
+JOBS ?= 2
+ARGS ?=
+
+BIN := $(abspath $(VENV))/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+CMAKE := PATH="$(BIN):$$PATH" CXX="$(COMPILER)" cmake
+CTEST := PATH="$(BIN):$$PATH" ctest --output-on-failure --no-tests=ignore -j $(JOBS)
+PY_DIRS := .ci $(wildcard src tests benchmarks examples)
+CPP_FILES := $(shell find core bindings -name '*.h' -o -name '*.cc')
+SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
+
+.PHONY: help demo test test-native bench soak check format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.stamp-package  ## the tour: a live graph, exact answers; ARGS are passed on
+	@$(BIN)/livegnn demo $(ARGS)
+
+test: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## native tests, then every Python test but the long ones
+	@$(CMAKE) -S . -B build/native -G Ninja -DLIVEGNN_BUILD_TESTS=ON -DLIVEGNN_WERROR=ON >build/native.log || { cat build/native.log; exit 1; }
+	@$(CMAKE) --build build/native -j $(JOBS)
+	@$(CTEST) --test-dir build/native
+	@$(PYTEST) -n $(JOBS) $(ARGS)
+
+test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UBSan, those with threads under TSan
+	@$(CMAKE) -S . -B build/asan -G Ninja -DLIVEGNN_BUILD_TESTS=ON -DLIVEGNN_SANITIZE=address,undefined
+	@$(CMAKE) --build build/asan -j $(JOBS)
+	@$(CTEST) --test-dir build/asan
+	@$(CMAKE) -S . -B build/tsan -G Ninja -DLIVEGNN_BUILD_TESTS=ON -DLIVEGNN_SANITIZE=thread
+	@$(CMAKE) --build build/tsan -j $(JOBS)
+	@$(CTEST) --test-dir build/tsan -R thread
+
+bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks, in small; make bench ARGS=--full for all of them
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the tests that run for many minutes
+	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak $(ARGS)
+
+check: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## format, lint, types and fast tests; under two minutes
+	@$(BIN)/ruff format --check $(PY_DIRS)
+	@$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	@$(BIN)/ruff check $(PY_DIRS)
+	@$(BIN)/mypy
+	@$(PYTEST) -n $(JOBS) tests/tidy tests/unit
+
+format: $(VENV)/.stamp-dev  ## rewrite the sources in the house format
+	@$(BIN)/ruff format $(PY_DIRS)
+	@$(BIN)/ruff check --fix --exit-zero $(PY_DIRS)
+	@$(BIN)/clang-format -i $(CPP_FILES)
+
+clean:  ## take away what the other targets made
+	rm -rf build out $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# ---- the environment, one stamp per step
+
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "[make] expected Python 3.11 or newer, got '$(PYTHON)'; name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo 'int main() {}' | $(COMPILER) -std=c++20 -fsyntax-only -x c++ - || { \
+	  echo "[make] expected a C++20 compiler, got '$(COMPILER)'; install g++ or clang, or name one: make CXX=clang++ ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# what the build and the command line need
+$(VENV)/.stamp-needs: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
+	@echo "[make] installing what the build and the demo need"
+	@$(BIN)/python .ci/requirements.py build base cli > $(VENV)/needs.txt
+	@$(PIP) install -r $(VENV)/needs.txt
+	@mkdir -p build
+	@touch $@
+
+# what tests, benchmarks and linters need; torch first, by its exact version, so that nothing later asks for another
+$(VENV)/.stamp-dev: $(VENV)/.stamp-needs
+	@echo "[make] installing what the tests need (some minutes, once)"
+	@$(PIP) install torch==2.13.0
+	@$(BIN)/python .ci/requirements.py dev > $(VENV)/dev.txt
+	@$(PIP) install -r $(VENV)/dev.txt
+	@touch $@
+
+# the package itself, as a user gets it: never editable; build/ is kept, so that only what changed is compiled again
+$(VENV)/.stamp-package: CMakeLists.txt pyproject.toml README.md LICENSE $(SOURCES) | $(VENV)/.stamp-needs
+	@echo "[make] building and installing livegnn"
+	@CXX="$(COMPILER)" PATH="$(BIN):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --no-build-isolation --no-deps \
+	  --force-reinstall -Cbuild-dir="build/{wheel_tag}" -Ccmake.define.LIVEGNN_WERROR=ON .
+	@touch $@

@@ -1,0 +1,58 @@
+// The module livegnn._core. Every livegnn::Error leaves it as the class of the same name in livegnn.errors.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+
+#include "bindings.h"
+#include "livegnn/cpu.h"
+#include "livegnn/error.h"
+
+namespace nb = nanobind;
+
+namespace livegnn {
+namespace {
+
+const char* class_name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::VertexUnknown: return "VertexUnknown";
+    case ErrorKind::VertexExists: return "VertexExists";
+    case ErrorKind::VertexIdGap: return "VertexIdGap";
+    case ErrorKind::EdgeMissing: return "EdgeMissing";
+    case ErrorKind::EdgeDuplicate: return "EdgeDuplicate";
+    case ErrorKind::ValueInvalid: return "ValueInvalid";
+    case ErrorKind::WidthMismatch: return "WidthMismatch";
+    case ErrorKind::ColumnMissing: return "ColumnMissing";
+    case ErrorKind::RangeOverflow: return "RangeOverflow";
+    case ErrorKind::DegreeNegative: return "DegreeNegative";
+    case ErrorKind::StateMismatch: return "StateMismatch";
+    case ErrorKind::InvariantBroken: return "InvariantBroken";
+  }
+  return "InvariantBroken";
+}
+
+// Looked up when an error is raised, and not before: livegnn.errors need not be imported yet when this module is.
+void translate(const std::exception_ptr& error, void*) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    nb::object type = nb::module_::import_("livegnn.errors").attr(class_name(e.kind()));
+    PyErr_SetString(type.ptr(), e.what());
+  }
+}
+
+}  // namespace
+}  // namespace livegnn
+
+NB_MODULE(_core, m) {
+  nb::register_exception_translator(livegnn::translate, nullptr);
+  m.attr("__version__") = LIVEGNN_VERSION;
+  m.def("cpu_features", &livegnn::cpu_features, "Instruction sets of this machine that kernels exist for.");
+#ifdef LIVEGNN_BIND_GRAPH
+  livegnn::bind_graph(m);
+#endif
+#ifdef LIVEGNN_BIND_ENGINE
+  livegnn::bind_engine(m);
+#endif
+}
