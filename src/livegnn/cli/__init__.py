@@ -1,0 +1,5 @@
+"""The command line: `livegnn demo | run | bench`. The only part of the package that writes to the terminal."""
+
+from livegnn.cli.app import main
+
+__all__ = ["main"]

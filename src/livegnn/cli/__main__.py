@@ -1,0 +1,7 @@
+"""`python -m livegnn.cli`, the same as `livegnn`."""
+
+import sys
+
+from livegnn.cli.app import main
+
+sys.exit(main())

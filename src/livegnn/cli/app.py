@@ -1,0 +1,60 @@
+"""Arguments, dispatch and exit codes.
+
+Exit codes: 0 done; 1 the data, the model or the files were refused (one line on standard error, no traceback); 2 wrong
+arguments; 130 interrupted. A traceback means a defect of livegnn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from livegnn.cli import bench, demo, run
+from livegnn.cli.console import Console
+from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
+
+_TEXT = "Keeps the output of a trained graph neural network exactly up to date while its graph changes."
+
+
+def version() -> str:
+    """Version of the installed package, "unknown" where it is not installed."""
+    try:
+        return metadata.version("livegnn")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(prog="livegnn", description=_TEXT)
+    parser.add_argument("--version", action="version", version=f"livegnn {version()}")
+    parser.add_argument("--plain", action="store_true", help="no colours and no moving bar, even on a terminal")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module, text in (
+        ("demo", demo, "a fraud model on a real dated graph: speed, quality, proof, picture"),
+        ("run", run, "your own model and files: predictions as the graph changes"),
+        ("bench", bench, "the benchmarks, from a checkout of the source"),
+    ):
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    options = make_parser().parse_args(arguments)
+    console = Console(plain=True if options.plain else None)
+    try:
+        code: int = options.run(options, console)
+    except KeyboardInterrupt:
+        sys.stderr.write("livegnn: interrupted before there was anything to report\n")
+        return 130
+    except (InvariantBroken, StateMismatch):
+        raise
+    except (LiveGnnError, OSError) as why:
+        sys.stderr.write(f"livegnn: {why}\n")
+        return 1
+    return code

@@ -1,0 +1,39 @@
+"""`livegnn bench`: hands over to benchmarks/ of a checkout; the installed package does not carry them."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from livegnn.cli.console import Console
+from livegnn.errors import DataMissing
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn bench`: all of them belong to the benchmarks."""
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmarks, as --full")
+
+
+def checkout() -> Path:
+    """Root of the checkout that holds the working directory or this package.
+
+    Raises:   DataMissing if there is none.
+    """
+    for start in (Path.cwd(), Path(__file__).resolve().parent):
+        for folder in (start, *start.parents):
+            if (folder / "benchmarks" / "__main__.py").is_file() and (folder / "pyproject.toml").is_file():
+                return folder
+    raise DataMissing(
+        "[bench] expected a checkout of livegnn with benchmarks/, got none around the working directory;"
+        " clone the source, then run `make bench` there"
+    )
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Runs `python -m benchmarks` in the checkout; returns its exit code."""
+    root = checkout()
+    console.line(f"Running the benchmarks of {root}")
+    rest = options.rest[1:] if options.rest[:1] == ["--"] else options.rest
+    return subprocess.run([sys.executable, "-m", "benchmarks", *rest], cwd=root, check=False).returncode

@@ -1,0 +1,190 @@
+"""Tables and feature matrices from the user's files; every error names file, row and column.
+
+Rows count from 1, the header of a CSV not included, so that row k is the k-th event. Files are read whole.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from livegnn.cli.extras import need
+from livegnn.errors import ColumnMissing, DataMissing, DtypeInvalid, ValueInvalid, WidthMismatch
+
+Column = npt.NDArray[Any]
+OPS = ("add", "remove", "set_weight")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Named columns of one file; CSV columns are strings until they are asked for as numbers."""
+
+    path: Path
+    columns: dict[str, Column]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def column(self, name: str) -> Column:
+        """The column of that name. Raises: ColumnMissing, naming those that are there."""
+        if name not in self.columns:
+            there = ", ".join(self.columns) or "none"
+            raise ColumnMissing(
+                f"[{self.path}] expected a column {name!r}, got {there}; name it with the matching option"
+            )
+        return self.columns[name]
+
+    def int64(self, name: str) -> npt.NDArray[np.int64]:
+        """A column of whole numbers. Raises: ValueInvalid naming the row, DtypeInvalid."""
+        values = self.column(name)
+        if values.dtype.kind in "iu":
+            return np.ascontiguousarray(values, dtype=np.int64)
+        if values.dtype.kind == "M":
+            return np.ascontiguousarray(values.astype("datetime64[us]").astype(np.int64))
+        return self._convert(name, values, np.dtype(np.int64), "a whole number")
+
+    def float32(self, name: str) -> npt.NDArray[np.float32]:
+        """A column of finite numbers. Raises: ValueInvalid naming the row, DtypeInvalid."""
+        values = self.column(name)
+        if values.dtype.kind not in "iuf":
+            values = self._convert(name, values, np.dtype(np.float64), "a number")
+        with np.errstate(over="ignore"):
+            numbers = np.ascontiguousarray(values, dtype=np.float32)
+        self._refuse_first(name, values, ~np.isfinite(numbers), "a finite float32")
+        return numbers
+
+    def ids(self, name: str) -> Column:
+        """A column of vertex ids: int64 where every value is a whole number, else strings."""
+        values = self.column(name)
+        if values.dtype.kind in "iu":
+            return np.ascontiguousarray(values, dtype=np.int64)
+        if values.dtype.kind == "f":
+            return self.int64(name)
+        missing = np.fromiter((value is None or value == "" for value in values), dtype=np.bool_, count=len(values))
+        self._refuse_first(name, values, missing, "a vertex id")
+        try:
+            return np.fromiter((int(value) for value in values), dtype=np.int64, count=len(values))
+        except (ValueError, OverflowError):
+            return np.asarray([str(value) for value in values], dtype=object)
+
+    def ops(self, name: str) -> Column:
+        """A column of update kinds: add, remove or set_weight. Raises: ValueInvalid naming the row."""
+        values = self.column(name)
+        wrong = np.fromiter((value not in OPS for value in values), dtype=np.bool_, count=len(values))
+        self._refuse_first(name, values, wrong, "one of " + ", ".join(OPS))
+        return values
+
+    def error(self, row: int, name: str, expected: str, got: object) -> str:
+        """Text of an error at row `row` (from 0) of column `name`."""
+        return f"[{self.path}, row {row + 1}, column {name}] expected {expected}, got {got!r}; mend the file"
+
+    def _convert(self, name: str, values: Column, dtype: np.dtype[Any], expected: str) -> Column:
+        if values.dtype.kind not in "OUSf":
+            raise DtypeInvalid(
+                f"[{self.path}, column {name}] expected {expected}, got {values.dtype}; convert the column"
+            )
+        out = np.empty(len(values), dtype=dtype)
+        kind = int if dtype.kind == "i" else float
+        for row, value in enumerate(values.tolist()):
+            try:
+                if kind is int and isinstance(value, float) and not value.is_integer():
+                    raise ValueError
+                out[row] = kind(value)
+            except (TypeError, ValueError, OverflowError):
+                raise ValueInvalid(self.error(row, name, expected, value)) from None
+        return out
+
+    def _refuse_first(self, name: str, values: Column, wrong: npt.NDArray[np.bool_], expected: str) -> None:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueInvalid(self.error(row, name, expected, values[row : row + 1].tolist()[0]))
+
+
+def read_table(path: Path) -> Table:
+    """A Parquet or CSV file with a header. Raises: DataMissing, WidthMismatch, DtypeInvalid."""
+    if not path.is_file():
+        raise DataMissing(f"[{path}] expected a file, got nothing there; check the path")
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _read_parquet(path)
+    if suffix == ".csv":
+        return _read_csv(path)
+    raise DtypeInvalid(f"[{path}] expected a .parquet or .csv file, got {suffix or 'no suffix'!r}; convert it")
+
+
+def _read_parquet(path: Path) -> Table:
+    pyarrow = need("pyarrow", "arrow")
+    try:
+        table = need("pyarrow.parquet", "arrow").read_table(path)
+    except pyarrow.ArrowInvalid as cause:
+        raise DtypeInvalid(f"[{path}] expected a Parquet file, got: {cause}; write it again") from cause
+    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    return Table(path, columns)
+
+
+def _read_csv(path: Path) -> Table:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file)
+        header = [name.strip() for name in next(rows, [])]
+        if not header:
+            raise ColumnMissing(f"[{path}] expected a header of column names, got an empty file; add one")
+        values: list[Sequence[str]] = []
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                where = f"[{path}, row {len(values) + 1}]"
+                raise WidthMismatch(f"{where} expected {len(header)} columns, got {len(row)}; mend the file")
+            values.append([cell.strip() for cell in row])
+    cells = np.array(values, dtype=object).reshape(len(values), len(header))
+    return Table(path, {name: cells[:, i] for i, name in enumerate(header)})
+
+
+def read_features(path: Path, id_column: str | None) -> tuple[npt.NDArray[np.float32], Column | None]:
+    """Features (V, F) float32 and the ids of the rows, None for 0..V-1.
+
+    Args:     path: .npy with a matrix, or .parquet or .csv with a row for each vertex and a column for each feature.
+    Raises:   DataMissing, DtypeInvalid, WidthMismatch, ValueInvalid, naming row and column.
+    """
+    if path.suffix.lower() == ".npy":
+        return _read_npy(path, id_column), None
+    table = read_table(path)
+    ids = None if id_column is None else table.ids(id_column)
+    names = [name for name in table.columns if name != id_column]
+    if not names:
+        raise WidthMismatch(f"[{path}] expected at least one feature column, got none; add one")
+    return np.stack([table.float32(name) for name in names], axis=1), ids
+
+
+def _read_npy(path: Path, id_column: str | None) -> npt.NDArray[np.float32]:
+    if id_column is not None:
+        raise ColumnMissing(
+            f"[{path}] expected no --id-column with .npy, got {id_column!r}; use Parquet or CSV for ids"
+        )
+    if not path.is_file():
+        raise DataMissing(f"[{path}] expected a file, got nothing there; check the path")
+    try:
+        array = np.load(path, allow_pickle=False)
+    except ValueError as cause:
+        raise DtypeInvalid(
+            f"[{path}] expected a .npy matrix of numbers, got: {cause}; save it with numpy.save"
+        ) from cause
+    if array.ndim != 2:
+        raise WidthMismatch(f"[{path}] expected a matrix (V, F), got shape {array.shape}; reshape it")
+    if array.dtype.kind not in "iuf":
+        raise DtypeInvalid(f"[{path}] expected numbers, got {array.dtype}; convert it to float32")
+    with np.errstate(over="ignore"):
+        features = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(features).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(features))[0])
+        raise ValueInvalid(
+            f"[{path}, row {row + 1}, column {column + 1}] expected a finite float32, got {array[row, column]};"
+            " mend the file"
+        )
+    return features

@@ -1,0 +1,263 @@
+"""`livegnn run`: the user's own model and files. Reads everything, checks it, then plays the events batch by batch.
+
+Output: one row for each (version, vertex) whose output changed; version 0 holds every vertex before the first event, so
+the last row of a vertex is its prediction now. With --final, one row for each vertex at the end. The file is written
+beside and renamed when it is complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from livegnn.cli import files
+from livegnn.cli.console import Console
+from livegnn.cli.extras import need
+from livegnn.cli.results import ResultFile
+from livegnn.errors import ColumnMissing, DataMissing, ModelError, UpdateError, UsageError, ValueInvalid
+
+Ids = npt.NDArray[Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn run`."""
+    needed = parser.add_argument_group("files")
+    needed.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="module saved by torch.save (.pt), or a livegnn model (.npz)",
+    )
+    needed.add_argument(
+        "--features", type=Path, required=True, metavar="FILE", help=".npy, .parquet or .csv: one row for each vertex"
+    )
+    needed.add_argument(
+        "--events", type=Path, required=True, metavar="FILE", help=".parquet or .csv: one row for each update, in order"
+    )
+    needed.add_argument(
+        "--edges", type=Path, metavar="FILE", help="edges that are there before the first event (default: none)"
+    )
+    needed.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help=".parquet or .csv to write predictions to"
+    )
+    columns = parser.add_argument_group("columns")
+    columns.add_argument("--src-column", default="src", metavar="NAME", help="default: src")
+    columns.add_argument("--dst-column", default="dst", metavar="NAME", help="default: dst")
+    columns.add_argument(
+        "--op-column", metavar="NAME", help="add, remove or set_weight (default: op if there, else all are add)"
+    )
+    columns.add_argument("--time-column", metavar="NAME", help="checked to be in order; not given to the model")
+    columns.add_argument("--weight-column", metavar="NAME", help="edge weights, for models that read them")
+    columns.add_argument(
+        "--id-column", metavar="NAME", help="vertex ids in the features file (default: ids are row numbers from 0)"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--batch", type=int, default=100, metavar="N", help="events in a batch (default: %(default)s)")
+    how.add_argument("--undirected", action="store_true", help="messages flow both ways along every edge")
+    how.add_argument("--final", action="store_true", help="write the predictions after the last event only")
+    how.add_argument("--outputs", action="store_true", help="also write the module's output, columns y0, y1, ...")
+    how.add_argument("--verify", action="store_true", help="compare the live state with a run from scratch at the end")
+    how.add_argument("--trust-pickle", action="store_true", help="load a .pt that holds code; only for files you trust")
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Columns of the events file: add edges, remove them or set their weights, row by row."""
+
+    table: files.Table
+    src: Ids
+    dst: Ids
+    op: Ids | None
+    weight: npt.NDArray[np.float32] | None
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Plays the user's events through an engine; 0, or 130 if it was interrupted."""
+    if options.batch < 1:
+        raise ValueInvalid(f"[run] expected --batch of at least 1, got {options.batch}; choose another")
+    features, ids = files.read_features(options.features, options.id_column)
+    known = np.arange(len(features), dtype=np.int64) if ids is None else ids
+    events = read_events(options, known)
+    model = read_model(options.model, options.trust_pickle)
+    engine = _start(options, model, features, ids, known)
+    console.line(f"{len(features):,} vertices, {len(events):,} events, batches of {options.batch:,}.")
+    with ResultFile(options.out, outputs=options.outputs) as results:
+        interrupted = _play(options, console, engine, events, known, results)
+        if options.verify and not interrupted:
+            engine.verify()
+            console.good("verify: the live state equals a run from scratch.")
+        rows = results.finish()
+    console.line(f"{rows:,} predictions: {options.out}")
+    return 130 if interrupted else 0
+
+
+def read_model(path: Path, trust_pickle: bool) -> Any:
+    """The livegnn model of a file. Raises: DataMissing, UsageError (a pickle that is not trusted), ModelError."""
+    import livegnn as lg
+
+    if not path.is_file():
+        raise DataMissing(f"[{path}] expected a model file, got nothing there; check the path")
+    if path.suffix == ".npz":
+        return lg.Model.load(path)
+    if not trust_pickle:
+        raise UsageError(
+            f"[{path}] expected --trust-pickle with a .pt module, got none: unpickling executes code"
+            " stored in the file; pass --trust-pickle if you trust its origin, or save a livegnn model (.npz)"
+        )
+    torch = need("torch", "pyg")
+    need("torch_geometric", "pyg")
+    sys.path.insert(0, str(Path.cwd()))  # so that a class from a file beside the model is found
+    try:
+        module = torch.load(path, map_location="cpu", weights_only=False)
+    except (AttributeError, ImportError) as cause:
+        raise ModelError(
+            f"[{path}] expected classes that can be imported from the working directory, got: {cause};"
+            " define the module's class in an importable file and save it again"
+        ) from cause
+    except Exception as cause:  # torch.load raises whatever the pickle raises
+        raise ModelError(
+            f"[{path}] expected a file written by torch.save(module, path), got: {cause}; save it again"
+        ) from cause
+    finally:
+        sys.path.pop(0)
+    if not isinstance(module, torch.nn.Module):
+        kind = type(module).__name__
+        raise ModelError(f"[{path}] expected a whole torch.nn.Module, got {kind}; save the module, not its state_dict")
+    return lg.from_pyg(module.eval())
+
+
+def read_events(options: argparse.Namespace, known: Ids) -> Events:
+    """The events file, checked as far as it can be without the graph; errors name file, row and column."""
+    table = files.read_table(options.events)
+    src, dst = table.ids(options.src_column), table.ids(options.dst_column)
+    for name, column in ((options.src_column, src), (options.dst_column, dst)):
+        _refuse_unknown(table, name, column, known, options.features)
+    op_column = options.op_column or ("op" if "op" in table.columns else None)
+    op = None if op_column is None else table.ops(op_column)
+    weight = None if options.weight_column is None else table.float32(options.weight_column)
+    if op is not None and weight is None and (op == "set_weight").any():
+        row = int(np.argmax(op == "set_weight"))
+        raise ColumnMissing(table.error(row, str(op_column), "--weight-column with set_weight", "none"))
+    if options.time_column is not None:
+        times = table.int64(options.time_column)
+        back = np.flatnonzero(times[1:] < times[:-1])
+        if len(back):
+            row = int(back[0]) + 1
+            expected = f"a time not before {times[row - 1]} (the row above)"
+            raise ValueInvalid(table.error(row, options.time_column, expected, int(times[row])))
+    return Events(table, src, dst, op, weight)
+
+
+def _refuse_unknown(table: files.Table, name: str, column: Ids, known: Ids, features: Path) -> None:
+    if column.dtype != known.dtype and len(column):
+        kinds = "whole numbers" if known.dtype.kind == "i" else "strings"
+        raise ValueInvalid(
+            table.error(0, name, f"vertex ids of the kind in {features} ({kinds})", column[:1].tolist()[0])
+        )
+    if known.dtype.kind == "i":
+        wrong = ~np.isin(column, known)
+    else:
+        names = set(known.tolist())
+        wrong = np.fromiter((value not in names for value in column.tolist()), dtype=np.bool_, count=len(column))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueInvalid(
+            table.error(row, name, f"a vertex of {features} ({len(known):,} rows)", column[row : row + 1].tolist()[0])
+        )
+
+
+def _start(
+    options: argparse.Namespace, model: Any, features: npt.NDArray[np.float32], ids: Ids | None, known: Ids
+) -> Any:
+    import livegnn as lg
+
+    src: Ids = np.zeros(0, dtype=known.dtype)
+    dst: Ids = src
+    weight = None if options.weight_column is None else np.zeros(0, dtype=np.float32)
+    if options.edges is not None:
+        table = files.read_table(options.edges)
+        src, dst = table.ids(options.src_column), table.ids(options.dst_column)
+        for name, column in ((options.src_column, src), (options.dst_column, dst)):
+            _refuse_unknown(table, name, column, known, options.features)
+        weight = None if options.weight_column is None else table.float32(options.weight_column)
+    labels = None if ids is None else (ids if ids.dtype.kind == "i" else ids.tolist())
+    if src.dtype.kind != "i":
+        src, dst = src.tolist(), dst.tolist()
+    graph = lg.Graph(features, src, dst, weight=weight, ids=labels, undirected=options.undirected)
+    return lg.Engine(model, graph)
+
+
+def make_updates(events: Events, begin: int, end: int) -> Any:
+    """Rows [begin, end) as one batch: runs of equal ops become one call each, so that order is kept."""
+    import livegnn as lg
+
+    updates = lg.Updates()
+    if events.op is None:
+        _append(updates, events, "add", begin, end)
+        return updates
+    ops = events.op[begin:end]
+    edges = np.flatnonzero(np.concatenate([[True], ops[1:] != ops[:-1], [True]])) + begin
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        _append(updates, events, str(events.op[first]), first, last)
+    return updates
+
+
+def _append(updates: Any, events: Events, op: str, first: int, last: int) -> None:
+    src, dst = events.src[first:last], events.dst[first:last]
+    if src.dtype.kind != "i":
+        src, dst = src.tolist(), dst.tolist()
+    weight = None if events.weight is None else events.weight[first:last]
+    if op == "add":
+        updates.add_edges(src, dst, weight=weight)
+    elif op == "remove":
+        updates.remove_edges(src, dst)
+    else:
+        updates.set_weights(src, dst, weight)
+
+
+def _play(
+    options: argparse.Namespace, console: Console, engine: Any, events: Events, known: Ids, results: ResultFile
+) -> bool:
+    """Applies all batches; True if Ctrl-C ended it after a whole batch."""
+    seconds: list[float] = []
+    interrupted = False
+    if not options.final:
+        results.add(0, known, engine)
+    try:
+        with console.progress(len(events), "events") as advance:
+            for begin in range(0, len(events), options.batch):
+                end = min(begin + options.batch, len(events))
+                clock = time.perf_counter()
+                changes = _apply(engine, events, begin, end)
+                seconds.append(time.perf_counter() - clock)
+                if not options.final:
+                    results.add(len(seconds), np.asarray(changes.vertices), engine)
+                advance(end, f"{options.batch * len(seconds) / sum(seconds):,.0f} updates/s")
+    except KeyboardInterrupt:
+        interrupted = True
+        console.warn(f"Interrupted after {len(seconds):,} batches; the file holds what they gave.")
+    if options.final:
+        results.add(len(seconds), known, engine)
+    if seconds:
+        p50, p99 = np.percentile(np.asarray(seconds) * 1e3, [50, 99])
+        console.line(f"{len(seconds):,} batches: p50 {p50:.2f} ms, p99 {p99:.2f} ms.")
+    return interrupted
+
+
+def _apply(engine: Any, events: Events, begin: int, end: int) -> Any:
+    try:
+        return engine.apply(make_updates(events, begin, end))
+    except UpdateError as cause:
+        rows = f"[{events.table.path}, rows {begin + 1} to {end}]"
+        raise type(cause)(f"{rows} the batch was refused: {cause}") from cause
