@@ -11,7 +11,7 @@ JOBS ?= 2
 ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 PYTEST := $(BIN)/python -m pytest
 CMAKE := PATH="$(BIN):$$PATH" CXX="$(COMPILER)" cmake
 CTEST := PATH="$(BIN):$$PATH" ctest --output-on-failure --no-tests=ignore -j $(JOBS)

@@ -1,7 +1,7 @@
-"""Prints what the named extras of pyproject.toml need, one requirement a line; "build" and "base" name the other two lists.
+"""Prints what the named extras of pyproject.toml need, one requirement a line; "build" and "base" are lists as well.
 
-pip installs extras only together with the package; this lets the Makefile install them once, and the package alone after
-each change.
+pip installs extras only together with the package; with this the Makefile installs them once, and the package alone
+after each change.
 """
 
 import re

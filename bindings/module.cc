@@ -16,18 +16,30 @@ namespace {
 
 const char* class_name(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::VertexUnknown: return "VertexUnknown";
-    case ErrorKind::VertexExists: return "VertexExists";
-    case ErrorKind::VertexIdGap: return "VertexIdGap";
-    case ErrorKind::EdgeMissing: return "EdgeMissing";
-    case ErrorKind::EdgeDuplicate: return "EdgeDuplicate";
-    case ErrorKind::ValueInvalid: return "ValueInvalid";
-    case ErrorKind::WidthMismatch: return "WidthMismatch";
-    case ErrorKind::ColumnMissing: return "ColumnMissing";
-    case ErrorKind::RangeOverflow: return "RangeOverflow";
-    case ErrorKind::DegreeNegative: return "DegreeNegative";
-    case ErrorKind::StateMismatch: return "StateMismatch";
-    case ErrorKind::InvariantBroken: return "InvariantBroken";
+    case ErrorKind::VertexUnknown:
+      return "VertexUnknown";
+    case ErrorKind::VertexExists:
+      return "VertexExists";
+    case ErrorKind::VertexIdGap:
+      return "VertexIdGap";
+    case ErrorKind::EdgeMissing:
+      return "EdgeMissing";
+    case ErrorKind::EdgeDuplicate:
+      return "EdgeDuplicate";
+    case ErrorKind::ValueInvalid:
+      return "ValueInvalid";
+    case ErrorKind::WidthMismatch:
+      return "WidthMismatch";
+    case ErrorKind::ColumnMissing:
+      return "ColumnMissing";
+    case ErrorKind::RangeOverflow:
+      return "RangeOverflow";
+    case ErrorKind::DegreeNegative:
+      return "DegreeNegative";
+    case ErrorKind::StateMismatch:
+      return "StateMismatch";
+    case ErrorKind::InvariantBroken:
+      return "InvariantBroken";
   }
   return "InvariantBroken";
 }

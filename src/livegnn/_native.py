@@ -22,5 +22,4 @@ if _core.__version__ != __version__:
         "reinstall livegnn so that both halves come from one build"
     )
 
-from livegnn._core import *  # noqa: E402, F403
-from livegnn._core import cpu_features  # noqa: E402
+from livegnn._core import *  # noqa: F403
