@@ -1,0 +1,65 @@
+"""Help, version, exit codes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from livegnn.cli import bench, extras, main
+from livegnn.errors import DataMissing
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["bench", "--help"]])
+def test_help_ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    assert "usage: livegnn" in capsys.readouterr().out
+
+
+def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith("livegnn ")
+
+
+def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([])
+    assert end.value.code == 2
+
+
+def test_refused_files_end_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = [
+        "--model",
+        "m.pt",
+        "--features",
+        str(tmp_path / "x.npy"),
+        "--events",
+        "e.csv",
+        "--out",
+        str(tmp_path / "o.csv"),
+    ]
+    assert main(["run", *options]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("livegnn: [")
+    assert error.count("\n") == 1
+
+
+def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(DataMissing, match=r"pip install 'livegnn\[cli\]'"):
+        extras.need("matplotlib", "cli")
+
+
+def test_bench_finds_the_checkout_or_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__main__.py").touch()
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path / "benchmarks")
+    assert bench.checkout() == tmp_path
+    (tmp_path / "pyproject.toml").unlink()
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "bench.py"))
+    with pytest.raises(DataMissing, match="clone"):
+        bench.checkout()
