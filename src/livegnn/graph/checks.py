@@ -1,0 +1,246 @@
+"""Checks and conversions at the border: what a caller gave becomes exactly what the native store takes.
+
+Ids become int64, times int64, types int32, and every float float32. Nothing is guessed: a bool or a float where an id
+is meant, a dtype that would need a silent change of meaning, NaN, infinity and overflow are refused with the value and
+its row.
+
+float64 is rounded to the nearest float32 (what `tensor.float()` does); a value that float32 cannot hold is refused.
+Python lists of ints are taken for floats too; arrays of ints are not. datetime64 becomes int64 in its own unit.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from livegnn.errors import DtypeInvalid, ValueInvalid, WidthMismatch
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
+
+__all__ = ["AnyArray", "BoolArray", "Float32Array", "Int32Array", "Int64Array"]
+
+Int32Array = npt.NDArray[np.int32]
+
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+TYPE_MAX = 2**31 - 1
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def count_of(value: object) -> str:
+    """The type of a value as messages name it."""
+    dtype = getattr(value, "dtype", None)
+    return f"dtype {dtype}" if dtype is not None else type(value).__name__
+
+
+def whole_number(where: str, name: str, value: object) -> int:
+    """A Python int from an int, a numpy integer or a 0-d integer tensor; bools and floats are refused."""
+    is_bool = isinstance(value, (bool, np.bool_)) or str(getattr(value, "dtype", "")).endswith("bool")
+    if not is_bool and not isinstance(value, str):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise DtypeInvalid(
+        f"[{where}] expected {name} as an integer, got {value!r} of {count_of(value)}; convert it with int()"
+    )
+
+
+def vertex_id(where: str, name: str, value: object) -> int:
+    """A vertex id: an integer from 0 to 2^63 - 1."""
+    number = whole_number(where, name, value)
+    if not 0 <= number <= INT64_MAX:
+        bound = "of at least 0" if number < 0 else "that fits int64"
+        raise ValueInvalid(f"[{where}] expected a vertex id {bound} as {name}, got {number}; mend the id")
+    return number
+
+
+def edge_time(where: str, name: str, value: object) -> int:
+    """A time: an int64 other than the smallest, which stands for 'not given'."""
+    if isinstance(value, np.datetime64):
+        value = value.view(np.int64)
+    number = whole_number(where, name, value)
+    if not INT64_MIN < number <= INT64_MAX:
+        raise ValueInvalid(
+            f"[{where}] expected {name} that fits int64 (its smallest value is taken), got {number}; use a coarser unit"
+        )
+    return number
+
+
+def edge_type(where: str, name: str, value: object) -> int:
+    """An edge type: an integer from 0 to 2^31 - 1."""
+    number = whole_number(where, name, value)
+    if not 0 <= number <= TYPE_MAX:
+        raise ValueInvalid(f"[{where}] expected {name} from 0 to {TYPE_MAX}, got {number}; number the types from 0")
+    return number
+
+
+def finite_float(where: str, name: str, value: object) -> float:
+    """A finite number within float32's range, from an int, a float or a numpy number."""
+    if isinstance(value, (bool, np.bool_, str, bytes)) or getattr(value, "ndim", 0) != 0:
+        raise DtypeInvalid(
+            f"[{where}] expected {name} as a number, got {value!r} of {count_of(value)}; convert it with float()"
+        )
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as cause:
+        message = f"[{where}] expected {name} as a number, got {value!r} of {count_of(value)}; convert it with float()"
+        raise DtypeInvalid(message) from cause
+    except OverflowError as cause:
+        raise ValueInvalid(f"[{where}] expected {name} within float32, got {value}; scale it down") from cause
+    if not -FLOAT32_MAX <= number <= FLOAT32_MAX:  # NaN fails this too
+        raise ValueInvalid(f"[{where}] expected {name} finite and within float32, got {number}; drop or mend the value")
+    return number
+
+
+def as_array(where: str, name: str, values: object) -> AnyArray:
+    """Any array-like as a numpy array; an empty list keeps no dtype of its own."""
+    if type(values) is np.ndarray:
+        return values
+    try:
+        array = np.asarray(values)
+    except ValueError as cause:
+        raise WidthMismatch(
+            f"[{where}] expected {name} with rows of one width, got rows that differ; pad them"
+        ) from cause
+    except (TypeError, RuntimeError) as cause:
+        raise DtypeInvalid(
+            f"[{where}] expected {name} as an array, got {count_of(values)} ({cause}); pass a numpy array"
+        ) from cause
+    if array.size == 0 and isinstance(values, (list, tuple)):
+        return array.astype(np.int64)
+    return array
+
+
+def _refuse_shape(where: str, name: str, expected: str, array: AnyArray) -> NoReturn:
+    raise WidthMismatch(f"[{where}] expected {name} of shape {expected}, got {array.shape}; reshape it")
+
+
+def first_row(bad: AnyArray) -> int:
+    """The first row of a mask that has a True in it."""
+    return int(np.argmax(bad)) // int(bad.size // bad.shape[0])
+
+
+def integer_array(where: str, name: str, values: object) -> Int64Array:
+    """A 1-D int64 array from any integer dtype; uint64 beyond int64 is refused."""
+    array = as_array(where, name, values)
+    if array.dtype.kind not in "iu":
+        raise DtypeInvalid(
+            f"[{where}] expected {name} as int64, got dtype {array.dtype}; convert it with .astype(np.int64)"
+        )
+    if array.ndim != 1:
+        _refuse_shape(where, name, "(k,)", array)
+    if array.dtype == np.uint64 and array.size and int(array.max()) > INT64_MAX:
+        row = int(np.argmax(array > INT64_MAX))
+        raise ValueInvalid(f"[{where}] expected {name} that fits int64, got {array[row]} at row {row}; mend the value")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def id_array(where: str, name: str, values: object) -> Int64Array:
+    """Vertex ids: (k,) int64, none negative."""
+    array = integer_array(where, name, values)
+    if array.size and array.min() < 0:
+        row = int(np.argmax(array < 0))
+        raise ValueInvalid(
+            f"[{where}] expected vertex ids of at least 0 in {name}, got {array[row]} at row {row}; mend the id"
+        )
+    return array
+
+
+def time_array(where: str, name: str, values: object) -> Int64Array:
+    """Times: (k,) int64; datetime64 counts in its own unit, NaT is refused."""
+    array = as_array(where, name, values)
+    if array.dtype.kind == "M":
+        array = array.view(np.int64)
+    array = integer_array(where, name, array)
+    if array.size and array.min() == INT64_MIN:
+        row = int(np.argmax(array == INT64_MIN))
+        expected = f"{name} that fits int64 (its smallest value, NaT, is taken)"
+        raise ValueInvalid(f"[{where}] expected {expected}, got {INT64_MIN} at row {row}; drop or mend the row")
+    return array
+
+
+def type_array(where: str, name: str, values: object) -> Int32Array:
+    """Edge types: (k,) int32, none negative."""
+    array = integer_array(where, name, values)
+    if array.size and (array.min() < 0 or array.max() > TYPE_MAX):
+        row = int(np.argmax((array < 0) | (array > TYPE_MAX)))
+        raise ValueInvalid(
+            f"[{where}] expected {name} from 0 to {TYPE_MAX}, got {array[row]} at row {row}; number the types from 0"
+        )
+    return array.astype(np.int32)
+
+
+def float_array(where: str, name: str, values: object, ndim: int, check_finite: bool = True) -> Float32Array:
+    """A float32 array of `ndim` dimensions from float32 or float64, every value finite and within float32."""
+    array = as_array(where, name, values)
+    if array.dtype.kind in "iu" and isinstance(values, (list, tuple)):
+        array = array.astype(np.float64)
+    if array.dtype != np.float32 and array.dtype != np.float64:
+        raise DtypeInvalid(
+            f"[{where}] expected {name} as float32, got dtype {array.dtype}; convert it with .astype(np.float32)"
+        )
+    if array.ndim == 1 == ndim - 1 and array.size == 0 and isinstance(values, (list, tuple)):
+        array = array.reshape(0, 0)
+    if array.ndim != ndim:
+        _refuse_shape(where, name, "(k,)" if ndim == 1 else "(k, width)", array)
+    with np.errstate(over="ignore"):
+        result = np.ascontiguousarray(array, dtype=np.float32)
+    if check_finite or array.dtype != np.float32:
+        finite = np.isfinite(result)
+        if not finite.all():
+            row = first_row(~finite)
+            value = array[row] if ndim == 1 else array[row][~finite[row]][0]
+            raise ValueInvalid(
+                f"[{where}] expected {name} finite and within float32, got {value} at row {row}; drop or mend the row"
+            )
+    return result
+
+
+def feature_row(where: str, name: str, x: object) -> Float32Array:
+    """One row, (width,) float32. NaN in a float32 row is left to the native buffer, which looks anyway."""
+    if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
+        return x
+    array = as_array(where, name, x)
+    if array.ndim != 1:
+        _refuse_shape(where, name, "(width,)", array)
+    return float_array(where, name, x if isinstance(x, (list, tuple)) else array, 1, check_finite=False)
+
+
+def same_length(where: str, name: str, array: AnyArray, count: int, of: str) -> None:
+    """Refuses an array that has not one row for each of `count` rows of `of`."""
+    if array.shape[0] != count:
+        raise WidthMismatch(
+            f"[{where}] expected {name} with {count} rows like {of}, got {array.shape[0]}; give one row for each"
+        )
+
+
+def is_text(values: object) -> bool:
+    """Whether an array-like holds strings: the form of external ids."""
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        if dtype.kind == "O":
+            array = np.asarray(values)
+            return array.size > 0 and isinstance(array.ravel()[0], str)
+        return dtype.kind in "UT"
+    if isinstance(values, (list, tuple)):
+        return bool(values) and isinstance(values[0], str)
+    return str(dtype) in ("string", "str", "large_string", "object", "category")
+
+
+def text_list(where: str, name: str, values: object) -> list[str]:
+    """String ids as a list of Python strings; anything else among them is refused with its row."""
+    if isinstance(values, (list, tuple)):
+        array: list[object] = list(values)
+    else:
+        ids = np.asarray(values)
+        if ids.ndim != 1:
+            _refuse_shape(where, name, "(k,)", ids)
+        array = ids.tolist()
+    for row, value in enumerate(array):
+        if not isinstance(value, str):
+            message = f"[{where}] expected string ids in {name}, got {value!r} of {count_of(value)} at row {row}"
+            raise DtypeInvalid(f"{message}; use one kind of id throughout")
+    return array  # type: ignore[return-value]

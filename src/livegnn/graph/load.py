@@ -1,0 +1,127 @@
+"""What a new graph is made of: checks and conversions of the arrays that Graph(...) is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from livegnn.errors import ColumnMissing, ModelUnsupported, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.graph import checks
+from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.ids import IdMap, check_ids
+
+_WHERE = "Graph"
+
+
+@dataclass(frozen=True)
+class GraphArrays:
+    """Checked arrays: features (V, F), src, dst (E,) slots, and the columns that were given."""
+
+    features: Float32Array
+    src: Int64Array
+    dst: Int64Array
+    weight: Float32Array | None
+    time: Int64Array | None
+    edge_type: Int32Array | None
+    edge_attr: Float32Array | None
+    ids: IdMap | None
+
+
+def check_arrays(
+    features: object,
+    src: object,
+    dst: object,
+    *,
+    weight: object,
+    time: object,
+    edge_type: object,
+    edge_attr: object,
+    vertex_type: object,
+    ids: object,
+    by_row: bool,
+) -> GraphArrays:
+    """Everything that Graph(...) was given, as the store takes it. by_row: src and dst count rows of features."""
+    if vertex_type is not None or any(
+        isinstance(x, Mapping) for x in (features, src, dst, weight, time, edge_attr, ids)
+    ):
+        raise ModelUnsupported(
+            f"[{_WHERE}] expected one kind of vertex (arrays, no vertex_type), got the typed form; typed vertices "
+            "belong to a later release: leave vertex_type out and pass edge_type for typed edges"
+        )
+    rows = checks.float_array(_WHERE, "features", features, 2)
+    known = None if ids is None else check_ids(_WHERE, ids, len(rows))
+    sources, targets = (
+        _endpoints(name, values, len(rows), None if by_row else known) for name, values in (("src", src), ("dst", dst))
+    )
+    checks.same_length(_WHERE, "dst", targets, len(sources), "src")
+    arrays = GraphArrays(
+        features=rows,
+        src=sources,
+        dst=targets,
+        weight=None if weight is None else checks.float_array(_WHERE, "weight", weight, 1),
+        time=None if time is None else checks.time_array(_WHERE, "time", time),
+        edge_type=None if edge_type is None else checks.type_array(_WHERE, "edge_type", edge_type),
+        edge_attr=None if edge_attr is None else checks.float_array(_WHERE, "edge_attr", edge_attr, 2),
+        ids=known,
+    )
+    for name in ("weight", "time", "edge_type", "edge_attr"):
+        column: AnyArray | None = getattr(arrays, name)
+        if column is not None:
+            checks.same_length(_WHERE, name, column, len(sources), "src")
+    if arrays.edge_attr is not None and arrays.edge_attr.shape[1] == 0:
+        raise WidthMismatch(
+            f"[{_WHERE}] expected edge_attr of shape (k, width) with width >= 1, got {arrays.edge_attr.shape}; omit it"
+        )
+    return arrays
+
+
+def _endpoints(name: str, values: object, count: int, known: IdMap | None) -> Int64Array:
+    if known is not None:
+        return known.slots(_WHERE, name, values)
+    slots = checks.id_array(_WHERE, name, values)
+    if slots.size and int(slots.max()) >= count:
+        row = int(np.argmax(slots >= count))
+        raise VertexUnknown(
+            f"[{_WHERE}] expected vertex ids below {count} in {name}, got {slots[row]} at row {row}; add features"
+        )
+    return slots
+
+
+def pyg_arrays(data: Any) -> dict[str, Any]:
+    """The arguments of Graph(...) from a torch_geometric.data.Data.
+
+    x -> features, edge_index -> src and dst, edge_weight (or edge_attr with one number an edge) -> weight, edge_attr
+    (E, A) -> edge_attr, edge_type -> edge_type, edge_time (or time with one value an edge) -> time. Other attributes
+    are not read.
+    """
+    where = "Graph.from_pyg"
+    if hasattr(data, "node_types") or hasattr(data, "metadata"):
+        raise ModelUnsupported(
+            f"[{where}] expected torch_geometric.data.Data, got {type(data).__name__}; typed graphs come later"
+        )
+    for name in ("x", "edge_index"):
+        if getattr(data, name, None) is None:
+            raise ColumnMissing(
+                f"[{where}] expected data with {name}, got {type(data).__name__} without it; set data.{name}"
+            )
+    edge_index = checks.as_array(where, "edge_index", data.edge_index)
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise WidthMismatch(f"[{where}] expected edge_index of shape (2, E), got {edge_index.shape}; transpose it")
+    count = edge_index.shape[1]
+    arguments: dict[str, Any] = {"features": data.x, "src": edge_index[0], "dst": edge_index[1]}
+    arguments["weight"], attr = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    if attr is not None and attr.ndim == 1:
+        if arguments["weight"] is not None:
+            raise ValueInvalid(f"[{where}] expected edge_weight or a 1-D edge_attr, got both; drop one of them")
+        arguments["weight"], attr = attr, None
+    arguments["edge_attr"] = attr
+    arguments["edge_type"], time = getattr(data, "edge_type", None), getattr(data, "edge_time", None)
+    if time is None:
+        time = getattr(data, "time", None)
+        is_edge_time = time is not None and time.ndim == 1 and len(time) == count and data.is_edge_attr("time")
+        time = time if is_edge_time else None
+    arguments["time"] = time
+    return arguments

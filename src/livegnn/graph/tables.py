@@ -1,0 +1,253 @@
+"""Updates from tables: Arrow, pandas and TemporalData, all by way of the same columns.
+
+A row is an update. Runs of rows with the same op become one array call each. A null is refused with its row number in
+every column that the row's op reads:
+
+    op           reads                                            does
+    add          src, dst, weight, time, edge_type, edge_attr     add_edge
+    remove       src, dst, edge_type (null: any type)             remove_edge; time is when it happened and picks
+    nothing set_weight   src, dst, weight                                 set_weight
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.graph import arrow, checks
+from livegnn.graph.arrow import Column
+from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+
+if TYPE_CHECKING:
+    from livegnn.graph.updates import Updates
+
+_DEFAULTS = {
+    "src": "src",
+    "dst": "dst",
+    "op": "op",
+    "weight": "weight",
+    "time": "time",
+    "edge_type": "type",
+    "edge_attr": "edge_attr",
+}
+_OPS = ("add", "remove", "set_weight")
+_ADD, _REMOVE, _SET_WEIGHT = range(3)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A table, checked: every array has one row for each update."""
+
+    src: AnyArray
+    dst: AnyArray
+    op: Int64Array
+    weight: Float32Array | None
+    time: Int64Array | None
+    edge_type: Int32Array | None
+    type_given: BoolArray
+    edge_attr: Float32Array | None
+
+
+def append_arrow(updates: Updates, table: object, columns: Mapping[str, str | None]) -> None:
+    """Appends the rows of an object that speaks Arrow."""
+    names = _names("from_arrow", columns)
+    found = arrow.read_columns("from_arrow", table, set(names.values()))
+    _append("from_arrow", updates, {key: found[name] for key, name in names.items() if name in found}, names, columns)
+
+
+def append_pandas(updates: Updates, frame: Any, columns: Mapping[str, str | None]) -> None:
+    """Appends the rows of a pandas.DataFrame."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
+        raise DtypeInvalid(
+            f"[from_pandas] expected a pandas.DataFrame, got {type(frame).__name__}; use from_arrow for Arrow tables"
+        )
+    names = _names("from_pandas", columns)
+    there = set(frame.columns)
+    found = {key: _pandas_column(name, frame[name]) for key, name in names.items() if name in there}
+    _append("from_pandas", updates, found, names, columns)
+
+
+def append_temporal_data(updates: Updates, data: Any, time: bool, edge_attr: bool) -> None:
+    """Appends the events of a TemporalData."""
+    values = {name: getattr(data, name, None) for name in ("src", "dst", "t", "msg")}
+    for name in ("src", "dst"):
+        if values[name] is None:
+            message = f"[from_temporal_data] expected a TemporalData with {name}, got {type(data).__name__} without it"
+            raise ColumnMissing(f"{message}; give it")
+    times = values["t"] if time else None
+    attrs = values["msg"] if edge_attr else None
+    if attrs is not None and getattr(attrs, "ndim", 2) == 1:
+        attrs = attrs.reshape(-1, 1)
+    updates.add_edges(values["src"], values["dst"], time=times, edge_attr=attrs)
+
+
+def _names(where: str, columns: Mapping[str, str | None]) -> dict[str, str]:
+    """Which column of the table plays which part."""
+    for key in columns:
+        if key not in _DEFAULTS:
+            raise UsageError(
+                f"[{where}] expected column parts among {', '.join(_DEFAULTS)}, got {key!r}; mend the argument"
+            )
+    merged = {**_DEFAULTS, **columns}
+    return {key: name for key, name in merged.items() if name is not None}
+
+
+def _pandas_column(name: str, series: Any) -> Column:
+    """One pandas column as a Column; NaN in floats is left to be refused as a value."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind != "O":
+        return Column(series.to_numpy())
+    if hasattr(series.dtype, "categories"):
+        series = series.astype(series.dtype.categories.dtype) if not series.isna().any() else series.astype(object)
+        return _pandas_column(name, series)
+    if hasattr(series.dtype, "tz"):
+        return Column(np.asarray(series.dt.tz_convert(None)))
+    missing = series.isna().to_numpy()
+    valid = ~missing if missing.any() else None
+    dtype = getattr(series.dtype, "numpy_dtype", None)
+    if dtype is not None and dtype.kind in "iuf":
+        return Column(series.to_numpy(dtype=dtype, na_value=0), valid)
+    values = series.to_numpy(dtype=object)
+    if len(values) and isinstance(values[0], (list, tuple, np.ndarray)):
+        return Column(checks.as_array("from_pandas", f"column {name!r}", values.tolist()), valid)
+    return Column(values, valid)
+
+
+def _append(
+    where: str, updates: Updates, found: Mapping[str, Column], names: Mapping[str, str], asked: Mapping[str, str | None]
+) -> None:
+    for key, name in names.items():
+        if key not in found and (key in ("src", "dst") or key in asked):
+            raise ColumnMissing(f"[{where}] expected a column {name!r} for {key}, got none; name it with {key}=")
+    rows = _checked(where, found, names)
+    bounds = [*np.flatnonzero(np.diff(rows.op, prepend=-1)).tolist(), len(rows.op)]
+    for start, stop in pairwise(bounds):
+        _append_run(updates, rows, int(rows.op[start]), slice(start, stop))
+
+
+def _append_run(updates: Updates, rows: _Rows, op: int, run: slice) -> None:
+    src, dst = rows.src[run], rows.dst[run]
+    if op == _ADD:
+        weight, time, kind, attr = (
+            None if c is None else c[run] for c in (rows.weight, rows.time, rows.edge_type, rows.edge_attr)
+        )
+        updates.add_edges(src, dst, weight=weight, time=time, edge_type=kind, edge_attr=attr)
+    elif op == _SET_WEIGHT:
+        assert rows.weight is not None  # _checked has seen to it
+        updates.set_weights(src, dst, rows.weight[run])
+    elif rows.edge_type is None:
+        updates.remove_edges(src, dst)
+    else:
+        kinds = [
+            k if given else None
+            for k, given in zip(rows.edge_type[run].tolist(), rows.type_given[run].tolist(), strict=True)
+        ]
+        for u, v, kind in zip(src.tolist(), dst.tolist(), kinds, strict=True):
+            updates.remove_edge(u, v, edge_type=kind)
+
+
+def _checked(where: str, found: Mapping[str, Column], names: Mapping[str, str]) -> _Rows:
+    count = len(found["src"].values)
+    every = np.ones(count, np.bool_)
+    for key in ("src", "dst", "op"):
+        if key in found:
+            _refuse_null(where, names[key], found[key], every)
+    op = _ops(where, names["op"], found["op"].values) if "op" in found else np.zeros(count, np.int64)
+    adds, weighs = op == _ADD, op != _REMOVE
+    if "weight" not in found and (op == _SET_WEIGHT).any():
+        row = int(np.argmax(op == _SET_WEIGHT))
+        raise ColumnMissing(
+            f'[{where}] expected a weight column for op "set_weight" at row {row}, got none; name it with weight='
+        )
+    values: dict[str, Any] = {}
+    for key, used in (("weight", weighs), ("time", adds), ("edge_type", adds), ("edge_attr", adds)):
+        column = found.get(key) if count else None
+        if column is not None and column.valid is not None and not column.valid.any() and not used.any():
+            column = None  # a column of nulls that no row reads
+        if column is not None:
+            _refuse_null(where, names[key], column, used)
+            reads = every if key == "edge_type" else used
+            values[key] = _converted(where, key, names[key], column, reads)
+    kinds = found.get("edge_type")
+    given = every if kinds is None or kinds.valid is None else kinds.valid
+    sources, targets = (_vertex_column(where, names[key], found[key].values) for key in ("src", "dst"))
+    return _Rows(
+        sources,
+        targets,
+        op,
+        values.get("weight"),
+        values.get("time"),
+        values.get("edge_type"),
+        given,
+        values.get("edge_attr"),
+    )
+
+
+def _refuse_null(where: str, name: str, column: Column, used: BoolArray) -> None:
+    if column.valid is not None and (~column.valid & used).any():
+        row = int(np.argmax(~column.valid & used))
+        raise ValueInvalid(
+            f"[{where}] expected a value in column {name!r}, got null at row {row}; fill or drop the row"
+        )
+
+
+def _vertex_column(where: str, name: str, values: AnyArray) -> AnyArray:
+    if checks.is_text(values):
+        checks.text_list(where, f"column {name!r}", values)
+        return values.astype(object)
+    return checks.id_array(where, f"column {name!r}", values)
+
+
+def _ops(where: str, name: str, values: AnyArray) -> Int64Array:
+    if values.size and not checks.is_text(values):
+        raise DtypeInvalid(f"[{where}] expected column {name!r} of strings, got dtype {values.dtype}; cast the column")
+    codes = {op: code for code, op in enumerate(_OPS)}
+    result = np.array([codes.get(op, -1) if isinstance(op, str) else -1 for op in values.tolist()], np.int64)
+    if result.size and result.min() < 0:
+        row = int(np.argmax(result < 0))
+        raise ValueInvalid(
+            f"[{where}] expected one of {', '.join(_OPS)} in column {name!r}, got {values[row]!r} at row {row}; mend it"
+        )
+    return result
+
+
+def _converted(where: str, key: str, name: str, column: Column, used: BoolArray) -> AnyArray:
+    """The column in its own dtype; rows that nobody reads are zero."""
+    valid = used if column.valid is None else used & column.valid
+    values = column.values
+    if not valid.all():
+        values = values.copy()
+        values[~valid] = np.zeros(1, values.dtype)[0] if values.dtype.kind != "O" else 0
+        if values.dtype.kind == "O":
+            values = np.array(values.tolist())
+    label = f"column {name!r}"
+    if key == "time":
+        return checks.time_array(where, label, values)
+    if key == "edge_type":
+        return checks.type_array(where, label, values)
+    if key == "edge_attr":
+        return checks.float_array(where, label, values.reshape(-1, 1) if values.ndim == 1 else values, 2)
+    if values.ndim != 1:
+        raise WidthMismatch(
+            f"[{where}] expected {label} with one number in a row, got shape {values.shape}; name another column"
+        )
+    return _weights(where, label, values)
+
+
+def _weights(where: str, label: str, values: AnyArray) -> Float32Array:
+    """float32; whole numbers are taken where float32 holds them exactly."""
+    if values.dtype.kind not in "iu":
+        return checks.float_array(where, label, values, 1)
+    result = values.astype(np.float32)
+    bad = np.abs(result) > 2.0**24
+    bad |= (np.abs(result) <= 2.0**24) & (result.astype(np.float64) != values.astype(np.float64))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueInvalid(
+            f"[{where}] expected whole weights up to 2^24 in {label}, got {values[row]} at row {row}; cast to float64"
+        )
+    return result

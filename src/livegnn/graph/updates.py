@@ -1,0 +1,430 @@
+"""Updates: changes to a graph, in the order in which they shall be applied.
+
+A value is checked where it is given (dtype, sign, NaN, infinity, int64 and float32 range, lengths), so that the line
+that made the mistake raises, naming the update by its place. What depends on the graph (unknown vertex, missing edge,
+width, columns) is checked by apply. A call either adds all of its updates or, when it raises, none.
+
+Scalar methods are kept light: where the arguments are plain Python numbers, a few comparisons and one native call.
+String ids are interned here; the native buffer holds their places in `_keys`, and the graph maps them when it applies
+the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.graph import checks
+from livegnn.graph.checks import FLOAT32_MAX as _FLOAT_MAX
+from livegnn.graph.checks import INT64_MAX as _ID_MAX
+from livegnn.graph.checks import INT64_MIN as _TIME_UNSET
+from livegnn.graph.checks import TYPE_MAX as _TYPE_MAX
+from livegnn.graph.checks import AnyArray, Float32Array, Int64Array
+
+VertexKey = int | str | np.integer[Any]
+Missing = Literal["error", "ignore"]
+
+
+class Updates:
+    """Changes to a graph, applied in order and all or none by graph.apply(updates) or engine.apply(updates).
+
+    graph[k + 1] = u_n(... u_2(u_1(graph[k])))     for a batch of updates u_1 ... u_n
+
+    Vertices are named by int64 ids or by strings, as the graph names them; one object holds one kind. The object may be
+    applied again, to the same graph or to another one, and is left as it is by that. It is not safe to fill from two
+    threads at once.
+
+    >>> import livegnn as lg
+    >>> updates = lg.Updates()
+    >>> updates.add_edge(0, 1)
+    >>> updates.remove_edge(4, 2)
+    >>> len(updates)
+    2
+    """
+
+    __slots__ = ("_buffer", "_keys", "_places", "_vertex_ops")
+
+    def __init__(self) -> None:
+        self._buffer = _native.UpdateBuffer()
+        self._keys: list[str] | None = None  # string ids in order of appearance; None while ids are integers
+        self._places: dict[str, int] = {}
+        self._vertex_ops: list[tuple[int, int, bool]] = []  # runs of updates that add (True) or remove vertices
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def __repr__(self) -> str:
+        return f"Updates({len(self)})"
+
+    def clear(self) -> None:
+        """Forgets all updates; the object may then be filled again, with ids of either kind."""
+        self._buffer.clear()
+        self._keys = None
+        self._places.clear()
+        self._vertex_ops.clear()
+
+    def extend(self, other: Updates) -> None:
+        """Appends the updates of another object, in order. Raises: DtypeInvalid if its ids are of the other kind."""
+        if not isinstance(other, Updates):
+            raise UsageError(
+                f"[extend] expected Updates, got {type(other).__name__}; use from_arrow or from_pandas for tables"
+            )
+        buffer = _native.UpdateBuffer()
+        buffer.extend(other._buffer)
+        u, v = buffer.ids()
+        named = bool(u.size) and int(u.max()) >= 0
+        if other._keys is not None and named:
+            places = self._intern(self._where("extend"), "other", other._keys)
+            buffer.set_ids(*(np.where(x >= 0, places[x], -1) for x in (u, v)))
+        elif named and self._holds_text():
+            self._refuse_kind(self._where("extend"), "other", "int64 ids")
+        start = len(self._buffer)
+        runs = [(start + first, start + last, adds) for first, last, adds in other._vertex_ops]
+        self._buffer.extend(buffer)
+        self._vertex_ops.extend(runs)
+
+    # ---- edges, one at a time
+
+    def add_edge(
+        self,
+        u: VertexKey,
+        v: VertexKey,
+        *,
+        weight: float | None = None,
+        time: int | None = None,
+        edge_type: int | None = None,
+        edge_attr: object = None,
+    ) -> None:
+        """Adds an edge u -> v; it gets the next edge id. Parallel edges are kept (refused by apply if simple=True).
+
+        Args:    weight: finite float32.  time: int64, the user's unit.  edge_type: int32 from 0.  edge_attr: (A,)
+                 float32.
+        Raises:  ValueInvalid, DtypeInvalid here; by apply VertexUnknown, EdgeDuplicate, WidthMismatch, and
+                 ColumnMissing if the graph has no such column or has one that is not given.
+        """
+        if (
+            type(u) is not int
+            or type(v) is not int
+            or self._keys is not None
+            or not 0 <= u <= _ID_MAX
+            or not 0 <= v <= _ID_MAX
+        ):
+            u, v = self._pair("add_edge", u, v)
+        if weight is not None and (type(weight) is not float or not -_FLOAT_MAX <= weight <= _FLOAT_MAX):
+            weight = checks.finite_float(self._where("add_edge"), "weight", weight)
+        if time is not None and (type(time) is not int or not _TIME_UNSET < time <= _ID_MAX):
+            time = checks.edge_time(self._where("add_edge"), "time", time)
+        if edge_type is not None and (type(edge_type) is not int or not 0 <= edge_type <= _TYPE_MAX):
+            edge_type = checks.edge_type(self._where("add_edge"), "edge_type", edge_type)
+        if edge_attr is None:
+            self._buffer.add_edge(u, v, weight, time, edge_type)
+        else:
+            self._buffer.add_edge(u, v, weight, time, edge_type, self._row("add_edge", "edge_attr", edge_attr))
+
+    def remove_edge(
+        self,
+        u: VertexKey,
+        v: VertexKey,
+        *,
+        time: int | None = None,
+        edge_type: int | None = None,
+        edge_id: int | None = None,
+        missing: Missing = "error",
+    ) -> None:
+        """Removes the edge u -> v with the largest id among those that match time, edge_type and edge_id where given.
+
+        Raises:  by apply EdgeMissing if nothing matches, unless missing="ignore"; VertexUnknown.
+        """
+        if (
+            type(u) is not int
+            or type(v) is not int
+            or self._keys is not None
+            or not 0 <= u <= _ID_MAX
+            or not 0 <= v <= _ID_MAX
+        ):
+            u, v = self._pair("remove_edge", u, v)
+        ignore = missing != "error" and self._ignores("remove_edge", missing)
+        if time is None and edge_type is None and edge_id is None:
+            self._buffer.remove_edge(u, v, None, None, None, ignore)
+            return
+        if time is not None:
+            time = checks.edge_time(self._where("remove_edge"), "time", time)
+        if edge_type is not None:
+            edge_type = checks.edge_type(self._where("remove_edge"), "edge_type", edge_type)
+        self._buffer.remove_edge(u, v, time, edge_type, self._edge_id("remove_edge", edge_id), ignore)
+
+    def remove_edges_before(self, time: int) -> None:
+        """Removes every edge with a time below `time`. Raises: by apply ColumnMissing if the graph has no times."""
+        self._buffer.remove_edges_before(checks.edge_time(self._where("remove_edges_before"), "time", time))
+
+    def set_weight(self, u: VertexKey, v: VertexKey, w: float, *, edge_id: int | None = None) -> None:
+        """Sets the weight of edge u -> v: the one with the largest id, or the one with `edge_id`.
+
+        Raises:  ValueInvalid, DtypeInvalid here; by apply EdgeMissing, VertexUnknown, ColumnMissing.
+        """
+        if (
+            type(u) is not int
+            or type(v) is not int
+            or self._keys is not None
+            or not 0 <= u <= _ID_MAX
+            or not 0 <= v <= _ID_MAX
+        ):
+            u, v = self._pair("set_weight", u, v)
+        if type(w) is not float or not -_FLOAT_MAX <= w <= _FLOAT_MAX:
+            w = checks.finite_float(self._where("set_weight"), "weight", w)
+        self._buffer.set_weight(u, v, w, self._edge_id("set_weight", edge_id))
+
+    def set_edge_attr(self, u: VertexKey, v: VertexKey, attr: object, *, edge_id: int | None = None) -> None:
+        """Sets the attributes of edge u -> v, (A,) float32: the one with the largest id, or the one with `edge_id`.
+
+        Raises:  ValueInvalid, DtypeInvalid here; by apply EdgeMissing, VertexUnknown, ColumnMissing, WidthMismatch.
+        """
+        u, v = self._pair("set_edge_attr", u, v)
+        self._buffer.set_edge_attr(
+            u, v, self._row("set_edge_attr", "attr", attr), self._edge_id("set_edge_attr", edge_id)
+        )
+
+    # ---- edges, arrays at once
+
+    def add_edges(
+        self,
+        src: object,
+        dst: object,
+        *,
+        weight: object = None,
+        time: object = None,
+        edge_type: object = None,
+        edge_attr: object = None,
+    ) -> None:
+        """Adds the edges src[i] -> dst[i], i = 0, 1, ...
+
+        Args:    src, dst: (k,) integers or strings.  weight: (k,) float32.  time: (k,) int64.  edge_type: (k,) int32.
+                 edge_attr: (k, A) float32.
+        Raises:  as add_edge, naming the row; WidthMismatch if lengths differ.
+        """
+        where = self._where("add_edges")
+        sources, targets = self._pairs(where, src, dst)
+        count = len(sources)
+        weights = None if weight is None else checks.float_array(where, "weight", weight, 1)
+        times = None if time is None else checks.time_array(where, "time", time)
+        types = None if edge_type is None else checks.type_array(where, "edge_type", edge_type)
+        attrs = None if edge_attr is None else checks.float_array(where, "edge_attr", edge_attr, 2)
+        columns: list[tuple[str, AnyArray | None]] = [
+            ("weight", weights),
+            ("time", times),
+            ("edge_type", types),
+            ("edge_attr", attrs),
+        ]
+        for name, column in columns:
+            if column is not None:
+                checks.same_length(where, name, column, count, "src")
+        self._buffer.add_edges(sources, targets, weights, times, types, attrs)
+
+    def remove_edges(self, src: object, dst: object, *, missing: Missing = "error") -> None:
+        """For each i removes the edge src[i] -> dst[i] with the largest id at that point. Raises: as remove_edge."""
+        where = self._where("remove_edges")
+        ignore = missing != "error" and self._ignores(where, missing)
+        sources, targets = self._pairs(where, src, dst)
+        self._buffer.remove_edges(sources, targets, ignore)
+
+    def set_weights(self, src: object, dst: object, w: object) -> None:
+        """Sets the weight of edge src[i] -> dst[i] to w[i], (k,) float32, for each i. Raises: as set_weight."""
+        where = self._where("set_weights")
+        sources, targets = self._pairs(where, src, dst)
+        weights = checks.float_array(where, "weight", w, 1)
+        checks.same_length(where, "weight", weights, len(sources), "src")
+        self._buffer.set_weights(sources, targets, weights)
+
+    # ---- vertices
+
+    def set_features(self, u: object, x: object) -> None:
+        """Sets the features of one vertex, x (F,), or of many, u (k,) ids and x (k, F); float32.
+
+        Raises:  ValueInvalid, DtypeInvalid, WidthMismatch here; by apply VertexUnknown, and WidthMismatch if F is not
+                 the graph's.
+        """
+        if type(u) is int or isinstance(u, str) or np.ndim(u) == 0:  # type: ignore[arg-type]
+            u = self._one("set_features", u)
+            self._buffer.set_features(u, self._row("set_features", "x", x))
+            return
+        where = self._where("set_features")
+        ids, rows = self._ids_and_rows(where, u, x)
+        self._buffer.set_features_rows(ids, rows)
+
+    def add_vertex(self, u: VertexKey, x: object) -> None:
+        """Adds a vertex with features x, (F,) float32, and no edges.
+
+        u is a new id: in a graph without ids= the next integer or that of a removed vertex; with ids= any id that is
+        not taken.
+
+        Raises:  ValueInvalid, DtypeInvalid here; by apply VertexExists, VertexIdGap, WidthMismatch.
+        """
+        u = self._one("add_vertex", u)
+        self._buffer.add_vertex(u, self._row("add_vertex", "x", x))
+        self._vertex_ops.append((len(self._buffer) - 1, len(self._buffer), True))
+
+    def add_vertices(self, ids: object, x: object) -> None:
+        """Adds the vertices ids, (k,), with features x, (k, F) float32. Raises: as add_vertex, naming the row."""
+        where = self._where("add_vertices")
+        new, rows = self._ids_and_rows(where, ids, x)
+        start = len(self._buffer)
+        self._buffer.add_vertices(new, rows)
+        self._vertex_ops.append((start, len(self._buffer), True))
+
+    def remove_vertex(self, u: VertexKey) -> None:
+        """Removes a vertex and all its edges. Its id may be added again. Raises: by apply VertexUnknown."""
+        self._buffer.remove_vertex(self._one("remove_vertex", u))
+        self._vertex_ops.append((len(self._buffer) - 1, len(self._buffer), False))
+
+    def remove_vertices(self, ids: object) -> None:
+        """Removes the vertices ids, (k,), and all their edges. Raises: by apply VertexUnknown."""
+        where = self._where("remove_vertices")
+        gone = self._ids(where, "ids", ids)
+        start = len(self._buffer)
+        self._buffer.remove_vertices(gone)
+        self._vertex_ops.append((start, len(self._buffer), False))
+
+    # ---- tables
+
+    @classmethod
+    def from_arrow(cls, table: object, **columns: str | None) -> Self:
+        """Updates from an Arrow table or stream, one for each row, in order; see docs/updates.md.
+
+        Args:    table: any object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow is not needed).
+                 columns: names of the table's columns, as src="from", weight="amount"; src and dst are needed, op,
+                 weight, time, edge_type ("type" unless given) and edge_attr are read where there, None leaves one out.
+                 Others are ignored. op: "add" (the default), "remove" or "set_weight".
+        Raises:  ColumnMissing, ValueInvalid (nulls, NaN, overflow, an unknown op), DtypeInvalid, WidthMismatch, naming
+                 the row.
+        """
+        from livegnn.graph import tables
+
+        updates = cls()
+        tables.append_arrow(updates, table, columns)
+        return updates
+
+    @classmethod
+    def from_pandas(cls, frame: Any, **columns: str | None) -> Self:
+        """Updates from a pandas.DataFrame, one for each row, in order. Arguments and errors are those of from_arrow."""
+        from livegnn.graph import tables
+
+        updates = cls()
+        tables.append_pandas(updates, frame, columns)
+        return updates
+
+    @classmethod
+    def from_temporal_data(cls, data: Any, *, time: bool = True, edge_attr: bool = True) -> Self:
+        """The events of a torch_geometric.data.TemporalData as added edges: src -> dst at time t with attributes msg.
+
+        Args:    time, edge_attr: False leaves that column out, for a graph that has none.
+        Raises:  ColumnMissing if data has no src or dst; ValueInvalid, DtypeInvalid, WidthMismatch, naming the row.
+        """
+        from livegnn.graph import tables
+
+        updates = cls()
+        tables.append_temporal_data(updates, data, time, edge_attr)
+        return updates
+
+    # ---- inside
+
+    def _where(self, method: str) -> str:
+        return f"{method}, update {len(self._buffer)}"
+
+    def _pair(self, method: str, u: object, v: object) -> tuple[int, int]:
+        if isinstance(u, str) != isinstance(v, str):  # or the place of a string would stand beside an id
+            where = self._where(method)
+            checks.vertex_id(where, *(("v", v) if isinstance(u, str) else ("u", u)))
+            raise DtypeInvalid(f"[{where}] expected u and v of one kind, got {u!r} and {v!r}; use one kind of id")
+        return self._one(method, u, "u"), self._one(method, v, "v")
+
+    def _one(self, method: str, u: object, name: str = "u") -> int:
+        """An id for the buffer: the integer itself, or the place of a string."""
+        if type(u) is int and self._keys is None and 0 <= u <= _ID_MAX:
+            return u
+        where = self._where(method)
+        if isinstance(u, str):
+            return int(self._intern(where, name, [str(u)])[0])
+        number = checks.vertex_id(where, name, u)
+        if self._holds_text():
+            self._refuse_kind(where, name, repr(number))
+        return number
+
+    def _ids(self, where: str, name: str, ids: object) -> Int64Array:
+        if checks.is_text(ids):
+            return self._intern(where, name, checks.text_list(where, name, ids))
+        numbers = checks.id_array(where, name, ids)
+        if numbers.size and self._holds_text():
+            self._refuse_kind(where, name, "int64 ids")
+        return numbers
+
+    def _pairs(self, where: str, src: object, dst: object) -> tuple[Int64Array, Int64Array]:
+        if checks.is_text(src) != checks.is_text(dst) and np.size(src) and np.size(dst):  # type: ignore[arg-type]
+            raise DtypeInvalid(
+                f"[{where}] expected src and dst of one kind, got strings and numbers; use one kind of id"
+            )
+        sources, targets = self._ids(where, "src", src), self._ids(where, "dst", dst)
+        checks.same_length(where, "dst", targets, len(sources), "src")
+        return sources, targets
+
+    def _ids_and_rows(self, where: str, ids: object, x: object) -> tuple[Int64Array, Float32Array]:
+        numbers, rows = self._ids(where, "ids", ids), checks.float_array(where, "x", x, 2)
+        if len(rows) != len(numbers):
+            raise WidthMismatch(
+                f"[{where}] expected x with {len(numbers)} rows like ids, got {len(rows)}; give one row for each"
+            )
+        return numbers, rows
+
+    def _row(self, method: str, name: str, x: object) -> Float32Array:
+        if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
+            return x
+        return checks.feature_row(self._where(method), name, x)
+
+    def _edge_id(self, method: str, edge_id: int | None) -> int | None:
+        if edge_id is None:
+            return None
+        number = checks.whole_number(self._where(method), "edge_id", edge_id)
+        if not 0 <= number <= _ID_MAX:
+            raise ValueInvalid(
+                f"[{self._where(method)}] expected an edge id from 0 to {_ID_MAX}, got {number}; mend the id"
+            )
+        return number
+
+    def _ignores(self, where: str, missing: object) -> bool:
+        if missing not in ("error", "ignore"):
+            raise ValueInvalid(
+                f'[{where}] expected missing="error" or missing="ignore", got {missing!r}; use one of them'
+            )
+        return missing == "ignore"
+
+    def _intern(self, where: str, name: str, keys: list[str]) -> Int64Array:
+        """Places of string ids, new ones appended."""
+        if self._keys is None:
+            if self._holds_ids():
+                self._refuse_kind(where, name, repr(keys[0]) if keys else "strings")
+            self._keys = []
+        places, known = self._places, self._keys
+        for key in keys:
+            if key not in places:
+                places[key] = len(known)
+                known.append(key)
+        return np.fromiter((places[key] for key in keys), np.int64, len(keys))
+
+    def _holds_text(self) -> bool:
+        """Whether ids are strings so far; strings of refused calls alone do not count."""
+        if self._keys is not None and not self._holds_ids():
+            self._keys = None
+            self._places.clear()
+        return self._keys is not None
+
+    def _holds_ids(self) -> bool:
+        u, _ = self._buffer.ids()
+        return bool(u.size) and int(u.max()) >= 0
+
+    def _refuse_kind(self, where: str, name: str, got: str) -> None:
+        kind = "int64" if self._keys is None else "string"
+        raise DtypeInvalid(
+            f"[{where}] expected {kind} ids as in the updates before, got {got} as {name}; use one kind of id"
+        )
