@@ -47,6 +47,8 @@ void bind_program(nb::module_& m) {
       .def_rw("input_width", &Program::input_width)
       .def_rw("output_width", &Program::output_width)
       .def_rw("register_widths", &Program::register_widths)
+      .def_rw("register_parents", &Program::register_parents)
+      .def_rw("register_offsets", &Program::register_offsets)
       .def_rw("input_consumers", &Program::input_consumers)
       .def("add_weight", [](Program& p, Matrix w) {
         WeightSpec spec{static_cast<int>(w.shape(0)), static_cast<int>(w.shape(1)), {w.data(), w.data() + w.size()}};
@@ -91,8 +93,14 @@ nb::dict stage_dict(const StageStats& stats) {
 
 void bind_changes(nb::module_& m) {
   nb::class_<Changes>(m, "NativeChanges")
-      .def("vertices", [](const Changes& c) { return id_array(c.vertices); })
-      .def("count", [](const Changes& c) { return c.vertices.size(); })
+      .def("vertices", [](Changes& c) {
+        c.arrange();
+        return id_array(c.vertices);
+      })
+      .def("count", [](Changes& c) {
+        c.arrange();
+        return c.vertices.size();
+      })
       .def("stages", [](const Changes& c) {
         nb::list all;
         for (const StageStats& stats : c.stages) all.append(stage_dict(stats));

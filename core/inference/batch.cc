@@ -1,7 +1,14 @@
 // One batch for the store and everything attached to it: all or none.
+#include <algorithm>
+
 #include "livegnn/engine.h"
 
 namespace livegnn {
+
+void Changes::arrange() {
+  if (!std::is_sorted(vertices.begin(), vertices.end())) std::sort(vertices.begin(), vertices.end());
+  vertices.erase(std::unique(vertices.begin(), vertices.end()), vertices.end());
+}
 
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
   const BatchDelta delta = graph.apply(batch);

@@ -63,6 +63,20 @@ class EngineImpl final : public Engine {
     int stride = 0;
     const std::int64_t* deltas_row(std::int32_t source) const { return deltas.data() + source * stride; }
   };
+  struct ResultRows {
+    struct Table {
+      const char* base;
+      std::size_t row_bytes;
+    };
+    std::vector<Table> tables;
+    VertexId limit = 0;
+    void prefetch(VertexId v) const {
+      if (v >= limit) return;
+      for (const Table& table : tables) prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
+    }
+  };
+  class DeltaWriter;  // propagate.cc
+
   // Which in-edges a sampled sum takes: those with the smallest keys. By default all.
   struct InSample {
     std::uint64_t salt = 0, bound = 0;
@@ -111,6 +125,7 @@ class EngineImpl final : public Engine {
   void apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign);
   void run_stage_incrementally(int stage);
   void transform_rows(int stage, const std::vector<VertexId>& rows);
+  void find_result_rows(int stage);
   void choose_path(int k, const std::vector<VertexId>& rows);
   void input_sources(int k);
   void rescaled_sources(int k);
@@ -125,7 +140,6 @@ class EngineImpl final : public Engine {
   void push(int k);
   void push_serial(int k, std::int64_t edges);
   void push_binned(int k);
-  void apply_delta(int k, VertexId v, const std::int64_t* delta, float edge, int thread);
   void pull(int k);
   void sweep(int k);
   void refresh_row(int k, VertexId v, Acc* scratch, int thread);
@@ -142,6 +156,7 @@ class EngineImpl final : public Engine {
   std::string describe(const char* what, int index, VertexId v) const;
 
   const GraphStore& graph_;
+  const Kernels& kernels_ = kernels();
   CompiledProgram program_;
   EngineOptions options_;
   mutable ThreadPool pool_;
@@ -158,6 +173,7 @@ class EngineImpl final : public Engine {
   VertexId slots_before_ = 0;  // the same before the batch
   std::uint32_t epoch_ = 0;
   std::vector<VertexSet> dirty_;  // per stage: rows to evaluate
+  std::vector<ResultRows> result_rows_;  // per stage
   std::vector<Plan> plans_;       // per aggregation
   std::vector<std::uint32_t> input_mark_, input_slot_;
   Journal<Acc> journal_;

@@ -27,9 +27,10 @@ CompiledProgram::CompiledProgram(Program program) : program_(std::move(program))
     std::copy(values.begin(), values.end(), padded.begin());
     vectors_.push_back(std::move(padded));
   }
-  for (const int width : program_.register_widths) {
-    strides_.push_back(round_up(width, kPanel));
-    row_floats_ += at(strides_.back());
+  for (std::size_t r = 0; r < program_.register_widths.size(); ++r) {
+    const int parent = program_.register_parents[r];
+    strides_.push_back(parent >= 0 ? strides_[at(parent)] : round_up(program_.register_widths[r], kPanel));
+    if (parent < 0) row_floats_ += at(strides_.back());
   }
   for (const std::vector<Instruction>& stage : program_.stages) {
     double flops = 0.0;
@@ -53,9 +54,10 @@ void Registers::prepare(const CompiledProgram& program, int rows) {
   base_.clear();
   stride_.clear();
   for (std::size_t r = 0; r < program.source().register_widths.size(); ++r) {
-    base_.push_back(p);
+    const int parent = program.source().register_parents[r];
     stride_.push_back(program.register_stride(static_cast<int>(r)));
-    p += at(stride_.back()) * at(rows);
+    base_.push_back(parent >= 0 ? base_[at(parent)] + program.source().register_offsets[r] : p);
+    if (parent < 0) p += at(stride_.back()) * at(rows);
   }
 }
 
@@ -67,7 +69,7 @@ void each_row(int rows, Body body) {
 }
 
 void multiply_rows(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
-  const Kernels& k = kernels();
+  const Kernels& k = program.kernels();
   const bool broadcast = program.source().register_widths[at(s.b)] == 1 && s.width != 1;
   each_row(rows, [&](int i) {
     if (broadcast) {
@@ -81,7 +83,7 @@ void multiply_rows(const CompiledProgram& program, const Instruction& s, Registe
 }  // namespace
 
 void execute(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
-  const Kernels& k = kernels();
+  const Kernels& k = program.kernels();
   const auto a = [&](int i) { return r.row(s.a, i); };
   const auto b = [&](int i) { return r.row(s.b, i); };
   const auto out = [&](int i) { return r.row(s.out, i); };

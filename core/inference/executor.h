@@ -18,6 +18,7 @@ class CompiledProgram {
   explicit CompiledProgram(Program program);
 
   const Program& source() const { return program_; }
+  const Kernels& kernels() const { return kernels_; }
   const float* weight(int index) const { return weights_[static_cast<std::size_t>(index)].data(); }
   const float* vector(int index) const { return vectors_[static_cast<std::size_t>(index)].data(); }
   int register_stride(int r) const { return strides_[static_cast<std::size_t>(r)]; }
@@ -27,6 +28,7 @@ class CompiledProgram {
 
  private:
   Program program_;
+  const Kernels& kernels_ = livegnn::kernels();
   std::vector<std::vector<float>> weights_, vectors_;
   std::vector<int> strides_;
   std::vector<double> flops_;
@@ -52,9 +54,9 @@ class Registers {
 void execute(const CompiledProgram& program, const Instruction& instruction, Registers& registers, int rows);
 
 template <typename Acc>
-void load_aggregate_row(const AggregationSpec& spec, const State<Acc>& state, const std::vector<Scales>& scales, int index,
+void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const State<Acc>& state, const std::vector<Scales>& scales, int index,
                         const GraphStore& graph, VertexId v, float* out) {
-  const Kernels& k = kernels();
+  const Kernels& k = program.kernels();
   const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(index)];
   if constexpr (std::is_same_v<Acc, float>) {
     std::memcpy(out, table.row(v), table.row_bytes());
@@ -89,7 +91,7 @@ void run_stage(const CompiledProgram& program, int stage, const State<Acc>& stat
             const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(step.index)];
             prefetch_row(table.row(vertices[i + 2]), table.row_bytes());
           }
-          load_aggregate_row(spec, state, scales, step.index, graph, vertices[i], registers.row(step.out, i));
+          load_aggregate_row(program, spec, state, scales, step.index, graph, vertices[i], registers.row(step.out, i));
         }
         break;
       }

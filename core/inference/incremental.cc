@@ -58,6 +58,8 @@ void EngineImpl<Acc>::grow() {
   if (journal_.on()) journal_.grow(slots);
   publication_.prepare(pool_.threads(), slots_before_);
   stats_.assign(source().stages.size(), StageStats{});
+  result_rows_.resize(source().stages.size());
+  for (int stage = 0; incremental() && stage < static_cast<int>(result_rows_.size()); ++stage) find_result_rows(stage);
 }
 
 template <typename Acc>
@@ -129,7 +131,12 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
     const int messages = aggregation(k).message_table;
     if (messages >= 0) prefetch_row(state_.stored[at(messages)].row(edge.src), state_.stored[at(messages)].row_bytes());
   };
-  for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
+  const auto aggregations = static_cast<int>(source().aggregations.size());
+  for (int k = 0; k < aggregations; ++k) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(delta.removed.size(), 3); ++i) fetch(k, delta.removed[i]);
+    for (std::size_t i = 0; i < std::min<std::size_t>(delta.added.size(), 3); ++i) fetch(k, delta.added[i]);
+  }
+  for (int k = 0; k < aggregations; ++k) {
     const bool weighted = aggregation(k).weighted;
     const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
       for (std::size_t i = 0; i < edges.size(); ++i) {
@@ -213,6 +220,9 @@ void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& row
     const int count = static_cast<int>(std::min(chunk, total - first));
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, std::min<int>(program_.chunk_rows(), std::max(count, 8)));
+    const std::int64_t ahead = parallel ? pool_.threads() : 1;  // the chunk after this one, while this one is worked on
+    const std::int64_t next = (index + ahead) * chunk;
+    for (std::int64_t i = next; i < std::min(total, next + chunk); ++i) result_rows_[at(stage)].prefetch(rows[at(i)]);
     run_stage(program_, stage, state_, scales_, graph_, rows.data() + first, count, registers,
               [&](const Instruction& step, Registers& r) {
                 for (int i = 0; i < count; ++i) {
@@ -240,6 +250,31 @@ void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& row
   } else {
     for (std::int64_t index = 0; index < chunks; ++index) run(index, 0);
   }
+}
+
+// The rows that a stage's results will be compared with or added to, so that they can be asked for early.
+template <typename Acc>
+void EngineImpl<Acc>::find_result_rows(int stage) {
+  ResultRows& rows = result_rows_[at(stage)];
+  rows.tables.clear();
+  const auto add = [&](const auto& table) {
+    rows.tables.push_back({reinterpret_cast<const char*>(table.data()), table.row_bytes()});
+  };
+  for (const Instruction& step : source().stages[at(stage)]) {
+    if (step.op == Op::StoreMessage) {
+      if (aggregation(step.index).root == Root::Message) add(state_.aggregates[at(step.index)]);
+      add(state_.stored[at(aggregation(step.index).message_table)]);
+    } else if (step.op == Op::StoreRow) {
+      const int root_of = source().stored[at(step.index)].root_of;
+      if (root_of >= 0) add(state_.aggregates[at(root_of)]);
+      add(state_.stored[at(step.index)]);
+    } else if (step.op == Op::Output) {
+      add(publication_.rows());
+    } else if (step.op == Op::LoadStored) {
+      add(state_.stored[at(step.index)]);
+    }
+  }
+  rows.limit = std::min<VertexId>(slots_before_, slots_);
 }
 
 template <typename Acc>
@@ -290,13 +325,13 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
     const int width = state_.aggregates[at(k)].stride();
     if (spec.weighted) {  // both rows, scaled: the edge's weight comes in later
       float* rows = reinterpret_cast<float*>(delta);
-      kernels().scale(rows, change.before, before, width);
-      kernels().scale(rows + plan.stride, change.now, now, width);
+      kernels_.scale(rows, change.before, before, width);
+      kernels_.scale(rows + plan.stride, change.now, now, width);
     } else if constexpr (std::is_same_v<Acc, float>) {
-      kernels().delta_terms_f32(reinterpret_cast<float*>(delta), change.before, before, change.now, now, width);
+      kernels_.delta_terms_f32(reinterpret_cast<float*>(delta), change.before, before, change.now, now, width);
     } else {
       const float* up = scales_[at(k)].up.data();
-      if (!kernels().delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed)) out_of_range(k, v);
+      if (!kernels_.delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed)) out_of_range(k, v);
     }
   }
   plan.changed[index] = changed ? 1 : 0;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::int64_t kBinnedEdges = 24000;       // from here on, binning by destination and threads pay
 constexpr std::size_t kBinBytes = 256 * 1024;      // aggregate rows of one bin stay in a core's own cache
+constexpr std::int64_t kEarlyEdges = 512;
 constexpr std::int64_t kRowsPerTask = 512;
 constexpr int kDistance = 8;                       // edges between the prefetch of a row and its use
 
@@ -26,27 +27,53 @@ void EngineImpl<Acc>::aggregate(int k) {
   invariant(false, "an aggregation without a path");
 }
 
+// What one pushed edge does; everything that does not depend on the edge is looked up once.
 template <typename Acc>
-inline void EngineImpl<Acc>::apply_delta(int k, VertexId v, const std::int64_t* delta, float edge, int thread) {
-  const AggregationSpec& spec = aggregation(k);
-  mark_consumers(spec.consumers, v, thread);
-  if (journal_.on()) [[unlikely]] journal_.save_aggregate(state_, k, v, thread);
-  Acc* acc = state_.aggregates[at(k)].row(v);
-  const int width = state_.aggregates[at(k)].stride();
-  if (spec.weighted) {
-    const float* rows = reinterpret_cast<const float*>(delta);
-    const float* now = rows + plans_[at(k)].stride;
-    if constexpr (std::is_same_v<Acc, float>) {
-      kernels().add_edge_delta_f32(acc, rows, now, edge, width);
-    } else {
-      if (!kernels().add_edge_delta(acc, rows, now, edge, scales_[at(k)].up.data(), limit_, width)) out_of_range(k, v);
-    }
-  } else if constexpr (std::is_same_v<Acc, float>) {
-    kernels().add_row_f32(acc, reinterpret_cast<const float*>(delta), width);
-  } else {
-    kernels().add_row(acc, delta, width);
+class EngineImpl<Acc>::DeltaWriter {
+ public:
+  // early: few enough rows that what is asked for now is still in the cache when the next stage runs
+  DeltaWriter(EngineImpl& engine, int k, bool early)
+      : engine_(engine),
+        k_(k),
+        spec_(engine.aggregation(k)),
+        table_(engine.state_.aggregates[at(k)]),
+        first_(engine.dirty_[at(spec_.consumers.front())]),
+        results_(early ? engine.result_rows_[at(spec_.consumers.front())] : kNothing),
+        up_(engine.scales_[at(k)].up.data()),
+        half_(engine.plans_[at(k)].stride) {}
+
+  void prefetch(VertexId v) const {
+    prefetch_row(table_.row(v), table_.row_bytes());
+    __builtin_prefetch(first_.mark_address(v), 1);
   }
-}
+  void write(VertexId v, const std::int64_t* delta, float edge, int thread) const {
+    if (first_.add(v, thread)) results_.prefetch(v);
+    for (std::size_t i = 1; i < spec_.consumers.size(); ++i) engine_.dirty_[at(spec_.consumers[i])].add(v, thread);
+    if (engine_.journal_.on()) [[unlikely]] engine_.journal_.save_aggregate(engine_.state_, k_, v, thread);
+    Acc* acc = table_.row(v);
+    const int width = table_.stride();
+    const Kernels& kernels = engine_.kernels_;
+    const float* rows = reinterpret_cast<const float*>(delta);
+    if constexpr (std::is_same_v<Acc, float>) {
+      if (spec_.weighted) return kernels.add_edge_delta_f32(acc, rows, rows + half_, edge, width);
+      kernels.add_row_f32(acc, rows, width);
+    } else {
+      if (!spec_.weighted) return kernels.add_row(acc, delta, width);
+      if (!kernels.add_edge_delta(acc, rows, rows + half_, edge, up_, engine_.limit_, width)) engine_.out_of_range(k_, v);
+    }
+  }
+
+ private:
+  static inline const ResultRows kNothing{};
+  EngineImpl& engine_;
+  int k_;
+  const AggregationSpec& spec_;
+  RowTable<Acc>& table_;
+  VertexSet& first_;
+  const ResultRows& results_;
+  const float* up_;
+  int half_;
+};
 
 template <typename Acc>
 void EngineImpl<Acc>::push(int k) {
@@ -87,17 +114,11 @@ void EngineImpl<Acc>::push_serial(int k, std::int64_t edges) {
       }
     });
   }
-  const RowTable<Acc>& table = state_.aggregates[at(k)];
-  const VertexSet& marks = dirty_[at(aggregation(k).consumers.front())];
-  const auto fetch = [&](std::int64_t e) {
-    prefetch_row(table.row(edge_dst_[at(e)]), table.row_bytes());
-    __builtin_prefetch(marks.mark_address(edge_dst_[at(e)]), 1);
-  };
-  for (std::int64_t e = 0; e < std::min<std::int64_t>(kDistance, count); ++e) fetch(e);
+  const DeltaWriter writer(*this, k, edges < kEarlyEdges);
+  for (std::int64_t e = 0; e < std::min<std::int64_t>(kDistance, count); ++e) writer.prefetch(edge_dst_[at(e)]);
   for (std::int64_t e = 0; e < count; ++e) {
-    if (e + kDistance < count) fetch(e + kDistance);
-    const std::int64_t* delta = plan.deltas_row(edge_source_[at(e)]);
-    apply_delta(k, edge_dst_[at(e)], delta, weighted ? edge_weight_[at(e)] : 1.0f, 0);
+    if (e + kDistance < count) writer.prefetch(edge_dst_[at(e + kDistance)]);
+    writer.write(edge_dst_[at(e)], plan.deltas_row(edge_source_[at(e)]), weighted ? edge_weight_[at(e)] : 1.0f, 0);
   }
 }
 
@@ -167,15 +188,16 @@ void EngineImpl<Acc>::push_binned(int k) {
       if (weighted) edge_weight_[slot] = weight;
     });
   });
+  const DeltaWriter writer(*this, k, false);
   const std::size_t delta_bytes = at(table.stride()) * sizeof(std::int64_t);
   pool_.run(bins, [&](std::int64_t bin, int thread) {
     const std::int64_t last = bin_begin[at(bin + 1)];
     for (std::int64_t e = bin_begin[at(bin)]; e < last; ++e) {
       if (e + kDistance < last) {
         prefetch_row(plan.deltas_row(edge_source_[at(e + kDistance)]), delta_bytes);
-        prefetch_row(table.row(edge_dst_[at(e + kDistance)]), table.row_bytes());
+        writer.prefetch(edge_dst_[at(e + kDistance)]);
       }
-      apply_delta(k, edge_dst_[at(e)], plan.deltas_row(edge_source_[at(e)]), weighted ? edge_weight_[at(e)] : 1.0f, thread);
+      writer.write(edge_dst_[at(e)], plan.deltas_row(edge_source_[at(e)]), weighted ? edge_weight_[at(e)] : 1.0f, thread);
     }
   });
 }

@@ -86,33 +86,13 @@ std::vector<VertexId> Publication::staged() const {
   return all;
 }
 
-std::vector<VertexId> Publication::ascending(const GraphStore& graph) const {
-  std::size_t count = 0;
-  for (const Staged& staged : staged_) count += staged.vertices.size();
-  std::vector<VertexId> all;
-  all.reserve(count);
-  if (count > at(graph.slot_count()) / 32) {  // a pass over marks is cheaper than sorting
-    std::vector<std::uint8_t> marked(at(graph.slot_count()), 0);
-    for (const Staged& staged : staged_) {
-      for (const VertexId v : staged.vertices) marked[at(v)] = 1;
-    }
-    for (VertexId v = 0; v < graph.slot_count(); ++v) {
-      if (marked[at(v)] != 0 && graph.is_live(v)) all.push_back(v);
-    }
-    return all;
-  }
-  for (const Staged& staged : staged_) {
-    for (const VertexId v : staged.vertices) {
-      if (graph.is_live(v)) all.push_back(v);
-    }
-  }
-  std::sort(all.begin(), all.end());
-  return all;
-}
-
 std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::vector<VertexId>& added,
                                            const std::vector<VertexId>& removed) {
-  std::vector<VertexId> changed = ascending(graph);
+  std::size_t count = added.size();
+  for (const Staged& staged : staged_) count += staged.vertices.size();
+  std::vector<VertexId> changed;
+  changed.reserve(count);
+  for (const Staged& staged : staged_) changed.insert(changed.end(), staged.vertices.begin(), staged.vertices.end());
   {
     WriteLock lock(*this);
     rows_.reserve(graph.slot_count());
@@ -127,10 +107,8 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
     for (const VertexId v : added) live_[at(v)] = 1;
     for (const VertexId v : removed) live_[at(v)] = 0;
   }
-  for (const VertexId v : added) {  // a vertex that came back with the same output is news all the same
-    const auto place = std::lower_bound(changed.begin(), changed.end(), v);
-    if (place == changed.end() || *place != v) changed.insert(place, v);
-  }
+  if (!removed.empty()) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
+  changed.insert(changed.end(), added.begin(), added.end());  // one that came back with the same output is news all the same
   drop_staged();
   return changed;
 }

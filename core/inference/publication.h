@@ -22,9 +22,10 @@ class Publication {
   float* raw_row(VertexId v) { return rows_.row(v); }       // bootstrap only: no readers yet
   void prepare(int threads, VertexId slots_before);         // drops what is staged
   void stage(VertexId v, const float* row, int thread);     // staged only where bits differ or the slot is new
+  const RowTable<float>& rows() const { return rows_; }
   bool differs(VertexId v, const float* row) const;
   std::vector<VertexId> publish(const GraphStore& graph, const std::vector<VertexId>& added,
-                                const std::vector<VertexId>& removed);  // live changed vertices, ascending
+                                const std::vector<VertexId>& removed);  // live changed vertices, in no order
   std::vector<VertexId> staged() const;
   void drop_staged();
 
@@ -44,7 +45,6 @@ class Publication {
   };
   class ReadLock;
   class WriteLock;
-  std::vector<VertexId> ascending(const GraphStore& graph) const;
 
   int width_;
   RowTable<float> rows_;

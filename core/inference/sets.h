@@ -18,11 +18,12 @@ class VertexSet {
     epoch_ = epoch;
   }
   bool contains(VertexId v) const { return marks_[static_cast<std::size_t>(v)] == epoch_; }
-  void add(VertexId v, int thread = 0) {
+  bool add(VertexId v, int thread = 0) {  // whether v is new in the set
     std::uint32_t& mark = marks_[static_cast<std::size_t>(v)];
-    if (mark == epoch_) return;
+    if (mark == epoch_) return false;
     mark = epoch_;
     lists_[static_cast<std::size_t>(thread)].push_back(v);
+    return true;
   }
   const void* mark_address(VertexId v) const { return &marks_[static_cast<std::size_t>(v)]; }
   const std::vector<VertexId>& collect() {  // all members in one list; the order has no meaning

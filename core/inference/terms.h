@@ -9,10 +9,10 @@ template <typename Acc>
 inline void EngineImpl<Acc>::add_term(int k, Acc* acc, const float* x, float factor, float edge, VertexId v) const {
   const int width = state_.aggregates[at(k)].stride();
   if constexpr (std::is_same_v<Acc, float>) {
-    kernels().add_terms_f32(acc, x, factor, edge, width);
+    kernels_.add_terms_f32(acc, x, factor, edge, width);
     static_cast<void>(v);
   } else {
-    if (!kernels().add_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width)) out_of_range(k, v);
+    if (!kernels_.add_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width)) out_of_range(k, v);
   }
 }
 
@@ -20,9 +20,9 @@ template <typename Acc>
 inline void EngineImpl<Acc>::subtract_term(int k, Acc* acc, const float* x, float factor, float edge) const {
   const int width = state_.aggregates[at(k)].stride();
   if constexpr (std::is_same_v<Acc, float>) {
-    kernels().add_terms_f32(acc, x, factor, -edge, width);
+    kernels_.add_terms_f32(acc, x, factor, -edge, width);
   } else {
-    kernels().sub_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width);
+    kernels_.sub_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width);
   }
 }
 

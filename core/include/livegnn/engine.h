@@ -37,7 +37,8 @@ struct StageStats {
 };
 
 struct Changes {
-  std::vector<VertexId> vertices;  // live vertices whose output changed, ascending
+  std::vector<VertexId> vertices;  // live vertices whose output changed; call arrange() first
+  void arrange();                  // ascending, each once
   std::vector<StageStats> stages;
   double topology_seconds = 0.0, publish_seconds = 0.0, total_seconds = 0.0;
 };

@@ -85,6 +85,8 @@ struct WeightSpec {
 struct Program {
   int input_width = 0, output_width = 0;
   std::vector<int> register_widths;
+  std::vector<int> register_parents;  // -1, or the register whose columns from register_offsets on this one is
+  std::vector<int> register_offsets;  // multiples of 16
   std::vector<WeightSpec> weights;
   std::vector<std::vector<float>> vectors;
   std::vector<ContextSpec> contexts;

@@ -8,7 +8,7 @@ folded into the fixed-point sum itself, so that an affected row costs one read a
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +89,7 @@ class _Compiler:
         for stage in stages:
             self.program.add_stage()
             stage.emit(registers)
-        self.declare(registers.widths)
+        self.declare(registers)
         return self.program
 
     # ---- aggregations and what is folded into them
@@ -172,11 +172,13 @@ class _Compiler:
         made = self.aggregations[number]
         return f"aggregation {number + 1} ({made.value.norm}, width {made.value.width}, layer {made.stage + 1})"
 
-    def declare(self, widths: list[int]) -> None:
+    def declare(self, registers: _Registers) -> None:
         p = self.program
         p.input_width = next(value.width for value in self.values if isinstance(value, ir.Input))
         p.output_width = self.output.width
-        p.register_widths = widths
+        p.register_widths = registers.widths
+        p.register_parents = [parent for parent, _ in registers.parts]
+        p.register_offsets = [offset for _, offset in registers.parts]
         p.input_consumers = sorted(self.input_consumers)
         for number, made in enumerate(self.aggregations):
             value = made.value
@@ -200,10 +202,11 @@ class _Compiler:
 
 
 class _Registers:
-    """Row buffers, handed out again once nobody reads them; one set serves all stages."""
+    """Row buffers, handed out again stage by stage; one set serves all stages. A part is some columns of another one."""
 
     def __init__(self) -> None:
         self.widths: list[int] = []
+        self.parts: list[tuple[int, int]] = []  # (parent or -1, first column)
         self.free: list[int] = []
 
     def take(self, width: int) -> int:
@@ -211,11 +214,18 @@ class _Registers:
         if fits:
             self.free.remove(fits[0])
             return fits[0]
+        return self.add(width, -1, 0)
+
+    def part(self, parent: int, offset: int, width: int) -> int:
+        return self.add(width, parent, offset)
+
+    def add(self, width: int, parent: int, offset: int) -> int:
         self.widths.append(width)
+        self.parts.append((parent, offset))
         return len(self.widths) - 1
 
     def release_all(self) -> None:
-        self.free = list(range(len(self.widths)))
+        self.free = [r for r, (parent, _) in enumerate(self.parts) if parent < 0]
 
 
 class _Stage:
@@ -225,7 +235,7 @@ class _Stage:
         self.c = compiler
         self.number = number
         self.place: dict[int, int] = {}
-        self.left: dict[int, int] = {}  # reads of a value that are still to come
+        self.reads_of = self.count_reads()
 
     def emit(self, registers: _Registers) -> None:
         self.registers = registers
@@ -261,6 +271,16 @@ class _Stage:
         left = self.c.resolve(value)
         return left.inputs if isinstance(left, ir.Combine) and left is not value else value.inputs
 
+    def count_reads(self) -> Counter[int]:
+        """How often a value's register is read in this stage; one reader may overwrite it."""
+        c, counts = self.c, Counter[int]()
+        for value in c.values:
+            if c.depth[id(value)] == self.number and not isinstance(value, ir.Propagate):
+                counts.update(id(c.resolve(x)) for x in self.reads(value))
+        counts.update(id(row.value) for row in c.stored if row.stage == self.number)
+        counts[id(c.resolve(c.output))] += 1
+        return counts
+
     # ---- one value
 
     def value(self, value: ir.Value) -> int:
@@ -291,19 +311,19 @@ class _Stage:
     def compute(self, value: ir.Value) -> int:
         match value:
             case ir.Linear():
-                x = self.value(value.x)
-                out = self.unary("Gemm", value, x, index=self.c.program.add_weight(value.weight))
-                return out if value.bias is None else self.unary("AddVector", value, out, index=self.vector(value.bias))
+                return self.linear(value)
             case Shift():
-                return self.unary("AddVector", value, self.value(value.x), index=self.vector(value.shift))
+                return self.unary("AddVector", value, self.value(value.x), index=self.vector(value.shift), over=value.x)
             case ir.Activation():
                 x = self.value(value.x)
-                return self.unary("Activate", value, x, kind=_KINDS.index(value.kind), p=float(value.param))
+                kind = _KINDS.index(value.kind)
+                return self.unary("Activate", value, x, kind=kind, p=float(value.param), over=value.x)
             case ir.PReLU():
                 return self.unary("PRelu", value, self.value(value.x), index=self.vector(value.slope))
             case ir.Affine():
                 x = self.value(value.x)
-                return self.unary("Affine", value, x, index=self.vector(value.scale), index2=self.vector(value.shift))
+                scale, shift = self.vector(value.scale), self.vector(value.shift)
+                return self.unary("Affine", value, x, index=scale, index2=shift, over=value.x)
             case ir.LayerNorm():
                 return self.layer_norm(value)
             case ir.L2Normalize():
@@ -323,8 +343,28 @@ class _Stage:
                 return self.maximum(value)
         raise AssertionError(f"no instruction for {type(value).__name__}")
 
-    def unary(self, op: str, value: ir.Value, a: int, **fields: Any) -> int:
-        out = self.registers.take(value.width)
+    def linear(self, value: ir.Linear) -> int:
+        """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
+        c, source = self.c, self.c.resolve(value.x)
+        group = [v for v in c.values if isinstance(v, ir.Linear) and c.resolve(v.x) is source]
+        x = self.value(source)
+        starts = [0]
+        for each in group:
+            starts.append(starts[-1] + -(-each.width // 16) * 16)
+        total = starts[-2] + group[-1].width
+        weight = np.zeros((total, source.width), np.float32)
+        for start, each in zip(starts, group, strict=False):
+            weight[start : start + each.width] = each.weight
+        out = self.registers.take(total)
+        self.put("Gemm", out=out, a=x, index=c.program.add_weight(weight), width=total)
+        for start, each in zip(starts, group, strict=False):
+            self.place[id(each)] = out if len(group) == 1 else self.registers.part(out, start, each.width)
+        return self.place[id(value)]
+
+    def unary(self, op: str, value: ir.Value, a: int, *, over: ir.Value | None = None, **fields: Any) -> int:
+        """Emits out = op(a); over: the operand whose register may be written, where nobody else reads it."""
+        free = over is not None and self.reads_of[id(self.c.resolve(over))] == 1
+        out = a if free else self.registers.take(value.width)
         self.put(op, out=out, a=a, width=value.width, **fields)
         return out
 
