@@ -24,7 +24,7 @@ SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV)/.stamp-package  ## the tour: a live graph, exact answers; ARGS are passed on
+demo: $(VENV)/.stamp-demo $(VENV)/.stamp-package  ## the tour: a live graph, exact answers; ARGS are passed on
 	@$(BIN)/livegnn demo $(ARGS)
 
 test: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## native tests, then every Python test but the long ones
@@ -72,18 +72,25 @@ $(VENV)/.stamp-venv:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# what the build and the command line need
+# what the build needs, and the library itself
 $(VENV)/.stamp-needs: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
-	@echo "[make] installing what the build and the demo need"
-	@$(BIN)/python .ci/requirements.py build base cli > $(VENV)/needs.txt
+	@echo "[make] installing what the build needs"
+	@$(BIN)/python .ci/requirements.py build base > $(VENV)/needs.txt
 	@$(PIP) install -r $(VENV)/needs.txt
 	@mkdir -p build
 	@touch $@
 
-# what tests, benchmarks and linters need; torch first, by its exact version, so that nothing later asks for another
-$(VENV)/.stamp-dev: $(VENV)/.stamp-needs
-	@echo "[make] installing what the tests need (some minutes, once)"
+# what the demo needs, which trains a PyG model; torch first, by its exact version, so that nothing later asks for another
+$(VENV)/.stamp-demo: $(VENV)/.stamp-needs
+	@echo "[make] installing PyTorch and PyG (a few minutes, once)"
 	@$(PIP) install torch==2.13.0
+	@$(BIN)/python .ci/requirements.py pyg cli > $(VENV)/demo.txt
+	@$(PIP) install -r $(VENV)/demo.txt
+	@touch $@
+
+# what tests, benchmarks and linters need
+$(VENV)/.stamp-dev: $(VENV)/.stamp-demo
+	@echo "[make] installing what the tests need"
 	@$(BIN)/python .ci/requirements.py dev > $(VENV)/dev.txt
 	@$(PIP) install -r $(VENV)/dev.txt
 	@touch $@
