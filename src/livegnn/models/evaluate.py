@@ -63,7 +63,8 @@ def _elu(x: Rows, alpha: float) -> Rows:
 
 
 def _gelu_tanh(x: Rows) -> Rows:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    y: Rows = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return y
 
 
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
@@ -103,7 +104,7 @@ def _log_softmax(value: ir.Value, _: EdgeList, x: Rows) -> Rows:
 
 
 def _combine(value: ir.Combine, _: EdgeList, *xs: Rows) -> Rows:
-    total = value.terms[0][0] * xs[0]
+    total: Rows = value.terms[0][0] * xs[0]
     for (coef, _value), x in zip(value.terms[1:], xs[1:], strict=True):
         total = total + coef * x
     return total
@@ -135,7 +136,7 @@ def _propagate_gcn(value: ir.Propagate, src: Rows, dst: Rows, weight: Rows, x: R
     np.add.at(degree, dst, weight)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(degree == 0, 0, degree**-0.5).astype(x.dtype)
-    total = (scale * scale * loop)[:, None] * x
+    total: Rows = (scale * scale * loop)[:, None] * x
     np.add.at(total, dst, (scale[src] * weight * scale[dst])[:, None] * x[src])
     return total
 

@@ -58,7 +58,7 @@ def gcn_sum(
     """
     n = len(x)
     edges: list[tuple[int, int, float]] = []
-    loops = {v: (1.0 if weight is None else fill) for v in range(n)} if self_loops else {}
+    loops = dict.fromkeys(range(n), 1.0 if weight is None else fill) if self_loops else {}
     for e in range(len(src)):
         w = 1.0 if weight is None else float(weight[e])
         if self_loops and src[e] == dst[e]:

@@ -1,0 +1,61 @@
+"""Reads a trained PyTorch Geometric module as a model.
+
+The module is copied, put into eval mode, read (pyg_trace), and compared with the result on random graphs (pyg_check).
+Convolutions are matched by exact type; whatever is not known is refused by name, never approximated. PyTorch is
+imported here and nowhere else, and only when it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from livegnn.errors import DataMissing, ModelError, UpdateError
+from livegnn.models import ir
+from livegnn.models.model import Model
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["from_pyg"]
+
+
+def from_pyg(
+    module: torch.nn.Module, *, check: bool = True, weighted: bool | None = None, input_width: int | None = None
+) -> Model:
+    """The model that computes what `module` computes in eval mode.
+
+    output[v] = module(x, edge_index)[v], or module(x, edge_index, edge_weight)[v].
+
+    Args:     module: any torch module whose forward takes (x, edge_index[, edge_weight]) or one Data; not changed.
+              check: compare the result with the module on random graphs; a module that had to be recorded is always
+                  compared.
+              weighted: whether the forward is given the graph's edge weights. None: as its signature says; where they
+                  are optional, the model reads them on a graph that has them (Model.for_graph).
+              input_width: the features' width, where no layer tells it.
+    Returns:  Model; weights are float32, names are the module's own.
+    Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
+              without PyTorch and PyG.
+    Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
+    """
+    try:
+        import torch
+        import torch_geometric  # noqa: F401
+    except ImportError as error:
+        raise DataMissing(
+            f"[from_pyg] expected PyTorch and PyG, got {error}; run pip install 'livegnn[pyg]'"
+        ) from error
+    from livegnn.models.pyg_import import import_module
+
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
+    try:
+        outputs, names = import_module(module, check, weighted, input_width)
+    except UpdateError as error:  # a width that does not fit; in a model it is a model's error
+        raise ModelError(str(error)) from error
+    return _model(outputs, names)
+
+
+def _model(outputs: dict[bool, ir.Value], names: dict[int, str]) -> Model:
+    if True not in outputs:
+        return Model.from_output(outputs[False], names=names)
+    return Model.from_output(outputs[True], unweighted=outputs.get(False), names=names)

@@ -1,0 +1,95 @@
+"""Compares an imported model with its module on random graphs before it is accepted."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from livegnn.errors import ModelMismatch
+from livegnn.models import ir
+from livegnn.models.evaluate import EdgeList, evaluate
+from livegnn.models.pyg_signature import Signature
+
+__all__ = ["check_import", "random_graph"]
+
+_SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges
+TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
+TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was rounded to float32 (2^-24 each)
+TOLERANCE_FLOAT32 = 2e-2  # the module in float32 beside itself in float64: coarse, finds what depends on the dtype
+
+
+def random_graph(vertices: int, edges: int, width: int, seed: int) -> tuple[Any, Any, Any]:
+    """(features, edge_index, edge_weight) float64 with self-loops, parallel edges and isolated vertices.
+
+    Weights are between 0.1 and 3, never 1. Vertices beyond two thirds of the range have no edges but self-loops.
+    """
+    rng = np.random.default_rng([20240229, seed, vertices])
+    reach = max(1, (2 * vertices + 2) // 3)
+    src, dst = rng.integers(0, reach, edges), rng.integers(0, reach, edges)
+    loops = rng.integers(0, vertices, edges // 6)
+    doubled = rng.integers(0, edges, edges // 5) if edges else np.zeros(0, np.int64)
+    src = np.concatenate([src, loops, src[doubled], loops[: len(loops) // 2]])
+    dst = np.concatenate([dst, loops, dst[doubled], loops[: len(loops) // 2]])
+    weight = rng.uniform(0.1, 3.0, len(src))
+    features = rng.standard_normal((vertices, width)).astype(np.float32).astype(np.float64)
+    return features, np.stack([src, dst]), weight.astype(np.float32).astype(np.float64)
+
+
+def check_import(module: nn.Module, signature: Signature, output: ir.Value, weighted: bool, rounded: bool) -> None:
+    """Runs `output` and a float64 copy of `module` on graphs of several sizes.
+
+    Per row, max |got - want| must stay within a tolerance times max |want|.
+
+    Raises: ModelMismatch with the numbers.
+    """
+    double = copy.deepcopy(module).double()
+    width = next(value.width for value in ir.walk(output) if isinstance(value, ir.Input))
+    tolerance = TOLERANCE_ROUNDED if rounded else TOLERANCE_EXACT
+    for seed, (vertices, edges) in enumerate(_SIZES):
+        features, edge_index, weight = random_graph(vertices, edges, width, seed)
+        edge_list = EdgeList(edge_index[0], edge_index[1], weight if weighted else None)
+        got = evaluate(output, features, edge_list)
+        want = _run(double, signature, features, edge_index, weight if weighted else None, torch.float64)
+        size = f"{vertices} vertices and {edge_index.shape[1]} edges"
+        _compare(got, want, tolerance, f"a graph of {size}", type(module).__name__)
+        single = _run(module, signature, features, edge_index, weight if weighted else None, torch.float32)
+        _compare(single, want, TOLERANCE_FLOAT32, f"float32 on a graph of {size}", type(module).__name__)
+
+
+def _run(module: nn.Module, signature: Signature, features: Any, edge_index: Any, weight: Any, dtype: Any) -> Any:
+    x = torch.tensor(features, dtype=dtype)
+    given = None if weight is None else torch.tensor(weight, dtype=dtype)
+    with torch.no_grad():
+        try:
+            result = signature.run(module, x, torch.tensor(edge_index), given)
+        except Exception as error:
+            raise ModelMismatch(
+                f"[from_pyg] expected {type(module).__name__} to run on a graph of {len(features)} vertices and "
+                f"{edge_index.shape[1]} edges, got {type(error).__name__}: {error}; make it run on any graph"
+            ) from error
+    rows = result.detach().to(torch.float64).numpy()
+    return rows.reshape(len(features), -1) if rows.ndim == 1 else rows
+
+
+def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str) -> None:
+    if got.shape != want.shape:
+        raise ModelMismatch(
+            f"[from_pyg] expected {kind}'s output of shape {want.shape} on {where}, got {got.shape}; "
+            "rewrite the forward with supported operations"
+        )
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    error = np.where(same, 0.0, np.abs(np.where(same, 0.0, got) - np.where(same, 0.0, want)))
+    scale = np.abs(np.where(np.isfinite(want), want, 0.0))
+    limit = tolerance * np.maximum(scale.max(axis=1, keepdims=True, initial=0.0), 1e-3 * scale.max(initial=0.0))
+    wrong = ~(error <= limit)
+    if wrong.any():
+        v, column = (int(each) for each in np.argwhere(wrong)[0])
+        raise ModelMismatch(
+            f"[from_pyg] expected {kind}'s output {want[v, column]:.9g} at vertex {v}, column {column} of {where}, "
+            f"got {got[v, column]:.9g} (relative tolerance {tolerance:g}); "
+            "the forward does something that the import misread: report it, or rewrite it with supported operations"
+        )

@@ -1,0 +1,127 @@
+"""What the importer's parts share: symbols that stand for tensors, refusals, and the record of one import.
+
+While a module is read, every tensor that depends on the features is a `Symbol`: an `ir.Value` (one row per vertex), a
+`Flat` (a value of width 1 that the module holds as a vector), `EDGES`, `WEIGHTS`, a `Stacked` or a `Refusal`, an
+unsupported result that matters only if something reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from livegnn.errors import ModelUnsupported
+from livegnn.models import ir
+
+__all__ = [
+    "EDGES",
+    "VERTEX_COUNT",
+    "WEIGHTS",
+    "Flat",
+    "Import",
+    "Marker",
+    "NotTraceable",
+    "Refusal",
+    "Stacked",
+    "is_symbol",
+    "refuse",
+    "to_array",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Marker:
+    """A tensor of the graph itself."""
+
+    what: str
+
+
+EDGES = Marker("edge_index")
+WEIGHTS = Marker("edge_weight")
+VERTEX_COUNT = Marker("the number of vertices")
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """A value of width 1, squeezed to a vector."""
+
+    value: ir.Value
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """torch.stack(values, dim): values of one width along a new dimension, which only a reduction removes."""
+
+    values: tuple[ir.Value, ...]
+    dim: int
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """The result of something unsupported; raised when it is read."""
+
+    error: ModelUnsupported
+
+
+class NotTraceable(Exception):
+    """torch.fx cannot read this module; a recording may."""
+
+
+def is_symbol(value: Any) -> bool:
+    """Whether a value, or anything in a list, tuple or dict, depends on the features or the graph."""
+    if isinstance(value, (list, tuple)):
+        return any(is_symbol(each) for each in value)
+    if isinstance(value, dict):
+        return any(is_symbol(each) for each in value.values())
+    return isinstance(value, (ir.Value, Marker, Flat, Stacked, Refusal))
+
+
+def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
+    """The error for something that cannot be kept exact: `where` names the layer and its type."""
+    return ModelUnsupported(f"[from_pyg] expected a model that can be kept exact, got {where}: {reason}; {remedy}")
+
+
+def to_array(tensor: Any) -> Any:
+    """A tensor as float64 NumPy; None stays None."""
+    if tensor is None:
+        return None
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+@dataclass
+class Import:
+    """The record of one import: names of values, and whether any constant had to be rounded to float32."""
+
+    rounded: bool = False
+    recorded: bool = False
+    names: dict[int, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+    def constant(self, array: Any) -> Any:
+        """A float64 constant of the model's own making, noted if float32 cannot hold it."""
+        exact = np.asarray(array, np.float64)
+        with np.errstate(over="ignore"):
+            self.rounded = self.rounded or bool((exact.astype(np.float32) != exact).any())
+        return exact
+
+    def name(self, result: Any, where: str) -> Any:
+        """Gives every new value below `result` the name `where`; returns `result`."""
+        todo = [result]
+        while todo:
+            each = todo.pop()
+            if isinstance(each, (list, tuple)):
+                todo.extend(each)
+            elif isinstance(each, Flat):
+                todo.append(each.value)
+            elif isinstance(each, Stacked):
+                todo.extend(each.values)
+            elif isinstance(each, ir.Value) and id(each) not in self.names:
+                self.names[id(each)] = where
+                self.keep.append(each)
+                todo.extend(each.inputs)
+        return result
+
+    keep: list[ir.Value] = field(default_factory=list)  # named values live as long as their ids are keys

@@ -1,0 +1,347 @@
+"""Reads a module's forward: first symbolically (torch.fx), and where that fails by recording one run.
+
+Both ways hand every operation to the same tables (pyg_convs, pyg_modules, pyg_functions). Library modules are leaves,
+matched by exact type; anything the tables do not know is refused. A recording fixes whatever the run decided from
+shapes, so a recorded module is always checked on graphs of several sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric import nn as pyg
+
+from livegnn.errors import ModelUnsupported
+from livegnn.models import ir
+from livegnn.models.pyg_context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
+from livegnn.models.pyg_convs import convert_conv
+from livegnn.models.pyg_functions import apply_function, canonical_name
+from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, convert_local
+
+__all__ = ["read_forward"]
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP)
+_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN)
+_LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
+
+Caller = Callable[..., Any]
+
+
+def _is_leaf(module: nn.Module) -> bool:
+    kind = type(module)
+    if isinstance(module, pyg.MessagePassing):
+        return True
+    if kind in _CONTAINERS or kind in _MODELS:
+        return False
+    return kind in LOCAL_MODULES or f"{kind.__module__}.".startswith(_LIBRARIES)
+
+
+def read_forward(
+    module: nn.Module, call: Caller, symbols: tuple[Any, ...], examples: tuple[Any, ...], record: Import, prefix: str
+) -> Any:
+    """The symbol that `call(module, *symbols)` computes.
+
+    Args:     call: calls the module's forward with features, edges and weights (None where there are none).
+              examples: tensors of a small graph, for a recording.
+              prefix: the module's qualified name, "" for the whole model.
+    Raises:   ModelUnsupported.
+    """
+    reader = _Reader(module, call, record, prefix)
+    try:
+        graph = reader.trace_symbolically(symbols)
+    except NotTraceable:
+        record.recorded = True
+        return reader.record_run(symbols, examples)
+    return reader.interpret(graph, symbols)
+
+
+class _Root(nn.Module):
+    """Fixes the signature, so that arguments left out keep their defaults."""
+
+    def __init__(self, inner: nn.Module, call: Caller, absent: tuple[int, ...]) -> None:
+        super().__init__()
+        self.inner, self.call, self.absent = inner, call, absent
+
+    def forward(self, a: Any, b: Any, c: Any) -> Any:
+        given = [None if i in self.absent else each for i, each in enumerate((a, b, c))]
+        return self.call(self.inner, *given)
+
+
+class _Tracer(fx.Tracer):
+    """Library modules are leaves; every operation notes the module whose forward it stands in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = [""]
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return _is_leaf(m)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        self.inside.append(self.path_of_module(m))
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        finally:
+            self.inside.pop()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        node = super().create_node(*args, **kwargs)
+        node.meta["inside"] = self.inside[-1]
+        return node
+
+
+class _Reader:
+    """One module read, both ways."""
+
+    def __init__(self, module: nn.Module, call: Caller, record: Import, prefix: str) -> None:
+        self.module, self.call, self.record, self.prefix = module, call, record, prefix
+
+    def qualified(self, path: str) -> str:
+        path = path.removeprefix("inner").removeprefix(".")
+        return ".".join(each for each in (self.prefix, path) if each)
+
+    def where(self, path: str) -> str:
+        """A module's name and type, for messages."""
+        inner = path.removeprefix("inner").removeprefix(".")
+        kind = type(self.module.get_submodule(inner) if inner else self.module).__name__
+        return f"{self.qualified(path)} ({kind})" if self.qualified(path) else kind
+
+    def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value of a leaf module's call."""
+        name, where = self.qualified(path), self.where(path)
+        for each in (*args, *kwargs.values()):
+            if isinstance(each, Refusal):
+                raise each.error
+        if isinstance(module, pyg.MessagePassing):
+            return convert_conv(module, name, args, kwargs, self.record, self.local)
+        kind = type(module)
+        if kind in GLOBAL_NORMS:
+            raise refuse(where, GLOBAL_NORMS[kind], "use BatchNorm or LayerNorm(mode='node')")
+        if kind not in LOCAL_MODULES and kind is not pyg.JumpingKnowledge:
+            raise refuse(where, "this module is not supported", "see docs/models.md for those that are")
+        if all(isinstance(each, Flat) for each in args) and len(args) == 1 and not kwargs:
+            return Flat(self.record.name(convert_local(module, (args[0].value,), {}, self.record, where), where))
+        return self.record.name(convert_local(module, args, kwargs, self.record, where), where)
+
+    def local(self, inner: Any, name: str, x: ir.Value) -> ir.Value:
+        """A row-local module or function inside a convolution, such as GINConv's nn."""
+        if not isinstance(inner, nn.Module):
+            inner = _Function(inner)
+        example = torch.randn(7, x.width)
+
+        def call(module: nn.Module, rows: Any, _edges: Any, _weights: Any) -> Any:
+            return module(rows)
+
+        result = read_forward(inner, call, (x, None, None), (example, None, None), self.record, name)
+        if not isinstance(result, ir.Value):
+            raise refuse(name, "it does not return one row per vertex", "return the rows")
+        return result
+
+    def trace_symbolically(self, symbols: tuple[Any, ...]) -> fx.Graph:
+        """torch.fx's graph of the forward. Raises: NotTraceable."""
+        absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
+        tracer = _Tracer()
+        if _is_leaf(self.module):
+            return _single_call(absent, self.call)
+        try:
+            graph: fx.Graph = tracer.trace(_Root(self.module, self.call, absent))
+        except ModelUnsupported:
+            raise
+        except Exception as error:  # fx gives up with many kinds of errors; the recording then decides
+            raise NotTraceable(str(error)) from error
+        return graph
+
+    def interpret(self, graph: fx.Graph, symbols: tuple[Any, ...]) -> Any:
+        """Runs the graph on symbols; constants are computed as they stand."""
+        env: dict[fx.Node, Any] = {}
+        inputs = iter(symbols)
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(inputs)
+                continue
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: env[each])
+            if node.op == "output":
+                return args[0]
+            if node.op == "get_attr":
+                env[node] = _attribute(self.module, node.target)
+            elif node.op == "call_module":
+                path = str(node.target)
+                env[node] = self.leaf(_submodule(self.module, path), path, args, kwargs)
+            else:
+                env[node] = self.function(node, args, kwargs)
+                if _in_place(node) and isinstance(node.args[0], fx.Node):
+                    env[node.args[0]] = env[node]
+        raise NotTraceable("no output")
+
+    def function(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
+        target: Any = node.target
+        where = self.where(node.meta.get("inside", ""))
+        label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+        if is_symbol(args) or is_symbol(kwargs):
+            return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
+        with torch.no_grad():
+            return getattr(args[0], target)(*args[1:], **kwargs) if isinstance(target, str) else target(*args, **kwargs)
+
+    def record_run(self, symbols: tuple[Any, ...], examples: tuple[Any, ...]) -> Any:
+        """Runs the forward once on `examples` and follows every tensor that depends on them."""
+        root = _Root(self.module, self.call, ())
+        paths = {id(each): path for path, each in root.named_modules()}
+        with _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
+            if _is_leaf(self.module):
+                return self.leaf(self.module, "inner", symbols, {})
+            try:
+                result = self.call(self.module, *examples)
+            except ModelUnsupported:
+                raise
+            except Exception as error:
+                raise refuse(
+                    self.where(""),
+                    f"its forward fails on a small graph ({type(error).__name__}: {error})",
+                    "make it run as module(x, edge_index) or module(x, edge_index, edge_weight)",
+                ) from error
+            return recorder.symbols_of(result)
+
+
+class _Function(nn.Module):
+    """A plain callable as a module."""
+
+    def __init__(self, function: Caller) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def _single_call(absent: tuple[int, ...], call: Caller) -> fx.Graph:
+    """The graph of a model that is one leaf, such as a single convolution."""
+
+    graph = fx.Graph()
+    holders = [graph.placeholder(name) for name in ("a", "b", "c")]
+    arguments: list[Any] = [None if i in absent else holder for i, holder in enumerate(holders)]
+
+    def leaf(*args: Any, **kwargs: Any) -> fx.Node:
+        return graph.call_module("inner", args, kwargs)
+
+    graph.output(call(leaf, *arguments))
+    return graph
+
+
+def _submodule(module: nn.Module, path: str) -> nn.Module:
+    inner = path.removeprefix("inner").removeprefix(".")
+    return module.get_submodule(inner) if inner else module
+
+
+def _attribute(module: nn.Module, target: Any) -> Any:
+    value: Any = module
+    for part in str(target).removeprefix("inner.").split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _in_place(node: fx.Node) -> bool:
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).endswith("__")
+    name = getattr(node.target, "__name__", "")
+    return bool(node.kwargs.get("inplace")) or name in ("iadd", "isub", "imul", "itruediv") or name.endswith("_")
+
+
+_ABOUT = {
+    "size", "dim", "shape", "device", "dtype", "ndim", "is_cuda", "layout", "is_sparse", "get_device", "numel", "len",
+    "is_floating_point", "requires_grad", "is_nested", "is_quantized", "names", "ndimension", "itemsize",
+    "element_size",
+    "is_sparse_csr", "is_complex", "is_leaf", "grad_fn", "is_mkldnn", "is_mps", "is_xpu", "is_meta",
+}  # fmt: skip
+
+
+class _Recorder(TorchFunctionMode):
+    """Follows tensors by identity through one run; leaf modules are single steps."""
+
+    def __init__(
+        self, reader: _Reader, paths: dict[int, str], symbols: tuple[Any, ...], examples: tuple[Any, ...]
+    ) -> None:
+        super().__init__()
+        self.reader, self.paths, self.depth = reader, paths, 0
+        self.known: dict[int, tuple[torch.Tensor, Any]] = {}
+        self.pending: list[Any] = []
+        self.inside = ["inner"]
+        self.handles: list[Any] = []
+        for tensor, symbol in zip(examples, symbols, strict=True):
+            if tensor is not None:
+                self.known[id(tensor)] = (tensor, symbol)
+
+    def __enter__(self) -> _Recorder:
+        for module in self.reader.module.modules():
+            self.handles.append(module.register_forward_pre_hook(self.before, with_kwargs=True))
+            self.handles.append(module.register_forward_hook(self.after, always_call=False))
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        for handle in self.handles:
+            handle.remove()
+
+    def symbols_of(self, value: Any) -> Any:
+        """`value` with every followed tensor replaced by its symbol."""
+        if isinstance(value, torch.Tensor):
+            return self.known[id(value)][1] if id(value) in self.known else value
+        if type(value) in (list, tuple):
+            return type(value)(self.symbols_of(each) for each in value)
+        if isinstance(value, tuple):
+            return tuple(self.symbols_of(each) for each in value)
+        if isinstance(value, dict):
+            return {key: self.symbols_of(each) for key, each in value.items()}
+        return value
+
+    def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self.inside.append(self.paths.get(id(module), ""))
+        if _is_leaf(module):
+            if self.depth == 0:
+                args, kwargs = self.symbols_of(args), self.symbols_of(kwargs)
+                symbol = self.reader.leaf(module, self.inside[-1], args, kwargs) if is_symbol((args, kwargs)) else None
+                self.pending.append(symbol)
+            self.depth += 1
+
+    def after(self, module: nn.Module, args: Any, result: Any) -> None:
+        self.inside.pop()
+        if _is_leaf(module):
+            self.depth -= 1
+            if self.depth == 0:
+                self.learn(result, self.pending.pop())
+
+    def learn(self, result: Any, symbol: Any) -> None:
+        if isinstance(result, torch.Tensor):
+            if is_symbol(symbol):
+                self.known[id(result)] = (result, symbol)
+        elif isinstance(result, (list, tuple)) and isinstance(symbol, Refusal):
+            for each in result:
+                self.learn(each, symbol)
+        elif isinstance(result, (list, tuple)) and isinstance(symbol, (list, tuple)):
+            for each, part in zip(result, symbol, strict=True):
+                self.learn(each, part)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.depth:
+            return func(*args, **kwargs)
+        symbolic = self.symbols_of(tuple(args)), self.symbols_of(kwargs)
+        self.depth += 1  # what torch calls inside is its own affair
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            self.depth -= 1
+        name = canonical_name(func)
+        if not is_symbol(symbolic) or name in _ABOUT:
+            return result
+        where = self.reader.where(self.inside[-1])
+        label = str(name or getattr(func, "__name__", repr(func)))
+        symbol = apply_function(name, label, *symbolic, self.reader.record, where)
+        if isinstance(symbol, Refusal) and not isinstance(result, (torch.Tensor, list, tuple)):
+            raise symbol.error
+        self.learn(result, symbol)
+        return result
