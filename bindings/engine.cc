@@ -131,6 +131,15 @@ void bind_engine_class(nb::module_& m) {
         }
         return out;
       }, nb::arg("ids").noconvert())
+      .def("read_versioned", [](const Engine& e, Ids ids) {
+        FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
+        std::int64_t version = 0;
+        {
+          nb::gil_scoped_release release;
+          version = e.read(span_of(ids), out.data());
+        }
+        return nb::make_tuple(out, version);
+      }, nb::arg("ids").noconvert())
       .def("read_staged", [](const Engine& e, Ids ids) {
         FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
         e.read_staged(span_of(ids), out.data());

@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
   void restore_journal() override;
   std::vector<VertexId> staged_vertices() const override { return publication_.staged(); }
 
-  void read(std::span<const std::int64_t> ids, float* out) const override { publication_.read(ids, out); }
+  std::int64_t read(std::span<const std::int64_t> ids, float* out) const override { return publication_.read(ids, out); }
   void read_staged(std::span<const std::int64_t> ids, float* out) const override { publication_.read_staged(ids, out, graph_); }
   std::int64_t published_slots() const override { return publication_.slots(); }
   std::vector<std::uint8_t> published_live() const override { return publication_.live(); }

@@ -52,6 +52,7 @@ void Publication::reset(const GraphStore& graph) {
   rows_.reserve(graph.slot_count());
   live_.assign(at(graph.slot_count()), 0);
   for (VertexId v = 0; v < graph.slot_count(); ++v) live_[at(v)] = graph.is_live(v) ? 1 : 0;
+  version_ = graph.version();
   drop_staged();
 }
 
@@ -106,6 +107,7 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
     }
     for (const VertexId v : added) live_[at(v)] = 1;
     for (const VertexId v : removed) live_[at(v)] = 0;
+    version_ = graph.version();
   }
   if (!removed.empty()) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
   changed.insert(changed.end(), added.begin(), added.end());  // one that came back with the same output is news all the same
@@ -113,7 +115,7 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
   return changed;
 }
 
-void Publication::read(std::span<const std::int64_t> ids, float* out) const {
+std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) const {
   ReadLock lock(*this);
   for (const std::int64_t id : ids) {
     if (id < 0 || at(id) >= live_.size()) refuse(id, live_.size(), false);
@@ -122,6 +124,7 @@ void Publication::read(std::span<const std::int64_t> ids, float* out) const {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::memcpy(out + i * at(width_), rows_.row(ids[i]), at(width_) * sizeof(float));
   }
+  return version_;
 }
 
 void Publication::read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const {

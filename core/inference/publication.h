@@ -30,7 +30,7 @@ class Publication {
   void drop_staged();
 
   // ---- readers
-  void read(std::span<const std::int64_t> ids, float* out) const;
+  std::int64_t read(std::span<const std::int64_t> ids, float* out) const;  // the version that the rows are of
   void read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const;
   std::int64_t slots() const;
   std::vector<std::uint8_t> live() const;
@@ -51,6 +51,7 @@ class Publication {
   std::vector<std::uint8_t> live_;
   std::vector<Staged> staged_;
   VertexId slots_before_ = 0;
+  std::int64_t version_ = 0;
   mutable std::shared_mutex mutex_;
   mutable std::atomic<bool> writer_waits_{false};  // readers that come later let the writer in first
 };

@@ -68,7 +68,7 @@ class Engine {
   virtual std::vector<VertexId> staged_vertices() const = 0;
 
   // ---- readers (any thread)
-  virtual void read(std::span<const std::int64_t> ids, float* out) const = 0;         // throws VertexUnknown
+  virtual std::int64_t read(std::span<const std::int64_t> ids, float* out) const = 0;  // the rows' version; throws VertexUnknown
   virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
   virtual std::int64_t published_slots() const = 0;
   virtual std::vector<std::uint8_t> published_live() const = 0;

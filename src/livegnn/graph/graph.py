@@ -445,6 +445,8 @@ class Graph:
             graph._set_up(options, IdMap.from_arrays(parts["ids"]) if parts["ids"] else None)
             graph._store.from_arrays(parts["store"])
             graph._store.check_invariants()
+            if graph._ids is not None:
+                graph._ids.version = graph._store.version
         except (KeyError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
             if isinstance(cause, StoredStateInvalid):
                 raise

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn import _native
-from livegnn.errors import ModelMismatch, StateMismatch, UsageError, ValueInvalid
+from livegnn.errors import ModelMismatch, StateMismatch, UsageError, ValueInvalid, VertexUnknown
 from livegnn.graph.graph import Graph
 from livegnn.graph.ids import Translation
 from livegnn.graph.updates import Updates
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.inference.storage import model_digest
 from livegnn.models.compile import compile_model
 from livegnn.models.model import Model
 
@@ -61,7 +62,8 @@ class Engine:
              precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
-    Raises:  ModelMismatch if the model does not fit the graph's features or weights; ValueInvalid for unknown options.
+    Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the graph has
+             none; ValueInvalid for unknown options.
     Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
@@ -97,13 +99,18 @@ class Engine:
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
             self.model = model
-        graph._attach(self)
+            graph._attach(self)
 
     def _build(self, model: Model, scales: list[list[int]] | None) -> Any:
-        _check_fit(model, self.graph)
+        if model.input_width != self.graph.feature_width:
+            raise ModelMismatch(
+                f"[Engine] expected features of width {model.input_width}, as the model takes, got {self.graph.feature_width}; "
+                "use the graph it was trained on"
+            )
+        fitted = model.for_graph(self.graph.has_weight)
         return _native.NativeEngine.create(
             graph=self.graph._store,
-            program=compile_model(model.output),
+            program=compile_model(fitted.output),
             strategy=_STRATEGIES[self.strategy],
             path=_PATHS[self._path],
             exact=self.precision == "exact",
@@ -178,8 +185,20 @@ class Engine:
 
     def embeddings(self, ids: object) -> Rows:
         """The module's output rows, (k, d) float32, all of one version. Raises: VertexUnknown naming the id."""
-        rows: Rows = self.native.read(self.graph._slots("embeddings", ids))
-        return rows
+        native, id_map = self.native, self.graph._ids
+        if id_map is None:
+            rows: Rows = native.read(self.graph._slots("embeddings", ids))
+            return rows
+        while True:  # a batch may give a slot to another id between the look-up and the read: both must be of one version
+            version = id_map.version
+            try:
+                rows, read_version = native.read_versioned(self.graph._slots("embeddings", ids))
+            except VertexUnknown:
+                if version == id_map.version:
+                    raise
+                continue
+            if version == read_version == id_map.version:
+                return rows
 
     def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
         """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function of rows."""
@@ -247,7 +266,7 @@ class Engine:
         batching, threads or memory layout.
         """
         with self.graph._lock:
-            parts = (self.model.digest(), f"{self.graph._store.digest():016x}", f"{self.native.digest():016x}", self.precision)
+            parts = (model_digest(self.model), f"{self.graph._store.digest():016x}", f"{self.native.digest():016x}", self.precision)
         return hashlib.sha256("/".join(parts).encode()).hexdigest()
 
     # ---- saving
@@ -338,12 +357,3 @@ def _cores() -> int:
 def _choice(name: str, value: object, known: object) -> None:
     if value not in known:  # type: ignore[operator]
         raise ValueInvalid(f"[Engine] expected {name} to be one of {', '.join(known)}, got {value!r}; choose one")  # type: ignore[call-overload]
-
-
-def _check_fit(model: Model, graph: Graph) -> None:
-    if model.input_width != graph.feature_width:
-        raise ModelMismatch(
-            f"[Engine] expected features of width {model.input_width}, as the model takes, got {graph.feature_width}; use the graph it was trained on"
-        )
-    if model.uses_weights and not graph.has_weight:
-        raise ModelMismatch("[Engine] expected a graph with edge weights, as the model takes them, got one without; pass weight= to Graph")

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.errors import WidthMismatch
+from livegnn.models import ir
+from livegnn.models.evaluate import EdgeList, evaluate
 
 __all__ = ["Head", "Rows", "pair_scores", "predictions"]
 
@@ -35,8 +37,10 @@ def pair_array(pairs: object) -> NDArray[Any]:
     return array
 
 
-def pair_scores(src: Rows, dst: Rows, edge_head: Callable[[Rows, Rows], NDArray[Any]] | None) -> NDArray[Any]:
-    """edge_head(src rows, dst rows) where the model has one; else their dot product, (k,) float32."""
+def pair_scores(src: Rows, dst: Rows, edge_head: ir.Value | None) -> NDArray[np.float32]:
+    """edge_head of the two ends' rows side by side where the model has one; else their dot product, (k,) float32."""
     if edge_head is not None:
-        return np.asarray(edge_head(src, dst))
+        none = np.empty(0, np.int64)
+        scores = evaluate(edge_head, np.concatenate([src, dst], axis=1), EdgeList(none, none), np.float64)
+        return scores[:, 0].astype(np.float32)
     return np.einsum("ij,ij->i", src.astype(np.float64), dst.astype(np.float64)).astype(np.float32)

@@ -7,6 +7,7 @@ meta    = {"format": "livegnn-engine", "format_version": 1, "settings": {...}, "
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from livegnn.errors import LiveGnnError, StoredStateInvalid
 from livegnn.models.model import Model
 
-__all__ = ["load", "save"]
+__all__ = ["load", "model_digest", "save"]
 
 _FORMAT, _FORMAT_VERSION = "livegnn-engine", 1
 
@@ -64,6 +65,15 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], d
         raise StoredStateInvalid(
             f"[load] expected a file that Engine.save wrote at {path}, got one that cannot be read ({cause}); use another copy"
         ) from cause
+
+
+def model_digest(model: Model) -> str:
+    """Hash of the model's structure and the bits of its weights, as hexadecimal."""
+    structure, weights = model.to_arrays()
+    digest = hashlib.sha256(json.dumps(structure, sort_keys=True).encode())
+    for name in sorted(weights):
+        digest.update(name.encode() + weights[name].tobytes())
+    return digest.hexdigest()
 
 
 def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,63 @@
+"""livegnn keeps the output of a trained graph neural network exactly up to date while its graph changes.
+
+Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fifteen lines.
+"""
+
+from livegnn import errors
+from livegnn._native import __version__
+from livegnn.graph import Graph, Updates
+from livegnn.inference import Changes, Engine, Handle, LayerStats, Stats, WhatIfView
+from livegnn.models.layers import (
+    APPNP,
+    GCN,
+    GIN,
+    LG,
+    SAGE,
+    SGC,
+    Activate,
+    BatchNorm,
+    Dense,
+    GraphConv,
+    JumpingKnowledge,
+    L2Normalize,
+    LayerNorm,
+    LogSoftmax,
+    Residual,
+    Softmax,
+)
+from livegnn.models.model import Model
+from livegnn.models.pyg import from_pyg
+
+__all__ = [
+    "__version__",
+    "errors",
+    # the four to start with
+    "Graph",
+    "Updates",
+    "from_pyg",
+    "Engine",
+    # what they give
+    "Changes",
+    "Handle",
+    "LayerStats",
+    "Stats",
+    "WhatIfView",
+    # models without PyG
+    "Model",
+    "APPNP",
+    "Activate",
+    "BatchNorm",
+    "Dense",
+    "GCN",
+    "GIN",
+    "GraphConv",
+    "JumpingKnowledge",
+    "L2Normalize",
+    "LG",
+    "LayerNorm",
+    "LogSoftmax",
+    "Residual",
+    "SAGE",
+    "SGC",
+    "Softmax",
+]

@@ -1,0 +1,105 @@
+"""Random models from every layer spec, of random widths and depths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from livegnn.models import layers
+from livegnn.models.model import Model
+
+__all__ = ["FAMILIES", "random_model"]
+
+_ACTIVATIONS = (None, "relu", "tanh", "elu", "gelu", "sigmoid", "silu", "leaky_relu")
+
+
+def _weights(rng: np.random.Generator, *shape: int) -> Any:
+    return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+
+def _gcn(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    loops, improved = bool(rng.integers(4)), bool(rng.integers(2))
+    return layers.GCN(_weights(rng, o, i), _weights(rng, o), weighted=weighted, self_loops=loops, improved=improved)
+
+
+def _gcn_plain(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    return layers.GCN(_weights(rng, o, i), _weights(rng, o), weighted=weighted, normalize=False)
+
+
+def _graph_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    aggregate: Any = ("sum", "mean")[rng.integers(2)]
+    return layers.GraphConv(_weights(rng, o, i), _weights(rng, o, i), _weights(rng, o), aggregate=aggregate, weighted=weighted)
+
+
+def _sage(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    aggregate: Any = ("sum", "mean")[rng.integers(2)]
+    root = _weights(rng, o, i) if rng.integers(3) else None
+    project = (_weights(rng, i, i), _weights(rng, i)) if rng.integers(3) == 0 else None
+    normalize = bool(rng.integers(3) == 0)
+    return layers.SAGE(_weights(rng, o, i), root, _weights(rng, o), aggregate=aggregate, project=project, normalize=normalize)
+
+
+def _gin(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    hidden = int(rng.integers(1, 24))
+    norm = layers.BatchNorm(_weights(rng, hidden), rng.random(hidden).astype(np.float32) + 0.5)
+    mlp = [layers.Dense(_weights(rng, hidden, i), _weights(rng, hidden)), norm, layers.Activate("relu"), layers.Dense(_weights(rng, o, hidden))]
+    return layers.GIN(mlp, float(rng.random()))
+
+
+def _sgc(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    return layers.SGC(_weights(rng, o, i), _weights(rng, o), hops=int(rng.integers(1, 4)), weighted=weighted)
+
+
+def _appnp(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    inner = layers.APPNP(int(rng.integers(1, 4)), float(rng.random() * 0.8 + 0.1), weighted=weighted)
+    return _Chain((layers.Dense(_weights(rng, o, i), _weights(rng, o)), inner))
+
+
+def _lg(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    return _Chain((layers.LG(weighted=weighted), layers.Dense(_weights(rng, o, i))))
+
+
+class _Chain:
+    """Several layers as one."""
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+
+    def apply(self, x: Any) -> Any:
+        return layers.apply_all(self.parts, x)
+
+
+#: family -> builder(rng, width_in, width_out, weighted)
+FAMILIES: dict[str, Any] = {
+    "gcn": _gcn,
+    "gcn_plain": _gcn_plain,
+    "graph_conv": _graph_conv,
+    "sage": _sage,
+    "gin": _gin,
+    "sgc": _sgc,
+    "appnp": _appnp,
+    "lg": _lg,
+}
+
+
+def random_model(
+    rng: np.random.Generator, *, family: str | None = None, depth: int | None = None, weighted: bool | None = None
+) -> Model:
+    """A model of 1 to 5 layers with random widths, activations and joins; of one family where given."""
+    depth = int(rng.integers(1, 6)) if depth is None else depth
+    weighted = bool(rng.integers(2)) if weighted is None else weighted
+    widths = [int(w) for w in rng.integers(1, 40, depth + 1)]
+    blocks: list[Any] = []
+    for layer in range(depth):
+        name = family if family is not None else str(rng.choice(list(FAMILIES)))
+        parts = [FAMILIES[name](rng, widths[layer], widths[layer + 1], weighted)]
+        activation = _ACTIVATIONS[rng.integers(len(_ACTIVATIONS))]
+        if activation is not None and layer < depth - 1:
+            parts.append(layers.Activate(activation))
+        if rng.integers(6) == 0:
+            parts.append(layers.LayerNorm())
+        blocks.append(_Chain(tuple(parts)))
+    if rng.integers(4) == 0:
+        return Model([layers.JumpingKnowledge(blocks, "cat")], input_width=widths[0])
+    return Model(blocks, input_width=widths[0])

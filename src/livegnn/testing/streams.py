@@ -1,0 +1,109 @@
+"""Random graphs and batches over a mirror: a plain dict of edges and rows that knows what is legal next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.graph import Graph, Updates
+
+__all__ = ["Mirror", "random_batch", "random_graph"]
+
+
+@dataclass
+class Mirror:
+    """What the graph must hold: edges by id, feature rows by vertex, and the next ids."""
+
+    width: int
+    weighted: bool
+    rows: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    edges: dict[int, tuple[int, int, float]] = field(default_factory=dict)
+    slots: int = 0
+    next_edge: int = 0
+
+    def add_edge(self, u: int, v: int, w: float) -> None:
+        self.edges[self.next_edge] = (u, v, w)
+        self.next_edge += 1
+
+    def newest(self, u: int, v: int) -> int:
+        return max(e for e, (a, b, _) in self.edges.items() if (a, b) == (u, v))
+
+    def remove_vertex(self, v: int) -> None:
+        del self.rows[v]
+        self.edges = {e: edge for e, edge in self.edges.items() if v not in edge[:2]}
+
+    def arrays(self) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[np.float32] | None, NDArray[Any]]:
+        """(features of all slots, src, dst, weight or None, live vertices); edges in order of id, zeros for removed vertices."""
+        features = np.zeros((self.slots, self.width), np.float32)
+        for v, row in self.rows.items():
+            features[v] = row
+        edges = [self.edges[e] for e in sorted(self.edges)]
+        src = np.array([u for u, _, _ in edges], np.int64)
+        dst = np.array([v for _, v, _ in edges], np.int64)
+        weight = np.array([w for _, _, w in edges], np.float32) if self.weighted else None
+        return features, src, dst, weight, np.array(sorted(self.rows), np.int64)
+
+    def copy(self) -> Mirror:
+        return Mirror(self.width, self.weighted, dict(self.rows), dict(self.edges), self.slots, self.next_edge)
+
+
+def _row(rng: np.random.Generator, width: int) -> NDArray[np.float32]:
+    return rng.standard_normal(width, dtype=np.float32)
+
+
+def _weight(rng: np.random.Generator) -> float:
+    return float(np.float32(rng.random() * 2 + 0.01))
+
+
+def random_graph(rng: np.random.Generator, width: int, weighted: bool, *, vertices: int | None = None) -> tuple[Graph, Mirror]:
+    """A small graph with self-loops, parallel edges and isolated vertices, and its mirror."""
+    n = int(rng.integers(1, 30)) if vertices is None else vertices
+    mirror = Mirror(width, weighted, {v: _row(rng, width) for v in range(n)}, slots=n)
+    for _ in range(int(rng.integers(0, 3 * n + 1))):
+        mirror.add_edge(int(rng.integers(n)), int(rng.integers(n)), _weight(rng) if weighted else 1.0)
+    features, src, dst, weight, _ = mirror.arrays()
+    return Graph(features, src, dst, weight=weight), mirror
+
+
+def random_batch(rng: np.random.Generator, mirror: Mirror, size: int) -> Updates:
+    """Legal updates of every kind, deletions as common as additions; the mirror follows."""
+    updates = Updates()
+    while len(updates) < size:
+        _random_update(rng, mirror, updates)
+    return updates
+
+
+def _random_update(rng: np.random.Generator, mirror: Mirror, updates: Updates) -> None:
+    live, edges = sorted(mirror.rows), list(mirror.edges.values())
+    kind = rng.choice(["add", "remove", "features", "weight", "add_vertex", "remove_vertex"], p=[0.3, 0.3, 0.15, 0.1, 0.08, 0.07])
+    if kind == "add" and live:
+        u, v = (int(x) for x in rng.choice(live, 2))
+        w = _weight(rng) if mirror.weighted else 1.0
+        updates.add_edge(u, v, weight=w if mirror.weighted else None)
+        mirror.add_edge(u, v, w)
+    elif kind == "remove" and edges:
+        u, v, _ = edges[rng.integers(len(edges))]
+        updates.remove_edge(u, v)
+        del mirror.edges[mirror.newest(u, v)]
+    elif kind == "features" and live:
+        u = int(rng.choice(live))
+        mirror.rows[u] = _row(rng, mirror.width)
+        updates.set_features(u, mirror.rows[u])
+    elif kind == "weight" and edges and mirror.weighted:
+        u, v, _ = edges[rng.integers(len(edges))]
+        w = _weight(rng)
+        updates.set_weight(u, v, w)
+        mirror.edges[mirror.newest(u, v)] = (u, v, w)
+    elif kind == "add_vertex":
+        free = [v for v in range(mirror.slots) if v not in mirror.rows]
+        v = int(rng.choice(free)) if free and rng.integers(2) else mirror.slots
+        mirror.slots = max(mirror.slots, v + 1)
+        mirror.rows[v] = _row(rng, mirror.width)
+        updates.add_vertex(v, mirror.rows[v])
+    elif kind == "remove_vertex" and len(live) > 1:
+        v = int(rng.choice(live))
+        updates.remove_vertex(v)
+        mirror.remove_vertex(v)
