@@ -1,8 +1,8 @@
 """Growable adjacency lists for the peers: one pool of neighbour ids, O(1) addition, O(degree) vectorised deletion.
 
-List of u: pool[start[u] : start[u] + length[u]], with room for capacity[u]. A full list moves to the pool's end at twice its
-size; a deleted entry is replaced by the list's last one. The pool is a torch tensor that NumPy shares, so that small
-gathers take NumPy's short call path and large ones torch's threads.
+List of u: pool[start[u] : start[u] + length[u]], with room for capacity[u]. A full list moves to the pool's end at
+twice its size; a deleted entry is replaced by the list's last one. The pool is a torch tensor that NumPy shares, so
+that small gathers take NumPy's short call path and large ones torch's threads.
 """
 
 from __future__ import annotations

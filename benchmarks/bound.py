@@ -2,16 +2,16 @@
 
 Affected set of layer k: vertices whose row changes. For GraphConv, SAGE and GIN it is
     A[k] = targets of edge updates + out(A[k-1]) + A[k-1]            (A[0] = vertices with new features),
-for GCN a changed in-degree also changes a vertex's own messages: sources S[k-1] = A[k-1] + D, D = targets of edge updates,
+for GCN a changed in-degree also changes a vertex's own messages: S[k-1] = A[k-1] + targets of edge updates,
     A[k] = targets of edge updates + out(S[k-1]) + S[k-1].
 Delta edges of layer k: out-edges of the changed sources, and the edge updates themselves.
 
-Seconds of a layer (input I, output O wide, float32), m = messages, r = bytes/s, f = flop/s:
+Seconds of a layer (input I, output O wide, float32), A affected, E delta edges, r = bytes/s, f = flop/s:
     bound A (aggregate first)  max((A (2I + 2O) + E I) 4 / r, 2 I O (A + roots) / f)
     bound B (the cheaper of)   transform first  max((A 2O + E O) 4 / r, 2 I O (sources + roots) / f)
                                aggregate first  max((A 2O + E I) 4 / r, 2 I O (A + roots) / f)
-sources = changed rows and sources of edge updates; roots = changed rows where a self term has its own matrix. GIN's second
-linear adds 2 O^2 A to the flops, GCN has no roots, and nothing is charged for adjacency or cache misses.
+sources = changed rows and sources of edge updates; roots = changed rows where a self term has its own matrix. GIN's
+second linear adds 2 O^2 A to the flops, GCN has no roots, and nothing is charged for adjacency or cache misses.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class GeneratedGraph:
 def lomax_degrees(count: int, mean: float, exponent: float, degree_max: int) -> npt.NDArray[np.float64]:
     """Quantiles of a Lomax law, largest first.
 
-    w[i] = c ((1 - p_i)^(-1/a) - 1), a = exponent - 1, p_i = (count - i - 1/2) / count, cut at degree_max, mean(w) = mean.
+    w[i] = c (q_i^(-1/a) - 1), a = exponent - 1, q_i = (i + 1/2) / count, cut at degree_max; c such that mean(w) = mean.
     """
     upper = (np.arange(count) + 0.5) / count
     quantiles = upper ** (-1.0 / (exponent - 1.0)) - 1.0

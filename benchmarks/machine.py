@@ -38,7 +38,6 @@ def measure(threads: int) -> Machine:
     x, y = torch.ones(size), torch.ones(size)
     in_place = 8 * size / best_seconds(lambda: x.add_(1.0), 7)
     copy = 8 * size / best_seconds(lambda: x.copy_(y), 7)
-    del x, y
     peak = 0.0
     for rows, inner, columns in ((1024, 128, 256), (2048, 512, 512), (2048, 2048, 2048)):
         a, b, c = torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)

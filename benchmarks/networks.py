@@ -1,13 +1,14 @@
 """The four benchmark networks as PyG modules, and their weights as arrays for the peers.
 
-A layer is  z = W_n a + W_s x + b  with a = aggregate of x over in-neighbours; GIN adds W_2 relu(z) + b_2 with
-W_s = (1 + eps) W_n; GCN has no W_s and its self-loop is part of the aggregate. ReLU between layers, none after the last.
+A layer is  z = W_n a + W_s x + b  with a = aggregate of x over in-neighbours; GIN adds W_2 relu(z) + b_2 with W_s =
+(1 + eps) W_n; GCN has no W_s and its self-loop is part of the aggregate. ReLU between layers, none after the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch_geometric.nn import GCNConv, GINConv, GraphConv, SAGEConv
@@ -20,8 +21,7 @@ class Network(torch.nn.Module):
 
     def __init__(self, kind: str, widths: Sequence[int]) -> None:
         super().__init__()
-        pairs = zip(widths[:-1], widths[1:], strict=True)
-        self.convs = torch.nn.ModuleList(_convolution(kind, i, o) for i, o in pairs)
+        self.convs = torch.nn.ModuleList(_convolution(kind, i, o) for i, o in pairwise(widths))
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         for conv in self.convs[:-1]:

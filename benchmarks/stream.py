@@ -1,8 +1,9 @@
 """A workload as arrays: a snapshot and the ordered stream of updates that follows it (RIPPLE, section 7.1.2).
 
-The snapshot holds 90% of the edges; the stream mixes additions (the other 10%), deletions (of snapshot edges, each once)
-and feature updates (fresh normal vectors) in equal shares. Additions and deletions therefore commute inside a batch,
-so a peer may take them by kind. Batches are cut and sorted by kind before any clock starts, for peers and livegnn alike.
+The snapshot holds 90% of the edges; the stream mixes additions (the other 10%), deletions (of snapshot edges, each
+once) and feature updates (fresh normal vectors) in equal shares. Additions and deletions therefore commute inside a
+batch, so a peer may take them by kind. Batches are cut and sorted by kind before any clock starts, for peers and
+livegnn alike.
 """
 
 from __future__ import annotations
@@ -79,7 +80,13 @@ class Workload:
 
 
 def mixed_stream(
-    held_out: tuple[Ids, Ids], snapshot: tuple[Ids, Ids], shape: tuple[int, int], count: int, *, ordered: bool, seed: int
+    held_out: tuple[Ids, Ids],
+    snapshot: tuple[Ids, Ids],
+    shape: tuple[int, int],
+    count: int,
+    *,
+    ordered: bool,
+    seed: int,
 ) -> Stream:
     """`count` updates in equal shares; additions are taken in the order given where `ordered` (dated streams).
 

@@ -1,7 +1,7 @@
 """Peers, re-implemented from the papers' descriptions in NumPy and torch, each as strong as Python allows.
 
-Every peer has `name`, `apply(batch)` (what is timed), `output(ids) -> (k, classes) float32` and `state_bytes()`. All take
-the same stream and must give equal results (tests/unit/benchmarks, and at the end of every benchmark cell).
+Every peer has `name`, `apply(batch)` (what is timed), `output(ids) -> (k, classes) float32` and `state_bytes()`. All
+take the same stream and must give equal results (tests/unit/benchmarks, and at the end of every benchmark cell).
 """
 
 from __future__ import annotations

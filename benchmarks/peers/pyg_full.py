@@ -1,8 +1,10 @@
-"""PyG, one full run per batch, on its CSR path (torch.sparse CSR of the transposed adjacency, no messages materialised).
+"""PyG, one full run per batch, on its CSR path (torch.sparse CSR of the transposed adjacency, no messages
+materialised).
 
-The CSR is edited by the batch (np.delete, np.insert: one pass over the columns, cheaper than a rebuild by sorting) and that
-pass is counted. GCN's symmetric weights are computed from the row lengths of the CSR with the self-loops already in it and the
-layers run with normalize=False: PyG's own gcn_norm on a sparse tensor goes through COO and costs more.
+The CSR is edited by the batch (np.delete, np.insert: one pass over the columns, cheaper than a rebuild by sorting)
+and that pass is counted. GCN's symmetric weights are computed from the row lengths of the CSR with the self-loops
+already in it and the layers run with normalize=False: PyG's own gcn_norm on a sparse tensor goes through COO and
+costs more.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class PygFull:
         keys = dst.astype(np.int64) * workload.vertices + src
         keys.sort()
         self.in_src = keys % workload.vertices
-        self.embeddings = self._run()
+        self.embeddings = self.run()
 
     def edit(self, batch: Batch) -> None:
         """Bring the CSR and the features up to date."""
@@ -52,7 +54,8 @@ class PygFull:
             self.in_src = np.delete(self.in_src, np.fromiter(taken, np.int64))
             self._shift(batch.remove_dst, -1)
         if len(batch.add_src):
-            self.in_src = np.insert(self.in_src, self.in_ptr[batch.add_dst + 1], batch.add_src)
+            order = np.argsort(batch.add_dst, kind="stable")  # empty rows share a position: rows in order
+            self.in_src = np.insert(self.in_src, self.in_ptr[batch.add_dst[order] + 1], batch.add_src[order])
             self._shift(batch.add_dst, 1)
         self.features[torch.from_numpy(batch.feature_ids.astype(np.int64))] = torch.from_numpy(batch.feature_rows)
 
@@ -60,7 +63,8 @@ class PygFull:
         change = np.bincount(vertices, minlength=len(self.in_ptr) - 1)
         self.in_ptr[1:] += by * np.cumsum(change)
 
-    def _run(self) -> torch.Tensor:
+    def run(self) -> torch.Tensor:
+        """The module on the CSR as it is: one full run."""
         if self.symmetric:
             scale = torch.from_numpy(np.diff(self.in_ptr)).float().rsqrt()
             degree = torch.from_numpy(np.diff(self.in_ptr))
@@ -76,11 +80,10 @@ class PygFull:
 
     def apply(self, batch: Batch) -> None:
         self.edit(batch)
-        self.embeddings = self._run()
+        self.embeddings = self.run()
 
     def output(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         return self.embeddings[torch.from_numpy(ids)].numpy()
 
     def state_bytes(self) -> int:
         return self.features.nbytes + self.embeddings.nbytes
-

@@ -1,9 +1,9 @@
 """RC: layer-wise recompute of the affected set (RIPPLE, section 4.2; NeutronRT's RTEC-UER).
 
-Embeddings of every layer are stored. Per layer: affected = targets of edge updates + out(changed) + changed; each affected row
-pulls the rows of all its in-neighbours, changed or not, by one embedding_bag (torch's fused gather and segment sum: faster than
-segment_reduce, index_add_ and reduceat), then one GEMM. GCN multiplies before it aggregates, as its definition does: message
-rows s_u W x_u are stored, and only those of changed sources are multiplied again.
+Embeddings of every layer are stored. Per layer: affected = targets of edge updates + out(changed) + changed; each
+affected row pulls the rows of all its in-neighbours, changed or not, by one embedding_bag (torch's fused gather and
+segment sum: faster than segment_reduce, index_add_ and reduceat), then one GEMM. GCN multiplies before it aggregates,
+as its definition does: message rows s_u W x_u are stored, and only those of changed sources are multiplied again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.adjacency import Adjacency, union
-from benchmarks.networks import LayerWeights, Network, layer_weights
+from benchmarks.networks import Network, layer_weights
+from benchmarks.peers.bootstrap import State, bootstrap, copied, transform
 from benchmarks.stream import Batch, Workload
 
 SUM_MODE = 0
@@ -24,26 +25,15 @@ class RecomputeAffected:
 
     name = "RC (affected recompute)"
 
-    def __init__(self, workload: Workload, kind: str, module: Network) -> None:
+    def __init__(self, workload: Workload, kind: str, module: Network, state: State | None = None) -> None:
+        state = bootstrap(workload, kind, module) if state is None else state
         self.kind = kind
         self.layers = layer_weights(kind, module)
         self.out = Adjacency(workload.vertices, workload.src, workload.dst)
         self.into = Adjacency(workload.vertices, workload.dst, workload.src)
         self.mark = np.zeros(workload.vertices, bool)
-        self.rows = [torch.from_numpy(workload.features.copy())]
-        self.messages: list[torch.Tensor] = []
-        everything = np.arange(workload.vertices, dtype=np.int32)
-        with torch.inference_mode():
-            for layer in self.layers:
-                width = len((layer.bias if layer.second_bias is None else layer.second_bias))
-                self.rows.append(torch.empty(workload.vertices, width))
-                if kind == "gcn":
-                    self.messages.append(torch.empty(workload.vertices, width))
-            for k in range(len(self.layers)):
-                if kind == "gcn":
-                    self._refresh_messages(k, everything)
-                for part in np.array_split(everything, max(1, len(workload.src) // 2_000_000)):
-                    self._recompute(k, part)
+        self.rows = copied(state.rows)
+        self.messages = copied(state.messages)
 
     def _refresh_messages(self, k: int, vertices: npt.NDArray[np.int32]) -> None:
         index = torch.from_numpy(vertices)
@@ -97,13 +87,3 @@ class RecomputeAffected:
 
     def state_bytes(self) -> int:
         return sum(rows.nbytes for rows in self.rows + self.messages)
-
-
-def transform(layer: LayerWeights, aggregate: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    """W_n a + W_s x + b, and GIN's second linear."""
-    assert layer.self_term is not None
-    z = torch.addmm(layer.bias, aggregate, layer.neighbour).addmm_(own, layer.self_term)
-    if layer.second is not None:
-        assert layer.second_bias is not None
-        z = torch.addmm(layer.second_bias, z.relu_(), layer.second)
-    return z

@@ -1,10 +1,10 @@
 """RIPPLE's propagation (sections 4.3.1 and 4.3.2), with the arithmetic left to NumPy or torch.
 
-Stored per layer: embeddings and sum aggregates. Every edge update posts +-h_u (its old row) to the mailbox of v; every changed
-u posts h_u - h_u(old) along its current out-edges. Messages of a batch are summed per destination: (destination, row) pairs are
-packed in one int64 and sorted (NumPy's vectorised sort), which gives the bags. A changed vertex posts a zero row to itself,
-since its own row enters the transform. Mean divides the stored sum by the current in-degree. As in the paper, messages have the
-layer's input width: aggregate first, then transform.
+Stored per layer: embeddings and sum aggregates. Every edge update posts +-h_u (its old row) to the mailbox of v;
+every changed u posts h_u - h_u(old) along its current out-edges. Messages of a batch are summed per destination:
+(destination, row) pairs are packed in one int64 and sorted (NumPy's vectorised sort), which gives the bags. A changed
+vertex posts a zero row to itself, since its own row enters the transform. Mean divides the stored sum by the current
+in-degree. As in the paper, messages have the layer's input width: aggregate first, then transform.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.adjacency import Adjacency
-from benchmarks.networks import Network
 from benchmarks.stream import Batch, Workload
 
 Int64 = npt.NDArray[np.int64]
@@ -42,7 +41,9 @@ class Ripple(ABC):
 
     def __init__(self, workload: Workload, kind: str) -> None:
         if kind == "gcn":
-            raise ValueError("[ripple] expected graphconv, sage or gin, got 'gcn'; RIPPLE has no degree-normalised layer")
+            raise ValueError(
+                "[ripple] expected graphconv, sage or gin, got 'gcn'; RIPPLE has no degree-normalised layer"
+            )
         self.kind = kind
         self.out = Adjacency(workload.vertices, workload.src, workload.dst)
         self.in_degree = np.bincount(workload.dst, minlength=workload.vertices).astype(np.int64)

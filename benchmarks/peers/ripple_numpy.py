@@ -1,6 +1,7 @@
 """RIPPLE with NumPy, as the paper's own implementation: sorted mailboxes, BLAS transforms.
 
-Segment sums go through SciPy's CSR times dense kernel (a row of scaled additions each), which beats add.reduceat and add.at.
+Segment sums go through SciPy's CSR times dense kernel (a row of scaled additions each), which beats add.reduceat and
+add.at.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from benchmarks.networks import Network, layer_weights
+from benchmarks.peers.bootstrap import State, bootstrap, copied
 from benchmarks.peers.ripple import Bags, Int64, Ripple
-from benchmarks.peers.ripple_torch import bootstrap
 from benchmarks.stream import Workload
 
 Floats = npt.NDArray[np.float32]
@@ -23,11 +24,11 @@ class RippleNumpy(Ripple):
 
     name = "RIPPLE (numpy)"
 
-    def __init__(self, workload: Workload, kind: str, module: Network) -> None:
+    def __init__(self, workload: Workload, kind: str, module: Network, state: State | None = None) -> None:
         super().__init__(workload, kind)
-        rows, sums = bootstrap(workload, kind, module)
-        self.rows: list[Floats] = [r.numpy() for r in rows]
-        self.sums: list[Floats] = [s.numpy() for s in sums]
+        state = bootstrap(workload, kind, module) if state is None else state
+        self.rows: list[Floats] = [rows.numpy() for rows in copied(state.rows)]
+        self.sums: list[Floats] = [sums.numpy() for sums in copied(state.sums)]
         self.layers = [
             tuple(None if t is None else t.numpy() for t in (w.neighbour, w.self_term, w.bias, w.second, w.second_bias))
             for w in layer_weights(kind, module)

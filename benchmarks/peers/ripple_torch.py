@@ -7,7 +7,8 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.networks import Network, layer_weights
-from benchmarks.peers.rc import SUM_MODE, RecomputeAffected, transform
+from benchmarks.peers.bootstrap import State, bootstrap, copied, transform
+from benchmarks.peers.rc import SUM_MODE
 from benchmarks.peers.ripple import Bags, Int64, Ripple
 from benchmarks.stream import Batch, Workload
 
@@ -17,11 +18,12 @@ class RippleTorch(Ripple):
 
     name = "RIPPLE (torch)"
 
-    def __init__(self, workload: Workload, kind: str, module: Network) -> None:
+    def __init__(self, workload: Workload, kind: str, module: Network, state: State | None = None) -> None:
         super().__init__(workload, kind)
         self.layers = layer_weights(kind, module)
         self.layer_count = len(self.layers)
-        self.rows, self.sums = bootstrap(workload, kind, module)
+        state = bootstrap(workload, kind, module) if state is None else state
+        self.rows, self.sums = copied(state.rows), copied(state.sums)
 
     def apply(self, batch: Batch) -> None:
         with torch.inference_mode():
@@ -64,15 +66,3 @@ class RippleTorch(Ripple):
 
     def state_bytes(self) -> int:
         return sum(rows.nbytes for rows in self.rows + self.sums)
-
-
-def bootstrap(workload: Workload, kind: str, module: Network) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Embeddings and sum aggregates of the snapshot, from one run of RC (not timed)."""
-    full = RecomputeAffected(workload, kind, module)
-    sums = []
-    everything = np.arange(workload.vertices, dtype=np.int32)
-    with torch.inference_mode():
-        for k in range(len(full.layers)):
-            parts = np.array_split(everything, max(1, len(workload.src) // 2_000_000))
-            sums.append(torch.cat([full._pulled(k, part)[0] for part in parts]))
-    return full.rows, sums

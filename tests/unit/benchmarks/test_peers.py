@@ -73,3 +73,15 @@ def test_peer_equals_pyg(small: Workload, kind: str, name: str) -> None:
         expected = pyg_output(small, kind, start)
         scale = np.abs(expected).max()
         np.testing.assert_allclose(peer.output(ids), expected, rtol=0, atol=1e-4 * scale)
+
+
+def test_pyg_csr_edited_by_a_large_batch_on_a_sparse_graph() -> None:
+    """Rows without in-neighbours share a position in the CSR; insertions there must land in their own rows."""
+    rng = np.random.default_rng(1)
+    src, dst = (rng.integers(0, 300, 200).astype(np.int32) for _ in range(2))
+    more = tuple(rng.integers(0, 300, 100).astype(np.int32) for _ in range(2))
+    stream = mixed_stream((more[0], more[1]), (src, dst), (300, 12), 240, ordered=False, seed=5)
+    work = Workload("sparse", rng.standard_normal((300, 12), dtype=np.float32), src, dst, 5, stream)
+    peer = PygFull(work, "graphconv", network("graphconv", [12, 16, 8, 5]))
+    peer.apply(stream.batch(0, 240))
+    np.testing.assert_allclose(peer.output(np.arange(300)), pyg_output(work, "graphconv", 240), rtol=0, atol=1e-4)

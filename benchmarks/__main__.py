@@ -1,0 +1,52 @@
+"""python -m benchmarks [table ...] [--full] [--tiny] [--threads 2] [--out FILE]: tables in Markdown, progress on
+stderr."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+TABLES = ("speed", "strategies", "store", "depth", "real", "quality")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0; 1 if an engine or a peer gave a wrong answer; 130 if interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="livegnn's benchmarks, peers beside")
+    parser.add_argument("tables", nargs="*", help=f"any of {', '.join(TABLES)} (default: all)")
+    parser.add_argument("--full", action="store_true", help="all models, workloads and sizes (hours, 24 GiB)")
+    parser.add_argument("--tiny", action="store_true", help="small graphs: tries the benchmarks, measures nothing")
+    parser.add_argument("--threads", type=int, default=2, help="threads of every engine (default 2)")
+    parser.add_argument("--out", type=Path, help="write the tables to this file too")
+    options = parser.parse_args(arguments)
+    unknown = set(options.tables) - set(TABLES)
+    if unknown:
+        parser.error(f"[benchmarks] expected tables among {', '.join(TABLES)}, got {', '.join(sorted(unknown))}")
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(options.threads)  # before NumPy and torch are imported: they read it once
+    return _run(options.tables or TABLES, options)
+
+
+def _run(tables: list[str] | tuple[str, ...], parsed: argparse.Namespace) -> int:
+    from benchmarks.machine import REFERENCE, measure
+    from benchmarks.options import Options
+    from benchmarks.report import Report
+
+    report = Report(parsed.out)
+    report.progress("measuring this machine")
+    machine = REFERENCE if parsed.tiny else measure(parsed.threads)
+    options = Options(parsed.full, parsed.tiny, parsed.threads, machine)
+    try:
+        for name in tables:
+            importlib.import_module(f"benchmarks.{name}").run(options, report)
+    except KeyboardInterrupt:
+        report.progress("interrupted; the tables above stand")
+        return 130
+    report.progress("done" if not report.failures else f"{len(report.failures)} wrong answers")
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

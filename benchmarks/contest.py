@@ -1,0 +1,157 @@
+"""One model on one workload: livegnn and the peers take the same batches in turns, and must agree at the end of each
+cell.
+
+A cell is one batch size. In a turn every engine in its order applies the same run of batches, so that all share the
+noise of the machine; turns repeat until the cell's time is spent. The first batch of a size is not counted, nor at
+sizes up to 10 the first of each turn (it finds the previous engine's data in the caches). PyG, whose cost does not
+depend on the batch, is timed on the last batch alone and brought up to date untimed before. One engine works at a
+time, and pauses let the idle threads of the previous one's pool go to sleep.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.bound import Counter, LayerCount, bounds
+from benchmarks.live import Live, timed
+from benchmarks.machine import Machine
+from benchmarks.networks import network
+from benchmarks.peers.bootstrap import bootstrap
+from benchmarks.peers.pyg_full import PygFull
+from benchmarks.peers.rc import RecomputeAffected
+from benchmarks.peers.ripple_numpy import RippleNumpy
+from benchmarks.peers.ripple_torch import RippleTorch
+from benchmarks.stream import Workload
+
+TURN = {1: 250, 10: 20, 100: 5, 1000: 2}  # batches of a turn
+TURNS_MAX = 8
+SETTLE_S = 0.05
+AGREEMENT = 1e-4  # largest accepted difference, relative to the row
+SAMPLE = 5000  # vertices compared at the end of a cell
+
+
+@dataclass
+class Cell:
+    """What one batch size gave. seconds[name]: of the counted batches, in order."""
+
+    size: int
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    counts: list[list[LayerCount]] = field(default_factory=list)
+    difference: float = 0.0
+    disagreeing: str = ""
+
+    def rate(self, name: str) -> float:
+        """Updates per second."""
+        return self.size * len(self.seconds[name]) / sum(self.seconds[name])
+
+
+class Contest:
+    """All engines of one model and workload, in step with each other at a position of the stream."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        kind: str,
+        hidden: Sequence[int],
+        *,
+        threads: int,
+        peers: Sequence[str],
+        short: bool = False,
+    ) -> None:
+        """short: turns of a tenth, for graphs on which one update reaches a large part of all vertices."""
+        self.turn = {size: max(1, count // 10) for size, count in TURN.items()} if short else TURN
+        self.workload, self.kind = workload, kind
+        self.widths = [workload.features.shape[1], *hidden, workload.classes]
+        module = network(kind, self.widths)
+        self.live = Live(workload, module, threads=threads)
+        self.engines: dict[str, Any] = {"livegnn": self.live}
+        state = bootstrap(workload, kind, module)
+        known = {"rc": RecomputeAffected, "torch": RippleTorch, "numpy": RippleNumpy}
+        for name in peers:
+            if name in known and not (kind == "gcn" and name != "rc"):
+                peer: Any = known[name](workload, kind, module, state)
+                self.engines[peer.name] = peer
+        self.pyg = PygFull(workload, kind, module) if "pyg" in peers else None
+        self.counter = Counter(workload, len(self.widths) - 1)
+        self.position = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether the stream holds another turn of this batch size."""
+        return self.position + size * (self.turn[size] + 1) <= len(self.workload.stream)
+
+    def cell(self, size: int, budget_s: float) -> Cell:
+        """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
+        cell = Cell(size, {name: [] for name in self.engines})
+        begin, start = time.perf_counter(), self.position
+        for turn in range(TURNS_MAX):
+            self._turn(cell, first=turn == 0)
+            if time.perf_counter() - begin > budget_s or not self.has_room(size):
+                break
+        if self.pyg is not None:
+            self.pyg.edit(self.workload.stream.batch(start, self.position - size))
+            last = [self.workload.stream.batch(self.position - size, self.position)]
+            time.sleep(SETTLE_S)
+            cell.seconds[self.pyg.name] = timed(self.pyg.apply, last).tolist()
+        self._compare(cell)
+        return cell
+
+    def _turn(self, cell: Cell, *, first: bool) -> None:
+        skipped = 1 if first or cell.size <= 10 else 0
+        count = self.turn[cell.size] + skipped
+        batches = list(self.workload.stream.batches(self.position, cell.size, count))
+        self.position += cell.size * count
+        for name, engine in self.engines.items():
+            items = [engine.prepare(batch) for batch in batches] if isinstance(engine, Live) else batches
+            time.sleep(SETTLE_S)
+            cell.seconds[name] += timed(engine.apply, items)[skipped:].tolist()
+        counted = [self.counter.count(batch, follows_degree=self.kind == "gcn") for batch in batches]
+        cell.counts += counted[skipped:]
+
+    def _compare(self, cell: Cell) -> None:
+        vertices = self.workload.vertices
+        ids = np.random.default_rng(cell.size).choice(vertices, min(SAMPLE, vertices), replace=False).astype(np.int64)
+        everyone = dict(self.engines)
+        if self.pyg is not None:
+            everyone[self.pyg.name] = self.pyg
+        outputs = {name: engine.output(ids) for name, engine in everyone.items()}
+        for name, output in outputs.items():
+            difference = row_difference(output, outputs["livegnn"])
+            if not difference <= cell.difference:
+                cell.difference, cell.disagreeing = difference, name
+
+    def times_bound(self, cell: Cell, machine: Machine) -> tuple[float, float]:
+        """livegnn's seconds over (bound A, bound B) of the same batches."""
+        found = bounds(self.kind, self.widths, cell.counts, machine)
+        spent = sum(cell.seconds["livegnn"])
+        return spent / found.seconds_a, spent / found.seconds_b
+
+    def strongest_peer(self, cell: Cell) -> str | None:
+        """The fastest engine that is not livegnn."""
+        names = [name for name in cell.seconds if name != "livegnn"]
+        return max(names, key=cell.rate) if names else None
+
+    def latencies(self, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """livegnn alone at batch 1: (apply, build one by one and apply), `count` batches each. Ends the contest."""
+        batches = list(self.workload.stream.batches(self.position, 1, 2 * count))
+        self.position += 2 * count
+        apply = timed(self.live.apply, [self.live.prepare(batch) for batch in batches[:count]])
+        return apply[1:], timed(self.live.apply_singly, batches[count:])[1:]
+
+
+def row_difference(got: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    """Max over rows of max|got - expected| / max|expected row|; a row counts as at least 1e-3 of the largest one."""
+    scale = np.abs(expected).max(axis=1)
+    scale = np.maximum(scale, 1e-3 * scale.max())
+    return float((np.abs(got - expected).max(axis=1) / scale).max())
+
+
+def updates_needed(sizes: Sequence[int], latency_batches: int) -> int:
+    """Length of stream that a contest may consume."""
+    turns = sum(size * (TURN[size] + 1) * TURNS_MAX for size in sizes)
+    return turns + 2 * latency_batches

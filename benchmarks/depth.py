@@ -1,0 +1,77 @@
+"""Three layers, products-shaped (RIPPLE, Figure 10), and the bytes of state that each way needs (NeutronRT, Table
+VI)."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import livegnn
+from benchmarks import generate
+from benchmarks.contest import updates_needed
+from benchmarks.live import Live
+from benchmarks.networks import network
+from benchmarks.options import Options
+from benchmarks.peers.bootstrap import bootstrap
+from benchmarks.report import Report, size
+from benchmarks.speed import COLUMNS, SIZES, Entry, machine_line, run_contest
+from benchmarks.stream import Workload, workload
+
+SMALLER = "products-shaped-150k"  # a quarter of products-like-small: same mean degree and exponent
+HIDDEN = (256, 256)
+KINDS = ("graphconv", "gcn", "sage", "gin")
+
+
+def run(options: Options, report: Report) -> None:
+    """Default: the smaller graph; --full: products-like-small and all models."""
+    shape = generate.SHAPES["products-like-small"]
+    generate.SHAPES.setdefault(SMALLER, dataclasses.replace(shape, vertices=150_000, edges=7_500_000))
+    name = "tiny" if options.tiny else "products-like-small" if options.full else SMALLER
+    report.heading("Depth: three layers, products-shaped")
+    report.line(machine_line(options.machine))
+    report.columns(COLUMNS)
+    notes = []
+    for kind in KINDS if options.full else ("graphconv",):
+        entry = Entry(name, kind, HIDDEN, 4.0, peers=("rc", "torch", "pyg"), short=True, latency_batches=100)
+        report.progress(f"{name}, {kind}, three layers: generating and starting")
+        work = workload(name, 4500 if options.tiny else updates_needed(SIZES, 100))
+        notes.append(run_contest(entry, work, options, report))
+    report.line()
+    for note in notes:
+        report.line(note)
+    _state_table(name, options, report)
+
+
+def _state_table(name: str, options: Options, report: Report) -> None:
+    """Bytes beside the graph itself. Naive: features, embeddings and aggregates of every layer, float32."""
+    report.heading("State bytes, three layers (features included)")
+    report.columns(
+        ("workload", "model", "full: features, outputs", "naive incremental", "livegnn fast", "livegnn compact")
+    )
+    work = workload(name, 300)
+    for kind in KINDS if options.full else ("graphconv", "gcn"):
+        report.progress(f"{name}, {kind}: state bytes")
+        widths = [work.features.shape[1], *HIDDEN, work.classes]
+        module = network(kind, widths)
+        state = bootstrap(work, kind, module)
+        full = state.rows[0].nbytes + state.rows[-1].nbytes
+        naive = sum(rows.nbytes for rows in state.rows + state.sums)
+        del state
+        fast = _livegnn_bytes(work, module, options)
+        compact = _livegnn_bytes(work, module, options, state="compact")
+        cells = [work.name, kind, full, naive, fast, compact]
+        report.row([*cells[:2], *("not offered" if b is None else _bytes(b, naive) for b in cells[2:])])
+    report.line("\nlivegnn's exact aggregates are int64: twice the bytes of float32.")
+
+
+def _bytes(count: int, naive: int) -> str:
+    return f"{size(count)} ({count / naive:.2f} of naive)"
+
+
+def _livegnn_bytes(work: Workload, module: Any, options: Options, **choice: str) -> int | None:
+    """None where the engine does not take the option."""
+    if not set(choice) <= set(inspect.signature(livegnn.Engine).parameters):
+        return None
+    live = Live(work, module, threads=options.threads, **choice)
+    return live.state_bytes() + work.features.nbytes
