@@ -256,15 +256,15 @@ def _payments(name: str, seed: int, scale: float) -> EventStream:
     start = np.sort(random.random(known)) * 0.85 * span
     which = random.integers(0, known, events_fraud)
     victims = random.integers(first_other, vertices, events_fraud)
-    collects = random.random(events_fraud) < 0.88
+    collects = random.random(events_fraud) < 0.72
     f_src = np.where(collects, victims, fraud[which])
     f_dst = np.where(collects, fraud[which], random.choice(exits, events_fraud))
-    f_time = start[which] + random.exponential(0.03 * span, events_fraud) + np.where(collects, 0.0, 0.02 * span)
-    f_weight = random.lognormal(np.where(collects, 0.2, 2.2), 1.4)
+    f_time = start[which] + random.exponential(0.06 * span, events_fraud) + np.where(collects, 0.0, 0.02 * span)
+    f_weight = random.lognormal(np.where(collects, 0.2, 1.2), 1.6)
 
     which = random.integers(0, known, events_honest)
     others = first_other + _crowd(random, vertices - first_other, events_honest, 0.5)
-    gets = random.random(events_honest) < 0.6
+    gets = random.random(events_honest) < 0.62
     h_src, h_dst = np.where(gets, others, honest[which]), np.where(gets, honest[which], others)
     h_time = random.random(known)[which] * 0.6 * span + random.random(events_honest) * 0.4 * span
     h_weight = random.lognormal(0.6, 1.8, events_honest)
@@ -279,6 +279,8 @@ def _payments(name: str, seed: int, scale: float) -> EventStream:
     )
     labels = np.full(vertices, -1, dtype=np.int8)
     labels[fraud], labels[honest] = 1, 0
+    mistaken = random.random(2 * known) < 0.06  # labels are never perfect
+    labels[: 2 * known] ^= mistaken.astype(np.int8)
     split = np.where(labels >= 0, (random.random(vertices) < 0.3).astype(np.int8), np.int8(-1)).astype(np.int8)
     text = f"GENERATED payments of the shape of {name} (seed {seed}): planted fraud, not real accounts"
     return EventStream(

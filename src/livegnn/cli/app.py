@@ -45,7 +45,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    options, rest = parser.parse_known_args(arguments)
+    options.rest = rest
+    if rest and options.command != "bench":
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     console = Console(plain=True if options.plain else None)
     try:
         code: int = options.run(options, console)

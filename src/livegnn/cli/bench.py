@@ -12,8 +12,8 @@ from livegnn.errors import DataMissing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the options of `livegnn bench`: all of them belong to the benchmarks."""
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmarks, as --full")
+    """Declares nothing: all options but --help belong to the benchmarks (`app.main` leaves them in `rest`)."""
+    parser.epilog = "All options are handed on to the benchmarks, as in: livegnn bench --full"
 
 
 def checkout() -> Path:
@@ -35,5 +35,4 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Runs `python -m benchmarks` in the checkout; returns its exit code."""
     root = checkout()
     console.line(f"Running the benchmarks of {root}")
-    rest = options.rest[1:] if options.rest[:1] == ["--"] else options.rest
-    return subprocess.run([sys.executable, "-m", "benchmarks", *rest], cwd=root, check=False).returncode
+    return subprocess.run([sys.executable, "-m", "benchmarks", *options.rest], cwd=root, check=False).returncode

@@ -30,7 +30,7 @@ class PlayOptions:
     refreshes: int = 4
     retrainings: int = 5
     fan_outs: tuple[int, ...] = (5, 10, 20)
-    epochs: int = 100
+    epochs: int = 60
     retrain: bool = True
 
 

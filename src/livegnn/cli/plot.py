@@ -84,6 +84,7 @@ def _draw_quality(axes: Any, story: st.Story, played: Played, pooled: int, capti
     axes.set_ylabel(caption.quality)
     axes.set_xlabel("events so far (thousands)")
     axes.margins(x=0.01)
+    axes.xaxis.set_major_formatter("{x:g}")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.005, 0.5), frameon=False, fontsize=10)
     box = axes.get_position()
@@ -103,6 +104,7 @@ def _draw_latency(axes: Any, story: st.Story, played: Played) -> None:
                   textcoords="offset points", ha="right", va="bottom", fontsize=10)  # fmt: skip
     axes.set_title(f"Time of one batch: live {np.median(ms):.3g} ms (median)", fontsize=11, loc="left")
     axes.set_ylabel("ms (log scale)")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("events so far (thousands)")
 
 

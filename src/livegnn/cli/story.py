@@ -177,7 +177,7 @@ def make_module(feature_width: int) -> Any:
     return FraudNet(feature_width)
 
 
-def train(story: Story, until: int | None = None, *, epochs: int = 100) -> Trained:
+def train(story: Story, until: int | None = None, *, epochs: int = 60) -> Trained:
     """Trains the module on what events [0, until) show; the judging half of the known vertices is never touched."""
     import time
 

@@ -24,6 +24,13 @@ def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("livegnn ")
 
 
+def test_unknown_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["demo", "--fast"])
+    assert end.value.code == 2
+    assert "--fast" in capsys.readouterr().err
+
+
 def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([])
@@ -51,6 +58,16 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(DataMissing, match=r"pip install 'livegnn\[cli\]'"):
         extras.need("matplotlib", "cli")
+
+
+def test_bench_hands_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__main__.py").write_text(
+        "import sys; sys.exit(sys.argv[1:] != ['--full', '--seed', '3'])"
+    )
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--full", "--seed", "3"]) == 0
 
 
 def test_bench_finds_the_checkout_or_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_quick_demo(dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         "p99",
         "speed-up",
         "sampled, fan-out 20",
-        "upper bound",
+        "retrained",
         "bit for bit",
     ):
         assert words in text
