@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="module saved by torch.save (.pt), or a livegnn model (.npz)",
+        help="a trained PyG module, saved by torch.save(module, path)",
     )
     needed.add_argument(
         "--features", type=Path, required=True, metavar="FILE", help=".npy, .parquet or .csv: one row for each vertex"
@@ -108,12 +108,10 @@ def read_model(path: Path, trust_pickle: bool) -> Any:
 
     if not path.is_file():
         raise DataMissing(f"[{path}] expected a model file, got nothing there; check the path")
-    if path.suffix == ".npz":
-        return lg.Model.load(path)
     if not trust_pickle:
         raise UsageError(
             f"[{path}] expected --trust-pickle with a .pt module, got none: unpickling executes code"
-            " stored in the file; pass --trust-pickle if you trust its origin, or save a livegnn model (.npz)"
+            " stored in the file; pass --trust-pickle if you trust where it comes from"
         )
     torch = need("torch", "pyg")
     need("torch_geometric", "pyg")

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import livegnn as lg
 from livegnn.cli import main
 
 VERTICES, WIDTH = 12, 4
@@ -114,9 +113,3 @@ def test_string_ids(files: Path) -> None:
     (files / "events.csv").write_text("src,dst\nann,bob\nbob,cy\n")
     assert _run(files, "--features", str(files / "people.csv"), "--id-column", "who", "--final") == 0
     assert [row["vertex"] for row in _rows(files / "out.csv")] == ["ann", "bob", "cy"]
-
-
-def test_a_livegnn_model_needs_no_trust(files: Path) -> None:
-    model = lg.Model([lg.Dense(np.ones((1, WIDTH), dtype=np.float32))])
-    model.save(files / "model.npz")
-    assert _run(files, "--model", str(files / "model.npz"), "--final", trust=False) == 0
