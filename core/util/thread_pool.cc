@@ -7,7 +7,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(60);
+constexpr auto kSpin = std::chrono::microseconds(100);
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -37,20 +37,28 @@ void ThreadPool::run(std::int64_t count, const Task& task) {
     for (std::int64_t index = 0; index < count; ++index) task(index, 0);
     return;
   }
-  {
-    std::lock_guard lock(mutex_);
-    count_ = count;
-    task_ = &task;
-    failure_ = nullptr;
-    failed_ = false;
-    next_ = 0;
-    busy_ = static_cast<int>(workers_.size());
-    job_.fetch_add(1, std::memory_order_release);
+  count_ = count;
+  task_ = &task;
+  failure_ = nullptr;
+  failed_ = false;
+  next_ = 0;
+  inside_.store(0, std::memory_order_release);  // open
+  job_.fetch_add(1);
+  if (sleepers_.load() > 0) {
+    { std::lock_guard lock(mutex_); }  // a worker about to sleep is asleep, or has seen the job
+    wake_.notify_all();
   }
-  wake_.notify_all();
   drain(0);
-  while (busy_.load(std::memory_order_acquire) != 0) relax();
+  for (int open = 0; !inside_.compare_exchange_weak(open, kClosed, std::memory_order_acq_rel); open = 0) relax();
   if (failure_) std::rethrow_exception(failure_);
+}
+
+bool ThreadPool::enter() {
+  int inside = inside_.load(std::memory_order_acquire);
+  while (inside != kClosed) {
+    if (inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
 }
 
 void ThreadPool::drain(int thread) {
@@ -75,13 +83,16 @@ void ThreadPool::work(int thread) {
       for (int i = 0; i < 32; ++i) relax();
       if (std::chrono::steady_clock::now() > until) {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return job_.load(std::memory_order_acquire) != seen || stop_; });
+        ++sleepers_;
+        wake_.wait(lock, [&] { return job_.load() != seen || stop_; });
+        --sleepers_;
       }
     }
     if (stop_) return;
     seen = job_.load(std::memory_order_acquire);
+    if (!enter()) continue;
     drain(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    inside_.fetch_sub(1, std::memory_order_release);
   }
 }
 

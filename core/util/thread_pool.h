@@ -1,4 +1,5 @@
-// The one thread pool of an engine. The caller works too; workers spin briefly between jobs, then sleep.
+// The one thread pool of an engine. The caller works too; workers spin briefly between jobs, then sleep. A job ends when
+// its indices are done: a worker that wakes too late finds it closed.
 #pragma once
 
 #include <atomic>
@@ -26,7 +27,9 @@ class ThreadPool {
   void run(std::int64_t count, const Task& task);
 
  private:
+  static constexpr int kClosed = -1;
   void work(int thread);
+  bool enter();
   void drain(int thread);
 
   std::vector<std::thread> workers_;
@@ -34,7 +37,8 @@ class ThreadPool {
   std::condition_variable wake_;
   std::atomic<std::uint64_t> job_{0};  // number of the current job; a change wakes the workers
   std::atomic<std::int64_t> next_{0};
-  std::atomic<int> busy_{0};
+  std::atomic<int> inside_{kClosed};  // workers in the current job; the caller closes it when all indices are done,
+  std::atomic<int> sleepers_{0};      // so that it never waits for a worker that is still waking up
   std::int64_t count_ = 0;
   const Task* task_ = nullptr;
   std::exception_ptr failure_;

@@ -1,0 +1,170 @@
+// Every kernel variant gives the bits of the plain one; products and fixed point are checked against their definition.
+#include "dense/kernels.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "dense/activations.h"
+#include "tests/check.h"
+
+using namespace livegnn;
+
+namespace {
+
+std::vector<const Kernels*> variants() {
+  std::vector<const Kernels*> found;
+  for (const char* name : {"generic", "avx2", "avx512"}) {
+    if (const Kernels* k = kernels_named(name)) found.push_back(k);
+  }
+  return found;
+}
+
+std::vector<float> normal(std::mt19937& rng, std::size_t count, float scale = 1.0f) {
+  std::normal_distribution<float> draw(0.0f, scale);
+  std::vector<float> values(count);
+  for (float& x : values) x = draw(rng);
+  return values;
+}
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) { return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0; }
+
+}  // namespace
+
+TEST(products_are_chains_in_k_order_and_rows_do_not_depend_on_each_other) {
+  std::mt19937 rng(1);
+  for (const int m : {1, 2, 3, 7, 12, 13, 31}) {
+    for (const int n : {1, 32, 40, 130}) {
+      const int k = 1 + static_cast<int>(rng() % 70), wide = (n + kPanel - 1) / kPanel * kPanel;
+      const std::vector<float> a = normal(rng, static_cast<std::size_t>(m * k)), w = normal(rng, static_cast<std::size_t>(n * k));
+      std::vector<float> packed(static_cast<std::size_t>(wide * k));
+      pack_weight(w.data(), n, k, packed.data());
+      std::vector<float> expected(static_cast<std::size_t>(m * wide), 0.0f);
+      for (int i = 0; i < m; ++i) {
+        for (int c = 0; c < n; ++c) {
+          float sum = 0.0f;
+          for (int j = 0; j < k; ++j) sum = std::fma(a[static_cast<std::size_t>(i * k + j)], w[static_cast<std::size_t>(c * k + j)], sum);
+          expected[static_cast<std::size_t>(i * wide + c)] = sum;
+        }
+      }
+      for (const Kernels* kernel : variants()) {
+        std::vector<float> got(expected.size(), -1.0f);
+        kernel->gemm(a.data(), static_cast<std::size_t>(k), packed.data(), got.data(), static_cast<std::size_t>(wide), m, k, wide);
+        CHECK(same(got, expected));
+      }
+    }
+  }
+}
+
+TEST(fixed_point_rounds_to_nearest_even_and_sums_are_exactly_undone) {
+  std::mt19937 rng(2);
+  const int width = 24;
+  const std::vector<float> up(width, 0x1p30f), down(width, 0x1p-30f);
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<float> x = normal(rng, width, round % 2 == 0 ? 1.0f : 1e-6f);
+    const float source = 0.3f, edge = 1.7f;
+    std::vector<std::vector<std::int64_t>> sums;
+    for (const Kernels* kernel : variants()) {
+      std::vector<std::int64_t> acc(width, 5);
+      CHECK(kernel->add_terms(acc.data(), x.data(), source, edge, up.data(), 0x1p45f, width));
+      for (int c = 0; c < width; ++c) {
+        const float term = x[static_cast<std::size_t>(c)] * source * edge * 0x1p30f;
+        CHECK(acc[static_cast<std::size_t>(c)] == 5 + static_cast<std::int64_t>(std::nearbyint(static_cast<double>(term))));
+      }
+      sums.push_back(acc);
+      std::vector<float> loaded(width);
+      kernel->load(loaded.data(), acc.data(), down.data(), width);
+      for (int c = 0; c < width; ++c) {
+        CHECK(loaded[static_cast<std::size_t>(c)] == static_cast<float>(static_cast<double>(acc[static_cast<std::size_t>(c)])) * 0x1p-30f);
+      }
+      CHECK(kernel->sub_terms(acc.data(), x.data(), source, edge, up.data(), 0x1p45f, width));
+      for (const std::int64_t value : acc) CHECK(value == 5);
+    }
+    for (const auto& sum : sums) CHECK(sum == sums.front());
+  }
+}
+
+TEST(sums_as_large_as_62_bits_load_alike) {
+  std::mt19937_64 rng(3);
+  std::vector<std::int64_t> acc(16);
+  const std::vector<float> down(16, 1.0f);
+  for (int round = 0; round < 500; ++round) {
+    for (std::int64_t& value : acc) value = static_cast<std::int64_t>(rng()) >> (1 + rng() % 40);
+    for (const Kernels* kernel : variants()) {
+      std::vector<float> got(16);
+      kernel->load(got.data(), acc.data(), down.data(), 16);
+      for (std::size_t c = 0; c < 16; ++c) CHECK(got[c] == static_cast<float>(static_cast<double>(acc[c])));
+    }
+  }
+}
+
+TEST(deltas_equal_the_difference_of_terms_and_say_whether_anything_changed) {
+  std::mt19937 rng(4);
+  const int width = 16;
+  const std::vector<float> up(width, 0x1p28f);
+  for (const Kernels* kernel : variants()) {
+    const std::vector<float> before = normal(rng, width), now = normal(rng, width);
+    std::vector<std::int64_t> delta(width), acc(width, 0), direct(width, 0);
+    bool changed = false;
+    CHECK(kernel->delta_terms(delta.data(), before.data(), 0.5f, now.data(), 0.25f, up.data(), 0x1p45f, width, &changed));
+    CHECK(changed);
+    kernel->add_terms(acc.data(), before.data(), 0.5f, 1.0f, up.data(), 0x1p45f, width);
+    kernel->add_row(acc.data(), delta.data(), width);
+    kernel->add_terms(direct.data(), now.data(), 0.25f, 1.0f, up.data(), 0x1p45f, width);
+    CHECK(acc == direct);
+    CHECK(kernel->delta_terms(delta.data(), now.data(), 0.5f, now.data(), 0.5f, up.data(), 0x1p45f, width, &changed));
+    CHECK(!changed);
+  }
+}
+
+TEST(out_of_range_and_not_finite_are_noticed) {
+  const std::vector<float> up(8, 1.0f);
+  for (const Kernels* kernel : variants()) {
+    for (const float bad : {0x1p46f, -0x1p46f, INFINITY, -INFINITY, NAN}) {
+      std::vector<float> x(8, 1.0f);
+      x[5] = bad;
+      std::vector<std::int64_t> acc(8, 0);
+      CHECK(!kernel->add_terms(acc.data(), x.data(), 1.0f, 1.0f, up.data(), 0x1p45f, 8));
+    }
+    std::vector<float> edge(8, 0x1p45f);
+    std::vector<std::int64_t> acc(8, 0);
+    CHECK(kernel->add_terms(acc.data(), edge.data(), 1.0f, 1.0f, up.data(), 0x1p45f, 8));
+    CHECK(acc[0] == std::int64_t{1} << 45);
+  }
+}
+
+TEST(elementwise_kernels_agree) {
+  std::mt19937 rng(5);
+  const std::vector<float> a = normal(rng, 48), b = normal(rng, 48);
+  std::vector<float> expected(48), got(48);
+  const auto compare = [&](auto call) {
+    call(*kernels_named("generic"), expected.data());
+    for (const Kernels* kernel : variants()) {
+      call(*kernel, got.data());
+      CHECK(same(expected, got));
+    }
+  };
+  compare([&](const Kernels& k, float* out) { k.axpby(out, a.data(), 0.9f, b.data(), 0.1f, 48); });
+  compare([&](const Kernels& k, float* out) { k.add(out, a.data(), b.data(), 48); });
+  compare([&](const Kernels& k, float* out) { k.multiply(out, a.data(), b.data(), 48); });
+  compare([&](const Kernels& k, float* out) { k.maximum(out, a.data(), b.data(), 48); });
+  compare([&](const Kernels& k, float* out) { k.scale(out, a.data(), 0.3f, 48); });
+  compare([&](const Kernels& k, float* out) { k.divide(out, a.data(), 3.0f, 48); });
+  compare([&](const Kernels& k, float* out) { k.affine(out, a.data(), b.data(), a.data(), 48); });
+  compare([&](const Kernels& k, float* out) { k.relu(out, a.data(), 48); });
+  compare([&](const Kernels& k, float* out) { k.leaky(out, a.data(), 0.2f, 48); });
+}
+
+TEST(our_own_functions_are_close_to_the_library_s) {
+  for (double x = -30.0; x < 30.0; x += 0.0137) {
+    CHECK(std::fabs(exact_exp(x) / std::exp(x) - 1.0) < 1e-14);
+    CHECK(std::fabs(exact_tanh(x) - std::tanh(x)) < 1e-13);
+    CHECK(std::fabs(exact_erf(x) - std::erf(x)) < 2e-7);
+    if (x > 0.0) CHECK(std::fabs(exact_log(x) - std::log(x)) < 1e-13);
+  }
+  CHECK(exact_exp(-1000.0) == 0.0);
+  CHECK(std::isinf(exact_exp(1000.0)));
+}
+
+int main() { return livegnn::testing::run_all(); }
