@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
+from livegnn import __version__
 from livegnn.cli import bench, demo, run
 from livegnn.cli.console import Console
 from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
@@ -18,18 +18,10 @@ from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
 _TEXT = "Keeps the output of a trained graph neural network exactly up to date while its graph changes."
 
 
-def version() -> str:
-    """Version of the installed package, "unknown" where it is not installed."""
-    try:
-        return metadata.version("livegnn")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def make_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     parser = argparse.ArgumentParser(prog="livegnn", description=_TEXT)
-    parser.add_argument("--version", action="version", version=f"livegnn {version()}")
+    parser.add_argument("--version", action="version", version=f"livegnn {__version__}")
     parser.add_argument("--plain", action="store_true", help="no colours and no moving bar, even on a terminal")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, module, text in (
