@@ -43,4 +43,4 @@ def measure(threads: int) -> Machine:
         a, b, c = torch.randn(rows, inner), torch.randn(inner, columns), torch.empty(rows, columns)
         seconds = best_seconds(lambda a=a, b=b, c=c: torch.mm(a, b, out=c), 10)  # type: ignore[misc]
         peak = max(peak, 2 * rows * inner * columns / seconds)
-    return Machine("this machine", max(in_place, copy), peak)
+    return Machine("this machine, measured now", max(in_place, copy), peak)

@@ -98,7 +98,7 @@ def run(options: Options, report: Report) -> None:
     report.columns(COLUMNS)
     notes = []
     for entry in plan:
-        report.progress(f"{entry.workload}, {entry.kind}, hidden {entry.hidden}: generating and starting")
+        report.progress(f"{entry.workload}, {entry.kind}, hidden {_hidden(entry)}: generating and starting")
         length = 4500 if options.tiny else updates_needed(SIZES, entry.latency_batches)
         notes.append(run_contest(entry, workload(entry.workload, length), options, report))
     report.line()
@@ -109,7 +109,7 @@ def run(options: Options, report: Report) -> None:
 def machine_line(machine: Machine) -> str:
     """The constants of both bounds."""
     return (
-        f"This machine: {machine.bytes_per_s / 1e9:.1f} GB/s, {machine.flop_per_s / 1e9:.0f} GFLOP/s (measured now); "
+        f"{machine.name.capitalize()}: {machine.bytes_per_s / 1e9:.1f} GB/s, {machine.flop_per_s / 1e9:.0f} GFLOP/s; "
         f"reference: {REFERENCE.bytes_per_s / 1e9:.1f} GB/s, {REFERENCE.flop_per_s / 1e9:.0f} GFLOP/s. "
         "Targets of the bound are judged by this machine's constants, the others by the strongest peer but PyG.\n"
     )
@@ -152,7 +152,7 @@ def _row(entry: Entry, contest: Contest, cell: Cell, machine: Machine) -> list[o
     return [
         entry.workload,
         entry.kind,
-        "-".join(map(str, entry.hidden)),
+        _hidden(entry),
         cell.size,
         f"**{rate(cell.rate('livegnn'))}**",
         percentiles(np.array(cell.seconds["livegnn"])),
@@ -197,7 +197,11 @@ def _note(entry: Entry, contest: Contest) -> str:
         judged = f" (p99 at most {duration(p99_target)}: {'met' if met else 'NOT met'})"
     graph_bytes = sum(live.graph.memory().values())
     return (
-        f"- {entry.workload}, {entry.kind}, hidden {entry.hidden}: batch 1 p50 / p99 {percentiles(apply)}{judged}, "
+        f"- {entry.workload}, {entry.kind}, hidden {_hidden(entry)}: batch 1 p50 / p99 {percentiles(apply)}{judged}, "
         f"with Updates built one by one {percentiles(singly)}; {started}; state {size(live.state_bytes())} "
         f"({live.state_bytes() / contest.workload.vertices:.0f} B per vertex), graph {size(graph_bytes)}."
     )
+
+
+def _hidden(entry: Entry) -> str:
+    return "-".join(map(str, entry.hidden))
