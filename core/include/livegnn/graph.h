@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "livegnn/error.h"
+#include "livegnn/graph_adjacency.h"
+#include "livegnn/graph_attributes.h"
+#include "livegnn/graph_memory.h"
 #include "livegnn/types.h"
 
 namespace livegnn {
@@ -32,7 +35,8 @@ enum class UpdateKind : std::uint8_t {
   AddEdge, RemoveEdge, RemoveEdgesBefore, SetWeight, SetEdgeAttr, SetFeatures, AddVertex, RemoveVertex
 };
 
-// One update. Optional fields: NaN weight = not given; kUnset* = not given. Rows live in the buffer's row pool.
+// One update. Optional fields: kUnset* and kNoEdge mean not given. Rows live in the buffer's row pool. An added
+// edge wants exactly the columns that the graph has.
 inline constexpr std::int64_t kUnsetTime = INT64_MIN;
 inline constexpr std::int32_t kUnsetType = INT32_MIN;
 struct Update {
@@ -49,7 +53,7 @@ struct Update {
   std::int32_t row_width = 0;
 };
 
-// Updates waiting to be applied, in order. Checks values (NaN, inf) as they come in; ids are checked against the graph.
+// Updates waiting to be applied, in order. Holds what the caller gave; apply() checks it all against the graph.
 class UpdateBuffer {
  public:
   void add(const Update& update) { updates_.push_back(update); }
@@ -59,6 +63,7 @@ class UpdateBuffer {
   const float* row(const Update& update) const { return rows_.data() + update.row; }
   std::size_t size() const { return updates_.size(); }
   void clear();
+  void extend(const UpdateBuffer& other);  // appends the other's updates and rows
 
  private:
   std::vector<Update> updates_;
@@ -80,11 +85,26 @@ struct BatchDelta {
   void clear();
 };
 
+// A whole graph as columns, for saving and loading exactly: live[v] != 0 where slot v is live, edges by ascending id.
+// An empty `live` means that all are, an empty `id` that ids count from 0. Undirected edges once, either way round.
+struct GraphArrays {
+  std::int64_t slot_count = 0;
+  std::span<const float> features;  // slot_count x feature_width
+  std::span<const std::uint8_t> live;
+  std::span<const std::int64_t> src, dst, id;
+  std::span<const float> weight;
+  std::span<const std::int64_t> time;
+  std::span<const std::int32_t> type;
+  std::span<const float> attr;  // one row of attr_width per edge, same order
+  EdgeId next_edge_id = 0;      // raised to one past the largest id if that is more
+};
+
 struct GraphMemory {  // bytes
   std::size_t edges_live, edges_reserved, index, vertices, features, attributes;
 };
 
-// One writer. Reads are safe from any thread while no write runs; callers hold the lock.
+// One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers must
+// be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features.
 class GraphStore {
  public:
   explicit GraphStore(const GraphOptions& options);
@@ -96,10 +116,15 @@ class GraphStore {
   void load(std::int64_t vertex_count, std::span<const float> features, std::span<const std::int64_t> src,
             std::span<const std::int64_t> dst, std::span<const float> weight, std::span<const std::int64_t> time,
             std::span<const std::int32_t> type, std::span<const float> attr, int threads);
+  // The same with slots, ids and next edge id as given. Throws Error; then the store is empty as before.
+  void restore(const GraphArrays& arrays, int threads);
 
   // ---- batches
   BatchDelta apply(const UpdateBuffer& batch);  // throws Error naming the update; then nothing has changed
-  void undo(const BatchDelta& delta);           // exact: ids, order and next edge id as before the batch; only for the latest batch
+  void apply_into(const UpdateBuffer& batch, BatchDelta& delta);  // the same, reusing the memory of `delta`
+  // Exact: ids, order, next edge id and version as before the batch; only for the latest batch. After that, the batch
+  // before is the latest.
+  void undo(const BatchDelta& delta);
 
   // ---- reading
   const GraphOptions& options() const;
@@ -119,16 +144,44 @@ class GraphStore {
   float newest_edge_weight(VertexId u, VertexId v) const; // its weight (1 where the graph has no weights)
 
   // visitor(const EdgeSpan&), spans in time order; inline, no allocation; the hot path of the engine
-  template <typename Visitor> void visit_out(VertexId u, Visitor&& visitor) const;
-  template <typename Visitor> void visit_in(VertexId v, Visitor&& visitor) const;
-  void prefetch_out(VertexId u) const;
-  void prefetch_in(VertexId v) const;
+  template <typename Visitor>
+  void visit_out(VertexId u, Visitor&& visitor) const {
+    out_.visit(u, visitor);
+  }
+  template <typename Visitor>
+  void visit_in(VertexId v, Visitor&& visitor) const {
+    in_->visit(v, visitor);
+  }
+  // Hints, in this order and some vertices ahead: first the record, then, once that is there, the first edges.
+  void prefetch_out(VertexId u) const { out_.prefetch_list(u); }
+  void prefetch_in(VertexId v) const { in_->prefetch_list(v); }
+  void prefetch_out_edges(VertexId u) const { out_.prefetch_edges(u); }
+  void prefetch_in_edges(VertexId v) const { in_->prefetch_edges(v); }
 
-  // visitor(const EdgeSpan&, first, last): edges with t_from <= time < t_to, by two binary searches
+  // visitor(const EdgeSpan&, first, last): edges with t_from <= time < t_to, by two binary searches; the graph has times
   template <typename Visitor>
-  void visit_out_between(VertexId u, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const;
+  void visit_out_between(VertexId u, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
+    invariant(options_.has_time, "a graph without times was asked for a range of times");
+    out_.visit_between(u, t_from, t_to, visitor);
+  }
   template <typename Visitor>
-  void visit_in_between(VertexId v, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const;
+  void visit_in_between(VertexId v, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
+    invariant(options_.has_time, "a graph without times was asked for a range of times");
+    in_->visit_between(v, t_from, t_to, visitor);
+  }
+  // visitor(src, dst, EdgeId, weight, time, type) once per edge, by src; undirected edges with src <= dst
+  template <typename Visitor>
+  void visit_edges(Visitor&& visitor) const {
+    for (VertexId u = 0; u < slot_count_; ++u) {
+      visit_out(u, [&](const EdgeSpan& span) {
+        for (std::int32_t i = 0; i < span.count; ++i) {
+          if (options_.undirected && span.neighbours[i] < u) continue;
+          visitor(u, span.neighbours[i], span.ids[i], span.weights ? span.weights[i] : 1.0f,
+                  span.times ? span.times[i] : 0, span.types ? span.types[i] : 0);
+        }
+      });
+    }
+  }
 
   GraphMemory memory() const;
   void compact();                      // gives back what deletions left; content and ids unchanged
@@ -136,7 +189,85 @@ class GraphStore {
   void check_invariants() const;       // for tests: both directions agree, blocks ordered, index complete
 
  private:
-  struct Impl;  // or plain members: the author of the store decides; visit_* must inline
+  struct Scratch;  // buffers that batches use again, so that a small batch allocates nothing
+
+  // checks of one update; they throw Error with the part of the message after the update's name
+  VertexId live_vertex(std::int64_t id) const;
+  void check_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const;
+  void check_weight(const Update& update) const;
+  void check_filter(const Update& update) const;
+  EdgeEntry checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const;
+  EdgeEntry find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const;
+  EdgeEntry found_edge(const Update& update) const;
+
+  // one update each, journaled
+  void apply_update(const UpdateBuffer& batch, const Update& update);
+  void add_edge(const UpdateBuffer& batch, const Update& update);
+  void remove_edge(const Update& update);
+  void remove_edges_before(const Update& update);
+  void set_weight(const Update& update);
+  void set_edge_attr(const UpdateBuffer& batch, const Update& update);
+  void set_features(const UpdateBuffer& batch, const Update& update);
+  void add_vertex(const UpdateBuffer& batch, const Update& update);
+  void remove_vertex(const Update& update);
+  void journal_removed(VertexId u, const EdgeEntry& entry);
+  void journal_vertex(VertexId v);
+
+  // both directions of one edge; entry.neighbour is v
+  void link(VertexId u, const EdgeEntry& entry);
+  void unlink(VertexId u, const EdgeEntry& entry);
+  void relabel(VertexId u, const EdgeEntry& entry, float weight);
+
+  void prefetch_update(const UpdateBuffer& batch, std::size_t at) const;
+  void roll_back(const BatchDelta::Journal& journal);
+  void write_delta(const BatchDelta::Journal& journal, BatchDelta& delta);
+  void write_edges(const BatchDelta::Journal& journal, BatchDelta& delta);
+  void write_vertices(const BatchDelta::Journal& journal, BatchDelta& delta) const;
+  void compact_if_idle();
+  void resize_slots(VertexId slot_count);
+  void write_feature_row(VertexId v, const float* row);
+
+  void check_arrays(const GraphArrays& arrays, int threads) const;
+  void check_edge_columns(const GraphArrays& arrays, int threads) const;
+  void load_vertices(const GraphArrays& arrays, int threads);
+  void load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads);
+  void check_simple(int threads) const;
+  void reset();
+  void check_edges() const;
+  void check_vertices() const;
+
+  GraphOptions options_;
+  Adjacency out_;
+  Adjacency in_lists_;        // not used by undirected graphs, where both directions are the same lists
+  Adjacency* in_ = nullptr;   // &in_lists_ or &out_
+  Column<float> features_;    // slot_count_ rows of stride_
+  Column<std::uint8_t> live_;
+  AttributeTable attributes_;
+  std::unique_ptr<Scratch> scratch_;
+  std::int32_t stride_ = 0;
+  VertexId slot_count_ = 0;
+  std::int64_t vertex_count_ = 0;
+  std::int64_t edge_count_ = 0;
+  EdgeId next_edge_id_ = 0;
+  std::int64_t version_ = 0;
 };
+
+// Short readers, inline for the engine's loops.
+inline const GraphOptions& GraphStore::options() const { return options_; }
+inline std::int64_t GraphStore::version() const { return version_; }
+inline VertexId GraphStore::slot_count() const { return slot_count_; }
+inline std::int64_t GraphStore::vertex_count() const { return vertex_count_; }
+inline std::int64_t GraphStore::edge_count() const { return edge_count_; }
+inline EdgeId GraphStore::next_edge_id() const { return next_edge_id_; }
+inline bool GraphStore::is_live(VertexId v) const { return v >= 0 && v < slot_count_ && live_[v] != 0; }
+inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v); }
+inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v); }
+inline const float* GraphStore::feature_row(VertexId v) const {
+  return features_.data() + static_cast<std::int64_t>(v) * stride_;
+}
+inline std::int32_t GraphStore::feature_stride() const { return stride_; }
+inline const float* GraphStore::edge_attr(EdgeId id) const {
+  return options_.attr_width > 0 ? attributes_.find(id) : nullptr;
+}
 
 }  // namespace livegnn

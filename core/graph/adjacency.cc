@@ -1,0 +1,295 @@
+// Single edges in and out of the lists of one direction.
+#include "livegnn/graph_adjacency.h"
+
+#include <algorithm>
+
+#include "livegnn/error.h"
+
+namespace livegnn {
+
+namespace {
+// Offset of the last `wanted` in values[0, count), or -1. Sixteen at a time, so that it vectorises.
+std::int32_t find_last(const VertexId* values, std::int32_t count, VertexId wanted) {
+  constexpr std::int32_t kLanes = 16;
+  while (count >= kLanes) {
+    const VertexId* chunk = values + count - kLanes;
+    std::int32_t hits = 0;
+    for (std::int32_t i = 0; i < kLanes; ++i) hits += chunk[i] == wanted;
+    if (hits > 0) break;
+    count -= kLanes;
+  }
+  while (count > 0 && values[count - 1] != wanted) --count;
+  return count - 1;
+}
+}  // namespace
+
+Adjacency::~Adjacency() {
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    if (lists_[v].capacity == kHub) delete lists_[v].hub;
+  }
+}
+
+void Adjacency::configure(PoolColumns columns, std::int32_t block_edges_max, bool indexed) {
+  pool_ = BlockPool(columns, block_edges_max);
+  PoolColumns index_columns;
+  index_columns.time = columns.time;
+  index_columns.keyed_by_neighbour = true;
+  index_pool_ = BlockPool(index_columns, block_edges_max);
+  indexed_ = indexed;
+}
+
+void Adjacency::resize(VertexId slot_count) {
+  lists_.reserve(slot_count);
+  for (VertexId v = slot_count_; v < slot_count; ++v) lists_[v] = List{{0}, 0, 0};
+  slot_count_ = slot_count;
+}
+
+void Adjacency::resize_block(List& list, std::int32_t capacity) {
+  const std::int64_t place = pool_.allocate(capacity);
+  if (list.capacity > 0) {
+    pool_.copy(place, list.place, list.count);
+    pool_.free(list.place, list.capacity);
+  }
+  list.place = place;
+  list.capacity = capacity;
+}
+
+void Adjacency::make_hub(List& list) {
+  auto* hub = new Hub;
+  hub->edges.append_block(pool_, list.place, list.count, list.capacity);
+  list.hub = hub;
+  list.capacity = kHub;
+}
+
+void Adjacency::make_single(List& list) {
+  Hub* hub = list.hub;
+  const std::int32_t capacity = pool_.fit(list.count);
+  const std::int64_t place = pool_.allocate(capacity);
+  std::int64_t end = place;
+  for (const BlockChain::Page& page : hub->edges.pages()) {
+    for (const BlockChain::Block& block : page) {
+      pool_.copy(end, block.place, block.count);
+      end += block.count;
+    }
+  }
+  hub->edges.clear(pool_);
+  hub->index.clear(index_pool_);
+  delete hub;
+  list.place = place;
+  list.capacity = capacity;
+}
+
+void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
+  List& list = lists_[v];
+  const std::int32_t largest = pool_.block_edges_max();
+  if (list.capacity != kHub && list.count == list.capacity) {
+    if (list.count == largest) {
+      make_hub(list);
+    } else {
+      resize_block(list, pool_.fit(std::min(list.count + 1 + list.count / 2, largest)));
+    }
+  }
+  if (list.capacity == kHub) {
+    Hub& hub = *list.hub;
+    hub.edges.insert(pool_, entry);
+    ++list.count;
+    if (hub.indexed) {
+      hub.index.insert(index_pool_, entry);
+    } else if (indexed_ && list.count > index_min()) {
+      build_index(hub, list.count);
+    }
+  } else {
+    const std::int32_t offset = pool_.lower_bound(list.place, list.count, pool_.key(entry));
+    pool_.copy(list.place + offset + 1, list.place + offset, list.count - offset);
+    pool_.write(list.place + offset, entry);
+    ++list.count;
+  }
+  ++entry_count_;
+}
+
+std::int64_t Adjacency::find_place(const List& list, const EdgeKey& key) const {
+  if (list.capacity != kHub) {
+    const std::int32_t offset = pool_.lower_bound(list.place, list.count, key);
+    const std::int64_t place = list.place + offset;
+    return offset < list.count && pool_.key(place) == key ? place : -1;
+  }
+  const BlockChain::Cursor at = list.hub->edges.lower_bound(pool_, key);
+  if (list.hub->edges.at_end(at)) return -1;
+  const std::int64_t place = list.hub->edges.place(at);
+  return pool_.key(place) == key ? place : -1;
+}
+
+std::int64_t Adjacency::place_at(const List& list, const EdgeKey& key) const {
+  const std::int64_t place = find_place(list, key);
+  invariant(place >= 0, "an edge is missing from one direction");
+  return place;
+}
+
+void Adjacency::erase(VertexId v, const EdgeKey& key) {
+  List& list = lists_[v];
+  if (list.capacity == kHub) {
+    Hub& hub = *list.hub;
+    const BlockChain::Cursor at = hub.edges.lower_bound(pool_, key);
+    invariant(!hub.edges.at_end(at) && pool_.key(hub.edges.place(at)) == key,
+              "an edge is missing from one direction of a hub");
+    if (hub.indexed) {
+      const EdgeKey index_key{pool_.read(hub.edges.place(at)).neighbour, key.minor};
+      hub.index.erase(index_pool_, hub.index.lower_bound(index_pool_, index_key));
+    }
+    hub.edges.erase(pool_, at);
+    --list.count;
+    shrink_hub(list);
+  } else {
+    const auto offset = static_cast<std::int32_t>(place_at(list, key) - list.place);
+    --list.count;
+    pool_.copy(list.place + offset, list.place + offset + 1, list.count - offset);
+    shrink_single(list);
+  }
+  --entry_count_;
+}
+
+void Adjacency::shrink_single(List& list) {
+  if (list.count == 0) {
+    pool_.free(list.place, list.capacity);
+    list = List{{0}, 0, 0};
+  } else if (3 * list.count <= list.capacity) {
+    resize_block(list, pool_.fit(list.count + list.count / 2));
+  }
+}
+
+void Adjacency::shrink_hub(List& list) {
+  Hub& hub = *list.hub;
+  if (hub.indexed && list.count < index_min() / 2) drop_index(hub);
+  if (list.count == 0) {
+    hub.edges.clear(pool_);
+    delete list.hub;
+    list = List{{0}, 0, 0};
+  } else if (list.count <= pool_.block_edges_max() / 2) {
+    make_single(list);
+  }
+}
+
+void Adjacency::set_weight(VertexId v, const EdgeKey& key, float weight) {
+  pool_.set_weight(place_at(lists_[v], key), weight);
+}
+
+EdgeEntry Adjacency::find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const {
+  const List& list = lists_[v];
+  if (list.count == 0) return {};
+  const bool has_time = pool_.columns().time;
+  if (filter.id != kNoEdge && (!has_time || filter.time != INT64_MIN)) {  // the key is known
+    const std::int64_t place = find_place(list, {has_time ? filter.time : 0, filter.id});
+    if (place < 0) return {};
+    const EdgeEntry entry = pool_.read(place);
+    return entry.neighbour == neighbour && filter.matches(entry) ? entry : EdgeEntry{};
+  }
+  if (list.capacity == kHub && list.hub->indexed) return find_by_index(list, neighbour, filter);
+  return find_by_scan(list, neighbour, filter);
+}
+
+EdgeEntry Adjacency::find_by_scan(const List& list, VertexId neighbour, const EdgeFilter& filter) const {
+  EdgeEntry best;
+  const bool in_id_order = !pool_.columns().time;  // then the first match from the back is the newest
+  const auto scan_block = [&](std::int64_t place, std::int32_t count) {
+    const VertexId* neighbours = pool_.neighbours(place);
+    for (std::int32_t at = find_last(neighbours, count, neighbour); at >= 0;
+         at = find_last(neighbours, at, neighbour)) {
+      if (pool_.ids(place)[at] < best.id) continue;
+      const EdgeEntry entry = pool_.read(place + at);
+      if (!filter.matches(entry)) continue;
+      best = entry;
+      if (in_id_order) return;
+    }
+  };
+  if (list.capacity != kHub) {
+    scan_block(list.place, list.count);
+    return best;
+  }
+  const auto& pages = list.hub->edges.pages();
+  for (auto page = pages.rbegin(); page != pages.rend(); ++page) {
+    for (auto block = page->rbegin(); block != page->rend(); ++block) {
+      scan_block(block->place, block->count);
+      if (in_id_order && best.id != kNoEdge) return best;
+    }
+  }
+  return best;
+}
+
+EdgeEntry Adjacency::find_by_index(const List& list, VertexId neighbour, const EdgeFilter& filter) const {
+  const BlockChain& index = list.hub->index;
+  const EdgeKey past{neighbour, filter.id == kNoEdge || filter.id == INT64_MAX ? INT64_MAX : filter.id + 1};
+  BlockChain::Cursor at = index.lower_bound(index_pool_, past);
+  while (index.previous(at)) {
+    const EdgeEntry found = index_pool_.read(index.place(at));
+    if (found.neighbour != neighbour || (filter.id != kNoEdge && found.id != filter.id)) break;
+    if (filter.time != INT64_MIN && found.time != filter.time) continue;
+    const EdgeEntry entry = pool_.read(place_at(list, pool_.key(found)));
+    if (filter.matches(entry)) return entry;
+  }
+  return {};
+}
+
+EdgeEntry Adjacency::first(VertexId v) const {
+  const List& list = lists_[v];
+  return pool_.read(list.capacity == kHub ? list.hub->edges.pages().front().front().place : list.place);
+}
+
+void Adjacency::erase_before_in_index(List& list, EdgeTime time) {
+  Hub& hub = *list.hub;
+  std::vector<EdgeKey> keys;
+  const auto few = static_cast<std::size_t>(list.count / 8);
+  for (BlockChain::Cursor at; keys.size() <= few && !hub.edges.at_end(at);) {
+    const EdgeEntry entry = pool_.read(hub.edges.place(at));
+    if (entry.time >= time) break;
+    keys.push_back({entry.neighbour, entry.id});
+    if (++at.offset == hub.edges.block(at).count) at = hub.edges.next_block(at);
+  }
+  if (keys.size() > few) return drop_index(hub);  // cheaper to build anew than to take out one by one
+  for (const EdgeKey& key : keys) hub.index.erase(index_pool_, hub.index.lower_bound(index_pool_, key));
+}
+
+std::int64_t Adjacency::erase_before(VertexId v, EdgeTime time) {
+  List& list = lists_[v];
+  if (list.count == 0 || first(v).time >= time) return 0;
+  const EdgeKey key{time, INT64_MIN};
+  std::int64_t erased;
+  if (list.capacity == kHub) {
+    Hub& hub = *list.hub;
+    const bool was_indexed = hub.indexed;
+    if (was_indexed) erase_before_in_index(list, time);
+    erased = hub.edges.erase_before(pool_, key);
+    list.count -= static_cast<std::int32_t>(erased);
+    if (was_indexed && !hub.indexed && list.count >= index_min() / 2) build_index(hub, list.count);
+    shrink_hub(list);
+  } else {
+    erased = pool_.lower_bound(list.place, list.count, key);
+    list.count -= static_cast<std::int32_t>(erased);
+    pool_.copy(list.place, list.place + erased, list.count);
+    shrink_single(list);
+  }
+  entry_count_ -= erased;
+  return erased;
+}
+
+void Adjacency::clear(VertexId v) {
+  List& list = lists_[v];
+  entry_count_ -= list.count;
+  if (list.capacity == kHub) {
+    list.hub->edges.clear(pool_);
+    list.hub->index.clear(index_pool_);
+    delete list.hub;
+  } else if (list.capacity > 0) {
+    pool_.free(list.place, list.capacity);
+  }
+  list = List{{0}, 0, 0};
+}
+
+void Adjacency::prefetch_tail(VertexId v) const {
+  const List& list = lists_[v];
+  if (list.capacity == kHub || list.capacity == 0) return;
+  const std::int64_t tail = list.place + list.count;
+  __builtin_prefetch(pool_.neighbours(tail));
+  __builtin_prefetch(pool_.ids(tail));
+}
+
+}  // namespace livegnn

@@ -1,0 +1,240 @@
+// Whole lists at once: bulk load, indexes of hubs, compaction, and the checks.
+#include <algorithm>
+#include <string>
+
+#include "graph/parallel.h"
+#include "livegnn/error.h"
+#include "livegnn/graph_adjacency.h"
+
+namespace livegnn {
+
+std::int64_t Adjacency::run_length(std::int64_t count) const {
+  if (count == 0) return 0;
+  const std::int64_t largest = pool_.block_edges_max();
+  const std::int64_t rest = count % largest;
+  return count - rest + (rest > 0 ? pool_.fit(static_cast<std::int32_t>(rest)) : 0);
+}
+
+void Adjacency::reset() {
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    if (lists_[v].capacity == kHub) delete lists_[v].hub;
+  }
+  slot_count_ = 0;
+  entry_count_ = 0;
+  pool_ = BlockPool(pool_.columns(), pool_.block_edges_max());
+  index_pool_ = BlockPool(index_pool_.columns(), index_pool_.block_edges_max());
+}
+
+void Adjacency::plan(std::span<const std::int32_t> degrees) {
+  std::int64_t places = 0;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    lists_[v] = List{{places}, degrees[v], 0};
+    places += run_length(degrees[v]);
+    entry_count_ += degrees[v];
+  }
+  pool_.reserve(places + places / 8);
+  pool_.extend(places);
+}
+
+void Adjacency::cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_t place, std::int64_t count) {
+  while (count > 0) {
+    const auto block = static_cast<std::int32_t>(std::min<std::int64_t>(count, pool.block_edges_max()));
+    const std::int32_t capacity = pool.fit(block);
+    chain.append_block(pool, place, block, capacity);
+    place += capacity;
+    count -= block;
+  }
+}
+
+void Adjacency::finish(int threads) {
+  std::vector<VertexId> hubs;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    if (indexed_ && lists_[v].count > index_min()) hubs.push_back(v);
+  }
+  graph_parallel::run_pieces(threads, slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
+    for (auto v = static_cast<VertexId>(begin); v < end; ++v) {
+      List& list = lists_[v];
+      if (list.count == 0) continue;
+      if (pool_.columns().time) pool_.sort(list.place, list.count);
+      if (list.count <= pool_.block_edges_max()) {
+        list.capacity = pool_.fit(list.count);
+        continue;
+      }
+      auto* hub = new Hub;
+      cut_blocks(pool_, hub->edges, list.place, list.count);
+      list.hub = hub;
+      list.capacity = kHub;
+    }
+  });
+  std::vector<std::int64_t> places;
+  for (const VertexId v : hubs) places.push_back(index_pool_.extend(run_length(lists_[v].count)));
+  graph_parallel::run_pieces(threads, static_cast<std::int64_t>(hubs.size()), 1, [&](std::int64_t i, std::int64_t) {
+    const List& list = lists_[hubs[i]];
+    std::int64_t place = places[i];
+    for (const EdgeEntry& entry : entries_by_neighbour(*list.hub, list.count)) index_pool_.write(place++, entry);
+    cut_blocks(index_pool_, list.hub->index, places[i], list.count);
+    list.hub->indexed = true;
+  });
+}
+
+std::vector<EdgeEntry> Adjacency::entries_by_neighbour(const Hub& hub, std::int32_t count) const {
+  std::vector<EdgeEntry> entries;
+  entries.reserve(static_cast<std::size_t>(count));
+  for (const BlockChain::Page& page : hub.edges.pages()) {
+    for (const BlockChain::Block& block : page) {
+      for (std::int32_t i = 0; i < block.count; ++i) entries.push_back(pool_.read(block.place + i));
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const EdgeEntry& a, const EdgeEntry& b) {
+    return a.neighbour < b.neighbour || (a.neighbour == b.neighbour && a.id < b.id);
+  });
+  return entries;
+}
+
+void Adjacency::build_index(Hub& hub, std::int32_t count) {
+  const std::vector<EdgeEntry> entries = entries_by_neighbour(hub, count);
+  const std::int32_t largest = index_pool_.block_edges_max();
+  for (std::int32_t begin = 0; begin < count; begin += largest) {
+    const std::int32_t block = std::min(largest, count - begin);
+    const std::int32_t capacity = index_pool_.fit(block);
+    const std::int64_t place = index_pool_.allocate(capacity);
+    for (std::int32_t i = 0; i < block; ++i) index_pool_.write(place + i, entries[begin + i]);
+    hub.index.append_block(index_pool_, place, block, capacity);
+  }
+  hub.indexed = true;
+}
+
+void Adjacency::drop_index(Hub& hub) {
+  hub.index.clear(index_pool_);
+  hub.indexed = false;
+}
+
+std::size_t Adjacency::index_bytes() const {
+  std::size_t total = static_cast<std::size_t>(index_pool_.places_used()) * index_pool_.place_bytes();
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    if (lists_[v].capacity == kHub) {
+      total += sizeof(Hub) + lists_[v].hub->edges.bytes() + lists_[v].hub->index.bytes();
+    }
+  }
+  return total;
+}
+
+bool Adjacency::wants_compaction() const {
+  constexpr std::int64_t kSlack = std::int64_t{1} << 18;  // not worth the walk over all vertices below this
+  const auto idle = [](const BlockPool& pool) {
+    return pool.places_free() > pool.places_used() - pool.places_free() + kSlack;
+  };
+  return idle(pool_) || idle(index_pool_);
+}
+
+void Adjacency::compact() {
+  std::int64_t places = 0, index_places = 0;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    places += run_length(lists_[v].count);
+    if (is_indexed(v)) index_places += run_length(lists_[v].count);
+  }
+  BlockPool packed(pool_.columns(), pool_.block_edges_max());
+  BlockPool packed_index(index_pool_.columns(), pool_.block_edges_max());
+  packed.reserve(places + places / 8);
+  packed_index.reserve(index_places + index_places / 8);
+  const auto append = [](BlockPool& to, const EdgeSpan& span, std::int64_t first_place, const BlockPool& from) {
+    std::int64_t place = first_place;
+    const std::int64_t start = span.neighbours - from.neighbours(0);
+    for (std::int32_t i = 0; i < span.count; ++i) to.write(place++, from.read(start + i));
+    return place;
+  };
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    List& list = lists_[v];
+    if (list.count == 0) continue;
+    const std::int64_t place = packed.extend(run_length(list.count));
+    std::int64_t end = place;
+    visit(v, [&](const EdgeSpan& span) { end = append(packed, span, end, pool_); });
+    if (list.capacity != kHub) {
+      list.place = place;
+      list.capacity = packed.fit(list.count);
+      continue;
+    }
+    BlockChain edges, index;
+    cut_blocks(packed, edges, place, list.count);
+    if (list.hub->indexed) {
+      const std::int64_t index_place = packed_index.extend(run_length(list.count));
+      std::int64_t index_end = index_place;
+      list.hub->index.visit(index_pool_,
+                            [&](const EdgeSpan& s) { index_end = append(packed_index, s, index_end, index_pool_); });
+      cut_blocks(packed_index, index, index_place, list.count);
+    }
+    list.hub->edges = std::move(edges);
+    list.hub->index = std::move(index);
+  }
+  pool_.swap(packed);
+  index_pool_.swap(packed_index);
+}
+
+namespace {
+// Blocks filled, keys ascending and `first` true; returns the number of edges.
+std::int64_t check_chain(const BlockPool& pool, const BlockChain& chain) {
+  std::int64_t count = 0;
+  EdgeKey last{INT64_MIN, INT64_MIN};
+  for (const BlockChain::Page& page : chain.pages()) {
+    invariant(!page.empty() && static_cast<std::int32_t>(page.size()) <= pool.page_blocks_max(),
+              "a directory page is empty or too long");
+    for (const BlockChain::Block& block : page) {
+      invariant(block.count > 0 && block.count <= block.capacity && block.capacity <= pool.block_edges_max(),
+                "a block is empty or too long");
+      invariant(block.first == pool.key(block.place), "a directory entry differs from its block");
+      for (std::int32_t i = 0; i < block.count; ++i) {
+        const EdgeKey key = pool.key(block.place + i);
+        invariant(last < key, "edges of a hub are out of order");
+        last = key;
+      }
+      count += block.count;
+    }
+  }
+  return count;
+}
+}  // namespace
+
+void Adjacency::check_hub(VertexId v, const List& list) const {
+  const Hub& hub = *list.hub;
+  invariant(check_chain(pool_, hub.edges) == list.count, "a hub's blocks do not hold its degree");
+  invariant(hub.indexed || hub.index.empty(), "a hub without an index has index blocks");
+  invariant(!indexed_ || hub.indexed || list.count <= index_min(), "a long hub has no index");
+  if (!hub.indexed) return;
+  invariant(check_chain(index_pool_, hub.index) == list.count, "a hub's index does not hold its degree");
+  visit(v, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) {
+      const BlockChain::Cursor at = hub.index.lower_bound(index_pool_, {span.neighbours[i], span.ids[i]});
+      invariant(!hub.index.at_end(at), "an edge is missing from a hub's index");
+      const EdgeEntry found = index_pool_.read(hub.index.place(at));
+      invariant(found.neighbour == span.neighbours[i] && found.id == span.ids[i] &&
+                    (span.times == nullptr || found.time == span.times[i]),
+                "an edge differs from its entry in a hub's index");
+    }
+  });
+}
+
+void Adjacency::check_invariants() const {
+  std::int64_t entries = 0, places = 0;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    const List& list = lists_[v];
+    entries += list.count;
+    if (list.capacity == kHub) {
+      invariant(list.count > pool_.block_edges_max() / 2, "a short list is stored as a hub");
+      check_hub(v, list);
+      for (const BlockChain::Page& page : list.hub->edges.pages()) {
+        for (const BlockChain::Block& block : page) places += block.capacity;
+      }
+      continue;
+    }
+    places += list.capacity;
+    invariant(list.count <= list.capacity && list.capacity <= std::max(3 * list.count, 1),
+              "a single block is too short or too empty");
+    for (std::int32_t i = 1; i < list.count; ++i) {
+      invariant(pool_.key(list.place + i - 1) < pool_.key(list.place + i), "edges of a list are out of order");
+    }
+  }
+  invariant(entries == entry_count_, "the edge counter differs from the lists");
+  invariant(places + pool_.places_free() == pool_.places_used(), "places leak from the pool");
+}
+
+}  // namespace livegnn

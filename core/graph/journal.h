@@ -1,0 +1,62 @@
+// What a batch did, step by step, and the scratch that batches share.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+enum class EdgeChangeKind : std::uint8_t { Added, Removed, Reweighted, AttrSet };
+
+struct EdgeChange {
+  EdgeChangeKind kind;
+  VertexId u;
+  EdgeEntry entry;           // neighbour is v; the weight after the change, for Removed the weight it had
+  float weight_before;       // Reweighted
+  std::int64_t row_before;   // Removed, AttrSet: the attribute row as it was, offset into rows; -1 without attributes
+};
+
+struct VertexChange {  // one per vertex, from its first change in the batch
+  VertexId v;
+  bool was_live;
+  std::int64_t row_before;  // offset into rows; -1: a slot that is new, its row was zero
+};
+
+struct BatchDelta::Journal {
+  std::vector<EdgeChange> edges;
+  std::vector<VertexChange> vertices;
+  std::vector<float> rows;
+  EdgeId next_edge_id_before = 0;
+  std::int64_t version_before = 0;
+  std::int64_t vertex_count_before = 0;
+  std::int64_t edge_count_before = 0;
+  VertexId slot_count_before = 0;
+  std::int64_t serial = 0;         // of this batch; 0 while it is not committed
+  std::int64_t serial_before = 0;  // of the batch before
+
+  std::int64_t save_row(const float* row, std::int32_t width) {
+    const auto offset = static_cast<std::int64_t>(rows.size());
+    rows.insert(rows.end(), row, row + width);
+    return offset;
+  }
+};
+
+struct GraphStore::Scratch {
+  struct NewEdge {
+    EdgeRecord record;
+    bool alive;
+  };
+  std::shared_ptr<BatchDelta::Journal> journal;  // of the running or the latest batch
+  std::vector<NewEdge> new_edges;                // by id - next_edge_id_before
+  std::vector<VertexId> sparse;                  // by vertex: place in journal->vertices, valid if that names the vertex
+  EdgeIdMap reweighted;                          // id -> place in delta.reweighted, used by large batches
+  std::vector<EdgeEntry> incident;
+  std::vector<float> zeros;
+  std::int64_t serial_latest = 0;  // of the batch that undo() takes
+  std::int64_t serial_next = 1;
+};
+
+}  // namespace livegnn

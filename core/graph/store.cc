@@ -1,0 +1,178 @@
+// The store's small parts: options, slots, both directions of one edge, lookups, memory.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "graph/journal.h"
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+namespace {
+constexpr std::int32_t kLineFloats = 16;
+
+void check_option(bool condition, const std::string& expected, const std::string& got) {
+  if (condition) return;
+  throw Error(ErrorKind::ValueInvalid, "[graph] expected " + expected + ", got " + got + "; correct the option");
+}
+}  // namespace
+
+std::int64_t UpdateBuffer::add_row(std::span<const float> row) {
+  const auto offset = static_cast<std::int64_t>(rows_.size());
+  rows_.insert(rows_.end(), row.begin(), row.end());
+  return offset;
+}
+
+void UpdateBuffer::clear() {
+  updates_.clear();
+  rows_.clear();
+}
+
+void UpdateBuffer::extend(const UpdateBuffer& other) {
+  const auto shift = static_cast<std::int64_t>(rows_.size());
+  const std::size_t added = other.updates_.size(), row_floats = other.rows_.size();  // `other` may be this buffer
+  updates_.reserve(updates_.size() + added);
+  rows_.reserve(rows_.size() + row_floats);
+  for (std::size_t i = 0; i < added; ++i) {
+    updates_.push_back(other.updates_[i]);
+    if (updates_.back().row >= 0) updates_.back().row += shift;
+  }
+  for (std::size_t i = 0; i < row_floats; ++i) rows_.push_back(other.rows_[i]);
+}
+
+void BatchDelta::clear() {
+  removed.clear();
+  added.clear();
+  reweighted.clear();
+  vertices_added.clear();
+  vertices_removed.clear();
+  features_changed.clear();
+  features_before.clear();
+  journal.reset();
+}
+
+GraphStore::GraphStore(const GraphOptions& options)
+    : options_(options), attributes_(options.attr_width), scratch_(std::make_unique<Scratch>()) {
+  check_option(options.feature_width >= 0 && options.feature_width <= (1 << 24), "feature_width in 0 .. 2^24",
+               std::to_string(options.feature_width));
+  check_option(options.attr_width >= 0 && options.attr_width <= (1 << 24), "attr_width in 0 .. 2^24",
+               std::to_string(options.attr_width));
+  check_option(options.block_edges_max >= 2 && options.block_edges_max <= (1 << 20), "block_edges_max in 2 .. 2^20",
+               std::to_string(options.block_edges_max));
+  stride_ = (options.feature_width + kLineFloats - 1) / kLineFloats * kLineFloats;
+  scratch_->zeros.assign(static_cast<std::size_t>(stride_), 0.0f);
+  PoolColumns columns;
+  columns.weight = options.has_weight;
+  columns.time = options.has_time;
+  columns.type = options.has_type;
+  in_ = options.undirected ? &out_ : &in_lists_;
+  out_.configure(columns, options.block_edges_max, options.undirected);
+  if (!options.undirected) in_lists_.configure(columns, options.block_edges_max, true);
+}
+
+GraphStore::~GraphStore() = default;
+
+void GraphStore::set_version(std::int64_t version) { version_ = version; }
+
+void GraphStore::resize_slots(VertexId slot_count) {
+  out_.resize(slot_count);
+  if (in_ != &out_) in_->resize(slot_count);
+  features_.reserve(static_cast<std::int64_t>(slot_count) * stride_);
+  live_.reserve(slot_count);
+  scratch_->sparse.resize(static_cast<std::size_t>(slot_count), 0);
+  if (slot_count > slot_count_) {
+    const std::int64_t first = static_cast<std::int64_t>(slot_count_) * stride_;
+    const std::int64_t last = static_cast<std::int64_t>(slot_count) * stride_;
+    if (last > first) std::memset(features_.data() + first, 0, static_cast<std::size_t>(last - first) * sizeof(float));
+    std::memset(live_.data() + slot_count_, 0, static_cast<std::size_t>(slot_count - slot_count_));
+  }
+  slot_count_ = slot_count;
+}
+
+void GraphStore::write_feature_row(VertexId v, const float* row) {
+  if (stride_ == 0) return;
+  float* to = features_.data() + static_cast<std::int64_t>(v) * stride_;
+  std::memcpy(to, row, static_cast<std::size_t>(options_.feature_width) * sizeof(float));
+}
+
+void GraphStore::link(VertexId u, const EdgeEntry& entry) {
+  const VertexId v = entry.neighbour;
+  out_.insert(u, entry);
+  if (!options_.undirected || u != v) {
+    EdgeEntry twin = entry;
+    twin.neighbour = u;
+    try {
+      in_->insert(v, twin);
+    } catch (...) {  // out of memory: leave no half of an edge
+      out_.erase(u, out_.key(entry));
+      throw;
+    }
+  }
+  ++edge_count_;
+}
+
+void GraphStore::unlink(VertexId u, const EdgeEntry& entry) {
+  const EdgeKey key = out_.key(entry);
+  out_.erase(u, key);
+  if (!options_.undirected || u != entry.neighbour) in_->erase(entry.neighbour, key);
+  --edge_count_;
+}
+
+void GraphStore::relabel(VertexId u, const EdgeEntry& entry, float weight) {
+  const EdgeKey key = out_.key(entry);
+  out_.set_weight(u, key, weight);
+  if (!options_.undirected || u != entry.neighbour) in_->set_weight(entry.neighbour, key, weight);
+}
+
+// The shorter side is scanned; where both are long, the destination's index knows. entry.neighbour is v.
+EdgeEntry GraphStore::find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const {
+  const std::int32_t out_count = out_.count(u), in_count = in_->count(v);
+  if (std::min(out_count, in_count) == 0) return {};
+  const bool scan_out = in_->is_indexed(v) ? out_count <= out_.scan_max() : out_count <= in_count;
+  if (scan_out) return out_.find_newest(u, v, filter);
+  EdgeEntry found = in_->find_newest(v, u, filter);
+  found.neighbour = v;
+  return found;
+}
+
+EdgeId GraphStore::newest_edge(VertexId u, VertexId v) const { return find_edge(u, v, {}).id; }
+
+float GraphStore::newest_edge_weight(VertexId u, VertexId v) const { return find_edge(u, v, {}).weight; }
+
+GraphMemory GraphStore::memory() const {
+  GraphMemory total{};
+  for (const Adjacency* lists : {static_cast<const Adjacency*>(&out_), static_cast<const Adjacency*>(in_)}) {
+    total.edges_live += lists->live_bytes();
+    total.edges_reserved += lists->reserved_bytes();
+    total.index += lists->index_bytes();
+    total.vertices += lists->list_bytes();
+    if (options_.undirected) break;
+  }
+  total.vertices += live_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
+  total.features = features_.bytes();
+  total.attributes = attributes_.bytes();
+  return total;
+}
+
+void GraphStore::compact() {
+  out_.compact();
+  if (in_ != &out_) in_->compact();
+  attributes_.compact();
+}
+
+void GraphStore::compact_if_idle() {
+  if (out_.wants_compaction()) out_.compact();
+  if (in_ != &out_ && in_->wants_compaction()) in_->compact();
+  if (attributes_.wants_compaction()) attributes_.compact();
+}
+
+void GraphStore::reset() {
+  out_.reset();
+  in_lists_.reset();
+  attributes_ = AttributeTable(options_.attr_width);
+  slot_count_ = 0;
+  vertex_count_ = edge_count_ = 0;
+  next_edge_id_ = 0;
+}
+
+}  // namespace livegnn

@@ -1,0 +1,364 @@
+// Batches: one update at a time, each checked against the graph as it is by then, then journaled, then done.
+#include <cmath>
+#include <string>
+
+#include "graph/journal.h"
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+namespace {
+using std::to_string;
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& expected, const std::string& got, const char* advice) {
+  throw Error(kind, "expected " + expected + ", got " + got + "; " + advice);
+}
+
+// "remove_edge 3 -> 5": an update as messages name it.
+std::string name_of(const Update& update) {
+  const std::string pair = " " + to_string(update.u) + " -> " + to_string(update.v);
+  switch (update.kind) {
+    case UpdateKind::AddEdge: return "add_edge" + pair;
+    case UpdateKind::RemoveEdge: return "remove_edge" + pair;
+    case UpdateKind::RemoveEdgesBefore: return "remove_edges_before " + to_string(update.time);
+    case UpdateKind::SetWeight: return "set_weight" + pair;
+    case UpdateKind::SetEdgeAttr: return "set_edge_attr" + pair;
+    case UpdateKind::SetFeatures: return "set_features " + to_string(update.u);
+    case UpdateKind::AddVertex: return "add_vertex " + to_string(update.u);
+    case UpdateKind::RemoveVertex: return "remove_vertex " + to_string(update.u);
+  }
+  return "unknown update";
+}
+}  // namespace
+
+// ---- checks
+
+VertexId GraphStore::live_vertex(std::int64_t id) const {
+  if (id < 0 || id >= slot_count_) {
+    refuse(ErrorKind::VertexUnknown, "vertex ids in 0 .. " + to_string(slot_count_ - 1), to_string(id),
+           "add the vertex first");
+  }
+  if (live_[id] == 0) {
+    refuse(ErrorKind::VertexUnknown, "a live vertex", to_string(id) + ", which was removed", "add the vertex again first");
+  }
+  return static_cast<VertexId>(id);
+}
+
+void GraphStore::check_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const {
+  const std::int32_t got = update.row < 0 ? 0 : update.row_width;
+  if (got != width) {
+    refuse(ErrorKind::WidthMismatch, "a row of " + to_string(width) + " floats", to_string(got), "give one per column");
+  }
+  if (width == 0) return;
+  const float* row = batch.row(update);
+  for (std::int32_t i = 0; i < width; ++i) {
+    if (!std::isfinite(row[i])) {
+      refuse(ErrorKind::ValueInvalid, "finite values", to_string(row[i]) + " in column " + to_string(i), "clean the row");
+    }
+  }
+}
+
+void GraphStore::check_weight(const Update& update) const {
+  if (update.has_weight && !std::isfinite(update.weight)) {
+    refuse(ErrorKind::ValueInvalid, "a finite weight", to_string(update.weight), "correct the weight");
+  }
+}
+
+void GraphStore::check_filter(const Update& update) const {
+  if (!options_.has_time && update.time != kUnsetTime) {
+    refuse(ErrorKind::ColumnMissing, "no time (the graph has none)", "one", "create the graph with times");
+  }
+  if (!options_.has_type && update.type != kUnsetType) {
+    refuse(ErrorKind::ColumnMissing, "no edge type (the graph has none)", "one", "create the graph with edge types");
+  }
+}
+
+EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const {
+  const auto check_column = [](bool has, bool given, const char* name) {
+    if (has == given) return;
+    refuse(ErrorKind::ColumnMissing, has ? std::string("a ") + name : std::string("no ") + name, has ? "none" : "one",
+           "give exactly the columns that the graph has");
+  };
+  check_column(options_.has_weight, update.has_weight, "weight");
+  check_column(options_.has_time, update.time != kUnsetTime, "time");
+  check_column(options_.has_type, update.type != kUnsetType, "type");
+  check_column(options_.attr_width > 0, update.row >= 0, "row of attributes");
+  check_weight(update);
+  check_row(batch, update, options_.attr_width);
+  if (options_.simple && find_edge(u, v, {}).id != kNoEdge) {
+    refuse(ErrorKind::EdgeDuplicate, "no such edge in a simple graph", "one", "change its weight or attributes instead");
+  }
+  if (out_.count(u) == INT32_MAX || in_->count(v) == INT32_MAX) {
+    refuse(ErrorKind::RangeOverflow, "fewer than 2^31 edges per vertex", "one more", "split the vertex");
+  }
+  EdgeEntry entry;
+  entry.neighbour = v;
+  if (options_.has_weight) entry.weight = update.weight;
+  if (options_.has_time) entry.time = update.time;
+  if (options_.has_type) entry.type = update.type;
+  return entry;
+}
+
+EdgeEntry GraphStore::found_edge(const Update& update) const {
+  const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
+  check_filter(update);
+  const EdgeFilter filter{update.time, update.type, update.edge_id};
+  const EdgeEntry entry = find_edge(u, v, filter);
+  if (entry.id == kNoEdge && !update.missing_ignore) {
+    refuse(ErrorKind::EdgeMissing, "an edge", "none",
+           update.kind == UpdateKind::RemoveEdge ? "add it first, or pass missing=\"ignore\"" : "add it first");
+  }
+  return entry;
+}
+
+// ---- one update each
+
+void GraphStore::add_edge(const UpdateBuffer& batch, const Update& update) {
+  const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
+  EdgeEntry entry = checked_entry(batch, update, u, v);
+  entry.id = next_edge_id_;
+  BatchDelta::Journal& journal = *scratch_->journal;
+  journal.edges.push_back({EdgeChangeKind::Added, u, entry, entry.weight, -1});
+  try {
+    if (options_.attr_width > 0) attributes_.insert(entry.id, batch.row(update));
+    link(u, entry);
+  } catch (...) {
+    journal.edges.pop_back();
+    throw;
+  }
+  ++next_edge_id_;
+}
+
+void GraphStore::journal_removed(VertexId u, const EdgeEntry& entry) {
+  BatchDelta::Journal& journal = *scratch_->journal;
+  std::int64_t row = -1;
+  if (options_.attr_width > 0) {
+    row = journal.save_row(attributes_.find(entry.id), options_.attr_width);
+    attributes_.erase(entry.id);
+  }
+  journal.edges.push_back({EdgeChangeKind::Removed, u, entry, entry.weight, row});
+}
+
+void GraphStore::remove_edge(const Update& update) {
+  const EdgeEntry entry = found_edge(update);
+  if (entry.id == kNoEdge) return;
+  const auto u = static_cast<VertexId>(update.u);
+  journal_removed(u, entry);
+  unlink(u, entry);
+}
+
+void GraphStore::remove_edges_before(const Update& update) {
+  if (!options_.has_time) {
+    refuse(ErrorKind::ColumnMissing, "a graph with times", "one without", "create the graph with times");
+  }
+  if (update.time == kUnsetTime) refuse(ErrorKind::ColumnMissing, "a time", "none", "give the time");
+  for (VertexId u = 0; u < slot_count_; ++u) {
+    if (out_.count(u) == 0 || out_.first(u).time >= update.time) continue;
+    out_.visit_between(u, INT64_MIN, update.time, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
+      for (std::int32_t i = first; i < last; ++i) {
+        const VertexId v = span.neighbours[i];
+        if (options_.undirected && v < u) continue;
+        EdgeEntry entry;
+        entry.neighbour = v;
+        entry.id = span.ids[i];
+        entry.time = span.times[i];
+        if (span.weights != nullptr) entry.weight = span.weights[i];
+        if (span.types != nullptr) entry.type = span.types[i];
+        journal_removed(u, entry);
+        --edge_count_;
+      }
+    });
+    out_.erase_before(u, update.time);
+  }
+  if (options_.undirected) return;
+  for (VertexId v = 0; v < slot_count_; ++v) in_->erase_before(v, update.time);
+}
+
+void GraphStore::set_weight(const Update& update) {
+  const VertexId u = live_vertex(update.u);
+  live_vertex(update.v);
+  if (!options_.has_weight) {
+    refuse(ErrorKind::ColumnMissing, "a graph with weights", "one without", "create the graph with weights");
+  }
+  if (!update.has_weight) refuse(ErrorKind::ValueInvalid, "a weight", "none", "give the weight");
+  check_weight(update);
+  EdgeEntry entry = found_edge(update);
+  if (entry.id == kNoEdge) return;
+  const float before = entry.weight;
+  entry.weight = update.weight;
+  scratch_->journal->edges.push_back({EdgeChangeKind::Reweighted, u, entry, before, -1});
+  relabel(u, entry, update.weight);
+}
+
+void GraphStore::set_edge_attr(const UpdateBuffer& batch, const Update& update) {
+  const VertexId u = live_vertex(update.u);
+  live_vertex(update.v);
+  if (options_.attr_width == 0) {
+    refuse(ErrorKind::ColumnMissing, "a graph with edge attributes", "one without", "create the graph with attributes");
+  }
+  check_row(batch, update, options_.attr_width);
+  const EdgeEntry entry = found_edge(update);
+  if (entry.id == kNoEdge) return;
+  BatchDelta::Journal& journal = *scratch_->journal;
+  float* row = attributes_.find(entry.id);
+  const std::int64_t saved = journal.save_row(row, options_.attr_width);
+  journal.edges.push_back({EdgeChangeKind::AttrSet, u, entry, entry.weight, saved});
+  std::memcpy(row, batch.row(update), static_cast<std::size_t>(options_.attr_width) * sizeof(float));
+}
+
+// Remembers the vertex as it is before its first change in this batch.
+void GraphStore::journal_vertex(VertexId v) {
+  BatchDelta::Journal& journal = *scratch_->journal;
+  const auto place = static_cast<std::size_t>(scratch_->sparse[v]);
+  if (place < journal.vertices.size() && journal.vertices[place].v == v) return;
+  const std::int64_t row = v < journal.slot_count_before ? journal.save_row(feature_row(v), stride_) : -1;
+  scratch_->sparse[v] = static_cast<VertexId>(journal.vertices.size());
+  journal.vertices.push_back({v, live_[v] != 0, row});
+}
+
+void GraphStore::set_features(const UpdateBuffer& batch, const Update& update) {
+  const VertexId v = live_vertex(update.u);
+  check_row(batch, update, options_.feature_width);
+  journal_vertex(v);
+  if (stride_ > 0) write_feature_row(v, batch.row(update));
+}
+
+void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
+  const std::int64_t id = update.u;
+  if (id >= 0 && id < slot_count_ && live_[id] != 0) {
+    refuse(ErrorKind::VertexExists, "a new vertex id", to_string(id) + ", which is live", "use set_features to change it");
+  }
+  if (id < 0 || id > slot_count_) {
+    refuse(ErrorKind::VertexIdGap, "the next id " + to_string(slot_count_) + " or a removed one", to_string(id),
+           "number vertices without gaps");
+  }
+  if (id == INT32_MAX) {
+    refuse(ErrorKind::RangeOverflow, "fewer than 2^31 vertices", "one more", "add a removed vertex again");
+  }
+  check_row(batch, update, options_.feature_width);
+  const auto v = static_cast<VertexId>(id);
+  if (v == slot_count_) resize_slots(v + 1);
+  journal_vertex(v);
+  live_[v] = 1;
+  ++vertex_count_;
+  if (stride_ > 0) write_feature_row(v, batch.row(update));
+}
+
+void GraphStore::remove_vertex(const Update& update) {
+  const VertexId u = live_vertex(update.u);
+  std::vector<EdgeEntry>& incident = scratch_->incident;
+  const auto collect = [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) {
+      EdgeEntry entry;
+      entry.neighbour = span.neighbours[i];
+      entry.id = span.ids[i];
+      if (span.weights != nullptr) entry.weight = span.weights[i];
+      if (span.times != nullptr) entry.time = span.times[i];
+      if (span.types != nullptr) entry.type = span.types[i];
+      incident.push_back(entry);
+    }
+  };
+  incident.clear();
+  visit_out(u, collect);
+  for (const EdgeEntry& entry : incident) {
+    journal_removed(u, entry);
+    if (!options_.undirected || entry.neighbour != u) in_->erase(entry.neighbour, out_.key(entry));
+    --edge_count_;
+  }
+  out_.clear(u);
+  if (!options_.undirected) {
+    incident.clear();
+    visit_in(u, collect);
+    for (EdgeEntry& entry : incident) {
+      const VertexId src = entry.neighbour;
+      entry.neighbour = u;
+      journal_removed(src, entry);
+      out_.erase(src, out_.key(entry));
+      --edge_count_;
+    }
+    in_->clear(u);
+  }
+  journal_vertex(u);
+  live_[u] = 0;
+  --vertex_count_;
+  if (stride_ > 0) write_feature_row(u, scratch_->zeros.data());
+}
+
+void GraphStore::apply_update(const UpdateBuffer& batch, const Update& update) {
+  switch (update.kind) {
+    case UpdateKind::AddEdge: return add_edge(batch, update);
+    case UpdateKind::RemoveEdge: return remove_edge(update);
+    case UpdateKind::RemoveEdgesBefore: return remove_edges_before(update);
+    case UpdateKind::SetWeight: return set_weight(update);
+    case UpdateKind::SetEdgeAttr: return set_edge_attr(batch, update);
+    case UpdateKind::SetFeatures: return set_features(batch, update);
+    case UpdateKind::AddVertex: return add_vertex(batch, update);
+    case UpdateKind::RemoveVertex: return remove_vertex(update);
+  }
+}
+
+// ---- the batch
+
+void GraphStore::prefetch_update(const UpdateBuffer& batch, std::size_t at) const {
+  constexpr std::size_t kRecordsAhead = 16, kEdgesAhead = 8;
+  const std::span<const Update> updates = batch.updates();
+  const auto known = [&](const Update& update) {
+    return update.kind < UpdateKind::SetFeatures && update.u >= 0 && update.v >= 0 && update.u < slot_count_ &&
+           update.v < slot_count_;
+  };
+  if (at + kRecordsAhead < updates.size() && known(updates[at + kRecordsAhead])) {
+    prefetch_out(static_cast<VertexId>(updates[at + kRecordsAhead].u));
+    prefetch_in(static_cast<VertexId>(updates[at + kRecordsAhead].v));
+  }
+  if (at + kEdgesAhead < updates.size() && known(updates[at + kEdgesAhead])) {
+    out_.prefetch_tail(static_cast<VertexId>(updates[at + kEdgesAhead].u));
+    in_->prefetch_tail(static_cast<VertexId>(updates[at + kEdgesAhead].v));
+  }
+}
+
+BatchDelta GraphStore::apply(const UpdateBuffer& batch) {
+  BatchDelta delta;
+  apply_into(batch, delta);
+  return delta;
+}
+
+void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) {
+  delta.clear();
+  std::shared_ptr<BatchDelta::Journal>& journal = scratch_->journal;
+  if (journal == nullptr || journal.use_count() > 1) journal = std::make_shared<BatchDelta::Journal>();
+  journal->edges.clear();
+  journal->vertices.clear();
+  journal->rows.clear();
+  journal->serial = 0;
+  journal->serial_before = scratch_->serial_latest;
+  journal->next_edge_id_before = next_edge_id_;
+  journal->version_before = version_;
+  journal->vertex_count_before = vertex_count_;
+  journal->edge_count_before = edge_count_;
+  journal->slot_count_before = slot_count_;
+  const std::span<const Update> updates = batch.updates();
+  std::size_t at = 0;
+  try {
+    for (; at < updates.size(); ++at) {
+      prefetch_update(batch, at);
+      apply_update(batch, updates[at]);
+    }
+    write_delta(*journal, delta);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::InvariantBroken) throw;
+    roll_back(*journal);
+    delta.clear();
+    throw Error(error.kind(),
+                "[apply] update " + to_string(at) + " (" + name_of(updates[at]) + "): " + error.what());
+  } catch (...) {
+    roll_back(*journal);
+    delta.clear();
+    throw;
+  }
+  ++version_;
+  journal->serial = scratch_->serial_latest = scratch_->serial_next++;
+  delta.journal = journal;
+  compact_if_idle();
+}
+
+}  // namespace livegnn

@@ -1,0 +1,121 @@
+// The content's digest, and the checks that tests run after every batch.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "graph/journal.h"
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+namespace {
+// Finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit moves every output bit.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ull;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t chain(std::uint64_t hash, std::uint64_t word) { return mix(hash ^ word) + hash * 0xD6E8FEB86659FD93ull; }
+
+std::uint64_t chain_row(std::uint64_t hash, const float* row, std::int32_t width) {
+  std::int32_t i = 0;
+  for (; i + 1 < width; i += 2) {
+    std::uint64_t word;
+    std::memcpy(&word, row + i, sizeof(word));
+    hash = chain(hash, word);
+  }
+  return i < width ? chain(hash, std::bit_cast<std::uint32_t>(row[i])) : hash;
+}
+
+constexpr std::uint64_t kVertexSeed = 0x6C69766567766572ull;
+constexpr std::uint64_t kEdgeSeed = 0x6C69766567656467ull;
+
+using EdgeTuple = std::tuple<VertexId, VertexId, EdgeId, EdgeTime, std::uint32_t, std::int32_t>;
+
+std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
+  std::vector<EdgeTuple> all;
+  for (VertexId v = 0; v < lists.slot_count(); ++v) {
+    std::int32_t count = 0;
+    lists.visit(v, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count; ++i) {
+        const VertexId other = span.neighbours[i];
+        all.emplace_back(owner_is_src ? v : other, owner_is_src ? other : v, span.ids[i], span.times ? span.times[i] : 0,
+                         span.weights ? std::bit_cast<std::uint32_t>(span.weights[i]) : 0,
+                         span.types ? span.types[i] : 0);
+      }
+      count += span.count;
+    });
+    invariant(count == lists.count(v), "a degree differs from the list");
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+}  // namespace
+
+std::uint64_t GraphStore::digest() const {
+  std::uint64_t sum = mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    if (live_[v] == 0) continue;
+    sum += chain_row(chain(kVertexSeed, static_cast<std::uint64_t>(v)), feature_row(v), options_.feature_width);
+  }
+  visit_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
+    const std::uint64_t pair = static_cast<std::uint64_t>(u) << 32 | static_cast<std::uint32_t>(v);
+    const std::uint64_t label =
+        static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(weight)) << 32 | static_cast<std::uint32_t>(type);
+    const std::uint64_t hash = chain(chain(chain(kEdgeSeed, pair), label), static_cast<std::uint64_t>(time));
+    sum += options_.attr_width > 0 ? chain_row(hash, edge_attr(id), options_.attr_width) : hash;
+  });
+  return sum;
+}
+
+void GraphStore::check_edges() const {
+  const std::vector<EdgeTuple> out = collect(out_, true);
+  if (!options_.undirected) invariant(out == collect(*in_, false), "the two directions hold different edges");
+  std::vector<EdgeId> ids;
+  for (const auto& [src, dst, id, time, weight, type] : out) {
+    invariant(src >= 0 && src < slot_count_ && dst >= 0 && dst < slot_count_, "an edge ends outside the graph");
+    invariant(live_[src] != 0 && live_[dst] != 0, "an edge ends at a removed vertex");
+    invariant(id >= 0 && id < next_edge_id_, "an edge id is not below the next one");
+    invariant(options_.attr_width == 0 || edge_attr(id) != nullptr, "an edge has no attributes");
+    if (options_.undirected && src != dst) {
+      invariant(std::binary_search(out.begin(), out.end(), EdgeTuple{dst, src, id, time, weight, type}),
+                "an undirected edge is stored one way only");
+    }
+    if (!options_.undirected || src <= dst) ids.push_back(id);
+  }
+  invariant(static_cast<std::int64_t>(ids.size()) == edge_count_, "the number of edges is wrong");
+  invariant(options_.attr_width == 0 || attributes_.count() == edge_count_, "the number of attribute rows is wrong");
+  std::sort(ids.begin(), ids.end());
+  invariant(std::adjacent_find(ids.begin(), ids.end()) == ids.end(), "an edge id is used twice");
+  if (!options_.simple) return;
+  for (std::size_t i = 1; i < out.size(); ++i) {
+    invariant(std::get<0>(out[i]) != std::get<0>(out[i - 1]) || std::get<1>(out[i]) != std::get<1>(out[i - 1]),
+              "a simple graph has a duplicate edge");
+  }
+}
+
+void GraphStore::check_vertices() const {
+  invariant(out_.slot_count() == slot_count_ && in_->slot_count() == slot_count_, "directions differ in slots");
+  std::int64_t live = 0;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    live += live_[v];
+    const std::int32_t used = live_[v] != 0 ? options_.feature_width : 0;
+    for (std::int32_t i = used; i < stride_; ++i) {
+      invariant(std::bit_cast<std::uint32_t>(feature_row(v)[i]) == 0, "padding or a removed vertex's row is not zero");
+    }
+  }
+  invariant(live == vertex_count_, "the number of live vertices is wrong");
+}
+
+void GraphStore::check_invariants() const {
+  out_.check_invariants();
+  if (!options_.undirected) in_->check_invariants();
+  check_vertices();
+  check_edges();
+}
+
+}  // namespace livegnn

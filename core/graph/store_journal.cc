@@ -1,0 +1,164 @@
+// The net effect of a batch, and the way back.
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "graph/journal.h"
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+namespace {
+constexpr std::size_t kScanMax = 16;  // up to here a linear scan beats a table
+
+bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
+
+EdgeRecord mirrored(const EdgeRecord& record) { return {record.dst, record.src, record.weight, record.id}; }
+
+// Each undirected edge a second time, the other way round; self-loops once.
+void add_mirrored(std::vector<EdgeRecord>& records) {
+  const std::size_t count = records.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (records[i].src != records[i].dst) records.push_back(mirrored(records[i]));
+  }
+}
+
+// delta.reweighted by edge id.
+class ReweightedIndex {
+ public:
+  ReweightedIndex(std::vector<EdgeReweighted>& entries, EdgeIdMap& table) : entries_(entries), table_(table) {}
+  ~ReweightedIndex() {
+    if (tabled_) table_ = EdgeIdMap();
+  }
+  EdgeReweighted* find(EdgeId id) {
+    if (tabled_) {
+      const std::int64_t at = table_.find(id);
+      return at == EdgeIdMap::kNone ? nullptr : &entries_[static_cast<std::size_t>(at)];
+    }
+    for (EdgeReweighted& entry : entries_) {
+      if (entry.before.id == id) return &entry;
+    }
+    return nullptr;
+  }
+  void add(const EdgeReweighted& entry) {
+    entries_.push_back(entry);
+    if (tabled_) {
+      table_.insert(entry.before.id, static_cast<std::int64_t>(entries_.size()) - 1);
+    } else if (entries_.size() > kScanMax) {
+      tabled_ = true;
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        table_.insert(entries_[i].before.id, static_cast<std::int64_t>(i));
+      }
+    }
+  }
+
+ private:
+  std::vector<EdgeReweighted>& entries_;
+  EdgeIdMap& table_;
+  bool tabled_ = false;
+};
+}  // namespace
+
+// Ids from next_edge_id_before on are new in this batch and known by position; older edges can be removed only once.
+void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& delta) {
+  std::vector<Scratch::NewEdge>& new_edges = scratch_->new_edges;
+  new_edges.clear();
+  ReweightedIndex reweighted(delta.reweighted, scratch_->reweighted);
+  for (const EdgeChange& change : journal.edges) {
+    const EdgeEntry& entry = change.entry;
+    const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.id};
+    if (change.kind == EdgeChangeKind::AttrSet) continue;
+    if (change.kind == EdgeChangeKind::Added) {
+      new_edges.push_back({record, true});
+    } else if (entry.id >= journal.next_edge_id_before) {
+      Scratch::NewEdge& edge = new_edges[static_cast<std::size_t>(entry.id - journal.next_edge_id_before)];
+      if (change.kind == EdgeChangeKind::Removed) edge.alive = false;
+      edge.record.weight = entry.weight;
+    } else if (change.kind == EdgeChangeKind::Reweighted) {
+      if (EdgeReweighted* known = reweighted.find(entry.id)) {
+        known->weight_after = entry.weight;
+      } else {
+        reweighted.add({{record.src, record.dst, change.weight_before, record.id}, entry.weight});
+      }
+    } else {
+      delta.removed.push_back(record);
+      if (EdgeReweighted* known = reweighted.find(entry.id)) {
+        delta.removed.back().weight = known->before.weight;
+        known->weight_after = known->before.weight;  // drops out below
+      }
+    }
+  }
+  for (const Scratch::NewEdge& edge : new_edges) {
+    if (edge.alive) delta.added.push_back(edge.record);
+  }
+  std::erase_if(delta.reweighted,
+                [](const EdgeReweighted& entry) { return same_bits(entry.before.weight, entry.weight_after); });
+  if (!options_.undirected) return;
+  add_mirrored(delta.removed);
+  add_mirrored(delta.added);
+  const std::size_t count = delta.reweighted.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const EdgeReweighted entry = delta.reweighted[i];
+    if (entry.before.src != entry.before.dst) delta.reweighted.push_back({mirrored(entry.before), entry.weight_after});
+  }
+}
+
+void GraphStore::write_vertices(const BatchDelta::Journal& journal, BatchDelta& delta) const {
+  for (const VertexChange& change : journal.vertices) {
+    const bool live = live_[change.v] != 0;
+    if (live && !change.was_live) delta.vertices_added.push_back(change.v);
+    if (!live && change.was_live) delta.vertices_removed.push_back(change.v);
+    if (stride_ == 0) continue;
+    const float* before = change.row_before < 0 ? scratch_->zeros.data() : journal.rows.data() + change.row_before;
+    if (std::memcmp(before, feature_row(change.v), static_cast<std::size_t>(stride_) * sizeof(float)) == 0) continue;
+    delta.features_changed.push_back(change.v);
+    delta.features_before.insert(delta.features_before.end(), before, before + stride_);
+  }
+}
+
+void GraphStore::write_delta(const BatchDelta::Journal& journal, BatchDelta& delta) {
+  if (!journal.edges.empty()) write_edges(journal, delta);
+  if (!journal.vertices.empty()) write_vertices(journal, delta);
+}
+
+void GraphStore::roll_back(const BatchDelta::Journal& journal) {
+  for (auto change = journal.edges.rbegin(); change != journal.edges.rend(); ++change) {
+    const float* row = change->row_before < 0 ? nullptr : journal.rows.data() + change->row_before;
+    switch (change->kind) {
+      case EdgeChangeKind::Added:
+        unlink(change->u, change->entry);
+        if (options_.attr_width > 0) attributes_.erase(change->entry.id);
+        break;
+      case EdgeChangeKind::Removed:
+        link(change->u, change->entry);
+        if (row != nullptr) attributes_.insert(change->entry.id, row);
+        break;
+      case EdgeChangeKind::Reweighted: relabel(change->u, change->entry, change->weight_before); break;
+      case EdgeChangeKind::AttrSet:
+        std::memcpy(attributes_.find(change->entry.id), row,
+                    static_cast<std::size_t>(options_.attr_width) * sizeof(float));
+        break;
+    }
+  }
+  for (const VertexChange& change : journal.vertices) {
+    live_[change.v] = change.was_live ? 1 : 0;
+    if (stride_ > 0 && change.row_before >= 0) write_feature_row(change.v, journal.rows.data() + change.row_before);
+  }
+  if (slot_count_ != journal.slot_count_before) resize_slots(journal.slot_count_before);
+  vertex_count_ = journal.vertex_count_before;
+  edge_count_ = journal.edge_count_before;
+  next_edge_id_ = journal.next_edge_id_before;
+}
+
+void GraphStore::undo(const BatchDelta& delta) {
+  const std::int64_t serial = delta.journal == nullptr ? 0 : delta.journal->serial;
+  if (serial == 0 || serial != scratch_->serial_latest) {
+    throw Error(ErrorKind::StateMismatch, "[undo] expected the delta of the latest batch (version " +
+                                              std::to_string(version_) + "), got another; undo later batches first");
+  }
+  roll_back(*delta.journal);
+  version_ = delta.journal->version_before;
+  scratch_->serial_latest = delta.journal->serial_before;
+}
+
+}  // namespace livegnn

@@ -1,0 +1,253 @@
+// Bulk load: check everything, count degrees, place edges by a counting sort per direction, all in parallel and with the
+// same result for any number of threads.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+
+#include "graph/journal.h"
+#include "graph/parallel.h"
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+namespace {
+using graph_parallel::run_parts;
+using graph_parallel::run_pieces;
+using std::to_string;
+
+constexpr int kThreadsMax = 64;
+
+[[noreturn]] void refuse(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
+                         const char* advice) {
+  throw Error(kind, "[load] " + where + "expected " + expected + ", got " + got + "; " + advice);
+}
+
+// Smallest i in [0, count) with bad(i), or count; the same for any number of threads.
+template <typename Predicate>
+std::int64_t first_bad(int threads, std::int64_t count, Predicate&& bad) {
+  std::atomic<std::int64_t> first{count};
+  run_parts(threads, count, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (!bad(i)) continue;
+      for (std::int64_t known = first.load(); i < known && !first.compare_exchange_weak(known, i);) {
+      }
+      return;
+    }
+  });
+  return first.load();
+}
+
+void check_count(const char* name, std::size_t got, std::int64_t expected) {
+  if (static_cast<std::int64_t>(got) == expected) return;
+  const bool missing = got == 0 || expected == 0;
+  refuse(missing ? ErrorKind::ColumnMissing : ErrorKind::WidthMismatch, "",
+         to_string(expected) + " values of " + name, to_string(got),
+         "give exactly the columns that the graph was created with, one value per edge or vertex");
+}
+
+std::string name_of(const GraphArrays& arrays, std::int64_t edge) {
+  return "edge " + to_string(edge) + " (" + to_string(arrays.src[edge]) + " -> " + to_string(arrays.dst[edge]) + "): ";
+}
+}  // namespace
+
+void GraphStore::load(std::int64_t vertex_count, std::span<const float> features, std::span<const std::int64_t> src,
+                      std::span<const std::int64_t> dst, std::span<const float> weight,
+                      std::span<const std::int64_t> time, std::span<const std::int32_t> type,
+                      std::span<const float> attr, int threads) {
+  GraphArrays arrays;
+  arrays.slot_count = vertex_count;
+  arrays.features = features;
+  arrays.src = src;
+  arrays.dst = dst;
+  arrays.weight = weight;
+  arrays.time = time;
+  arrays.type = type;
+  arrays.attr = attr;
+  restore(arrays, threads);
+}
+
+void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) const {
+  const auto count = static_cast<std::int64_t>(arrays.src.size());
+  const auto live = [&](std::int64_t v) {
+    return v >= 0 && v < arrays.slot_count && (arrays.live.empty() || arrays.live[v] != 0);
+  };
+  std::int64_t bad = first_bad(threads, count, [&](auto i) { return !live(arrays.src[i]) || !live(arrays.dst[i]); });
+  if (bad < count) {
+    const std::int64_t id = live(arrays.src[bad]) ? arrays.dst[bad] : arrays.src[bad];
+    refuse(ErrorKind::VertexUnknown, name_of(arrays, bad), "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1),
+           to_string(id), "correct the edge or add the vertex");
+  }
+  if (options_.has_weight) {
+    bad = first_bad(threads, count, [&](auto i) { return !std::isfinite(arrays.weight[i]); });
+    if (bad < count) {
+      refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "a finite weight", to_string(arrays.weight[bad]),
+             "correct the weight");
+    }
+  }
+  const std::int64_t values = count * options_.attr_width;
+  bad = first_bad(threads, values, [&](auto i) { return !std::isfinite(arrays.attr[i]); });
+  if (bad < values) {
+    refuse(ErrorKind::ValueInvalid, name_of(arrays, bad / options_.attr_width), "finite attributes",
+           to_string(arrays.attr[bad]), "clean the row");
+  }
+  if (arrays.id.empty()) return;
+  bad = first_bad(threads, count, [&](auto i) { return arrays.id[i] <= (i > 0 ? arrays.id[i - 1] : -1); });
+  if (bad < count) {
+    refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "ascending edge ids from 0", to_string(arrays.id[bad]),
+           "sort edges by id");
+  }
+}
+
+void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
+  if (slot_count_ != 0 || next_edge_id_ != 0) {
+    refuse(ErrorKind::StateMismatch, "", "an empty store", to_string(slot_count_) + " vertices", "load into a new one");
+  }
+  if (arrays.slot_count < 0 || arrays.slot_count > INT32_MAX) {
+    refuse(ErrorKind::RangeOverflow, "", "0 .. 2^31 - 1 vertices", to_string(arrays.slot_count), "split the graph");
+  }
+  const auto edges = static_cast<std::int64_t>(arrays.src.size());
+  check_count("features", arrays.features.size(), arrays.slot_count * options_.feature_width);
+  check_count("dst", arrays.dst.size(), edges);
+  if (!arrays.live.empty()) check_count("live", arrays.live.size(), arrays.slot_count);
+  if (!arrays.id.empty()) check_count("id", arrays.id.size(), edges);
+  check_count("weight", arrays.weight.size(), options_.has_weight ? edges : 0);
+  check_count("time", arrays.time.size(), options_.has_time ? edges : 0);
+  check_count("type", arrays.type.size(), options_.has_type ? edges : 0);
+  check_count("attr", arrays.attr.size(), edges * options_.attr_width);
+  const auto values = static_cast<std::int64_t>(arrays.features.size());
+  const std::int64_t bad = first_bad(threads, values, [&](auto i) { return !std::isfinite(arrays.features[i]); });
+  if (bad < values) {
+    refuse(ErrorKind::ValueInvalid, "vertex " + to_string(bad / options_.feature_width) + ": ", "finite features",
+           to_string(arrays.features[bad]), "clean the row");
+  }
+  check_edge_columns(arrays, threads);
+}
+
+void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
+  resize_slots(static_cast<VertexId>(arrays.slot_count));
+  run_pieces(threads, slot_count_, 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      live_[v] = arrays.live.empty() || arrays.live[v] != 0;
+      if (live_[v] && stride_ > 0) {
+        write_feature_row(static_cast<VertexId>(v), arrays.features.data() + v * options_.feature_width);
+      }
+    }
+  });
+  for (VertexId v = 0; v < slot_count_; ++v) vertex_count_ += live_[v];
+}
+
+// A list's edges come in input order, which is id order: thread t places its part of the edges behind those of t - 1.
+void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads) {
+  const auto edges = static_cast<std::int64_t>(arrays.src.size());
+  const bool both = options_.undirected;
+  const std::int64_t* owner = (by_src ? arrays.src : arrays.dst).data();
+  const std::int64_t* other = (by_src ? arrays.dst : arrays.src).data();
+  std::vector<std::vector<std::int64_t>> cursors(static_cast<std::size_t>(threads));
+  run_parts(threads, edges, [&](int thread, std::int64_t begin, std::int64_t end) {
+    std::vector<std::int64_t>& counts = cursors[thread];
+    counts.assign(static_cast<std::size_t>(slot_count_), 0);
+    for (std::int64_t i = begin; i < end; ++i) {
+      ++counts[owner[i]];
+      if (both && owner[i] != other[i]) ++counts[other[i]];
+    }
+  });
+  std::vector<std::int32_t> degrees(static_cast<std::size_t>(slot_count_));
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    std::int64_t degree = 0;
+    for (const auto& counts : cursors) degree += counts[v];
+    if (degree > INT32_MAX) {
+      refuse(ErrorKind::RangeOverflow, "vertex " + to_string(v) + ": ", "fewer than 2^31 edges per vertex",
+             to_string(degree), "split the vertex");
+    }
+    degrees[v] = static_cast<std::int32_t>(degree);
+  }
+  adjacency.plan(degrees);
+  run_parts(threads, slot_count_, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      std::int64_t place = adjacency.place_of(static_cast<VertexId>(v));
+      for (auto& counts : cursors) {
+        const std::int64_t count = counts[v];
+        counts[v] = place;
+        place += count;
+      }
+    }
+  });
+  run_parts(threads, edges, [&](int thread, std::int64_t begin, std::int64_t end) {
+    std::vector<std::int64_t>& next = cursors[thread];
+    BlockPool& pool = adjacency.pool();
+    constexpr std::int64_t kAhead = 16;
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
+      EdgeEntry entry;
+      entry.neighbour = static_cast<VertexId>(other[i]);
+      entry.id = arrays.id.empty() ? i : arrays.id[i];
+      if (options_.has_weight) entry.weight = arrays.weight[i];
+      if (options_.has_time) entry.time = arrays.time[i];
+      if (options_.has_type) entry.type = arrays.type[i];
+      pool.write(next[owner[i]]++, entry);
+      if (!both || owner[i] == other[i]) continue;
+      entry.neighbour = static_cast<VertexId>(owner[i]);
+      pool.write(next[other[i]]++, entry);
+    }
+  });
+  cursors.clear();
+  adjacency.finish(threads);
+}
+
+void GraphStore::check_simple(int threads) const {
+  std::atomic<std::int64_t> first{slot_count_};
+  std::vector<std::vector<VertexId>> seen(static_cast<std::size_t>(threads));
+  const auto duplicate_of = [&](std::vector<VertexId>& marks, VertexId u) {
+    VertexId duplicate = kNoVertex;
+    visit_out(u, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count; ++i) {
+        VertexId& mark = marks[span.neighbours[i]];
+        if (mark == u) duplicate = span.neighbours[i];
+        mark = u;
+      }
+    });
+    return duplicate;
+  };
+  run_parts(threads, slot_count_, [&](int thread, std::int64_t begin, std::int64_t end) {
+    seen[thread].assign(static_cast<std::size_t>(slot_count_), kNoVertex);
+    for (std::int64_t u = begin; u < end; ++u) {
+      if (duplicate_of(seen[thread], static_cast<VertexId>(u)) == kNoVertex) continue;
+      for (std::int64_t known = first.load(); u < known && !first.compare_exchange_weak(known, u);) {
+      }
+      return;
+    }
+  });
+  const auto u = static_cast<VertexId>(first.load());
+  if (u == slot_count_) return;
+  std::vector<VertexId> marks(static_cast<std::size_t>(slot_count_), kNoVertex);
+  refuse(ErrorKind::EdgeDuplicate, "", "at most one edge between a pair in a simple graph",
+         "a second " + to_string(u) + " -> " + to_string(duplicate_of(marks, u)),
+         "remove the duplicate or create the graph with simple=False");
+}
+
+void GraphStore::restore(const GraphArrays& arrays, int threads) {
+  threads = std::clamp(threads, 1, kThreadsMax);
+  check_arrays(arrays, threads);
+  const auto edges = static_cast<std::int64_t>(arrays.src.size());
+  try {
+    load_vertices(arrays, threads);
+    load_direction(out_, true, arrays, threads);
+    if (options_.simple) check_simple(threads);
+    if (!options_.undirected) load_direction(*in_, false, arrays, threads);
+    if (options_.attr_width > 0) {
+      attributes_.reserve(edges);
+      for (std::int64_t i = 0; i < edges; ++i) {
+        attributes_.insert(arrays.id.empty() ? i : arrays.id[i], arrays.attr.data() + i * options_.attr_width);
+      }
+    }
+  } catch (...) {
+    reset();
+    throw;
+  }
+  edge_count_ = edges;
+  const EdgeId past = edges == 0 ? 0 : (arrays.id.empty() ? edges : arrays.id[edges - 1] + 1);
+  next_edge_id_ = std::max(arrays.next_edge_id, past);
+}
+
+}  // namespace livegnn

@@ -1,0 +1,57 @@
+// One growable column of the store: plain values in one contiguous run, 64-byte aligned; large columns lie on 2 MiB
+// boundaries and ask for huge pages, and grow by moving pages instead of bytes where the system can (Linux).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace livegnn {
+
+namespace graph_memory {
+struct Region {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  bool mapped = false;  // from mmap, not from the heap
+};
+// Grows region to at least `bytes`, keeping its content. New bytes hold anything. Throws std::bad_alloc; then unchanged.
+void grow(Region& region, std::size_t bytes);
+void release(Region& region) noexcept;
+}  // namespace graph_memory
+
+template <typename T>
+class Column {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  Column() = default;
+  ~Column() { graph_memory::release(region_); }
+  Column(const Column&) = delete;
+  Column& operator=(const Column&) = delete;
+  Column(Column&& other) noexcept { swap(other); }
+  Column& operator=(Column&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  void swap(Column& other) noexcept { std::swap(region_, other.region_); }
+
+  T* data() { return reinterpret_cast<T*>(region_.data); }
+  const T* data() const { return reinterpret_cast<const T*>(region_.data); }
+  T& operator[](std::int64_t i) { return data()[i]; }
+  const T& operator[](std::int64_t i) const { return data()[i]; }
+  std::int64_t capacity() const { return static_cast<std::int64_t>(region_.bytes / sizeof(T)); }
+  std::size_t bytes() const { return region_.bytes; }
+
+  // At least `count` values; growth is by half of what is there, so that appending is O(1) amortised.
+  void reserve(std::int64_t count) {
+    if (count <= capacity()) return;
+    const std::int64_t target = count > capacity() + capacity() / 2 ? count : capacity() + capacity() / 2;
+    graph_memory::grow(region_, static_cast<std::size_t>(target) * sizeof(T));
+  }
+
+ private:
+  graph_memory::Region region_;
+};
+
+}  // namespace livegnn
