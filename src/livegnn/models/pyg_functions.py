@@ -56,8 +56,9 @@ def _same_method(name: str, function: Any) -> bool:
 def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record: Import, where: str) -> Any:
     """The result of calling the function `name`; a Refusal, raised when read, if it is not supported."""
     whole = f"{label} in {where}"
+    picks = name in ("getitem", "getattr")  # of a tuple may leave out what is refused
     for each in (*args, *kwargs.values()):
-        for part in each if isinstance(each, (list, tuple)) else (each,):
+        for part in each if isinstance(each, (list, tuple)) and not picks else (each,):
             if isinstance(part, Refusal):
                 raise part.error
     handler = None if name is None else _HANDLERS.get(name)

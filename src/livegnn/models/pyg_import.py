@@ -31,7 +31,7 @@ def import_module(
     _refuse_unreadable(module)
     frozen = _frozen(module)
     signature = read_signature(frozen)
-    width = _input_width(frozen) if input_width is None else input_width
+    width = _input_width(frozen, signature) if input_width is None else input_width
     x = ir.Input(width)
     record = Import()
     record.name(x, "input")
@@ -86,27 +86,48 @@ def _refuse_unreadable(module: nn.Module) -> None:
             raise refuse(where, "its forward was replaced on the object", "use the class's own forward")
 
 
-def _input_width(module: nn.Module) -> int:
-    """The features' width: that of the first layer that states one."""
+def _input_width(module: nn.Module, signature: Signature) -> int:
+    """The features' width: of the widths that the layers state, the first with which the module runs."""
+    stated = _stated_widths(module)
+    if not stated:
+        raise ModelError(
+            f"[from_pyg] expected a layer that tells the features' width, got none in {type(module).__name__}; "
+            "pass input_width="
+        )
+    return next((width for width in stated if _runs(module, signature, width)), stated[0])
+
+
+def _stated_widths(module: nn.Module) -> list[int]:
+    found: list[int] = []
     for each in module.modules():
         for key in ("in_channels", "in_features", "num_features", "channels"):
             width = getattr(each, key, None)
             width = width[0] if isinstance(width, (tuple, list)) else width
-            if isinstance(width, int) and width > 0 and not isinstance(each, pyg.JumpingKnowledge):
-                return width
-    raise ModelError(
-        f"[from_pyg] expected a layer that tells the features' width, got none in {type(module).__name__}; "
-        "pass input_width="
-    )
+            if isinstance(width, int) and width > 0 and width not in found:
+                found.append(width)
+    return found
+
+
+def _runs(module: nn.Module, signature: Signature, width: int) -> bool:
+    x, edge_index, weight = _example(width, signature.weights == "required")
+    try:
+        with torch.no_grad():
+            signature.run(module, x, edge_index, weight)
+    except Exception:  # a wrong width fails in as many ways as there are modules
+        return False
+    return True
+
+
+def _example(width: int, weighted: bool) -> tuple[Any, Any, Any]:
+    """A small graph as float32 tensors."""
+    features, edge_index, weight = random_graph(7, 20, width, seed=99)
+    given = torch.tensor(weight, dtype=torch.float32) if weighted else None
+    return torch.tensor(features, dtype=torch.float32), torch.tensor(edge_index), given
 
 
 def _read(module: nn.Module, signature: Signature, x: ir.Input, weighted: bool, record: Import) -> ir.Value:
-    features, edge_index, weight = random_graph(7, 20, x.width, seed=99)
-    examples: tuple[Any, ...] = (
-        torch.tensor(features, dtype=torch.float32),
-        torch.tensor(edge_index) if signature.edges is not None else None,
-        torch.tensor(weight, dtype=torch.float32) if weighted else None,
-    )
+    features, edge_index, weight = _example(x.width, weighted)
+    examples = (features, edge_index if signature.edges is not None else None, weight)
     symbols = (x, EDGES if signature.edges is not None else None, WEIGHTS if weighted else None)
     result = read_forward(module, signature.call, symbols, examples, record, "")
     kind = type(module).__name__
@@ -115,7 +136,6 @@ def _read(module: nn.Module, signature: Signature, x: ir.Input, weighted: bool, 
     if isinstance(result, Flat):
         return result.value
     if not isinstance(result, ir.Value):
-        raise refuse(
-            f"{kind}.forward", f"it returns a {type(result).__name__}", "return one tensor with a row per vertex"
-        )
+        returned = next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
+        raise refuse(f"{kind}.forward", f"it returns a {returned}", "return one tensor with a row per vertex")
     return result

@@ -183,6 +183,7 @@ class _Reader:
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
         if is_symbol(args) or is_symbol(kwargs):
             return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
+        self.record.rounded = True  # a constant computed in the module's own float32
         with torch.no_grad():
             return getattr(args[0], target)(*args[1:], **kwargs) if isinstance(target, str) else target(*args, **kwargs)
 
@@ -336,7 +337,10 @@ class _Recorder(TorchFunctionMode):
         finally:
             self.depth -= 1
         name = canonical_name(func)
-        if not is_symbol(symbolic) or name in _ABOUT:
+        if name in _ABOUT:
+            return result
+        if not is_symbol(symbolic):
+            self.reader.record.rounded = True  # a constant computed in the module's own float32
             return result
         where = self.reader.where(self.inside[-1])
         label = str(name or getattr(func, "__name__", repr(func)))

@@ -1,0 +1,230 @@
+"""What cannot be kept exact is refused with the layer's name and the reason."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_geometric import nn as pyg
+
+from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
+from livegnn.models.pyg import from_pyg
+
+torch.set_num_threads(1)
+
+
+class OwnGCN(pyg.GCNConv):
+    def message(self, x_j, edge_weight):
+        return 2 * super().message(x_j, edge_weight)
+
+
+class OwnConv(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+
+class Wrap(nn.Module):
+    """A module around one layer, so that the layer has a name."""
+
+    def __init__(self, layer, forward=None):
+        super().__init__()
+        self.layer, self.lin, self.how = layer, nn.Linear(4, 4), forward
+
+    def forward(self, x, edge_index, edge_weight=None):
+        if self.how is not None:
+            return self.how(self, self.lin(x), edge_index, edge_weight)
+        return self.layer(self.lin(x), edge_index)
+
+
+def refuses(module, *parts, **options):
+    with pytest.raises(ModelUnsupported) as caught:
+        from_pyg(module, **options)
+    message = str(caught.value)
+    for part in ("[from_pyg] expected", "; ", *parts):
+        assert part in message, message
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (pyg.GATConv(4, 4), "softmax attention"),
+        (pyg.GATv2Conv(4, 4), "softmax attention"),
+        (pyg.TransformerConv(4, 4), "softmax attention"),
+        (pyg.ChebConv(4, 4, 2), "not a supported sum"),
+        (pyg.ResGatedGraphConv(4, 4), "destination's own row"),
+        (pyg.EdgeConv(nn.Linear(8, 4)), "destination's own row"),
+        (pyg.GatedGraphConv(4, 2), "gated recurrent unit"),
+        (OwnGCN(4, 4), "a subclass of GCNConv"),
+        (OwnConv(), "its code is not known"),
+        (pyg.GCNConv(4, 4, cached=True), "cached=True keeps the first graph for ever; set cached=False"),
+        (pyg.SGConv(4, 4, cached=True), "set cached=False"),
+        (pyg.APPNP(2, 0.1, cached=True), "set cached=False"),
+        (pyg.GCNConv(4, 4, flow="target_to_source"), "flow='target_to_source'"),
+        (pyg.GCNConv(4, 4, node_dim=1), "node_dim=1"),
+        (pyg.GCNConv(4, 4, decomposed_layers=2), "decomposed_layers=2 is not read; set decomposed_layers=1"),
+        (pyg.GCNConv(4, 4, aggr="mean"), "a degree-normalised mean"),
+        (pyg.GCNConv(4, 4, aggr="max"), "MaxAggregation): minima and maxima"),
+        (pyg.SAGEConv(4, 4, aggr="max"), "aggr='max'"),
+        (pyg.SAGEConv(4, 4, aggr="min"), "minima and maxima"),
+        (pyg.SAGEConv(4, 4, aggr="lstm"), "depends on the order of the edges"),
+        (pyg.SAGEConv(4, 4, aggr="softmax"), "SoftmaxAggregation"),
+        (pyg.SAGEConv(4, 4, aggr=["mean", "max"]), "several aggregations at once"),
+        (pyg.SAGEConv(4, 4, aggr="median"), "medians cannot be kept exact"),
+        (pyg.GraphConv(4, 4, aggr="max"), "minima and maxima"),
+        (pyg.GINConv(nn.Linear(4, 4), aggr="max"), "minima and maxima"),
+        (pyg.SimpleConv("mean", combine_root="self_loop"), "mean with added self-loops"),
+    ],
+)
+def test_layers(layer, reason):
+    refuses(Wrap(layer), f"layer ({type(layer).__name__})", reason)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (pyg.LayerNorm(4), "mode='graph' takes mean and deviation over all vertices even in eval mode"),
+        (pyg.GraphNorm(4), "all vertices even in eval mode"),
+        (pyg.InstanceNorm(4), "all vertices even in eval mode"),
+        (pyg.PairNorm(), "all vertices even in eval mode"),
+        (pyg.MeanSubtractionNorm(), "all vertices even in eval mode"),
+        (pyg.GraphSizeNorm(), "number of vertices"),
+        (pyg.DiffGroupNorm(4, 2), "groups are not supported"),
+        (nn.BatchNorm1d(4, track_running_stats=False), "without running statistics"),
+        (pyg.BatchNorm(4, track_running_stats=False), "without running statistics"),
+        (nn.LSTM(4, 4), "this module is not supported"),
+        (nn.Softmax(dim=0), "dim=0 runs over all vertices"),
+        (nn.Hardtanh(-2, 2), "the bounds (-2, 2)"),
+        (nn.Softplus(threshold=5), "threshold=5"),
+        (nn.MultiheadAttention(4, 1), "this module is not supported"),
+    ],
+)
+def test_modules(layer, reason):
+    refuses(Wrap(layer, lambda net, x, e, w: net.layer(x)), f"layer ({type(layer).__name__})", reason)
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "graph_norm", "instance_norm", "pair_norm"])
+@pytest.mark.parametrize("kind", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
+def test_global_norms_in_models_of_pyg(kind, norm):
+    refuses(kind(4, 4, 2, norm=norm), "norm", "all vertices even in eval mode")
+
+
+def test_norms_inside_an_mlp_are_named():
+    refuses(Wrap(pyg.GINConv(pyg.MLP([4, 4, 4], norm="graph_norm"))), "layer.nn.norms.0 (GraphNorm)")
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (lambda net, x, e, w: x - x.mean(dim=0), "mean in Wrap: it does not reduce over a stack"),
+        (lambda net, x, e, w: x.sum(dim=0, keepdim=True) + x, "sum in Wrap"),
+        (lambda net, x, e, w: x[:1] + x, "getitem in Wrap: it picks rows"),
+        (lambda net, x, e, w: F.dropout(x), "it is random in eval mode too; pass training=self.training"),
+        (lambda net, x, e, w: F.softmax(x, dim=0), "dim=0"),
+        (lambda net, x, e, w: F.normalize(x, p=1.0), "p=1.0"),
+        (lambda net, x, e, w: x.sort(dim=0)[0], "sort in Wrap: this operation is not supported"),
+        (lambda net, x, e, w: x @ x.t(), "this operation is not supported"),
+        (lambda net, x, e, w: x[e[0]] + x[e[1]], "getitem in Wrap"),
+        (lambda net, x, e, w: torch.cat([x, x], dim=0), "dim=0"),
+        (lambda net, x, e, w: x.to(torch.float16), "would round the rows"),
+        (lambda net, x, e, w: pyg.global_mean_pool(x, None), "mean"),
+        (lambda net, x, e, w: x / x.size(0), "Wrap"),
+        (lambda net, x, e, w: x if x.max() > 0 else -x, "max in Wrap"),
+        (lambda net, x, e, w: net.layer(x, e.flip(0)), "flip in Wrap"),
+        (lambda net, x, e, w: net.layer(x, e, w.exp()), "exp in Wrap"),
+        (lambda net, x, e, w: net.layer((x, x.relu()), e), "different rows for sources and targets"),
+        (lambda net, x, e, w: net.layer(x, e, size=(3, 3)), "size"),
+        (lambda net, x, e, w: net.layer(x, e, edge_attr=w), "a way that it does not accept"),
+        (lambda net, x, e, w: (x, x), "it returns a tuple; return one tensor"),
+        (lambda net, x, e, w: {"x": x}, "it returns a dict"),
+    ],
+)
+def test_operations(how, reason):
+    refuses(Wrap(pyg.GraphConv(4, 4), how), reason, weighted=True)
+
+
+class Demanding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.GCNConv(4, 4)
+
+    def forward(self, x, edge_index, batch):
+        return self.conv(x, edge_index)
+
+
+def test_arguments_that_livegnn_cannot_supply():
+    refuses(Demanding(), "Demanding.forward(..., batch)", "give this argument a default")
+
+
+class ReadsAttributes(Demanding):
+    def forward(self, data):
+        return self.conv(data.x, data.edge_index) + data.pos
+
+
+def test_data_that_livegnn_cannot_supply():
+    refuses(ReadsAttributes(), "data.pos", "read x, edge_index and edge_weight only")
+
+
+def test_modules_that_hide_what_they_do():
+    hooked = Wrap(pyg.GCNConv(4, 4))
+    hooked.layer.register_forward_hook(lambda module, args, result: 2 * result)
+    refuses(hooked, "layer (GCNConv)", "hook")
+    hooked = Wrap(pyg.GCNConv(4, 4))
+    hooked.layer.register_message_forward_hook(lambda module, args, result: 2 * result)
+    refuses(hooked, "layer (GCNConv)", "hook")
+    refuses(pyg.GCN(-1, 4, 2), "convs.0.lin (Linear)", "lazy parameters")
+    normed = Wrap(pyg.SAGEConv(4, 4))
+    nn.utils.parametrizations.weight_norm(normed.lin)
+    refuses(normed, "lin (ParametrizedLinear)", "remove_parametrizations")
+    patched = Wrap(nn.Linear(4, 4), lambda net, x, e, w: net.layer(x))
+    patched.layer.forward = lambda x: x
+    refuses(patched, "layer (Linear)", "its forward was replaced")
+    patched = Wrap(pyg.GraphConv(4, 4))
+    patched.layer.message = lambda x_j, edge_weight: x_j * 2
+    refuses(patched, "layer (GraphConv)", "its message was replaced")
+
+
+class Lies(nn.Module):
+    """Traces as the identity, but is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.SAGEConv(4, 4)
+
+    def forward(self, x, edge_index):
+        h = x.relu()
+        h.detach().mul_(2.0)
+        return self.conv(x, edge_index) + h
+
+
+def test_the_comparison_catches_what_tracing_misses():
+    with pytest.raises(ModelMismatch, match=r"expected Lies's output .* at vertex \d+, column \d+ of a graph of"):
+        from_pyg(Lies())
+
+
+def test_what_is_no_module():
+    with pytest.raises(ModelError, match=r"expected a torch.nn.Module, got int"):
+        from_pyg(3)
+    with pytest.raises(ModelError, match="pass input_width="):
+        from_pyg(pyg.LGConv())
+    with pytest.raises(ModelError, match="leave weighted out"):
+        from_pyg(pyg.SAGEConv(3, 3), weighted=True)
+    broken = pyg.SAGEConv(3, 3)
+    broken.lin_l.weight.data[0, 0] = torch.nan
+    with pytest.raises(ModelError, match="finite weights"):
+        from_pyg(broken)
+
+
+def test_the_module_is_not_changed():
+    module = pyg.GIN(4, 5, 2, 3, dropout=0.5, jk="cat")
+    module.train()
+    module.convs[0].eval()
+    before = copy.deepcopy(module.state_dict())
+    flags = {name: each.training for name, each in module.named_modules()}
+    keys = {name: set(vars(each)) for name, each in module.named_modules()}
+    from_pyg(module)
+    assert {name: each.training for name, each in module.named_modules()} == flags
+    assert {name: set(vars(each)) for name, each in module.named_modules()} == keys
+    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+    assert all(each.requires_grad and each.grad is None for each in module.parameters())
+    assert all(not each._forward_hooks for each in module.modules())
