@@ -31,8 +31,8 @@ void UpdateBuffer::clear() {
 void UpdateBuffer::extend(const UpdateBuffer& other) {
   const auto shift = static_cast<std::int64_t>(rows_.size());
   const std::size_t added = other.updates_.size(), row_floats = other.rows_.size();  // `other` may be this buffer
-  updates_.reserve(updates_.size() + added);
-  rows_.reserve(rows_.size() + row_floats);
+  grow_for(updates_, added);
+  grow_for(rows_, row_floats);
   for (std::size_t i = 0; i < added; ++i) {
     updates_.push_back(other.updates_[i]);
     if (updates_.back().row >= 0) updates_.back().row += shift;

@@ -6,6 +6,7 @@
 // names the update, none of it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,9 +64,14 @@ class UpdateBuffer {
   const float* row(const Update& update) const { return rows_.data() + update.row; }
   std::size_t size() const { return updates_.size(); }
   void clear();
+  void reserve(std::size_t more) { grow_for(updates_, more); }  // room for so many more updates, amortised
   void extend(const UpdateBuffer& other);  // appends the other's updates and rows
 
  private:
+  template <typename T>
+  static void grow_for(std::vector<T>& values, std::size_t more) {
+    if (values.size() + more > values.capacity()) values.reserve(std::max(values.size() + more, 2 * values.capacity()));
+  }
   std::vector<Update> updates_;
   std::vector<float> rows_;
 };
