@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric.utils import dropout_edge
 
 from tests.oracle.pyg_oracle import EXACT, ROUNDED, assert_equal
 
@@ -158,6 +159,39 @@ class HeadFirst(nn.Module):
 
 def test_the_features_width_is_found_by_use():
     assert assert_equal(HeadFirst()).input_width == 4
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.mu, self.logstd = pyg.GCNConv(4, 8), pyg.GCNConv(8, 2), pyg.GCNConv(8, 2)
+
+    def forward(self, x, edge_index):
+        edge_index, _ = dropout_edge(edge_index, p=0.5, training=self.training)
+        h = self.conv(x, edge_index).relu_()
+        return self.mu(h, edge_index)
+
+
+def test_autoencoders_and_edge_dropout():
+    assert assert_equal(pyg.GAE(Encoder())).output_width == 2
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = pyg.SAGEConv(4, 4), nn.BatchNorm1d(4)
+        self.register_buffer("shift", torch.ones(4))
+
+    def forward(self, x, edge_index):
+        h = self.conv(x, edge_index)
+        h.relu_()
+        h += x
+        h = F.batch_norm(h, self.bn.running_mean, self.bn.running_var, self.bn.weight, self.bn.bias)
+        return sum([h, x @ self.bn.weight.diag(), 1.5 - h]) + self.shift + torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def test_statements_in_place_and_functional_norms():
+    assert_equal(InPlace(), rtol=ROUNDED)
 
 
 class OnData(nn.Module):

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from livegnn.models import ir
+from livegnn.models.layers import fold_batch_norm
 from livegnn.models.pyg_context import VERTEX_COUNT, Flat, Import, Refusal, Stacked, is_symbol, refuse, to_array
 from livegnn.models.pyg_modules import mish, tanhshrink
 
@@ -60,7 +61,7 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
     for each in (*args, *kwargs.values()):
         for part in each if isinstance(each, (list, tuple)) and not picks else (each,):
             if isinstance(part, Refusal):
-                raise part.error
+                return part
     handler = None if name is None else _HANDLERS.get(name)
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
@@ -176,6 +177,24 @@ def _layer_norm(
     if tuple(normalized_shape) != (x.width,):
         raise _Unfit(f"it normalises over {tuple(normalized_shape)}", "normalise over the columns")
     return ir.LayerNorm(x, to_array(weight), to_array(bias), eps)
+
+
+def _batch_norm(
+    record: Import,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    if training or running_mean is None or running_var is None:
+        raise _Unfit("without running statistics it normalises over all vertices", "pass training=self.training")
+    mean, var = to_array(running_mean), to_array(running_var)
+    scale, shift = fold_batch_norm(mean, var, to_array(weight), to_array(bias), eps)
+    return ir.Affine(_value(input), record.constant(scale), record.constant(shift))
 
 
 def _linear(record: Import, input: Any, weight: Any, bias: Any = None) -> Any:
@@ -423,6 +442,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "hardtanh": lambda record, input, min_val=-1.0, max_val=1.0, inplace=False: _clamp(record, input, min_val, max_val),
     "normalize": _normalize,
     "layer_norm": _layer_norm,
+    "batch_norm": _batch_norm,
     "linear": _linear,
     "addmm": _addmm,
     "sub": _sub,

@@ -25,7 +25,7 @@ from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, convert_loca
 __all__ = ["read_forward"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP)
-_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN)
+_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -82,7 +82,14 @@ class _Tracer(fx.Tracer):
         return _is_leaf(m)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        self.inside.append(self.path_of_module(m))
+        try:
+            path = self.path_of_module(m)
+        except NameError:
+            kind = type(m).__name__
+            raise refuse(
+                kind, "it is kept where PyTorch does not see it, such as a plain list", "keep it in a ModuleList"
+            ) from None
+        self.inside.append(path)
         try:
             return super().call_module(m, forward, args, kwargs)
         finally:
@@ -99,6 +106,7 @@ class _Reader:
 
     def __init__(self, module: nn.Module, call: Caller, record: Import, prefix: str) -> None:
         self.module, self.call, self.record, self.prefix = module, call, record, prefix
+        self.root = _Root(module, call, ())
 
     def qualified(self, path: str) -> str:
         path = path.removeprefix("inner").removeprefix(".")
@@ -148,7 +156,8 @@ class _Reader:
         if _is_leaf(self.module):
             return _single_call(absent, self.call)
         try:
-            graph: fx.Graph = tracer.trace(_Root(self.module, self.call, absent))
+            self.root = _Root(self.module, self.call, absent)
+            graph: fx.Graph = tracer.trace(self.root)
         except ModelUnsupported:
             raise
         except Exception as error:  # fx gives up with many kinds of errors; the recording then decides
@@ -167,7 +176,7 @@ class _Reader:
             if node.op == "output":
                 return args[0]
             if node.op == "get_attr":
-                env[node] = _attribute(self.module, node.target)
+                env[node] = _attribute(self.root, node.target)
             elif node.op == "call_module":
                 path = str(node.target)
                 env[node] = self.leaf(_submodule(self.module, path), path, args, kwargs)
@@ -237,9 +246,9 @@ def _submodule(module: nn.Module, path: str) -> nn.Module:
     return module.get_submodule(inner) if inner else module
 
 
-def _attribute(module: nn.Module, target: Any) -> Any:
-    value: Any = module
-    for part in str(target).removeprefix("inner.").split("."):
+def _attribute(root: nn.Module, target: Any) -> Any:
+    value: Any = root
+    for part in str(target).split("."):
         value = getattr(value, part)
     return value
 

@@ -184,6 +184,29 @@ def test_modules_that_hide_what_they_do():
     refuses(patched, "layer (GraphConv)", "its message was replaced")
 
 
+class Unseen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin, self.convs = nn.Linear(4, 4), [pyg.GCNConv(4, 4)]
+
+    def forward(self, x, edge_index):
+        return self.convs[0](self.lin(x), edge_index)
+
+
+def test_layers_in_a_plain_list():
+    refuses(Unseen(), "GCNConv: it is kept where PyTorch does not see it", "keep it in a ModuleList")
+
+
+class Random(Unseen):
+    def forward(self, x, edge_index):
+        return self.lin(x) + torch.randn(4)
+
+
+def test_a_forward_that_is_random():
+    with pytest.raises(ModelMismatch, match="Random"):
+        from_pyg(Random())
+
+
 class Lies(nn.Module):
     """Traces as the identity, but is not."""
 
