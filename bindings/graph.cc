@@ -1,19 +1,22 @@
 // UpdateBuffer and GraphStore. Arrays come in with exact dtypes and go out as copies; work on whole graphs and batches
 // releases the GIL. The wrapped Update fields keep what the caller gave: apply() checks it.
+#include "livegnn/graph.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bindings.h"
-#include "livegnn/graph.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -74,6 +77,18 @@ Update make_update(UpdateKind kind, std::int64_t u, std::int64_t v = -1) {
   return update;
 }
 
+// Refuses NaN and infinity where they come in; apply() would name the update, this names the call.
+void check_finite(const UpdateBuffer& buffer, const char* where, const float* values, std::size_t count) {
+  std::size_t bad = 0;
+  for (std::size_t i = 0; i < count; ++i) bad += !std::isfinite(values[i]);
+  if (bad == 0) return;
+  const float* first = std::find_if_not(values, values + count, [](float x) { return std::isfinite(x); });
+  throw Error(ErrorKind::ValueInvalid, std::string("[") + where + ", update " + std::to_string(buffer.size()) +
+                                           "] expected finite values, got " + std::to_string(*first) + " at place " +
+                                           std::to_string(first - values) + "; clean the values");
+}
+
+// The values are checked.
 void give_row(UpdateBuffer& buffer, Update& update, const float* row, std::size_t width) {
   if (width > static_cast<std::size_t>(INT32_MAX)) {
     throw Error(ErrorKind::WidthMismatch, "[updates] expected a row of fewer than 2^31 floats, got " +
@@ -90,7 +105,10 @@ void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optiona
   update.weight = weight.value_or(1.0f);
   update.time = time.value_or(kUnsetTime);
   update.type = type.value_or(kUnsetType);
-  if (attr) give_row(buffer, update, attr->data(), attr->size());
+  if (attr) {
+    check_finite(buffer, "add_edge", attr->data(), attr->size());
+    give_row(buffer, update, attr->data(), attr->size());
+  }
   buffer.add(update);
 }
 
@@ -101,7 +119,10 @@ void add_edges(UpdateBuffer& buffer, Ids src, Ids dst, std::optional<In1<float>>
   if (weight) check_lengths("add_edges", count, weight->size(), "weight");
   if (time) check_lengths("add_edges", count, time->size(), "time");
   if (type) check_lengths("add_edges", count, type->size(), "type");
-  if (attr) check_lengths("add_edges", count, attr->shape(0), "attr");
+  if (attr) {
+    check_lengths("add_edges", count, attr->shape(0), "attr");
+    check_finite(buffer, "add_edges", attr->data(), attr->size());
+  }
   buffer.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     Update update = make_update(UpdateKind::AddEdge, src.data()[i], dst.data()[i]);
@@ -161,21 +182,26 @@ void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row att
                    std::optional<std::int64_t> edge_id) {
   Update update = make_update(UpdateKind::SetEdgeAttr, u, v);
   update.edge_id = edge_id.value_or(kNoEdge);
+  check_finite(buffer, "set_edge_attr", attr.data(), attr.size());
   give_row(buffer, update, attr.data(), attr.size());
   buffer.add(update);
 }
 
-void add_with_row(UpdateBuffer& buffer, UpdateKind kind, std::int64_t u, const float* row, std::size_t width) {
+void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std::int64_t u, const Row& x) {
+  check_finite(buffer, where, x.data(), x.size());
   Update update = make_update(kind, u);
-  give_row(buffer, update, row, width);
+  give_row(buffer, update, x.data(), x.size());
   buffer.add(update);
 }
 
 void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, const Ids& ids, const Rows& rows) {
   check_lengths(where, ids.size(), rows.shape(0), "rows");
+  check_finite(buffer, where, rows.data(), rows.size());
   buffer.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    add_with_row(buffer, kind, ids.data()[i], rows.data() + i * rows.shape(1), rows.shape(1));
+    Update update = make_update(kind, ids.data()[i]);
+    give_row(buffer, update, rows.data() + i * rows.shape(1), rows.shape(1));
+    buffer.add(update);
   }
 }
 
@@ -221,23 +247,35 @@ void bind_update_buffer(nb::module_& m) {
       .def("set_weights", &set_weights, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("w").noconvert())
       .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, nb::arg("attr").noconvert(), "edge_id"_a = nb::none())
-      .def("set_features", [](UpdateBuffer& b, std::int64_t u, Row x) {
-        add_with_row(b, UpdateKind::SetFeatures, u, x.data(), x.size());
-      }, "u"_a, nb::arg("x").noconvert())
-      .def("set_features_rows", [](UpdateBuffer& b, Ids ids, Rows x) {
-        add_with_rows(b, UpdateKind::SetFeatures, "set_features_rows", ids, x);
-      }, nb::arg("ids").noconvert(), nb::arg("x").noconvert())
-      .def("add_vertex", [](UpdateBuffer& b, std::int64_t u, Row x) {
-        add_with_row(b, UpdateKind::AddVertex, u, x.data(), x.size());
-      }, "u"_a, nb::arg("x").noconvert())
-      .def("add_vertices", [](UpdateBuffer& b, Ids ids, Rows x) {
-        add_with_rows(b, UpdateKind::AddVertex, "add_vertices", ids, x);
-      }, nb::arg("ids").noconvert(), nb::arg("x").noconvert())
-      .def("remove_vertex", [](UpdateBuffer& b, std::int64_t u) { b.add(make_update(UpdateKind::RemoveVertex, u)); },
-           "u"_a)
-      .def("remove_vertices", [](UpdateBuffer& b, Ids ids) {
-        for (std::size_t i = 0; i < ids.size(); ++i) b.add(make_update(UpdateKind::RemoveVertex, ids.data()[i]));
-      }, nb::arg("ids").noconvert());
+      .def(
+          "set_features",
+          [](UpdateBuffer& b, std::int64_t u, Row x) {
+            add_with_row(b, UpdateKind::SetFeatures, "set_features", u, x);
+          },
+          "u"_a, nb::arg("x").noconvert())
+      .def(
+          "set_features_rows",
+          [](UpdateBuffer& b, Ids ids, Rows x) {
+            add_with_rows(b, UpdateKind::SetFeatures, "set_features_rows", ids, x);
+          },
+          nb::arg("ids").noconvert(), nb::arg("x").noconvert())
+      .def(
+          "add_vertex",
+          [](UpdateBuffer& b, std::int64_t u, Row x) { add_with_row(b, UpdateKind::AddVertex, "add_vertex", u, x); },
+          "u"_a, nb::arg("x").noconvert())
+      .def(
+          "add_vertices",
+          [](UpdateBuffer& b, Ids ids, Rows x) { add_with_rows(b, UpdateKind::AddVertex, "add_vertices", ids, x); },
+          nb::arg("ids").noconvert(), nb::arg("x").noconvert())
+      .def(
+          "remove_vertex", [](UpdateBuffer& b, std::int64_t u) { b.add(make_update(UpdateKind::RemoveVertex, u)); },
+          "u"_a)
+      .def(
+          "remove_vertices",
+          [](UpdateBuffer& b, Ids ids) {
+            for (std::size_t i = 0; i < ids.size(); ++i) b.add(make_update(UpdateKind::RemoveVertex, ids.data()[i]));
+          },
+          nb::arg("ids").noconvert());
 }
 
 // ---- reading the store
@@ -266,7 +304,8 @@ struct EdgeColumns {
     if (options.has_type) type.reserve(count);
   }
 
-  void add(const GraphOptions& options, VertexId u, VertexId v, EdgeId edge_id, float w, EdgeTime t, std::int32_t kind) {
+  void add(const GraphOptions& options, VertexId u, VertexId v, EdgeId edge_id, float w, EdgeTime t,
+           std::int32_t kind) {
     src.push_back(u);
     dst.push_back(v);
     id.push_back(edge_id);
@@ -399,9 +438,8 @@ nb::dict memory(const GraphStore& store) {
     total = store.memory();
   }
   nb::dict out;
-  // Sizes that do not overlap: the live edges are part of what is reserved for edges.
   out["edges_live"] = total.edges_live;
-  out["edges_idle"] = total.edges_reserved - total.edges_live;
+  out["edges_reserved"] = total.edges_reserved;
   out["index"] = total.index;
   out["vertices"] = total.vertices;
   out["features"] = total.features;
@@ -418,7 +456,8 @@ void load(GraphStore& store, Rows x, Ids src, Ids dst, std::optional<In1<float>>
   if (attr) {
     check_lengths("load", static_cast<std::size_t>(store.options().attr_width), attr->shape(1), "each attribute row");
   }
-  const std::span<const float> attrs = attr ? std::span<const float>{attr->data(), attr->size()} : std::span<const float>{};
+  const std::span<const float> attrs =
+      attr ? std::span<const float>{attr->data(), attr->size()} : std::span<const float>{};
   nb::gil_scoped_release release;
   store.load(static_cast<std::int64_t>(x.shape(0)), {x.data(), x.size()}, span_of(src), span_of(dst), span_of(weight),
              span_of(time), span_of(type), attrs, threads);
@@ -485,9 +524,8 @@ void from_arrays(GraphStore& store, nb::dict arrays) {
   store.set_version(version);
 }
 
-std::unique_ptr<GraphStore> make_store(std::int32_t feature_width, bool has_weight, bool has_time, bool has_type,
-                                       std::int32_t attr_width, bool undirected, bool simple,
-                                       std::int32_t block_edges_max) {
+void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, bool has_time, bool has_type,
+                std::int32_t attr_width, bool undirected, bool simple, std::int32_t block_edges_max) {
   GraphOptions options;
   options.feature_width = feature_width;
   options.has_weight = has_weight;
@@ -497,18 +535,19 @@ std::unique_ptr<GraphStore> make_store(std::int32_t feature_width, bool has_weig
   options.undirected = undirected;
   options.simple = simple;
   options.block_edges_max = block_edges_max;
-  return std::make_unique<GraphStore>(options);
+  new (place) GraphStore(options);
 }
 
 void bind_store(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
-      .def(nb::new_(&make_store), "feature_width"_a, "has_weight"_a, "has_time"_a, "has_type"_a, "attr_width"_a,
+      .def("__init__", &make_store, "feature_width"_a, "has_weight"_a, "has_time"_a, "has_type"_a, "attr_width"_a,
            "undirected"_a, "simple"_a, "block_edges_max"_a = 128)
       .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
            nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1)
-      .def("apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply(buffer); }, "buffer"_a, Release())
+      .def(
+          "apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply(buffer); }, "buffer"_a, Release())
       .def_prop_ro("version", &GraphStore::version)
       .def_prop_ro("slot_count", &GraphStore::slot_count)
       .def_prop_ro("vertex_count", &GraphStore::vertex_count)
@@ -517,14 +556,18 @@ void bind_store(nb::module_& m) {
       .def("live", &live)
       .def("features", &features, nb::arg("ids").noconvert())
       .def("edges", &edges)
-      .def("out_neighbours", [](const GraphStore& s, std::int64_t u) { return neighbours(s, "out_neighbours", u, true); },
-           "u"_a)
-      .def("in_neighbours", [](const GraphStore& s, std::int64_t v) { return neighbours(s, "in_neighbours", v, false); },
-           "v"_a)
-      .def("out_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "out_degree", ids, true); },
-           nb::arg("ids").noconvert())
-      .def("in_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "in_degree", ids, false); },
-           nb::arg("ids").noconvert())
+      .def(
+          "out_neighbours",
+          [](const GraphStore& s, std::int64_t u) { return neighbours(s, "out_neighbours", u, true); }, "u"_a)
+      .def(
+          "in_neighbours", [](const GraphStore& s, std::int64_t v) { return neighbours(s, "in_neighbours", v, false); },
+          "v"_a)
+      .def(
+          "out_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "out_degree", ids, true); },
+          nb::arg("ids").noconvert())
+      .def(
+          "in_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "in_degree", ids, false); },
+          nb::arg("ids").noconvert())
       .def("memory", &memory)
       .def("compact", &GraphStore::compact, Release())
       .def("digest", &GraphStore::digest, Release())

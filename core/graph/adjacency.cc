@@ -1,9 +1,8 @@
 // Single edges in and out of the lists of one direction.
-#include "livegnn/graph_adjacency.h"
-
 #include <algorithm>
 
 #include "livegnn/error.h"
+#include "livegnn/graph_adjacency.h"
 
 namespace livegnn {
 

@@ -1,11 +1,10 @@
 // Edge attributes by id.
-#include "livegnn/graph_attributes.h"
-
 #include <bit>
 #include <cstring>
 #include <utility>
 
 #include "livegnn/error.h"
+#include "livegnn/graph_attributes.h"
 
 namespace livegnn {
 

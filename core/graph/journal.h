@@ -14,9 +14,9 @@ enum class EdgeChangeKind : std::uint8_t { Added, Removed, Reweighted, AttrSet }
 struct EdgeChange {
   EdgeChangeKind kind;
   VertexId u;
-  EdgeEntry entry;           // neighbour is v; the weight after the change, for Removed the weight it had
-  float weight_before;       // Reweighted
-  std::int64_t row_before;   // Removed, AttrSet: the attribute row as it was, offset into rows; -1 without attributes
+  EdgeEntry entry;          // neighbour is v; the weight after the change, for Removed the weight it had
+  float weight_before;      // Reweighted
+  std::int64_t row_before;  // Removed, AttrSet: the attribute row as it was, offset into rows; -1 without attributes
 };
 
 struct VertexChange {  // one per vertex, from its first change in the batch
@@ -51,8 +51,8 @@ struct GraphStore::Scratch {
   };
   std::shared_ptr<BatchDelta::Journal> journal;  // of the running or the latest batch
   std::vector<NewEdge> new_edges;                // by id - next_edge_id_before
-  std::vector<VertexId> sparse;                  // by vertex: place in journal->vertices, valid if that names the vertex
-  EdgeIdMap reweighted;                          // id -> place in delta.reweighted, used by large batches
+  std::vector<VertexId> sparse;  // by vertex: place in journal->vertices, valid if that names the vertex
+  EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
   std::vector<EdgeEntry> incident;
   std::vector<float> zeros;
   std::int64_t serial_latest = 0;  // of the batch that undo() takes

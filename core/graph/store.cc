@@ -143,7 +143,7 @@ GraphMemory GraphStore::memory() const {
   GraphMemory total{};
   for (const Adjacency* lists : {static_cast<const Adjacency*>(&out_), static_cast<const Adjacency*>(in_)}) {
     total.edges_live += lists->live_bytes();
-    total.edges_reserved += lists->reserved_bytes();
+    total.edges_reserved += lists->reserved_bytes() - lists->live_bytes();
     total.index += lists->index_bytes();
     total.vertices += lists->list_bytes();
     if (options_.undirected) break;

@@ -18,14 +18,22 @@ using std::to_string;
 std::string name_of(const Update& update) {
   const std::string pair = " " + to_string(update.u) + " -> " + to_string(update.v);
   switch (update.kind) {
-    case UpdateKind::AddEdge: return "add_edge" + pair;
-    case UpdateKind::RemoveEdge: return "remove_edge" + pair;
-    case UpdateKind::RemoveEdgesBefore: return "remove_edges_before " + to_string(update.time);
-    case UpdateKind::SetWeight: return "set_weight" + pair;
-    case UpdateKind::SetEdgeAttr: return "set_edge_attr" + pair;
-    case UpdateKind::SetFeatures: return "set_features " + to_string(update.u);
-    case UpdateKind::AddVertex: return "add_vertex " + to_string(update.u);
-    case UpdateKind::RemoveVertex: return "remove_vertex " + to_string(update.u);
+    case UpdateKind::AddEdge:
+      return "add_edge" + pair;
+    case UpdateKind::RemoveEdge:
+      return "remove_edge" + pair;
+    case UpdateKind::RemoveEdgesBefore:
+      return "remove_edges_before " + to_string(update.time);
+    case UpdateKind::SetWeight:
+      return "set_weight" + pair;
+    case UpdateKind::SetEdgeAttr:
+      return "set_edge_attr" + pair;
+    case UpdateKind::SetFeatures:
+      return "set_features " + to_string(update.u);
+    case UpdateKind::AddVertex:
+      return "add_vertex " + to_string(update.u);
+    case UpdateKind::RemoveVertex:
+      return "remove_vertex " + to_string(update.u);
   }
   return "unknown update";
 }
@@ -39,7 +47,8 @@ VertexId GraphStore::live_vertex(std::int64_t id) const {
            "add the vertex first");
   }
   if (live_[id] == 0) {
-    refuse(ErrorKind::VertexUnknown, "a live vertex", to_string(id) + ", which was removed", "add the vertex again first");
+    refuse(ErrorKind::VertexUnknown, "a live vertex", to_string(id) + ", which was removed",
+           "add the vertex again first");
   }
   return static_cast<VertexId>(id);
 }
@@ -53,7 +62,8 @@ void GraphStore::check_row(const UpdateBuffer& batch, const Update& update, std:
   const float* row = batch.row(update);
   for (std::int32_t i = 0; i < width; ++i) {
     if (!std::isfinite(row[i])) {
-      refuse(ErrorKind::ValueInvalid, "finite values", to_string(row[i]) + " in column " + to_string(i), "clean the row");
+      refuse(ErrorKind::ValueInvalid, "finite values", to_string(row[i]) + " in column " + to_string(i),
+             "clean the row");
     }
   }
 }
@@ -86,7 +96,8 @@ EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& upd
   check_weight(update);
   check_row(batch, update, options_.attr_width);
   if (options_.simple && find_edge(u, v, {}).id != kNoEdge) {
-    refuse(ErrorKind::EdgeDuplicate, "no such edge in a simple graph", "one", "change its weight or attributes instead");
+    refuse(ErrorKind::EdgeDuplicate, "no such edge in a simple graph", "one",
+           "change its weight or attributes instead");
   }
   if (out_.count(u) == INT32_MAX || in_->count(v) == INT32_MAX) {
     refuse(ErrorKind::RangeOverflow, "fewer than 2^31 edges per vertex", "one more", "split the vertex");
@@ -226,7 +237,8 @@ void GraphStore::set_features(const UpdateBuffer& batch, const Update& update) {
 void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
   const std::int64_t id = update.u;
   if (id >= 0 && id < slot_count_ && live_[id] != 0) {
-    refuse(ErrorKind::VertexExists, "a new vertex id", to_string(id) + ", which is live", "use set_features to change it");
+    refuse(ErrorKind::VertexExists, "a new vertex id", to_string(id) + ", which is live",
+           "use set_features to change it");
   }
   if (id < 0 || id > slot_count_) {
     refuse(ErrorKind::VertexIdGap, "the next id " + to_string(slot_count_) + " or a removed one", to_string(id),
@@ -286,14 +298,22 @@ void GraphStore::remove_vertex(const Update& update) {
 
 void GraphStore::apply_update(const UpdateBuffer& batch, const Update& update) {
   switch (update.kind) {
-    case UpdateKind::AddEdge: return add_edge(batch, update);
-    case UpdateKind::RemoveEdge: return remove_edge(update);
-    case UpdateKind::RemoveEdgesBefore: return remove_edges_before(update);
-    case UpdateKind::SetWeight: return set_weight(update);
-    case UpdateKind::SetEdgeAttr: return set_edge_attr(batch, update);
-    case UpdateKind::SetFeatures: return set_features(batch, update);
-    case UpdateKind::AddVertex: return add_vertex(batch, update);
-    case UpdateKind::RemoveVertex: return remove_vertex(update);
+    case UpdateKind::AddEdge:
+      return add_edge(batch, update);
+    case UpdateKind::RemoveEdge:
+      return remove_edge(update);
+    case UpdateKind::RemoveEdgesBefore:
+      return remove_edges_before(update);
+    case UpdateKind::SetWeight:
+      return set_weight(update);
+    case UpdateKind::SetEdgeAttr:
+      return set_edge_attr(batch, update);
+    case UpdateKind::SetFeatures:
+      return set_features(batch, update);
+    case UpdateKind::AddVertex:
+      return add_vertex(batch, update);
+    case UpdateKind::RemoveVertex:
+      return remove_vertex(update);
   }
 }
 
@@ -348,8 +368,7 @@ void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) {
     if (error.kind() == ErrorKind::InvariantBroken) throw;
     roll_back(*journal);
     delta.clear();
-    throw Error(error.kind(),
-                "[apply] update " + to_string(at) + " (" + name_of(updates[at]) + "): " + error.what());
+    throw Error(error.kind(), "[apply] update " + to_string(at) + " (" + name_of(updates[at]) + "): " + error.what());
   } catch (...) {
     roll_back(*journal);
     delta.clear();

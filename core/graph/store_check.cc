@@ -43,9 +43,9 @@ std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
     lists.visit(v, [&](const EdgeSpan& span) {
       for (std::int32_t i = 0; i < span.count; ++i) {
         const VertexId other = span.neighbours[i];
-        all.emplace_back(owner_is_src ? v : other, owner_is_src ? other : v, span.ids[i], span.times ? span.times[i] : 0,
-                         span.weights ? std::bit_cast<std::uint32_t>(span.weights[i]) : 0,
-                         span.types ? span.types[i] : 0);
+        all.emplace_back(
+            owner_is_src ? v : other, owner_is_src ? other : v, span.ids[i], span.times ? span.times[i] : 0,
+            span.weights ? std::bit_cast<std::uint32_t>(span.weights[i]) : 0, span.types ? span.types[i] : 0);
       }
       count += span.count;
     });

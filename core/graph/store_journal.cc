@@ -133,7 +133,9 @@ void GraphStore::roll_back(const BatchDelta::Journal& journal) {
         link(change->u, change->entry);
         if (row != nullptr) attributes_.insert(change->entry.id, row);
         break;
-      case EdgeChangeKind::Reweighted: relabel(change->u, change->entry, change->weight_before); break;
+      case EdgeChangeKind::Reweighted:
+        relabel(change->u, change->entry, change->weight_before);
+        break;
       case EdgeChangeKind::AttrSet:
         std::memcpy(attributes_.find(change->entry.id), row,
                     static_cast<std::size_t>(options_.attr_width) * sizeof(float));

@@ -1,5 +1,5 @@
-// Bulk load: check everything, count degrees, place edges by a counting sort per direction, all in parallel and with the
-// same result for any number of threads.
+// Bulk load: check everything, count degrees, place edges by a counting sort per direction, all in parallel and with
+// the same result for any number of threads.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -41,9 +41,8 @@ std::int64_t first_bad(int threads, std::int64_t count, Predicate&& bad) {
 void check_count(const char* name, std::size_t got, std::int64_t expected) {
   if (static_cast<std::int64_t>(got) == expected) return;
   const bool missing = got == 0 || expected == 0;
-  refuse(missing ? ErrorKind::ColumnMissing : ErrorKind::WidthMismatch, "",
-         to_string(expected) + " values of " + name, to_string(got),
-         "give exactly the columns that the graph was created with, one value per edge or vertex");
+  refuse(missing ? ErrorKind::ColumnMissing : ErrorKind::WidthMismatch, "", to_string(expected) + " values of " + name,
+         to_string(got), "give exactly the columns that the graph was created with, one value per edge or vertex");
 }
 
 std::string name_of(const GraphArrays& arrays, std::int64_t edge) {
@@ -75,8 +74,9 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
   std::int64_t bad = first_bad(threads, count, [&](auto i) { return !live(arrays.src[i]) || !live(arrays.dst[i]); });
   if (bad < count) {
     const std::int64_t id = live(arrays.src[bad]) ? arrays.dst[bad] : arrays.src[bad];
-    refuse(ErrorKind::VertexUnknown, name_of(arrays, bad), "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1),
-           to_string(id), "correct the edge or add the vertex");
+    refuse(ErrorKind::VertexUnknown, name_of(arrays, bad),
+           "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1), to_string(id),
+           "correct the edge or add the vertex");
   }
   if (options_.has_weight) {
     bad = first_bad(threads, count, [&](auto i) { return !std::isfinite(arrays.weight[i]); });

@@ -39,30 +39,30 @@ inline int run_all() {
 
 }  // namespace livegnn::testing
 
-#define CHECK(condition)                                                                      \
-  do {                                                                                        \
-    if (!(condition)) {                                                                       \
+#define CHECK(condition)                                                                       \
+  do {                                                                                         \
+    if (!(condition)) {                                                                        \
       std::fprintf(stderr, "%s:%d: expected %s, got false\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                                           \
-    }                                                                                         \
+      std::exit(1);                                                                            \
+    }                                                                                          \
   } while (false)
 
 // The expression throws livegnn::Error of this kind.
-#define CHECK_THROWS(expression, error_kind)                                                                  \
-  do {                                                                                                        \
-    bool thrown = false;                                                                                      \
-    try {                                                                                                     \
-      (void)(expression);                                                                                     \
-    } catch (const livegnn::Error& error) {                                                                   \
-      thrown = true;                                                                                          \
+#define CHECK_THROWS(expression, error_kind)                                                                   \
+  do {                                                                                                         \
+    bool thrown = false;                                                                                       \
+    try {                                                                                                      \
+      (void)(expression);                                                                                      \
+    } catch (const livegnn::Error& error) {                                                                    \
+      thrown = true;                                                                                           \
       if (error.kind() != (error_kind)) std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.what()); \
-      CHECK(error.kind() == (error_kind));                                                                    \
-    }                                                                                                         \
-    CHECK(thrown);                                                                                            \
+      CHECK(error.kind() == (error_kind));                                                                     \
+    }                                                                                                          \
+    CHECK(thrown);                                                                                             \
   } while (false)
 
-#define TEST(name)                                                        \
-  static void name();                                                     \
+#define TEST(name)                                                          \
+  static void name();                                                       \
   static const livegnn::testing::Registered registered_##name(#name, name); \
   static void name()
 

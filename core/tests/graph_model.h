@@ -66,12 +66,17 @@ struct GraphModel {
         Update any = up;
         any.time = kUnsetTime, any.type = kUnsetType, any.edge_id = kNoEdge;
         if (options.simple && find(any) != kNoEdge) return false;
-        edges[next_edge_id++] = {u, v, options.has_weight ? up.weight : 1.0f, options.has_time ? up.time : 0,
-                                 options.has_type ? up.type : 0, options.attr_width > 0 ? row(options.attr_width) : Row{}};
+        edges[next_edge_id++] = {u,
+                                 v,
+                                 options.has_weight ? up.weight : 1.0f,
+                                 options.has_time ? up.time : 0,
+                                 options.has_type ? up.type : 0,
+                                 options.attr_width > 0 ? row(options.attr_width) : Row{}};
         return true;
       }
       case UpdateKind::RemoveEdge: {
-        if (!ends_live || (up.time != kUnsetTime && !options.has_time) || (up.type != kUnsetType && !options.has_type)) {
+        if (!ends_live || (up.time != kUnsetTime && !options.has_time) ||
+            (up.type != kUnsetType && !options.has_type)) {
           return false;
         }
         const EdgeId id = find(up);

@@ -48,7 +48,11 @@ class Driver {
     for (int i = 0; i < edges; ++i) {
       const int u = draw(2) == 0 ? draw(std::min(vertices, 3)) : draw(vertices), v = draw(vertices);
       if (o.simple && !pairs.insert(o.undirected && v < u ? std::pair(v, u) : std::pair(u, v)).second) continue;
-      ModelEdge e{u, v, o.has_weight ? value() : 1.0f, o.has_time ? draw(20) - 5 : 0, o.has_type ? draw(3) : 0,
+      ModelEdge e{u,
+                  v,
+                  o.has_weight ? value() : 1.0f,
+                  o.has_time ? draw(20) - 5 : 0,
+                  o.has_type ? draw(3) : 0,
                   row(o.attr_width)};
       model_.edges[model_.next_edge_id++] = e;
       src.push_back(u), dst.push_back(v);
@@ -163,7 +167,9 @@ class Driver {
 
   void check_vertices(const BatchDelta& delta, const GraphModel& before) {
     const auto width = static_cast<std::size_t>(model_.options.feature_width);
-    const auto row_of = [&](const GraphModel& m, VertexId v) { return m.live(v) ? m.vertices.at(v) : Row(width, 0.0f); };
+    const auto row_of = [&](const GraphModel& m, VertexId v) {
+      return m.live(v) ? m.vertices.at(v) : Row(width, 0.0f);
+    };
     std::set<VertexId> appeared, gone, changed;
     for (VertexId v = 0; v < model_.slot_count; ++v) {
       if (model_.live(v) && !before.live(v)) appeared.insert(v);

@@ -26,14 +26,21 @@ struct GraphOptions {
   bool has_weight = false;
   bool has_time = false;
   bool has_type = false;
-  std::int32_t attr_width = 0;    // 0: no edge attributes
-  bool undirected = false;        // each edge is stored both ways under one id; a self-loop once
-  bool simple = false;            // a second edge between the same ordered pair is refused
+  std::int32_t attr_width = 0;  // 0: no edge attributes
+  bool undirected = false;      // each edge is stored both ways under one id; a self-loop once
+  bool simple = false;          // a second edge between the same ordered pair is refused
   std::int32_t block_edges_max = 128;
 };
 
 enum class UpdateKind : std::uint8_t {
-  AddEdge, RemoveEdge, RemoveEdgesBefore, SetWeight, SetEdgeAttr, SetFeatures, AddVertex, RemoveVertex
+  AddEdge,
+  RemoveEdge,
+  RemoveEdgesBefore,
+  SetWeight,
+  SetEdgeAttr,
+  SetFeatures,
+  AddVertex,
+  RemoveVertex
 };
 
 // One update. Optional fields: kUnset* and kNoEdge mean not given. Rows live in the buffer's row pool. An added
@@ -42,15 +49,15 @@ inline constexpr std::int64_t kUnsetTime = INT64_MIN;
 inline constexpr std::int32_t kUnsetType = INT32_MIN;
 struct Update {
   UpdateKind kind;
-  bool missing_ignore = false;   // RemoveEdge: no error when nothing matches
+  bool missing_ignore = false;  // RemoveEdge: no error when nothing matches
   bool has_weight = false;
   std::int32_t type = kUnsetType;
-  std::int64_t u = -1;           // 64-bit as the user gave it; checked when applied
+  std::int64_t u = -1;  // 64-bit as the user gave it; checked when applied
   std::int64_t v = -1;
   std::int64_t time = kUnsetTime;
   EdgeId edge_id = kNoEdge;
   float weight = 1.0f;
-  std::int64_t row = -1;         // offset of the feature or attribute row in the pool, in floats
+  std::int64_t row = -1;  // offset of the feature or attribute row in the pool, in floats
   std::int32_t row_width = 0;
 };
 
@@ -65,7 +72,7 @@ class UpdateBuffer {
   std::size_t size() const { return updates_.size(); }
   void clear();
   void reserve(std::size_t more) { grow_for(updates_, more); }  // room for so many more updates, amortised
-  void extend(const UpdateBuffer& other);  // appends the other's updates and rows
+  void extend(const UpdateBuffer& other);                       // appends the other's updates and rows
 
  private:
   template <typename T>
@@ -82,11 +89,12 @@ struct BatchDelta {
   std::vector<EdgeRecord> removed;
   std::vector<EdgeRecord> added;
   std::vector<EdgeReweighted> reweighted;
-  std::vector<VertexId> vertices_added;     // not live before, live now (also a slot that was taken again)
-  std::vector<VertexId> vertices_removed;   // live before, not live now
-  std::vector<VertexId> features_changed;   // bits of the row differ from before; removed vertices count (row is zero now)
-  std::vector<float> features_before;       // their old rows, feature_stride floats each, same order (zeros for new slots)
-  struct Journal;                           // what undo() needs; opaque
+  std::vector<VertexId> vertices_added;    // not live before, live now (also a slot that was taken again)
+  std::vector<VertexId> vertices_removed;  // live before, not live now
+  std::vector<VertexId>
+      features_changed;                // bits of the row differ from before; removed vertices count (row is zero now)
+  std::vector<float> features_before;  // their old rows, feature_stride floats each, same order (zeros for new slots)
+  struct Journal;                      // what undo() needs; opaque
   std::shared_ptr<Journal> journal;
   void clear();
 };
@@ -105,12 +113,15 @@ struct GraphArrays {
   EdgeId next_edge_id = 0;      // raised to one past the largest id if that is more
 };
 
-struct GraphMemory {  // bytes
-  std::size_t edges_live, edges_reserved, index, vertices, features, attributes;
+struct GraphMemory {           // bytes; parts do not overlap
+  std::size_t edges_live;      // columns of live edges, both directions
+  std::size_t edges_reserved;  // places of the same columns that hold no edge now: ends of blocks, freed blocks
+  std::size_t index;           // directories and indexes of hubs
+  std::size_t vertices, features, attributes;
 };
 
-// One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers must
-// be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features.
+// One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers
+// must be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features.
 class GraphStore {
  public:
   explicit GraphStore(const GraphOptions& options);
@@ -118,7 +129,8 @@ class GraphStore {
   GraphStore(const GraphStore&) = delete;
   GraphStore& operator=(const GraphStore&) = delete;
 
-  // ---- loading: empty store only. features: vertex_count x feature_width, row-major. Columns may be empty where the graph has none.
+  // ---- loading: empty store only. features: vertex_count x feature_width, row-major. Columns may be empty where the
+  // graph has none.
   void load(std::int64_t vertex_count, std::span<const float> features, std::span<const std::int64_t> src,
             std::span<const std::int64_t> dst, std::span<const float> weight, std::span<const std::int64_t> time,
             std::span<const std::int32_t> type, std::span<const float> attr, int threads);
@@ -134,20 +146,21 @@ class GraphStore {
 
   // ---- reading
   const GraphOptions& options() const;
-  std::int64_t version() const;        // number of batches applied
-  void set_version(std::int64_t);      // for loading a saved graph
-  VertexId slot_count() const;         // ids run from 0 to slot_count() - 1; some may be removed
-  std::int64_t vertex_count() const;   // live vertices
-  std::int64_t edge_count() const;     // live edges; undirected edges count once
+  std::int64_t version() const;       // number of batches applied
+  void set_version(std::int64_t);     // for loading a saved graph
+  VertexId slot_count() const;        // ids run from 0 to slot_count() - 1; some may be removed
+  std::int64_t vertex_count() const;  // live vertices
+  std::int64_t edge_count() const;    // live edges; undirected edges count once
   EdgeId next_edge_id() const;
   bool is_live(VertexId v) const;
-  std::int32_t in_degree(VertexId v) const;    // edges, parallel ones and self-loops counted
+  std::int32_t in_degree(VertexId v) const;  // edges, parallel ones and self-loops counted
   std::int32_t out_degree(VertexId v) const;
-  const float* feature_row(VertexId v) const;  // feature_width floats, padded with zeros to feature_stride(); 64-byte aligned
-  std::int32_t feature_stride() const;         // feature_width rounded up to 16
-  const float* edge_attr(EdgeId id) const;     // attr_width floats or nullptr
-  EdgeId newest_edge(VertexId u, VertexId v) const;       // largest id among edges u -> v, or kNoEdge
-  float newest_edge_weight(VertexId u, VertexId v) const; // its weight (1 where the graph has no weights)
+  const float* feature_row(
+      VertexId v) const;                // feature_width floats, padded with zeros to feature_stride(); 64-byte aligned
+  std::int32_t feature_stride() const;  // feature_width rounded up to 16
+  const float* edge_attr(EdgeId id) const;                 // attr_width floats or nullptr
+  EdgeId newest_edge(VertexId u, VertexId v) const;        // largest id among edges u -> v, or kNoEdge
+  float newest_edge_weight(VertexId u, VertexId v) const;  // its weight (1 where the graph has no weights)
 
   // visitor(const EdgeSpan&), spans in time order; inline, no allocation; the hot path of the engine
   template <typename Visitor>
@@ -164,7 +177,8 @@ class GraphStore {
   void prefetch_out_edges(VertexId u) const { out_.prefetch_edges(u); }
   void prefetch_in_edges(VertexId v) const { in_->prefetch_edges(v); }
 
-  // visitor(const EdgeSpan&, first, last): edges with t_from <= time < t_to, by two binary searches; the graph has times
+  // visitor(const EdgeSpan&, first, last): edges with t_from <= time < t_to, by two binary searches; the graph has
+  // times
   template <typename Visitor>
   void visit_out_between(VertexId u, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
     invariant(options_.has_time, "a graph without times was asked for a range of times");
@@ -190,9 +204,9 @@ class GraphStore {
   }
 
   GraphMemory memory() const;
-  void compact();                      // gives back what deletions left; content and ids unchanged
-  std::uint64_t digest() const;        // order-free: live vertices, features, edges as a multiset (no edge ids)
-  void check_invariants() const;       // for tests: both directions agree, blocks ordered, index complete
+  void compact();                 // gives back what deletions left; content and ids unchanged
+  std::uint64_t digest() const;   // order-free: live vertices, features, edges as a multiset (no edge ids)
+  void check_invariants() const;  // for tests: both directions agree, blocks ordered, index complete
 
  private:
   struct Scratch;  // buffers that batches use again, so that a small batch allocates nothing
@@ -244,9 +258,9 @@ class GraphStore {
 
   GraphOptions options_;
   Adjacency out_;
-  Adjacency in_lists_;        // not used by undirected graphs, where both directions are the same lists
-  Adjacency* in_ = nullptr;   // &in_lists_ or &out_
-  Column<float> features_;    // slot_count_ rows of stride_
+  Adjacency in_lists_;       // not used by undirected graphs, where both directions are the same lists
+  Adjacency* in_ = nullptr;  // &in_lists_ or &out_
+  Column<float> features_;   // slot_count_ rows of stride_
   Column<std::uint8_t> live_;
   AttributeTable attributes_;
   std::unique_ptr<Scratch> scratch_;

@@ -1,5 +1,6 @@
-// All edge lists of one direction. A vertex's record (16 bytes) points straight at its one block; a vertex with more than
-// block_edges_max edges is a hub: a chain of blocks, and, in an indexed direction once it is long, an index by neighbour.
+// All edge lists of one direction. A vertex's record (16 bytes) points straight at its one block; a vertex with more
+// than block_edges_max edges is a hub: a chain of blocks, and, in an indexed direction once it is long, an index by
+// neighbour.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +42,13 @@ class Adjacency {
   void set_weight(VertexId v, const EdgeKey& key, float weight);
   EdgeKey key(const EdgeEntry& entry) const { return pool_.key(entry); }
   bool is_indexed(VertexId v) const { return lists_[v].capacity == kHub && lists_[v].hub->indexed; }
-  std::int32_t scan_max() const { return 4 * pool_.block_edges_max(); }  // shorter lists are scanned rather than looked up
+  std::int32_t scan_max() const {
+    return 4 * pool_.block_edges_max();
+  }  // shorter lists are scanned rather than looked up
   // The edge of v's list with this neighbour, the filter's match with the largest id; id == kNoEdge when there is none.
   EdgeEntry find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const;
-  EdgeEntry first(VertexId v) const;                            // first edge of a non-empty list
-  std::int64_t erase_before(VertexId v, EdgeTime time);         // edges with an earlier time; returns how many
+  EdgeEntry first(VertexId v) const;                     // first edge of a non-empty list
+  std::int64_t erase_before(VertexId v, EdgeTime time);  // edges with an earlier time; returns how many
   void clear(VertexId v);
 
   template <typename Visitor>
@@ -89,9 +92,12 @@ class Adjacency {
   }
   void prefetch_tail(VertexId v) const;  // where a new edge will be written
 
-  // ---- bulk load of an empty store, in three steps: plan(degrees), write every edge in id order with place_of(), finish()
+  // ---- bulk load of an empty store, in three steps: plan(degrees), write every edge in id order with place_of(),
+  // finish()
   void plan(std::span<const std::int32_t> degrees);
-  std::int64_t place_of(VertexId v) const { return lists_[v].place; }  // start of v's contiguous run; before finish() only
+  std::int64_t place_of(VertexId v) const {
+    return lists_[v].place;
+  }  // start of v's contiguous run; before finish() only
   BlockPool& pool() { return pool_; }
   void finish(int threads);  // sorts by time where needed, cuts hubs into blocks, builds indexes
 

@@ -1,8 +1,9 @@
 // Blocks of edges: one pool of columns for all blocks of one direction, and chains of blocks for long lists.
 //
 // The pool keeps each column (neighbour, id, and weight, time, type where asked for) in one array shared by all blocks;
-// a block is a run [place, place + capacity) in all of them. So a scan of neighbours touches neighbours only, and blocks
-// loaded together lie in vertex order as in CSR. Freed runs go to a list of their size class; the links lie in ids.
+// a block is a run [place, place + capacity) in all of them. So a scan of neighbours touches neighbours only, and
+// blocks loaded together lie in vertex order as in CSR. Freed runs go to a list of their size class; the links lie in
+// ids.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +52,8 @@ class BlockPool {
 
   std::int64_t allocate(std::int32_t capacity);  // capacity as given by fit(); may move the columns
   void free(std::int64_t place, std::int32_t capacity);
-  void reserve(std::int64_t places);                // room for so many places in all
-  std::int64_t extend(std::int64_t places);         // for bulk loads: a fresh run, cut into blocks by the caller
+  void reserve(std::int64_t places);         // room for so many places in all
+  std::int64_t extend(std::int64_t places);  // for bulk loads: a fresh run, cut into blocks by the caller
 
   EdgeKey key(std::int64_t place) const {
     if (columns_.keyed_by_neighbour) return {neighbours_[place], ids_[place]};
@@ -101,9 +102,9 @@ class BlockPool {
   }
 
   PoolColumns columns() const { return columns_; }
-  std::int64_t places_used() const { return top_; }    // handed out or on a free list
-  std::int64_t places_free() const { return free_; }   // on free lists
-  std::size_t place_bytes() const;                     // bytes per place, all columns
+  std::int64_t places_used() const { return top_; }   // handed out or on a free list
+  std::int64_t places_free() const { return free_; }  // on free lists
+  std::size_t place_bytes() const;                    // bytes per place, all columns
   void swap(BlockPool& other) noexcept;
 
  private:
@@ -149,7 +150,7 @@ class BlockChain {
     if (at.block + 1 < static_cast<std::int32_t>(pages_[at.page].size())) return {at.page, at.block + 1, 0};
     return {at.page + 1, 0, 0};
   }
-  bool previous(Cursor& at) const;                                      // one edge back; false at the start
+  bool previous(Cursor& at) const;  // one edge back; false at the start
   void insert(BlockPool& pool, const EdgeEntry& entry);
   void erase(BlockPool& pool, const Cursor& at);
   void append_block(const BlockPool& pool, std::int64_t place, std::int32_t count, std::int32_t capacity);

@@ -15,7 +15,8 @@ struct Region {
   std::size_t bytes = 0;
   bool mapped = false;  // from mmap, not from the heap
 };
-// Grows region to at least `bytes`, keeping its content. New bytes hold anything. Throws std::bad_alloc; then unchanged.
+// Grows region to at least `bytes`, keeping its content. New bytes hold anything. Throws std::bad_alloc; then
+// unchanged.
 void grow(Region& region, std::size_t bytes);
 void release(Region& region) noexcept;
 }  // namespace graph_memory
