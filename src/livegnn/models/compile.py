@@ -235,17 +235,18 @@ class _Stage:
         self.c = compiler
         self.number = number
         self.place: dict[int, int] = {}
-        self.reads_of = self.count_reads()
+        self.reads_of: Counter[int] = Counter()
 
     def emit(self, registers: _Registers) -> None:
         self.registers = registers
         registers.release_all()
         c = self.c
         if self.number == c.depth[id(c.output)]:
-            self.reserve_later_rows([c.output])
+            self.reads_of = self.count_reads()
             self.put("Output", a=self.value(c.output), width=c.output.width)
             return
-        self.reserve_later_rows([])
+        self.reserve_later_rows()
+        self.reads_of = self.count_reads()
         done = 0
         while done < len(c.stored):  # the list may grow while earlier rows are emitted
             row = c.stored[done]
@@ -257,7 +258,7 @@ class _Stage:
                     self.put("StoreRow", a=register, index=done, width=row.value.width)
             done += 1
 
-    def reserve_later_rows(self, _wanted: list[ir.Value]) -> None:
+    def reserve_later_rows(self) -> None:
         """Finds the values of this depth that a deeper stage reads, so that they are stored here."""
         c = self.c
         for value in c.values:

@@ -123,11 +123,15 @@ def shifted(x: ir.Value, bias: ir.FloatArray | None) -> ir.Value:
 
 
 def combine(terms: list[tuple[float, ir.Value]]) -> ir.Value:
-    """The weighted sum of terms, their constant shifts gathered at the end."""
+    """The weighted sum of terms, their constant shifts gathered at the end.
+
+    A shifted term that is also summed over edges stays as it is, so that it can be folded into that sum.
+    """
+    messages = {id(term.x) for _, term in terms if isinstance(term, ir.Propagate)}
     bias: ir.FloatArray | None = None
     plain: list[tuple[float, ir.Value]] = []
     for coefficient, term in terms:
-        if isinstance(term, Shift):
+        if isinstance(term, Shift) and id(term) not in messages:
             part = np.float32(coefficient) * term.shift
             bias = part if bias is None else bias + part
             plain.append((coefficient, term.x))
