@@ -28,9 +28,9 @@ demo: $(VENV)/.stamp-demo $(VENV)/.stamp-package  ## the tour: a live graph, exa
 	@$(BIN)/livegnn demo $(ARGS)
 
 test: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## native tests, then every Python test but the long ones
-	@$(CMAKE) -S . -B build/native -G Ninja -DLIVEGNN_BUILD_TESTS=ON -DLIVEGNN_WERROR=ON >build/native.log || { cat build/native.log; exit 1; }
-	@$(CMAKE) --build build/native -j $(JOBS)
-	@$(CTEST) --test-dir build/native
+	@$(CMAKE) -DLIVEGNN_BUILD_TESTS=ON build/package >build/native.log || { cat build/native.log; exit 1; }
+	@$(CMAKE) --build build/package -j $(JOBS)
+	@$(CTEST) --test-dir build/package
 	@$(PYTEST) -n $(JOBS) $(ARGS)
 
 test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UBSan, those with threads under TSan
@@ -95,9 +95,13 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-demo
 	@$(PIP) install -r $(VENV)/dev.txt
 	@touch $@
 
-# the package itself, as a user gets it: never editable; build/ is kept, so that only what changed is compiled again
-$(VENV)/.stamp-package: CMakeLists.txt pyproject.toml README.md LICENSE $(SOURCES) | $(VENV)/.stamp-needs
+# the package itself, as a user gets it: never editable; build/package is kept, so that only what changed is compiled
+# again, and `make test` adds the native tests there
+BUILD_MISSING := $(if $(wildcard build/package/CMakeCache.txt),,FORCE)
+$(VENV)/.stamp-package: CMakeLists.txt pyproject.toml README.md LICENSE $(SOURCES) $(BUILD_MISSING) | $(VENV)/.stamp-needs
 	@echo "[make] building and installing livegnn"
 	@CXX="$(COMPILER)" PATH="$(BIN):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --no-build-isolation --no-deps \
-	  --force-reinstall -Cbuild-dir="build/{wheel_tag}" -Ccmake.define.LIVEGNN_WERROR=ON .
+	  --force-reinstall -Cbuild-dir=build/package -Ccmake.define.LIVEGNN_WERROR=ON .
 	@touch $@
+
+FORCE:
