@@ -109,7 +109,8 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
     for (const VertexId v : removed) live_[at(v)] = 0;
     version_ = graph.version();
   }
-  if (!removed.empty()) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
+  const bool some_gone = !removed.empty() || graph.slot_count() > slots_before_;  // added and removed in one batch, too
+  if (some_gone) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
   changed.insert(changed.end(), added.begin(), added.end());  // one that came back with the same output is news all the same
   drop_staged();
   return changed;

@@ -1,0 +1,87 @@
+"""After every batch: state bit-equal to a run from scratch, outputs within tolerance of float64, for every family."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import livegnn as lg
+from livegnn.testing import check_engine, random_batch, random_graph, random_model
+from livegnn.testing.models import FAMILIES
+
+
+def run(seed, *, batches=5, size=8, family=None, depth=None, **options):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, family=family, depth=depth)
+    graph, mirror = random_graph(rng, model.input_width, model.uses_weights or bool(rng.integers(2)))
+    engine = lg.Engine(model, graph, **options)
+    check_engine(engine, mirror, f"seed {seed} at creation")
+    for batch in range(batches):
+        engine.apply(random_batch(rng, mirror, int(rng.integers(1, size))))
+        check_engine(engine, mirror, f"seed {seed} batch {batch} {options}")
+    return engine, mirror
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_every_family_and_depth(family, depth):
+    for seed in range(3):
+        run(1000 * depth + seed, family=family, depth=depth, threads=1 + seed % 2)
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]), st.sampled_from([1, 5, 40]))
+def test_random_models_and_streams(seed, threads, size):
+    run(seed, size=size + 1, threads=threads)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["affected", "khop", "full"]))
+def test_strategies_that_recompute(seed, strategy):
+    run(seed, batches=4, strategy=strategy, threads=2)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["push", "pull", "sweep"]))
+def test_every_forced_path(seed, path):
+    run(seed, path=path, threads=2)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_float32_stays_near(seed):
+    run(seed, precision="float32")
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_sampling_every_edge_is_exact(seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, depth=2)
+    graph, mirror = random_graph(rng, model.input_width, model.uses_weights)
+    engine = lg.Engine(model, graph, strategy="sampled", fanout=10_000)
+    for _ in range(4):
+        engine.apply(random_batch(rng, mirror, 5))
+        check_engine(engine, mirror, f"seed {seed}")
+
+
+def test_small_samples_give_an_estimate_that_differs():
+    rng = np.random.default_rng(3)
+    model = random_model(rng, family="sage", depth=2)
+    n = 40
+    src, dst = rng.integers(0, n, (2, 800))
+    graph = lg.Graph(rng.standard_normal((n, model.input_width), dtype=np.float32), src, dst)
+    engine = lg.Engine(model, graph, strategy="sampled", fanout=3)
+    updates = lg.Updates()
+    updates.set_features(0, rng.standard_normal(model.input_width).astype(np.float32))
+    engine.apply(updates)
+    assert not np.array_equal(engine.embeddings(np.arange(n)), engine.recompute())
+    with pytest.raises(lg.errors.UsageError, match="sampled"):
+        engine.verify()
+
+
+@pytest.mark.soak
+@settings(max_examples=3000)
+@given(st.integers(0, 2**32 - 1))
+def test_soak_random_models_and_streams(seed):
+    run(seed, batches=12, size=20, threads=2)
