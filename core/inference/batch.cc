@@ -11,6 +11,7 @@ void Changes::arrange() {
 }
 
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
+  for (const Engine* engine : engines) engine->anticipate(batch);
   const BatchDelta delta = graph.apply(batch);
   std::size_t reached = 0;
   try {

@@ -32,6 +32,7 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(const GraphStore& graph, Program program, const EngineOptions& options);
 
+  void anticipate(const UpdateBuffer& batch) const override;
   void propagate(const BatchDelta& delta) override;
   Changes publish() override;
   void rebuild() override;

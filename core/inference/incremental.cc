@@ -16,6 +16,8 @@ namespace {
 
 constexpr double kParallelFlops = 4e6;  // below this, waking a thread costs more than it saves
 
+constexpr std::size_t kAnticipated = 8;     // updates; more would push each other out of the cache
+
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 }  // namespace
@@ -86,6 +88,25 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   }
   topology_seconds_ = seconds_now() - started_;
   for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) run_stage_incrementally(stage);
+}
+
+// The store looks its edges up while these rows are on their way.
+template <typename Acc>
+void EngineImpl<Acc>::anticipate(const UpdateBuffer& batch) const {
+  if (batch.size() > kAnticipated || !incremental() || result_rows_.empty()) return;
+  const auto known = [&](std::int64_t v) { return v >= 0 && v < result_rows_.front().limit; };
+  for (const Update& update : batch.updates()) {
+    if (update.kind == UpdateKind::SetFeatures && known(update.u)) {
+      result_rows_.front().prefetch(static_cast<VertexId>(update.u));
+    } else if ((update.kind == UpdateKind::AddEdge || update.kind == UpdateKind::RemoveEdge) && known(update.u) && known(update.v)) {
+      for (std::size_t k = 0; k < plans_.size(); ++k) {
+        const RowTable<Acc>& sums = state_.aggregates[k];
+        prefetch_row(sums.row(update.v), sums.row_bytes());
+        const int messages = aggregation(static_cast<int>(k)).message_table;
+        if (messages >= 0) prefetch_row(state_.stored[at(messages)].row(update.u), state_.stored[at(messages)].row_bytes());
+      }
+    }
+  }
 }
 
 template <typename Acc>

@@ -60,6 +60,7 @@ class Engine {
   virtual ~Engine() = default;
 
   // ---- writer
+  virtual void anticipate(const UpdateBuffer& batch) const = 0;  // asks for rows that a small batch will touch; no effect else
   virtual void propagate(const BatchDelta& delta) = 0;  // outputs are staged, not yet visible; may throw: then rebuild()
   virtual Changes publish() = 0;                        // one short critical section
   virtual void rebuild() = 0;                           // state from scratch with the recorded scales, after graph.undo()
