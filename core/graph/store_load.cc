@@ -137,21 +137,26 @@ void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
   for (VertexId v = 0; v < slot_count_; ++v) vertex_count_ += live_[v];
 }
 
-// A list's edges come in input order, which is id order: thread t places its part of the edges behind those of t - 1.
-void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads) {
-  const auto edges = static_cast<std::int64_t>(arrays.src.size());
-  const bool both = options_.undirected;
+// How many edges each vertex has in each thread's part of the input: cursors[thread][v].
+std::vector<std::vector<std::int64_t>> GraphStore::count_degrees(bool by_src, const GraphArrays& arrays,
+                                                                 int threads) const {
   const std::int64_t* owner = (by_src ? arrays.src : arrays.dst).data();
   const std::int64_t* other = (by_src ? arrays.dst : arrays.src).data();
   std::vector<std::vector<std::int64_t>> cursors(static_cast<std::size_t>(threads));
-  run_parts(threads, edges, [&](int thread, std::int64_t begin, std::int64_t end) {
-    std::vector<std::int64_t>& counts = cursors[thread];
-    counts.assign(static_cast<std::size_t>(slot_count_), 0);
-    for (std::int64_t i = begin; i < end; ++i) {
-      ++counts[owner[i]];
-      if (both && owner[i] != other[i]) ++counts[other[i]];
-    }
-  });
+  run_parts(threads, static_cast<std::int64_t>(arrays.src.size()),
+            [&](int thread, std::int64_t begin, std::int64_t end) {
+              std::vector<std::int64_t>& counts = cursors[thread];
+              counts.assign(static_cast<std::size_t>(slot_count_), 0);
+              for (std::int64_t i = begin; i < end; ++i) {
+                ++counts[owner[i]];
+                if (options_.undirected && owner[i] != other[i]) ++counts[other[i]];
+              }
+            });
+  return cursors;
+}
+
+// Gives every vertex its run of places; cursors become the place of each thread's first edge of a vertex.
+void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const {
   std::vector<std::int32_t> degrees(static_cast<std::size_t>(slot_count_));
   for (VertexId v = 0; v < slot_count_; ++v) {
     std::int64_t degree = 0;
@@ -163,6 +168,7 @@ void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const GraphAr
     degrees[v] = static_cast<std::int32_t>(degree);
   }
   adjacency.plan(degrees);
+  const auto threads = static_cast<int>(cursors.size());
   run_parts(threads, slot_count_, [&](int, std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       std::int64_t place = adjacency.place_of(static_cast<VertexId>(v));
@@ -173,24 +179,33 @@ void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const GraphAr
       }
     }
   });
-  run_parts(threads, edges, [&](int thread, std::int64_t begin, std::int64_t end) {
-    std::vector<std::int64_t>& next = cursors[thread];
-    BlockPool& pool = adjacency.pool();
-    constexpr std::int64_t kAhead = 16;
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
-      EdgeEntry entry;
-      entry.neighbour = static_cast<VertexId>(other[i]);
-      entry.id = arrays.id.empty() ? i : arrays.id[i];
-      if (options_.has_weight) entry.weight = arrays.weight[i];
-      if (options_.has_time) entry.time = arrays.time[i];
-      if (options_.has_type) entry.type = arrays.type[i];
-      pool.write(next[owner[i]]++, entry);
-      if (!both || owner[i] == other[i]) continue;
-      entry.neighbour = static_cast<VertexId>(owner[i]);
-      pool.write(next[other[i]]++, entry);
-    }
-  });
+}
+
+// A list's edges come in input order, which is id order: thread t places its part of the edges behind those of t - 1.
+void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads) {
+  std::vector<std::vector<std::int64_t>> cursors = count_degrees(by_src, arrays, threads);
+  plan_lists(adjacency, cursors);
+  const std::int64_t* owner = (by_src ? arrays.src : arrays.dst).data();
+  const std::int64_t* other = (by_src ? arrays.dst : arrays.src).data();
+  run_parts(threads, static_cast<std::int64_t>(arrays.src.size()),
+            [&](int thread, std::int64_t begin, std::int64_t end) {
+              std::vector<std::int64_t>& next = cursors[thread];
+              BlockPool& pool = adjacency.pool();
+              constexpr std::int64_t kAhead = 16;
+              for (std::int64_t i = begin; i < end; ++i) {
+                if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
+                EdgeEntry entry;
+                entry.neighbour = static_cast<VertexId>(other[i]);
+                entry.id = arrays.id.empty() ? i : arrays.id[i];
+                if (options_.has_weight) entry.weight = arrays.weight[i];
+                if (options_.has_time) entry.time = arrays.time[i];
+                if (options_.has_type) entry.type = arrays.type[i];
+                pool.write(next[owner[i]]++, entry);
+                if (!options_.undirected || owner[i] == other[i]) continue;
+                entry.neighbour = static_cast<VertexId>(owner[i]);
+                pool.write(next[other[i]]++, entry);
+              }
+            });
   cursors.clear();
   adjacency.finish(threads);
 }

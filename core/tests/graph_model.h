@@ -171,6 +171,29 @@ inline void check_list(const GraphStore& store, const GraphModel& model, VertexI
   CHECK(static_cast<std::size_t>(out ? store.out_degree(v) : store.in_degree(v)) == got.size());
 }
 
+// Windows of time: what visit_*_between shows is what the whole list holds with those times.
+inline void check_windows(const GraphStore& store, const GraphModel& model, VertexId v, bool out) {
+  for (EdgeTime from = -6; from < 16; from += 5) {
+    for (const EdgeTime to : {from - 1, from, from + 1, from + 7, EdgeTime{INT64_MAX}}) {
+      std::vector<std::pair<EdgeId, VertexId>> got, expected;
+      const auto visitor = [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
+        CHECK(0 <= first && first < last && last <= span.count);
+        for (std::int32_t i = first; i < last; ++i) got.emplace_back(span.ids[i], span.neighbours[i]);
+      };
+      if (out) {
+        store.visit_out_between(v, from, to, visitor);
+      } else {
+        store.visit_in_between(v, from, to, visitor);
+      }
+      for (const auto& [id, other] : model.list(v, out)) {
+        const EdgeTime time = model.edges.at(id).time;
+        if (from <= time && time < to) expected.emplace_back(id, other);
+      }
+      CHECK(got == expected);
+    }
+  }
+}
+
 inline void check_equal(const GraphStore& store, const GraphModel& model) {
   store.check_invariants();
   CHECK(store.version() == model.version);
@@ -187,6 +210,10 @@ inline void check_equal(const GraphStore& store, const GraphModel& model) {
     check_list(store, model, v, true);
     check_list(store, model, v, false);
   }
+  if (!model.options.has_time || model.slot_count == 0) return;
+  const VertexId v = static_cast<VertexId>(model.next_edge_id) % model.slot_count;  // one vertex a time will do
+  check_windows(store, model, v, true);
+  check_windows(store, model, v, false);
 }
 
 }  // namespace livegnn::testing

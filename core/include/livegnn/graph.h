@@ -250,6 +250,8 @@ class GraphStore {
   void check_arrays(const GraphArrays& arrays, int threads) const;
   void check_edge_columns(const GraphArrays& arrays, int threads) const;
   void load_vertices(const GraphArrays& arrays, int threads);
+  std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const GraphArrays& arrays, int threads) const;
+  void plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const;
   void load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads);
   void check_simple(int threads) const;
   void reset();
