@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dataset", choices=DATASETS, default=DATASETS[0], help="which dated graph (default: %(default)s)"
     )
     parser.add_argument(
-        "--batch", type=_positive, default=100, metavar="N", help="events in a batch (default: %(default)s)"
+        "--batch", type=_positive, default=50, metavar="N", help="events in a batch (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of training and of the split (default: 0)")
     parser.add_argument(
         "--out", type=Path, default=Path("out/demo.png"), metavar="PNG", help="picture (default: %(default)s)"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="a tenth of a generated stream, in seconds: to try the machinery"
+        "--quick", action="store_true", help="a small generated stream, in seconds: to try the machinery"
     )
     parser.add_argument(
         "--generated", action="store_true", help="a generated stream even where the real one is at hand"
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     clock = time.perf_counter()
     story = st.prepare(_stream(options, console), options.seed)
     _introduce(story, console)
-    epochs = 40 if options.quick else 60
+    epochs = 30 if options.quick else 60
     trained = st.train(story, epochs=epochs)
     console.line(
         f"Trained a two-layer PyG GraphSAGE on the first {story.start:,} events in {trained.seconds:.1f} s"
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     few = story.task == "labels"
     play_options = play.PlayOptions(
         batch=options.batch,
-        checkpoints=20 if few or options.quick else 60,
+        checkpoints=10 if options.quick else 20 if few else 60,
         retrainings=2 if options.quick else 5,
         epochs=epochs,
     )
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 def _stream(options: argparse.Namespace, console: Console) -> datasets.EventStream:
     if options.quick:
-        return datasets.generate_like(options.dataset, options.seed, scale=0.1)
+        return datasets.generate_like(options.dataset, options.seed, scale=0.05)
     if options.generated:
         return datasets.generate_like(options.dataset, options.seed)
     try:

@@ -25,7 +25,7 @@ LIVE, RETRAINED, PERIODIC = "live", "retrained", "periodic"
 class PlayOptions:
     """batch: events; checkpoints: judging moments; refreshes: full runs of `periodic` and trainings of `retrained`."""
 
-    batch: int = 100
+    batch: int = 50
     checkpoints: int = 20
     refreshes: int = 4
     retrainings: int = 5

@@ -165,7 +165,8 @@ def edges_at(story: Story, event: int) -> Edges:
 
 def _both_ways(torch: Any, edges: Edges) -> Any:
     one = torch.from_numpy(np.stack(edges))
-    return torch.cat([one, one.flip(0)], dim=1)
+    back = one[:, one[0] != one[1]].flip(0)  # a self-loop is one edge, not two, as in an undirected lg.Graph
+    return torch.cat([one, back], dim=1)
 
 
 def make_module(feature_width: int) -> Any:

@@ -76,6 +76,6 @@ def test_ctrl_c_leaves_a_summary(
     monkeypatch.setattr(play.Player, "_apply", interrupted)
     assert main(["demo", "--quick", "--out", str(tmp_path / "demo.png")]) == 130
     text = capsys.readouterr().out
-    assert "Interrupted after 2,000 of" in text
+    assert "Interrupted after 1,000 of" in text
     assert "updates per second" in text
     assert (tmp_path / "demo.png").exists()
