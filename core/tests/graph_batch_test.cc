@@ -9,13 +9,14 @@
 
 static long allocations = 0;
 
-void* operator new(std::size_t bytes) {
+// Never inlined: seen through, the pair of malloc and free looks mismatched to the compiler.
+__attribute__((noinline)) void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace livegnn::testing {
 namespace {
