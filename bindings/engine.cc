@@ -1,4 +1,6 @@
 // Programs, the engine and what_if. Every call that works through many rows releases the GIL.
+#include "livegnn/engine.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "bindings.h"
-#include "livegnn/engine.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -37,7 +38,9 @@ FloatRows rows(std::size_t count, std::size_t width) {
   return FloatRows(values, {count, width}, owner);
 }
 
-IdArray id_array(const std::vector<VertexId>& vertices) { return own(std::vector<std::int64_t>(vertices.begin(), vertices.end())); }
+IdArray id_array(const std::vector<VertexId>& vertices) {
+  return own(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
+}
 
 std::span<const std::int64_t> span_of(const Ids& ids) { return {ids.data(), ids.size()}; }
 
@@ -50,34 +53,62 @@ void bind_program(nb::module_& m) {
       .def_rw("register_parents", &Program::register_parents)
       .def_rw("register_offsets", &Program::register_offsets)
       .def_rw("input_consumers", &Program::input_consumers)
-      .def("add_weight", [](Program& p, Matrix w) {
-        WeightSpec spec{static_cast<int>(w.shape(0)), static_cast<int>(w.shape(1)), {w.data(), w.data() + w.size()}};
-        p.weights.push_back(std::move(spec));
-        return p.weights.size() - 1;
-      }, nb::arg("weight").noconvert())
-      .def("add_vector", [](Program& p, Vector v) {
-        p.vectors.emplace_back(v.data(), v.data() + v.size());
-        return p.vectors.size() - 1;
-      }, nb::arg("vector").noconvert())
-      .def("add_context", [](Program& p, bool weighted, bool self_loops, float fill) {
-        p.contexts.push_back({weighted, self_loops, fill});
-        return p.contexts.size() - 1;
-      }, "weighted"_a, "self_loops"_a, "fill"_a)
-      .def("add_aggregation", [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops,
-                                 float fill, int context, int message_table, int root, int root_table, float root_coefficient,
-                                 std::vector<int> consumers) {
-        p.aggregations.push_back({std::move(name), width, stage, static_cast<Norm>(norm), weighted, self_loops, fill, context,
-                                  message_table, static_cast<Root>(root), root_table, root_coefficient, std::move(consumers)});
-      }, "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a, "message_table"_a,
-           "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a)
-      .def("add_stored", [](Program& p, std::string name, int width, int stage, int root_of, std::vector<int> consumers) {
-        p.stored.push_back({std::move(name), width, stage, root_of, std::move(consumers)});
-      }, "name"_a, "width"_a, "stage"_a, "root_of"_a, "consumers"_a)
+      .def("aggregation_widths",
+           [](const Program& p) {
+             std::vector<int> widths;
+             for (const AggregationSpec& spec : p.aggregations) widths.push_back(spec.width);
+             return widths;
+           })
+      .def(
+          "add_weight",
+          [](Program& p, Matrix w) {
+            WeightSpec spec{
+                static_cast<int>(w.shape(0)), static_cast<int>(w.shape(1)), {w.data(), w.data() + w.size()}};
+            p.weights.push_back(std::move(spec));
+            return p.weights.size() - 1;
+          },
+          nb::arg("weight").noconvert())
+      .def(
+          "add_vector",
+          [](Program& p, Vector v) {
+            p.vectors.emplace_back(v.data(), v.data() + v.size());
+            return p.vectors.size() - 1;
+          },
+          nb::arg("vector").noconvert())
+      .def(
+          "add_context",
+          [](Program& p, bool weighted, bool self_loops, float fill) {
+            p.contexts.push_back({weighted, self_loops, fill});
+            return p.contexts.size() - 1;
+          },
+          "weighted"_a, "self_loops"_a, "fill"_a)
+      .def(
+          "add_aggregation",
+          [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops, float fill,
+             int context, int message_table, int root, int root_table, float root_coefficient,
+             std::vector<int> consumers) {
+            p.aggregations.push_back({std::move(name), width, stage, static_cast<Norm>(norm), weighted, self_loops,
+                                      fill, context, message_table, static_cast<Root>(root), root_table,
+                                      root_coefficient, std::move(consumers)});
+          },
+          "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a,
+          "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a)
+      .def(
+          "add_stored",
+          [](Program& p, std::string name, int width, int stage, int root_of, std::vector<int> consumers) {
+            p.stored.push_back({std::move(name), width, stage, root_of, std::move(consumers)});
+          },
+          "name"_a, "width"_a, "stage"_a, "root_of"_a, "consumers"_a)
       .def("add_stage", [](Program& p) { p.stages.emplace_back(); })
-      .def("add_instruction", [](Program& p, int stage, int op, int out, int a, int b, int index, int index2, int width, int offset,
-                                 int kind, float x, float y) {
-        p.stages.at(static_cast<std::size_t>(stage)).push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y});
-      }, "stage"_a, "op"_a, "out"_a, "a"_a, "b"_a, "index"_a, "index2"_a, "width"_a, "offset"_a, "kind"_a, "p"_a, "q"_a);
+      .def(
+          "add_instruction",
+          [](Program& p, int stage, int op, int out, int a, int b, int index, int index2, int width, int offset,
+             int kind, float x, float y) {
+            p.stages.at(static_cast<std::size_t>(stage))
+                .push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y});
+          },
+          "stage"_a, "op"_a, "out"_a, "a"_a, "b"_a, "index"_a, "index2"_a, "width"_a, "offset"_a, "kind"_a, "p"_a,
+          "q"_a);
 }
 
 nb::dict stage_dict(const StageStats& stats) {
@@ -93,20 +124,24 @@ nb::dict stage_dict(const StageStats& stats) {
 
 void bind_changes(nb::module_& m) {
   nb::class_<Changes>(m, "NativeChanges")
-      .def("vertices", [](Changes& c) {
-        c.arrange();
-        return id_array(c.vertices);
-      })
-      .def("count", [](Changes& c) {
-        c.arrange();
-        return c.vertices.size();
-      })
-      .def("stages", [](const Changes& c) {
-        nb::list all;
-        for (const StageStats& stats : c.stages) all.append(stage_dict(stats));
-        return all;
-      })
-      .def("seconds", [](const Changes& c) { return nb::make_tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
+      .def("vertices",
+           [](Changes& c) {
+             c.arrange();
+             return id_array(c.vertices);
+           })
+      .def("count",
+           [](Changes& c) {
+             c.arrange();
+             return c.vertices.size();
+           })
+      .def("stages",
+           [](const Changes& c) {
+             nb::list all;
+             for (const StageStats& stats : c.stages) all.append(stage_dict(stats));
+             return all;
+           })
+      .def("seconds",
+           [](const Changes& c) { return nb::make_tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
 }
 
 EngineOptions options_of(int strategy, int path, bool exact, int threads, int fanout, std::uint64_t seed,
@@ -114,45 +149,61 @@ EngineOptions options_of(int strategy, int path, bool exact, int threads, int fa
   return {static_cast<Strategy>(strategy), static_cast<Path>(path), exact, threads, fanout, seed, std::move(exponents)};
 }
 
-void bind_engine_class(nb::module_& m) {
-  nb::class_<Engine>(m, "NativeEngine")
-      .def_static("create", [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, int threads,
-                               int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
-        const EngineOptions options = options_of(strategy, path, exact, threads, fanout, seed, std::move(exponents));
-        nb::gil_scoped_release release;
-        return Engine::create(graph, program, options);
-      }, "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "threads"_a, "fanout"_a, "seed"_a, "scale_exponents"_a,
-           nb::keep_alive<0, 1>())
-      .def("read", [](const Engine& e, Ids ids) {
-        FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-        {
-          nb::gil_scoped_release release;
-          e.read(span_of(ids), out.data());
-        }
-        return out;
-      }, nb::arg("ids").noconvert())
-      .def("read_versioned", [](const Engine& e, Ids ids) {
-        FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-        std::int64_t version = 0;
-        {
-          nb::gil_scoped_release release;
-          version = e.read(span_of(ids), out.data());
-        }
-        return nb::make_tuple(out, version);
-      }, nb::arg("ids").noconvert())
-      .def("read_staged", [](const Engine& e, Ids ids) {
-        FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-        e.read_staged(span_of(ids), out.data());
-        return out;
-      }, nb::arg("ids").noconvert())
-      .def("recompute", [](const Engine& e, std::int64_t slots) {
-        FloatRows out = rows(static_cast<std::size_t>(slots), static_cast<std::size_t>(e.output_width()));
-        {
-          nb::gil_scoped_release release;
-          e.recompute(out.data());
-        }
-        return out;
-      }, "slots"_a)
+nb::class_<Engine> bind_engine_class(nb::module_& m) {
+  return nb::class_<Engine>(m, "NativeEngine")
+      .def_static(
+          "create",
+          [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, int threads,
+             int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
+            const EngineOptions options =
+                options_of(strategy, path, exact, threads, fanout, seed, std::move(exponents));
+            nb::gil_scoped_release release;
+            return Engine::create(graph, program, options);
+          },
+          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "threads"_a, "fanout"_a, "seed"_a,
+          "scale_exponents"_a, nb::keep_alive<0, 1>())
+      .def(
+          "read",
+          [](const Engine& e, Ids ids) {
+            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
+            {
+              nb::gil_scoped_release release;
+              e.read(span_of(ids), out.data());
+            }
+            return out;
+          },
+          nb::arg("ids").noconvert())
+      .def(
+          "read_versioned",
+          [](const Engine& e, Ids ids) {
+            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
+            std::int64_t version = 0;
+            {
+              nb::gil_scoped_release release;
+              version = e.read(span_of(ids), out.data());
+            }
+            return nb::make_tuple(out, version);
+          },
+          nb::arg("ids").noconvert())
+      .def(
+          "read_staged",
+          [](const Engine& e, Ids ids) {
+            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
+            e.read_staged(span_of(ids), out.data());
+            return out;
+          },
+          nb::arg("ids").noconvert())
+      .def(
+          "recompute",
+          [](const Engine& e, std::int64_t slots) {
+            FloatRows out = rows(static_cast<std::size_t>(slots), static_cast<std::size_t>(e.output_width()));
+            {
+              nb::gil_scoped_release release;
+              e.recompute(out.data());
+            }
+            return out;
+          },
+          "slots"_a)
       .def("verify", [](const Engine& e) {
         Mismatch mismatch;
         {
@@ -160,8 +211,12 @@ void bind_engine_class(nb::module_& m) {
           mismatch = e.verify();
         }
         return mismatch.found ? nb::cast(mismatch.what) : nb::none();
-      })
-      .def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
+      });
+}
+
+// What an engine says of itself.
+void bind_engine_facts(nb::class_<Engine>& engine) {
+  engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
       .def("published_slots", &Engine::published_slots)
       .def("published_live", [](const Engine& e) { return own(e.published_live()); })
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
@@ -187,14 +242,18 @@ void bind_engine_class(nb::module_& m) {
 void bind_engine(nb::module_& m) {
   bind_program(m);
   bind_changes(m);
-  bind_engine_class(m);
-  m.def("apply_batch", [](GraphStore& graph, const std::vector<Engine*>& engines, const UpdateBuffer& batch) {
-    nb::gil_scoped_release release;
-    return apply_batch(graph, engines, batch);
-  }, "graph"_a, "engines"_a, "batch"_a);
+  nb::class_<Engine> engine = bind_engine_class(m);
+  bind_engine_facts(engine);
+  m.def(
+      "apply_batch",
+      [](GraphStore& graph, const std::vector<Engine*>& engines, const UpdateBuffer& batch) {
+        nb::gil_scoped_release release;
+        return apply_batch(graph, engines, batch);
+      },
+      "graph"_a, "engines"_a, "batch"_a);
   nb::class_<WhatIf>(m, "NativeWhatIf")
-      .def(nb::init<GraphStore&, Engine&, const UpdateBuffer&>(), "graph"_a, "engine"_a, "batch"_a, nb::keep_alive<1, 2>(),
-           nb::keep_alive<1, 3>(), nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<GraphStore&, Engine&, const UpdateBuffer&>(), "graph"_a, "engine"_a, "batch"_a,
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::call_guard<nb::gil_scoped_release>())
       .def("close", &WhatIf::close, nb::call_guard<nb::gil_scoped_release>());
 }
 

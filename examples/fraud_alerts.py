@@ -5,7 +5,7 @@ import numpy as np
 import livegnn as lg
 from livegnn.datasets import generate_like
 
-stream = generate_like("ethereum_phishing", seed=7, scale=0.02)
+stream = generate_like("ethereum_phishing", seed=7, scale=0.05)
 start = stream.event_count // 2
 
 # x[v] = (log(1 + payments received), log(1 + payments sent)); the weights below stand for a trained model:
@@ -27,7 +27,7 @@ model = lg.Model(
             np.array([[1.2, -0.2], [0.1, 0.3]], dtype=np.float32),  # what v itself did
             activation="relu",
         ),
-        lg.Dense(np.array([[2.0, -1.0]], dtype=np.float32), np.array([-4.0], dtype=np.float32)),
+        lg.Dense(np.array([[2.0, -1.0]], dtype=np.float32), np.array([-2.5], dtype=np.float32)),
     ]
 )
 graph = lg.Graph(features(np.arange(stream.vertex_count)), stream.src[:start], stream.dst[:start])
@@ -41,7 +41,7 @@ def alert(changes: lg.Changes) -> None:
     for account, p in zip(ids.tolist(), engine.predict(ids).tolist(), strict=True):
         if p > 0.5 and account not in flagged:
             flagged.add(account)
-            if len(flagged) % 5 == 0:  # every fifth, to keep this short
+            if len(flagged) % 10 == 0:  # one in ten, to keep this short
                 print(f"version {changes.version}: account {account} now at {p:.2f}")
 
 

@@ -19,7 +19,7 @@ model = lg.Model(  # random weights stand for a trained model
 )
 engine = lg.Engine(model, lg.Graph(x, src, dst))
 before = engine.state_digest()
-limit = 0.05  # a payment may not move the receiver's risk by more
+limit = 0.02  # a payment may not move the receiver's risk by more
 
 accepted = 0
 for payer, receiver in random.integers(0, accounts, (20, 2)).tolist():

@@ -17,9 +17,19 @@ double exact_exp(double x) {
   const double k = std::nearbyint(x * 1.4426950408889634);
   const double r = std::fma(k, -1.9082149292705877e-10, std::fma(k, -6.93147180369123816490e-01, x));
   double sum = 1.0 / 6227020800.0;
-  constexpr double kInverseFactorials[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0, 1.0 / 40320.0,
-                                           1.0 / 5040.0,      1.0 / 720.0,      1.0 / 120.0,     1.0 / 24.0,     1.0 / 6.0,
-                                           0.5,               1.0,              1.0};
+  constexpr double kInverseFactorials[] = {1.0 / 479001600.0,
+                                           1.0 / 39916800.0,
+                                           1.0 / 3628800.0,
+                                           1.0 / 362880.0,
+                                           1.0 / 40320.0,
+                                           1.0 / 5040.0,
+                                           1.0 / 720.0,
+                                           1.0 / 120.0,
+                                           1.0 / 24.0,
+                                           1.0 / 6.0,
+                                           0.5,
+                                           1.0,
+                                           1.0};
   for (const double term : kInverseFactorials) sum = std::fma(sum, r, term);
   return std::ldexp(sum, static_cast<int>(k));
 }
@@ -58,7 +68,8 @@ double exact_erf(double x) {
   }
   // rational Chebyshev fit of erfc, fractional error below 1.2e-7
   const double t = 1.0 / std::fma(0.5, a, 1.0);
-  constexpr double kFit[] = {0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223};
+  constexpr double kFit[] = {0.17087277,  -0.82215223, 1.48851587, -1.13520398, 0.27886807,
+                             -0.18628806, 0.09678418,  0.37409196, 1.00002368,  -1.26551223};
   double sum = 0.0;
   for (const double term : kFit) sum = std::fma(sum, t, term);
   const double tail = t * exact_exp(std::fma(-a, a, sum));
@@ -77,28 +88,45 @@ double softplus(double x) {
   return e < 1e-5 ? std::fma(-0.5 * e, e, e) : exact_log(1.0 + e);
 }
 
-double gelu_tanh(double x) { return 0.5 * x * (1.0 + exact_tanh(0.7978845608028654 * std::fma(0.044715 * x * x, x, x))); }
+double gelu_tanh(double x) {
+  return 0.5 * x * (1.0 + exact_tanh(0.7978845608028654 * std::fma(0.044715 * x * x, x, x)));
+}
 
 double activate(ActivationKind kind, double p, double x) {
   switch (kind) {
-    case ActivationKind::Elu: return x > 0.0 ? x : p * expm1_small(x);
+    case ActivationKind::Elu:
+      return x > 0.0 ? x : p * expm1_small(x);
     case ActivationKind::Selu:
       return 1.0507009873554804934193349852946 * (x > 0.0 ? x : 1.6732632423543772848170429916717 * expm1_small(x));
-    case ActivationKind::Celu: return x > 0.0 ? x : p * expm1_small(x / p);
-    case ActivationKind::Gelu: return 0.5 * x * (1.0 + exact_erf(x * 0.70710678118654752));
-    case ActivationKind::GeluTanh: return gelu_tanh(x);
-    case ActivationKind::Silu: return x * sigmoid(x);
-    case ActivationKind::Sigmoid: return sigmoid(x);
-    case ActivationKind::Tanh: return exact_tanh(x);
-    case ActivationKind::Softplus: return x * p > 20.0 ? x : softplus(x * p) / p;
-    case ActivationKind::Relu6: return x < 0.0 ? 0.0 : x > 6.0 ? 6.0 : x;
-    case ActivationKind::Hardtanh: return x < -1.0 ? -1.0 : x > 1.0 ? 1.0 : x;
-    case ActivationKind::Hardswish: return x <= -3.0 ? 0.0 : x >= 3.0 ? x : x * (x + 3.0) / 6.0;
-    case ActivationKind::Softsign: return x / (1.0 + std::fabs(x));
-    case ActivationKind::LogSigmoid: return -softplus(-x);
-    case ActivationKind::Exp: return exact_exp(x);
+    case ActivationKind::Celu:
+      return x > 0.0 ? x : p * expm1_small(x / p);
+    case ActivationKind::Gelu:
+      return 0.5 * x * (1.0 + exact_erf(x * 0.70710678118654752));
+    case ActivationKind::GeluTanh:
+      return gelu_tanh(x);
+    case ActivationKind::Silu:
+      return x * sigmoid(x);
+    case ActivationKind::Sigmoid:
+      return sigmoid(x);
+    case ActivationKind::Tanh:
+      return exact_tanh(x);
+    case ActivationKind::Softplus:
+      return x * p > 20.0 ? x : softplus(x * p) / p;
+    case ActivationKind::Relu6:
+      return x < 0.0 ? 0.0 : x > 6.0 ? 6.0 : x;
+    case ActivationKind::Hardtanh:
+      return x < -1.0 ? -1.0 : x > 1.0 ? 1.0 : x;
+    case ActivationKind::Hardswish:
+      return x <= -3.0 ? 0.0 : x >= 3.0 ? x : x * (x + 3.0) / 6.0;
+    case ActivationKind::Softsign:
+      return x / (1.0 + std::fabs(x));
+    case ActivationKind::LogSigmoid:
+      return -softplus(-x);
+    case ActivationKind::Exp:
+      return exact_exp(x);
     case ActivationKind::Relu:
-    case ActivationKind::LeakyRelu: break;
+    case ActivationKind::LeakyRelu:
+      break;
   }
   invariant(false, "activation kind without a formula");
   return 0.0;

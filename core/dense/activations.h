@@ -5,17 +5,32 @@
 namespace livegnn {
 
 enum class ActivationKind : int {
-  Relu, LeakyRelu, Elu, Selu, Celu, Gelu, GeluTanh, Silu, Sigmoid, Tanh, Softplus, Relu6, Hardtanh, Hardswish, Softsign,
-  LogSigmoid, Exp
+  Relu,
+  LeakyRelu,
+  Elu,
+  Selu,
+  Celu,
+  Gelu,
+  GeluTanh,
+  Silu,
+  Sigmoid,
+  Tanh,
+  Softplus,
+  Relu6,
+  Hardtanh,
+  Hardswish,
+  Softsign,
+  LogSigmoid,
+  Exp
 };
 
-double exact_exp(double x);    // within 1 ulp of double for |x| < 700; 0 and infinity beyond
-double exact_log(double x);    // x > 0
+double exact_exp(double x);  // within 1 ulp of double for |x| < 700; 0 and infinity beyond
+double exact_log(double x);  // x > 0
 double exact_tanh(double x);
-double exact_erf(double x);    // absolute error below 1.2e-7 * (1 - erf)
+double exact_erf(double x);  // absolute error below 1.2e-7 * (1 - erf)
 
 void activate_row(ActivationKind kind, float parameter, const float* x, float* out, int width);
-void softmax_row(const float* x, float* out, int width);      // over the row
+void softmax_row(const float* x, float* out, int width);  // over the row
 void log_softmax_row(const float* x, float* out, int width);
 void l2_normalize_row(const float* x, float eps, float* out, int width);  // x / max(|x|, eps)
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* out, int width);

@@ -45,7 +45,9 @@ void pack_weight(const float* w, int out, int in, float* packed) {
       for (int c = 0; c < kPanel; ++c) {
         const int column = panel * kPanel + c;
         base[static_cast<std::size_t>(k) * kPanel + static_cast<std::size_t>(c)] =
-            column < out ? w[static_cast<std::size_t>(column) * static_cast<std::size_t>(in) + static_cast<std::size_t>(k)] : 0.0f;
+            column < out
+                ? w[static_cast<std::size_t>(column) * static_cast<std::size_t>(in) + static_cast<std::size_t>(k)]
+                : 0.0f;
       }
     }
   }

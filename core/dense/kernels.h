@@ -20,20 +20,23 @@ struct Kernels {
 
   // Fixed point. A term is t = fl(edge * fl(source * x)); q = round(t * up). `limit` bounds |t * up|;
   // each returns false where a term is out of range or not finite (the row is then half-written: roll back).
-  bool (*add_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit, int width);
-  bool (*sub_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit, int width);
+  bool (*add_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit,
+                    int width);
+  bool (*sub_terms)(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit,
+                    int width);
   // delta = q(now) - q(before); *changed tells whether any element is not zero
   bool (*delta_terms)(std::int64_t* delta, const float* before, float source_before, const float* now, float source_now,
                       const float* up, float limit, int width, bool* changed);
   // acc += q(edge * now) - q(edge * before), rows already scaled by their source
-  bool (*add_edge_delta)(std::int64_t* acc, const float* before, const float* now, float edge, const float* up, float limit,
-                         int width);
+  bool (*add_edge_delta)(std::int64_t* acc, const float* before, const float* now, float edge, const float* up,
+                         float limit, int width);
   void (*add_row)(std::int64_t* acc, const std::int64_t* delta, int width);
   void (*load)(float* out, const std::int64_t* acc, const float* down, int width);
 
   // The same for float accumulators (no scales, no range).
   void (*add_terms_f32)(float* acc, const float* x, float source, float edge, int width);
-  void (*delta_terms_f32)(float* delta, const float* before, float source_before, const float* now, float source_now, int width);
+  void (*delta_terms_f32)(float* delta, const float* before, float source_before, const float* now, float source_now,
+                          int width);
   void (*add_edge_delta_f32)(float* acc, const float* before, const float* now, float edge, int width);
   void (*add_row_f32)(float* acc, const float* delta, int width);
 
@@ -49,7 +52,7 @@ struct Kernels {
   void (*leaky)(float* out, const float* a, float slope, int width);
 };
 
-const Kernels& kernels();                       // the best that this machine runs
+const Kernels& kernels();                        // the best that this machine runs
 const Kernels* kernels_named(const char* name);  // "avx512", "avx2" or "generic"; nullptr where the machine lacks it
 
 // Packs w (out, in), row-major as torch.nn.Linear keeps it, into panels of kPanel columns (outputs), zero padded.

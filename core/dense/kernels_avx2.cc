@@ -35,7 +35,8 @@ inline bool in_range(F x, F limit) {
 struct Q {
   __m256i lo, hi;
   static Q load(const std::int64_t* p) {
-    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 4))};
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 4))};
   }
   void store(std::int64_t* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), lo);
@@ -53,13 +54,15 @@ inline __m256i quantise_half(__m128 x) {  // round to nearest even; exact for |x
   const __m256d shifted = _mm256_add_pd(_mm256_cvtps_pd(x), magic);
   return _mm256_sub_epi64(_mm256_castpd_si256(shifted), _mm256_castpd_si256(magic));
 }
-inline Q quantise(F x) { return {quantise_half(_mm256_castps256_ps128(x.v)), quantise_half(_mm256_extractf128_ps(x.v, 1))}; }
+inline Q quantise(F x) {
+  return {quantise_half(_mm256_castps256_ps128(x.v)), quantise_half(_mm256_extractf128_ps(x.v, 1))};
+}
 inline __m128 to_float_half(__m256i a) {
   // hi * 2^32 + lo, both halves exact in double, one rounding in the last addition
   const __m256i low_mask = _mm256_set1_epi64x(0xffffffff);
-  const __m256d low_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4330000000000000));         // 2^52
-  const __m256d high_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080000000));        // 2^84 + 2^63
-  const __m256d both_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080100000));        // 2^84 + 2^63 + 2^52
+  const __m256d low_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4330000000000000));   // 2^52
+  const __m256d high_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080000000));  // 2^84 + 2^63
+  const __m256d both_magic = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080100000));  // 2^84 + 2^63 + 2^52
   const __m256i low = _mm256_or_si256(_mm256_and_si256(a, low_mask), _mm256_castpd_si256(low_magic));
   const __m256i high = _mm256_xor_si256(_mm256_srli_epi64(a, 32), _mm256_castpd_si256(high_magic));
   const __m256d sum = _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), both_magic), _mm256_castsi256_pd(low));

@@ -106,9 +106,12 @@ void wide_gemm(const float* a, std::size_t lda, const float* w, float* c, std::s
       wide_rows<2>(a, lda, w, c, ldc, k, n);
     } else {
       int done = 0;
-      for (; done + 4 * kPanel <= n; done += 4 * kPanel) wide_row<4>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
-      for (; done + 2 * kPanel <= n; done += 2 * kPanel) wide_row<2>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
-      for (; done < n; done += kPanel) wide_row<1>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
+      for (; done + 4 * kPanel <= n; done += 4 * kPanel)
+        wide_row<4>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
+      for (; done + 2 * kPanel <= n; done += 2 * kPanel)
+        wide_row<2>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
+      for (; done < n; done += kPanel)
+        wide_row<1>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
     }
     a += static_cast<std::size_t>(rows) * lda;
     c += static_cast<std::size_t>(rows) * ldc;

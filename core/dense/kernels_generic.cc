@@ -32,18 +32,30 @@ inline F each(F a, F b, Op op) {
   LIVEGNN_LANES out.v[i] = op(a.v[i], b.v[i]);
   return out;
 }
-inline F add(F a, F b) { return each(a, b, [](float x, float y) { return x + y; }); }
-inline F sub(F a, F b) { return each(a, b, [](float x, float y) { return x - y; }); }
-inline F mul(F a, F b) { return each(a, b, [](float x, float y) { return x * y; }); }
-inline F div(F a, F b) { return each(a, b, [](float x, float y) { return x / y; }); }
-inline F max(F a, F b) { return each(a, b, [](float x, float y) { return x > y ? x : y; }); }
+inline F add(F a, F b) {
+  return each(a, b, [](float x, float y) { return x + y; });
+}
+inline F sub(F a, F b) {
+  return each(a, b, [](float x, float y) { return x - y; });
+}
+inline F mul(F a, F b) {
+  return each(a, b, [](float x, float y) { return x * y; });
+}
+inline F div(F a, F b) {
+  return each(a, b, [](float x, float y) { return x / y; });
+}
+inline F max(F a, F b) {
+  return each(a, b, [](float x, float y) { return x > y ? x : y; });
+}
 inline F fma(F a, F b, F c) {
   F out;
   LIVEGNN_LANES out.v[i] = std::fma(a.v[i], b.v[i], c.v[i]);
   return out;
 }
 inline F relu(F a) { return max(a, F::set(0.0f)); }
-inline F leaky(F a, F s) { return each(a, s, [](float x, float slope) { return x > 0.0f ? x : x * slope; }); }
+inline F leaky(F a, F s) {
+  return each(a, s, [](float x, float slope) { return x > 0.0f ? x : x * slope; });
+}
 inline bool in_range(F x, F limit) {
   bool fine = true;
   LIVEGNN_LANES fine &= std::fabs(x.v[i]) <= limit.v[i];
@@ -61,12 +73,14 @@ struct Q {
 };
 inline Q add(Q a, Q b) {  // unsigned, so that a wrapped sum is defined
   Q out;
-  LIVEGNN_LANES out.v[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(a.v[i]) + static_cast<std::uint64_t>(b.v[i]));
+  LIVEGNN_LANES out.v[i] =
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(a.v[i]) + static_cast<std::uint64_t>(b.v[i]));
   return out;
 }
 inline Q sub(Q a, Q b) {
   Q out;
-  LIVEGNN_LANES out.v[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(a.v[i]) - static_cast<std::uint64_t>(b.v[i]));
+  LIVEGNN_LANES out.v[i] =
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(a.v[i]) - static_cast<std::uint64_t>(b.v[i]));
   return out;
 }
 inline bool any(Q a) {
@@ -76,7 +90,8 @@ inline bool any(Q a) {
 }
 inline Q quantise(F x) {
   Q out;
-  LIVEGNN_LANES out.v[i] = std::fabs(x.v[i]) < 0x1p62f ? static_cast<std::int64_t>(std::nearbyint(static_cast<double>(x.v[i]))) : 0;
+  LIVEGNN_LANES out.v[i] =
+      std::fabs(x.v[i]) < 0x1p62f ? static_cast<std::int64_t>(std::nearbyint(static_cast<double>(x.v[i]))) : 0;
   return out;
 }
 inline F to_float(Q a) {

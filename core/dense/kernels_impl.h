@@ -66,7 +66,8 @@ void gemm_row(const float* a, const float* w, float* c, int k, int n) {
 template <int R>
 inline void gemm_rows(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k, int n) {
   for (int done = 0; done < n; done += kPanel) {
-    gemm_tile<R, kPanel / kLanes>(a, lda, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, ldc, k);
+    gemm_tile<R, kPanel / kLanes>(a, lda, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done,
+                                  ldc, k);
   }
 }
 
@@ -157,7 +158,8 @@ void add_terms_f32(float* acc, const float* x, float source, float edge, int wid
   for (int i = 0; i < width; i += kLanes) add(F::load(acc + i), mul(mul(F::load(x + i), s), e)).store(acc + i);
 }
 
-void delta_terms_f32(float* delta, const float* before, float source_before, const float* now, float source_now, int width) {
+void delta_terms_f32(float* delta, const float* before, float source_before, const float* now, float source_now,
+                     int width) {
   const F sb = F::set(source_before), sn = F::set(source_now);
   for (int i = 0; i < width; i += kLanes) {
     sub(mul(F::load(now + i), sn), mul(F::load(before + i), sb)).store(delta + i);
@@ -218,7 +220,25 @@ void leaky_row(float* out, const float* a, float slope, int width) {
 }
 
 constexpr Kernels table(const char* name) {
-  return Kernels{name,          gemm,           add_terms,       sub_terms,          delta_terms, add_edge_delta, add_row,
-                 load,          add_terms_f32,  delta_terms_f32, add_edge_delta_f32, add_row_f32, axpby,          add_rows,
-                 multiply,      maximum,        scale,           divide,             affine,      relu_row,       leaky_row};
+  return Kernels{name,
+                 gemm,
+                 add_terms,
+                 sub_terms,
+                 delta_terms,
+                 add_edge_delta,
+                 add_row,
+                 load,
+                 add_terms_f32,
+                 delta_terms_f32,
+                 add_edge_delta_f32,
+                 add_row_f32,
+                 axpby,
+                 add_rows,
+                 multiply,
+                 maximum,
+                 scale,
+                 divide,
+                 affine,
+                 relu_row,
+                 leaky_row};
 }

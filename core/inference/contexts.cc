@@ -17,8 +17,9 @@ constexpr float kWeightMax = 0x1p40f;  // with fewer than 2^22 in-edges a degree
 
 DegreeContext::Fixed DegreeContext::fixed(float weight) {
   if (!(std::fabs(weight) <= kWeightMax)) {
-    throw Error(ErrorKind::RangeOverflow, "[apply] expected edge weights of at most 2^40 in a degree-normalised layer, got " +
-                                              std::to_string(weight) + "; scale the weights");
+    throw Error(ErrorKind::RangeOverflow,
+                "[apply] expected edge weights of at most 2^40 in a degree-normalised layer, got " +
+                    std::to_string(weight) + "; scale the weights");
   }
   return static_cast<Fixed>(static_cast<double>(weight) * kUnit);
 }
@@ -44,9 +45,9 @@ void DegreeContext::finish(const GraphStore& graph, VertexId v) {
   loop_[index(v)] = loop_weight(graph, v);
   const Fixed degree = sum_[index(v)] + fixed(loop_[index(v)]);
   if (degree < 0) {
-    throw Error(ErrorKind::DegreeNegative, "[apply] expected a weighted in-degree of at least 0 at vertex " + std::to_string(v) +
-                                               ", got " + std::to_string(static_cast<double>(degree) / kUnit) +
-                                               "; degree normalisation has no value there");
+    throw Error(ErrorKind::DegreeNegative,
+                "[apply] expected a weighted in-degree of at least 0 at vertex " + std::to_string(v) + ", got " +
+                    std::to_string(static_cast<double>(degree) / kUnit) + "; degree normalisation has no value there");
   }
   scale_[index(v)] = degree == 0 ? 0.0f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(degree) / kUnit));
 }
@@ -132,7 +133,8 @@ std::uint64_t DegreeContext::digest_row(VertexId v) const {
 
 bool DegreeContext::equal_row(const DegreeContext& other, VertexId v) const {
   const std::size_t i = index(v);
-  return sum_[i] == other.sum_[i] && std::bit_cast<std::uint32_t>(scale_[i]) == std::bit_cast<std::uint32_t>(other.scale_[i]) &&
+  return sum_[i] == other.sum_[i] &&
+         std::bit_cast<std::uint32_t>(scale_[i]) == std::bit_cast<std::uint32_t>(other.scale_[i]) &&
          std::bit_cast<std::uint32_t>(loop_[i]) == std::bit_cast<std::uint32_t>(other.loop_[i]);
 }
 

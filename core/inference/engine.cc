@@ -20,12 +20,14 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       row_scratch_(at(options.threads)) {
   const bool given = !options.scale_exponents.empty();
   if (given) {
-    invariant(options.scale_exponents.size() == scales_.size() + 1, "one row of scale exponents per aggregation, and the capacity");
+    invariant(options.scale_exponents.size() == scales_.size() + 1,
+              "one row of scale exponents per aggregation, and the capacity");
     capacity_bits_ = options.scale_exponents.back().at(0);
     for (int k = 0; k < static_cast<int>(scales_.size()); ++k) use_exponents(k, options.scale_exponents[at(k)]);
   } else {
     choose_capacity();
-    for (int k = 0; k < static_cast<int>(scales_.size()); ++k) use_exponents(k, std::vector<int>(at(aggregation(k).width), 0));
+    for (int k = 0; k < static_cast<int>(scales_.size()); ++k)
+      use_exponents(k, std::vector<int>(at(aggregation(k).width), 0));
   }
   limit_ = std::ldexp(1.0f, kSumBits - capacity_bits_);
   slots_ = slots_before_ = graph_.slot_count();

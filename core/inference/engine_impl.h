@@ -40,8 +40,12 @@ class EngineImpl final : public Engine {
   void restore_journal() override;
   std::vector<VertexId> staged_vertices() const override { return publication_.staged(); }
 
-  std::int64_t read(std::span<const std::int64_t> ids, float* out) const override { return publication_.read(ids, out); }
-  void read_staged(std::span<const std::int64_t> ids, float* out) const override { publication_.read_staged(ids, out, graph_); }
+  std::int64_t read(std::span<const std::int64_t> ids, float* out) const override {
+    return publication_.read(ids, out);
+  }
+  void read_staged(std::span<const std::int64_t> ids, float* out) const override {
+    publication_.read_staged(ids, out, graph_);
+  }
   std::int64_t published_slots() const override { return publication_.slots(); }
   std::vector<std::uint8_t> published_live() const override { return publication_.live(); }
 
@@ -73,7 +77,8 @@ class EngineImpl final : public Engine {
     VertexId limit = 0;
     void prefetch(VertexId v) const {
       if (v >= limit) return;
-      for (const Table& table : tables) prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
+      for (const Table& table : tables)
+        prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
     }
   };
   class DeltaWriter;  // propagate.cc
@@ -95,7 +100,9 @@ class EngineImpl final : public Engine {
 
   const Program& source() const { return program_.source(); }
   const AggregationSpec& aggregation(int k) const { return source().aggregations[at(k)]; }
-  bool incremental() const { return options_.strategy == Strategy::Incremental || options_.strategy == Strategy::Affected; }
+  bool incremental() const {
+    return options_.strategy == Strategy::Incremental || options_.strategy == Strategy::Affected;
+  }
 
   // ---- terms.cc: one message into one aggregate row
   void add_term(int k, Acc* acc, const float* x, float factor, float edge, VertexId v) const;
@@ -141,6 +148,7 @@ class EngineImpl final : public Engine {
   void push(int k);
   void push_serial(int k, std::int64_t edges);
   void push_binned(int k);
+  std::vector<std::size_t> share_sources(int k, std::int64_t parts) const;
   void pull(int k);
   void sweep(int k);
   void refresh_row(int k, VertexId v, Acc* scratch, int thread);
@@ -173,9 +181,9 @@ class EngineImpl final : public Engine {
   VertexId slots_ = 0;         // rows that state_ stands for
   VertexId slots_before_ = 0;  // the same before the batch
   std::uint32_t epoch_ = 0;
-  std::vector<VertexSet> dirty_;  // per stage: rows to evaluate
+  std::vector<VertexSet> dirty_;         // per stage: rows to evaluate
   std::vector<ResultRows> result_rows_;  // per stage
-  std::vector<Plan> plans_;       // per aggregation
+  std::vector<Plan> plans_;              // per aggregation
   std::vector<std::uint32_t> input_mark_, input_slot_;
   Journal<Acc> journal_;
   bool journal_armed_ = false;

@@ -93,29 +93,43 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       k.gemm(a(0), at(r.stride(s.a)), program.weight(s.index), out(0), at(r.stride(s.out)), rows,
              program.source().weights[at(s.index)].in, round_up(s.width, kPanel));
       return;
-    case Op::AddVector: return each_row(rows, [&](int i) { k.add(out(i), a(i), vector(s.index), s.width); });
+    case Op::AddVector:
+      return each_row(rows, [&](int i) { k.add(out(i), a(i), vector(s.index), s.width); });
     case Op::Activate:
-      return each_row(rows, [&](int i) { activate_row(static_cast<ActivationKind>(s.kind), s.p, a(i), out(i), s.width); });
-    case Op::PRelu: return each_row(rows, [&](int i) { prelu_row(a(i), vector(s.index), out(i), s.width); });
-    case Op::Affine: return each_row(rows, [&](int i) { k.affine(out(i), a(i), vector(s.index), vector(s.index2), s.width); });
+      return each_row(rows,
+                      [&](int i) { activate_row(static_cast<ActivationKind>(s.kind), s.p, a(i), out(i), s.width); });
+    case Op::PRelu:
+      return each_row(rows, [&](int i) { prelu_row(a(i), vector(s.index), out(i), s.width); });
+    case Op::Affine:
+      return each_row(rows, [&](int i) { k.affine(out(i), a(i), vector(s.index), vector(s.index2), s.width); });
     case Op::LayerNorm:
-      return each_row(rows, [&](int i) { layer_norm_row(a(i), vector(s.index), vector(s.index2), s.p, out(i), s.width); });
-    case Op::L2Normalize: return each_row(rows, [&](int i) { l2_normalize_row(a(i), s.p, out(i), s.width); });
-    case Op::Combine: return each_row(rows, [&](int i) { k.axpby(out(i), a(i), s.p, b(i), s.q, s.width); });
-    case Op::Scale: return each_row(rows, [&](int i) { k.scale(out(i), a(i), s.p, s.width); });
-    case Op::Multiply: return multiply_rows(program, s, r, rows);
+      return each_row(rows,
+                      [&](int i) { layer_norm_row(a(i), vector(s.index), vector(s.index2), s.p, out(i), s.width); });
+    case Op::L2Normalize:
+      return each_row(rows, [&](int i) { l2_normalize_row(a(i), s.p, out(i), s.width); });
+    case Op::Combine:
+      return each_row(rows, [&](int i) { k.axpby(out(i), a(i), s.p, b(i), s.q, s.width); });
+    case Op::Scale:
+      return each_row(rows, [&](int i) { k.scale(out(i), a(i), s.p, s.width); });
+    case Op::Multiply:
+      return multiply_rows(program, s, r, rows);
     case Op::CopyColumns:
       return each_row(rows, [&](int i) { std::memcpy(out(i) + s.offset, a(i), at(s.width) * sizeof(float)); });
-    case Op::Slice: return each_row(rows, [&](int i) { std::memcpy(out(i), a(i) + s.offset, at(s.width) * sizeof(float)); });
-    case Op::Maximum: return each_row(rows, [&](int i) { k.maximum(out(i), a(i), b(i), s.width); });
-    case Op::Softmax: return each_row(rows, [&](int i) { softmax_row(a(i), out(i), s.width); });
-    case Op::LogSoftmax: return each_row(rows, [&](int i) { log_softmax_row(a(i), out(i), s.width); });
+    case Op::Slice:
+      return each_row(rows, [&](int i) { std::memcpy(out(i), a(i) + s.offset, at(s.width) * sizeof(float)); });
+    case Op::Maximum:
+      return each_row(rows, [&](int i) { k.maximum(out(i), a(i), b(i), s.width); });
+    case Op::Softmax:
+      return each_row(rows, [&](int i) { softmax_row(a(i), out(i), s.width); });
+    case Op::LogSoftmax:
+      return each_row(rows, [&](int i) { log_softmax_row(a(i), out(i), s.width); });
     case Op::LoadInput:
     case Op::LoadAggregate:
     case Op::LoadStored:
     case Op::StoreMessage:
     case Op::StoreRow:
-    case Op::Output: break;
+    case Op::Output:
+      break;
   }
   invariant(false, "a state instruction reached execute()");
 }

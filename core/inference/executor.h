@@ -40,7 +40,10 @@ class CompiledProgram {
 class Registers {
  public:
   void prepare(const CompiledProgram& program, int rows);
-  float* row(int r, int i) { return base_[static_cast<std::size_t>(r)] + static_cast<std::size_t>(i) * static_cast<std::size_t>(stride_[static_cast<std::size_t>(r)]); }
+  float* row(int r, int i) {
+    return base_[static_cast<std::size_t>(r)] +
+           static_cast<std::size_t>(i) * static_cast<std::size_t>(stride_[static_cast<std::size_t>(r)]);
+  }
   int stride(int r) const { return stride_[static_cast<std::size_t>(r)]; }
 
  private:
@@ -54,8 +57,8 @@ class Registers {
 void execute(const CompiledProgram& program, const Instruction& instruction, Registers& registers, int rows);
 
 template <typename Acc>
-void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const State<Acc>& state, const std::vector<Scales>& scales, int index,
-                        const GraphStore& graph, VertexId v, float* out) {
+void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const State<Acc>& state,
+                        const std::vector<Scales>& scales, int index, const GraphStore& graph, VertexId v, float* out) {
   const Kernels& k = program.kernels();
   const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(index)];
   if constexpr (std::is_same_v<Acc, float>) {
@@ -81,7 +84,8 @@ void run_stage(const CompiledProgram& program, int stage, const State<Acc>& stat
     switch (step.op) {
       case Op::LoadInput:
         for (int i = 0; i < count; ++i) {
-          std::memcpy(registers.row(step.out, i), graph.feature_row(vertices[i]), static_cast<std::size_t>(step.width) * sizeof(float));
+          std::memcpy(registers.row(step.out, i), graph.feature_row(vertices[i]),
+                      static_cast<std::size_t>(step.width) * sizeof(float));
         }
         break;
       case Op::LoadAggregate: {
@@ -99,14 +103,18 @@ void run_stage(const CompiledProgram& program, int stage, const State<Acc>& stat
         const RowTable<float>& table = state.stored[static_cast<std::size_t>(step.index)];
         for (int i = 0; i < count; ++i) {
           if (i + 2 < count) prefetch_row(table.row(vertices[i + 2]), table.row_bytes());
-          std::memcpy(registers.row(step.out, i), table.row(vertices[i]), static_cast<std::size_t>(step.width) * sizeof(float));
+          std::memcpy(registers.row(step.out, i), table.row(vertices[i]),
+                      static_cast<std::size_t>(step.width) * sizeof(float));
         }
         break;
       }
       case Op::StoreMessage:
       case Op::StoreRow:
-      case Op::Output: sink(step, registers); break;
-      default: execute(program, step, registers, count);
+      case Op::Output:
+        sink(step, registers);
+        break;
+      default:
+        execute(program, step, registers, count);
     }
   }
 }

@@ -18,7 +18,9 @@ class ColumnMaxima {
   void take(const float* row, float factor) {
     for (std::size_t c = 0; c < values_.size(); ++c) {
       const float magnitude = std::fabs(row[c] * factor);
-      values_[c] = magnitude <= values_[c] ? values_[c] : std::isnan(magnitude) ? std::numeric_limits<float>::infinity() : magnitude;
+      values_[c] = magnitude <= values_[c] ? values_[c]
+                   : std::isnan(magnitude) ? std::numeric_limits<float>::infinity()
+                                           : magnitude;
     }
   }
   const std::vector<float>& values() const { return values_; }
@@ -84,7 +86,8 @@ void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, float* out, std::i
 template <typename Acc>
 void EngineImpl<Acc>::choose_capacity() {
   std::int64_t degree_max = 1;
-  for (VertexId v = 0; v < graph_.slot_count(); ++v) degree_max = std::max<std::int64_t>(degree_max, graph_.in_degree(v));
+  for (VertexId v = 0; v < graph_.slot_count(); ++v)
+    degree_max = std::max<std::int64_t>(degree_max, graph_.in_degree(v));
   capacity_bits_ = 16;
   while ((std::int64_t{1} << capacity_bits_) < 16 * degree_max + 2) ++capacity_bits_;
 }
@@ -110,7 +113,8 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   if (spec.weighted) {
     for (VertexId v = 0; v < graph_.slot_count(); ++v) {
       graph_.visit_in(v, [&](const EdgeSpan& span) {
-        for (std::int32_t i = 0; i < span.count && span.weights != nullptr; ++i) weight_max = std::max(weight_max, std::fabs(span.weights[i]));
+        for (std::int32_t i = 0; i < span.count && span.weights != nullptr; ++i)
+          weight_max = std::max(weight_max, std::fabs(span.weights[i]));
       });
     }
   }
@@ -123,7 +127,8 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   }
   const float top = *std::max_element(maxima.values().begin(), maxima.values().end());
   if (!std::isfinite(top)) {
-    throw Error(ErrorKind::ValueInvalid, "[Engine] expected finite messages in " + spec.name + ", got NaN or infinity; check weights and features");
+    throw Error(ErrorKind::ValueInvalid, "[Engine] expected finite messages in " + spec.name +
+                                             ", got NaN or infinity; check weights and features");
   }
   const int message_bits = kSumBits - capacity_bits_ - kHeadroomBits;
   std::vector<int> exponents;
@@ -167,7 +172,8 @@ Mismatch EngineImpl<Acc>::verify() const {
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     if (!graph_.is_live(v)) continue;
     for (std::size_t c = 0; c < fresh.contexts.size(); ++c) {
-      if (!state_.contexts[c].equal_row(fresh.contexts[c], v)) return {true, describe("degree context", static_cast<int>(c), v)};
+      if (!state_.contexts[c].equal_row(fresh.contexts[c], v))
+        return {true, describe("degree context", static_cast<int>(c), v)};
     }
     for (std::size_t k = 0; incremental() && std::is_same_v<Acc, std::int64_t> && k < fresh.aggregates.size(); ++k) {
       if (differ(state_.aggregates[k], fresh.aggregates[k], aggregation(static_cast<int>(k)).width, v)) {

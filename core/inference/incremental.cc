@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kParallelFlops = 4e6;  // below this, waking a thread costs more than it saves
 
-constexpr std::size_t kAnticipated = 8;     // updates; more would push each other out of the cache
+constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
@@ -24,9 +24,11 @@ bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std
 
 template <typename Acc>
 void EngineImpl<Acc>::out_of_range(int k, VertexId v) const {
-  throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " + aggregation(k).name +
-                                            " within the fixed-point range (" + std::to_string(1 << kHeadroomBits) +
-                                            " times the largest at creation), got one beyond it; the batch was rolled back: call engine.rescale()");
+  throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " +
+                                            aggregation(k).name +
+                                            " within the fixed-point range (by default 512 times the largest at "
+                                            "creation), got one beyond it; the batch was rolled back: call "
+                                            "engine.rescale(headroom=...) first");
 }
 
 template <typename Acc>
@@ -36,7 +38,8 @@ void EngineImpl<Acc>::check_degrees(const BatchDelta& delta) const {
   for (const EdgeRecord& edge : delta.added) {
     if (graph_.in_degree(edge.dst) < capacity) continue;
     throw Error(ErrorKind::RangeOverflow, "[apply] expected in-degrees below " + std::to_string(capacity) + ", got " +
-                                              std::to_string(graph_.in_degree(edge.dst)) + " at vertex " + std::to_string(edge.dst) +
+                                              std::to_string(graph_.in_degree(edge.dst)) + " at vertex " +
+                                              std::to_string(edge.dst) +
                                               "; the batch was rolled back: call engine.rescale()");
   }
 }
@@ -98,12 +101,14 @@ void EngineImpl<Acc>::anticipate(const UpdateBuffer& batch) const {
   for (const Update& update : batch.updates()) {
     if (update.kind == UpdateKind::SetFeatures && known(update.u)) {
       result_rows_.front().prefetch(static_cast<VertexId>(update.u));
-    } else if ((update.kind == UpdateKind::AddEdge || update.kind == UpdateKind::RemoveEdge) && known(update.u) && known(update.v)) {
+    } else if ((update.kind == UpdateKind::AddEdge || update.kind == UpdateKind::RemoveEdge) && known(update.u) &&
+               known(update.v)) {
       for (std::size_t k = 0; k < plans_.size(); ++k) {
         const RowTable<Acc>& sums = state_.aggregates[k];
         prefetch_row(sums.row(update.v), sums.row_bytes());
         const int messages = aggregation(static_cast<int>(k)).message_table;
-        if (messages >= 0) prefetch_row(state_.stored[at(messages)].row(update.u), state_.stored[at(messages)].row_bytes());
+        if (messages >= 0)
+          prefetch_row(state_.stored[at(messages)].row(update.u), state_.stored[at(messages)].row_bytes());
       }
     }
   }
@@ -134,7 +139,8 @@ void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weigh
   if (spec.self_loops && edge.src == edge.dst) return;
   if (options_.strategy == Strategy::Affected) return;  // the whole row is summed again later
   if (journal_.on()) journal_.save_aggregate(state_, k, edge.dst, 0);
-  const float* x = spec.message_table < 0 ? input_before(edge.src) : state_.stored[at(spec.message_table)].row(edge.src);
+  const float* x =
+      spec.message_table < 0 ? input_before(edge.src) : state_.stored[at(spec.message_table)].row(edge.src);
   Acc* acc = state_.aggregates[at(k)].row(edge.dst);
   const float factor = source_factor_before(k, edge.src);
   if (sign > 0) {
@@ -352,7 +358,8 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
       kernels_.delta_terms_f32(reinterpret_cast<float*>(delta), change.before, before, change.now, now, width);
     } else {
       const float* up = scales_[at(k)].up.data();
-      if (!kernels_.delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed)) out_of_range(k, v);
+      if (!kernels_.delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed))
+        out_of_range(k, v);
     }
   }
   plan.changed[index] = changed ? 1 : 0;
@@ -376,7 +383,8 @@ template <typename Acc>
 void EngineImpl<Acc>::rescaled_sources(int k) {
   const Plan& plan = plans_[at(k)];
   const AggregationSpec& spec = aggregation(k);
-  const std::size_t listed = spec.message_table < 0 ? delta_->features_changed.size() : dirty_[at(spec.stage)].collect().size();
+  const std::size_t listed =
+      spec.message_table < 0 ? delta_->features_changed.size() : dirty_[at(spec.stage)].collect().size();
   for (std::size_t i = listed; i < plan.sources.size(); ++i) {
     const float* row = message_row(k, state_, plan.sources[i]);
     update_source(k, {plan.sources[i], row, row, false}, i, 0);

@@ -49,7 +49,8 @@ class Journal {
         auto& stored = state.stored;
         const std::size_t index = static_cast<std::size_t>(aggregate ? entry.table : -1 - entry.table);
         const std::size_t bytes = aggregate ? aggregates[index].row_bytes() : stored[index].row_bytes();
-        void* to = aggregate ? static_cast<void*>(aggregates[index].row(entry.row)) : static_cast<void*>(stored[index].row(entry.row));
+        void* to = aggregate ? static_cast<void*>(aggregates[index].row(entry.row))
+                             : static_cast<void*>(stored[index].row(entry.row));
         std::memcpy(to, from, bytes);
         from += bytes;
       }

@@ -67,7 +67,8 @@ typename EngineImpl<Acc>::InSample EngineImpl<Acc>::sample_in_edges(int k, Verte
   const std::int32_t degree = graph_.in_degree(v);
   if (options_.strategy != Strategy::Sampled || degree <= options_.fanout) return {};
   InSample sample;
-  sample.salt = mix(options_.seed ^ mix(static_cast<std::uint64_t>(graph_.version()) * 64 + static_cast<std::uint64_t>(k)));
+  sample.salt =
+      mix(options_.seed ^ mix(static_cast<std::uint64_t>(graph_.version()) * 64 + static_cast<std::uint64_t>(k)));
   std::vector<std::uint64_t> keys;
   keys.reserve(at(degree));
   graph_.visit_in(v, [&](const EdgeSpan& span) {
@@ -147,7 +148,8 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
                     if (step.op == Op::Output) {
                       publication_.stage(v, r.row(step.a, i), thread);
                     } else {
-                      const int table = step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
+                      const int table =
+                          step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
                       std::memcpy(state.stored[at(table)].row(v), r.row(step.a, i), at(step.width) * sizeof(float));
                     }
                   }

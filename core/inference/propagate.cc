@@ -8,21 +8,25 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::int64_t kBinnedEdges = 24000;       // from here on, binning by destination and threads pay
-constexpr std::size_t kBinBytes = 256 * 1024;      // aggregate rows of one bin stay in a core's own cache
+constexpr std::int64_t kBinnedEdges = 24000;   // from here on, binning by destination and threads pay
+constexpr std::size_t kBinBytes = 256 * 1024;  // aggregate rows of one bin stay in a core's own cache
 constexpr std::int64_t kEarlyEdges = 512;
 constexpr std::int64_t kRowsPerTask = 512;
-constexpr int kDistance = 8;                       // edges between the prefetch of a row and its use
+constexpr int kDistance = 8;  // edges between the prefetch of a row and its use
 
 }  // namespace
 
 template <typename Acc>
 void EngineImpl<Acc>::aggregate(int k) {
   switch (plans_[at(k)].path) {
-    case Path::Push: return push(k);
-    case Path::Pull: return pull(k);
-    case Path::Sweep: return sweep(k);
-    case Path::None: break;
+    case Path::Push:
+      return push(k);
+    case Path::Pull:
+      return pull(k);
+    case Path::Sweep:
+      return sweep(k);
+    case Path::None:
+      break;
   }
   invariant(false, "an aggregation without a path");
 }
@@ -49,7 +53,8 @@ class EngineImpl<Acc>::DeltaWriter {
   void write(VertexId v, const std::int64_t* delta, float edge, int thread) const {
     if (first_.add(v, thread)) results_.prefetch(v);
     for (std::size_t i = 1; i < spec_.consumers.size(); ++i) engine_.dirty_[at(spec_.consumers[i])].add(v, thread);
-    if (engine_.journal_.on()) [[unlikely]] engine_.journal_.save_aggregate(engine_.state_, k_, v, thread);
+    if (engine_.journal_.on()) [[unlikely]]
+      engine_.journal_.save_aggregate(engine_.state_, k_, v, thread);
     Acc* acc = table_.row(v);
     const int width = table_.stride();
     const Kernels& kernels = engine_.kernels_;
@@ -59,7 +64,8 @@ class EngineImpl<Acc>::DeltaWriter {
       kernels.add_row_f32(acc, rows, width);
     } else {
       if (!spec_.weighted) return kernels.add_row(acc, delta, width);
-      if (!kernels.add_edge_delta(acc, rows, rows + half_, edge, up_, engine_.limit_, width)) engine_.out_of_range(k_, v);
+      if (!kernels.add_edge_delta(acc, rows, rows + half_, edge, up_, engine_.limit_, width))
+        engine_.out_of_range(k_, v);
     }
   }
 
@@ -122,6 +128,23 @@ void EngineImpl<Acc>::push_serial(int k, std::int64_t edges) {
   }
 }
 
+// First source of each part, so that all parts have about the same number of edges; one more at the end.
+template <typename Acc>
+std::vector<std::size_t> EngineImpl<Acc>::share_sources(int k, std::int64_t parts) const {
+  const Plan& plan = plans_[at(k)];
+  std::vector<std::size_t> begins(at(parts + 1), 0);
+  std::vector<std::int64_t> before(plan.sources.size() + 1, 0);
+  for (std::size_t i = 0; i < plan.sources.size(); ++i) {
+    before[i + 1] = before[i] + (plan.changed[i] != 0 ? graph_.out_degree(plan.sources[i]) : 0);
+  }
+  for (std::int64_t p = 1; p <= parts; ++p) {
+    const std::int64_t target = before.back() * p / parts;
+    begins[at(p)] = static_cast<std::size_t>(std::lower_bound(before.begin(), before.end(), target) - before.begin());
+  }
+  begins[at(parts)] = plan.sources.size();
+  return begins;
+}
+
 // Two passes over the adjacency of the changed sources put every edge into the bin of its destination; then each bin is
 // worked off by one thread, so that no two threads touch the same row.
 template <typename Acc>
@@ -134,17 +157,7 @@ void EngineImpl<Acc>::push_binned(int k) {
   const std::int64_t bins = (static_cast<std::int64_t>(slots_) >> shift) + 1;
   const std::int64_t parts = pool_.threads();
 
-  std::vector<std::size_t> begins(at(parts + 1), 0);  // sources by equal shares of edges
-  std::vector<std::int64_t> before(plan.sources.size() + 1, 0);
-  for (std::size_t i = 0; i < plan.sources.size(); ++i) {
-    before[i + 1] = before[i] + (plan.changed[i] != 0 ? graph_.out_degree(plan.sources[i]) : 0);
-  }
-  for (std::int64_t p = 1; p <= parts; ++p) {
-    const std::int64_t target = before.back() * p / parts;
-    begins[at(p)] = static_cast<std::size_t>(std::lower_bound(before.begin(), before.end(), target) - before.begin());
-  }
-  begins[at(parts)] = plan.sources.size();
-
+  const std::vector<std::size_t> begins = share_sources(k, parts);
   std::vector<std::int64_t> places(at(parts * bins), 0);
   const auto visit = [&](std::int64_t part, auto&& body) {
     for (std::size_t i = begins[at(part)]; i < begins[at(part + 1)]; ++i) {
@@ -197,7 +210,8 @@ void EngineImpl<Acc>::push_binned(int k) {
         prefetch_row(plan.deltas_row(edge_source_[at(e + kDistance)]), delta_bytes);
         writer.prefetch(edge_dst_[at(e + kDistance)]);
       }
-      writer.write(edge_dst_[at(e)], plan.deltas_row(edge_source_[at(e)]), weighted ? edge_weight_[at(e)] : 1.0f, thread);
+      writer.write(edge_dst_[at(e)], plan.deltas_row(edge_source_[at(e)]), weighted ? edge_weight_[at(e)] : 1.0f,
+                   thread);
     }
   });
 }
@@ -228,7 +242,8 @@ void EngineImpl<Acc>::pull(int k) {
   if (total == 0) return;
   pool_.run((total + share - 1) / share, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
-    for (std::int64_t i = task * share; i < std::min(total, (task + 1) * share); ++i) refresh_row(k, rows[at(i)], scratch, thread);
+    for (std::int64_t i = task * share; i < std::min(total, (task + 1) * share); ++i)
+      refresh_row(k, rows[at(i)], scratch, thread);
   });
 }
 

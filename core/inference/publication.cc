@@ -13,8 +13,9 @@ namespace {
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 [[noreturn]] void refuse(std::int64_t id, std::size_t slots, bool removed) {
-  throw Error(ErrorKind::VertexUnknown, "[read] expected ids of live vertices below " + std::to_string(slots) + ", got " +
-                                            std::to_string(id) + (removed ? ", which was removed" : "") + "; add the vertex first");
+  throw Error(ErrorKind::VertexUnknown, "[read] expected ids of live vertices below " + std::to_string(slots) +
+                                            ", got " + std::to_string(id) + (removed ? ", which was removed" : "") +
+                                            "; add the vertex first");
 }
 
 }  // namespace
@@ -111,7 +112,8 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
   }
   const bool some_gone = !removed.empty() || graph.slot_count() > slots_before_;  // added and removed in one batch, too
   if (some_gone) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
-  changed.insert(changed.end(), added.begin(), added.end());  // one that came back with the same output is news all the same
+  changed.insert(changed.end(), added.begin(),
+                 added.end());  // one that came back with the same output is news all the same
   drop_staged();
   return changed;
 }
@@ -131,7 +133,8 @@ std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) co
 void Publication::read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const {
   std::unordered_map<VertexId, const float*> overlay;
   for (const Staged& staged : staged_) {
-    for (std::size_t i = 0; i < staged.vertices.size(); ++i) overlay[staged.vertices[i]] = staged.rows.data() + i * at(width_);
+    for (std::size_t i = 0; i < staged.vertices.size(); ++i)
+      overlay[staged.vertices[i]] = staged.rows.data() + i * at(width_);
   }
   for (const std::int64_t id : ids) {
     if (id < 0 || id >= graph.slot_count()) refuse(id, at(graph.slot_count()), false);

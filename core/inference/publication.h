@@ -1,4 +1,5 @@
-// The rows that readers see. A batch stages its changed rows beside them and publishes all in one short critical section.
+// The rows that readers see. A batch stages its changed rows beside them and publishes all in one short critical
+// section.
 #pragma once
 
 #include <atomic>
@@ -18,10 +19,10 @@ class Publication {
   explicit Publication(int width) : width_(width), rows_(round_up(width, 16)) {}
 
   // ---- writer
-  void reset(const GraphStore& graph);                      // rows for all slots, liveness as now; nothing staged
-  float* raw_row(VertexId v) { return rows_.row(v); }       // bootstrap only: no readers yet
-  void prepare(int threads, VertexId slots_before);         // drops what is staged
-  void stage(VertexId v, const float* row, int thread);     // staged only where bits differ or the slot is new
+  void reset(const GraphStore& graph);                   // rows for all slots, liveness as now; nothing staged
+  float* raw_row(VertexId v) { return rows_.row(v); }    // bootstrap only: no readers yet
+  void prepare(int threads, VertexId slots_before);      // drops what is staged
+  void stage(VertexId v, const float* row, int thread);  // staged only where bits differ or the slot is new
   const RowTable<float>& rows() const { return rows_; }
   bool differs(VertexId v, const float* row) const;
   std::vector<VertexId> publish(const GraphStore& graph, const std::vector<VertexId>& added,

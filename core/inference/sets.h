@@ -12,7 +12,8 @@ namespace livegnn {
 class VertexSet {
  public:
   void prepare(std::int64_t slots, int threads, std::uint32_t epoch) {
-    if (static_cast<std::size_t>(slots) > marks_.size()) marks_.resize(static_cast<std::size_t>(slots + slots / 2 + 16), 0);
+    if (static_cast<std::size_t>(slots) > marks_.size())
+      marks_.resize(static_cast<std::size_t>(slots + slots / 2 + 16), 0);
     lists_.resize(static_cast<std::size_t>(threads));
     for (auto& list : lists_) list.clear();
     epoch_ = epoch;

@@ -1,12 +1,11 @@
 // Every kernel variant gives the bits of the plain one; products and fixed point are checked against their definition.
-#include "dense/kernels.h"
-
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include "dense/activations.h"
+#include "dense/kernels.h"
 #include "tests/check.h"
 
 using namespace livegnn;
@@ -28,7 +27,9 @@ std::vector<float> normal(std::mt19937& rng, std::size_t count, float scale = 1.
   return values;
 }
 
-bool same(const std::vector<float>& a, const std::vector<float>& b) { return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0; }
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
 
 }  // namespace
 
@@ -37,20 +38,23 @@ TEST(products_are_chains_in_k_order_and_rows_do_not_depend_on_each_other) {
   for (const int m : {1, 2, 3, 7, 12, 13, 31}) {
     for (const int n : {1, 32, 40, 130}) {
       const int k = 1 + static_cast<int>(rng() % 70), wide = (n + kPanel - 1) / kPanel * kPanel;
-      const std::vector<float> a = normal(rng, static_cast<std::size_t>(m * k)), w = normal(rng, static_cast<std::size_t>(n * k));
+      const std::vector<float> a = normal(rng, static_cast<std::size_t>(m * k)),
+                               w = normal(rng, static_cast<std::size_t>(n * k));
       std::vector<float> packed(static_cast<std::size_t>(wide * k));
       pack_weight(w.data(), n, k, packed.data());
       std::vector<float> expected(static_cast<std::size_t>(m * wide), 0.0f);
       for (int i = 0; i < m; ++i) {
         for (int c = 0; c < n; ++c) {
           float sum = 0.0f;
-          for (int j = 0; j < k; ++j) sum = std::fma(a[static_cast<std::size_t>(i * k + j)], w[static_cast<std::size_t>(c * k + j)], sum);
+          for (int j = 0; j < k; ++j)
+            sum = std::fma(a[static_cast<std::size_t>(i * k + j)], w[static_cast<std::size_t>(c * k + j)], sum);
           expected[static_cast<std::size_t>(i * wide + c)] = sum;
         }
       }
       for (const Kernels* kernel : variants()) {
         std::vector<float> got(expected.size(), -1.0f);
-        kernel->gemm(a.data(), static_cast<std::size_t>(k), packed.data(), got.data(), static_cast<std::size_t>(wide), m, k, wide);
+        kernel->gemm(a.data(), static_cast<std::size_t>(k), packed.data(), got.data(), static_cast<std::size_t>(wide),
+                     m, k, wide);
         CHECK(same(got, expected));
       }
     }
@@ -70,13 +74,15 @@ TEST(fixed_point_rounds_to_nearest_even_and_sums_are_exactly_undone) {
       CHECK(kernel->add_terms(acc.data(), x.data(), source, edge, up.data(), 0x1p45f, width));
       for (int c = 0; c < width; ++c) {
         const float term = x[static_cast<std::size_t>(c)] * source * edge * 0x1p30f;
-        CHECK(acc[static_cast<std::size_t>(c)] == 5 + static_cast<std::int64_t>(std::nearbyint(static_cast<double>(term))));
+        CHECK(acc[static_cast<std::size_t>(c)] ==
+              5 + static_cast<std::int64_t>(std::nearbyint(static_cast<double>(term))));
       }
       sums.push_back(acc);
       std::vector<float> loaded(width);
       kernel->load(loaded.data(), acc.data(), down.data(), width);
       for (int c = 0; c < width; ++c) {
-        CHECK(loaded[static_cast<std::size_t>(c)] == static_cast<float>(static_cast<double>(acc[static_cast<std::size_t>(c)])) * 0x1p-30f);
+        CHECK(loaded[static_cast<std::size_t>(c)] ==
+              static_cast<float>(static_cast<double>(acc[static_cast<std::size_t>(c)])) * 0x1p-30f);
       }
       CHECK(kernel->sub_terms(acc.data(), x.data(), source, edge, up.data(), 0x1p45f, width));
       for (const std::int64_t value : acc) CHECK(value == 5);
@@ -107,7 +113,8 @@ TEST(deltas_equal_the_difference_of_terms_and_say_whether_anything_changed) {
     const std::vector<float> before = normal(rng, width), now = normal(rng, width);
     std::vector<std::int64_t> delta(width), acc(width, 0), direct(width, 0);
     bool changed = false;
-    CHECK(kernel->delta_terms(delta.data(), before.data(), 0.5f, now.data(), 0.25f, up.data(), 0x1p45f, width, &changed));
+    CHECK(
+        kernel->delta_terms(delta.data(), before.data(), 0.5f, now.data(), 0.25f, up.data(), 0x1p45f, width, &changed));
     CHECK(changed);
     kernel->add_terms(acc.data(), before.data(), 0.5f, 1.0f, up.data(), 0x1p45f, width);
     kernel->add_row(acc.data(), delta.data(), width);

@@ -41,7 +41,8 @@ class AlignedBytes {
     if (bytes >= 2 * kHugePage) {
       bytes_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
       mapped_bytes_ = bytes_ + kHugePage;  // so that a 2 MiB boundary lies inside
-      mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      mapped_ =
+          mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (mapped_ == MAP_FAILED) {
         mapped_ = nullptr;
         throw std::bad_alloc();

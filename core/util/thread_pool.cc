@@ -45,7 +45,9 @@ void ThreadPool::run(std::int64_t count, const Task& task) {
   inside_.store(0, std::memory_order_release);  // open
   job_.fetch_add(1);
   if (sleepers_.load() > 0) {
-    { std::lock_guard lock(mutex_); }  // a worker about to sleep is asleep, or has seen the job
+    {
+      std::lock_guard lock(mutex_);
+    }  // a worker about to sleep is asleep, or has seen the job
     wake_.notify_all();
   }
   drain(0);

@@ -1,5 +1,5 @@
-// The one thread pool of an engine. The caller works too; workers spin briefly between jobs, then sleep. A job ends when
-// its indices are done: a worker that wakes too late finds it closed.
+// The one thread pool of an engine. The caller works too; workers spin briefly between jobs, then sleep. A job ends
+// when its indices are done: a worker that wakes too late finds it closed.
 #pragma once
 
 #include <atomic>

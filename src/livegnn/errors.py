@@ -105,13 +105,15 @@ class DtypeInvalid(UpdateError, TypeError):
 
 
 class ColumnMissing(UpdateError):
-    """A weight, time, type or attribute that the graph does not have, or one that it has and the update does not give."""
+    """A weight, time, type or attribute that the graph does not have, or one that it has and the update does not
+    give.
+    """
 
 
 class RangeOverflow(UpdateError, OverflowError):
     """A fixed-point message or a degree left its range; the batch was rolled back."""
 
-    hint = "call engine.rescale() and apply the batch again"
+    hint = "call engine.rescale(headroom=...) with more headroom and apply the batch again"
 
 
 class DegreeNegative(UpdateError, ValueError):

@@ -23,8 +23,8 @@ struct EngineOptions {
   Path force_path = Path::None;  // None: the cheaper one, by counts known before the work
   bool exact = true;             // false: float32 accumulators
   int threads = 1;
-  int fanout = 10;               // Sampled
-  std::uint64_t seed = 0;        // Sampled
+  int fanout = 10;                                // Sampled
+  std::uint64_t seed = 0;                         // Sampled
   std::vector<std::vector<int>> scale_exponents;  // per aggregation and column; empty: chosen from the first run
 };
 
@@ -60,16 +60,19 @@ class Engine {
   virtual ~Engine() = default;
 
   // ---- writer
-  virtual void anticipate(const UpdateBuffer& batch) const = 0;  // asks for rows that a small batch will touch; no effect else
-  virtual void propagate(const BatchDelta& delta) = 0;  // outputs are staged, not yet visible; may throw: then rebuild()
-  virtual Changes publish() = 0;                        // one short critical section
-  virtual void rebuild() = 0;                           // state from scratch with the recorded scales, after graph.undo()
-  virtual void begin_journal() = 0;                     // from here on old rows are kept ...
-  virtual void restore_journal() = 0;                   // ... and put back, bit for bit; staged outputs are dropped
+  virtual void anticipate(
+      const UpdateBuffer& batch) const = 0;  // asks for rows that a small batch will touch; no effect else
+  virtual void propagate(
+      const BatchDelta& delta) = 0;    // outputs are staged, not yet visible; may throw: then rebuild()
+  virtual Changes publish() = 0;       // one short critical section
+  virtual void rebuild() = 0;          // state from scratch with the recorded scales, after graph.undo()
+  virtual void begin_journal() = 0;    // from here on old rows are kept ...
+  virtual void restore_journal() = 0;  // ... and put back, bit for bit; staged outputs are dropped
   virtual std::vector<VertexId> staged_vertices() const = 0;
 
   // ---- readers (any thread)
-  virtual std::int64_t read(std::span<const std::int64_t> ids, float* out) const = 0;  // the rows' version; throws VertexUnknown
+  virtual std::int64_t read(std::span<const std::int64_t> ids,
+                            float* out) const = 0;  // the rows' version; throws VertexUnknown
   virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
   virtual std::int64_t published_slots() const = 0;
   virtual std::vector<std::uint8_t> published_live() const = 0;

@@ -50,15 +50,15 @@ enum class Root : int { None, Message, Table };
 struct AggregationSpec {
   std::string name;  // of the layer, for errors
   int width = 0;
-  int stage = 0;           // where its messages are made
+  int stage = 0;  // where its messages are made
   Norm norm = Norm::Sum;
   bool weighted = false;
   bool self_loops = false;  // Gcn: add_remaining_self_loops; self-loop edges leave the sum
   float fill = 1.0f;
-  int context = -1;         // Gcn: which degree context
-  int message_table = -1;   // stored rows that hold the messages; -1: the input itself
-  Root root = Root::None;   // the vertex's own term, folded into the sum
-  int root_table = -1;      // Root::Table
+  int context = -1;               // Gcn: which degree context
+  int message_table = -1;         // stored rows that hold the messages; -1: the input itself
+  Root root = Root::None;         // the vertex's own term, folded into the sum
+  int root_table = -1;            // Root::Table
   float root_coefficient = 0.0f;  // Root::Message: own message times this (Gcn with self-loops: times L_v instead)
   std::vector<int> consumers;     // stages that load it
 };

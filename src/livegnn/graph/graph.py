@@ -103,6 +103,7 @@ class Graph:
         self._ids = ids
         self._lock = threading.RLock()
         self._busy = False
+        self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
         self._natives: list[Any] = []
 
@@ -323,6 +324,8 @@ class Graph:
                 else:
                     changes = self._apply_named(updates)
                 version = self._store.version
+                if self._ids is not None:
+                    self._ids.version = version
                 return version, self._notify(changes, version, wanted) if self._consumers else None
             finally:
                 self._busy = False

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn import _native
-from livegnn.errors import ModelMismatch, StateMismatch, UsageError, ValueInvalid, VertexUnknown
+from livegnn.errors import ModelMismatch, StateMismatch, UsageError, ValueInvalid, VertexUnknown, WidthMismatch
 from livegnn.graph.graph import Graph
 from livegnn.graph.ids import Translation
 from livegnn.graph.updates import Updates
@@ -56,13 +57,16 @@ class Engine:
 
     y[v] = model(graph now)[v], for every live v, after every batch
 
-    Args:    strategy: "incremental", or one to compare with: "full" (whole graph), "khop" (L-hop in-neighbourhoods of the
-             affected outputs, NeutronRT's RTEC-Full), "affected" (layer-wise recompute of the affected set: RIPPLE's RC,
+    Args:    strategy: "incremental", or one to compare with: "full" (whole graph), "khop" (L-hop in-neighbourhoods of
+            the
+             affected outputs, NeutronRT's RTEC-Full), "affected" (layer-wise recompute of the affected set: RIPPLE's
+             RC,
              NeutronRT's RTEC-UER), "sampled" (`fanout` in-edges a vertex and layer: RTEC-NS; the only inexact one).
              precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
-    Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the graph has
+    Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
+            graph has
              none; ValueInvalid for unknown options.
     Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
@@ -95,7 +99,7 @@ class Engine:
         self.threads = threads or _cores()
         self._path, self._fanout, self._seed = path, fanout, seed
         self._callbacks: list[Handle] = []
-        self._view: WhatIfView | None = None
+        self._closed = False
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
             self.model = model
@@ -104,13 +108,16 @@ class Engine:
     def _build(self, model: Model, scales: list[list[int]] | None) -> Any:
         if model.input_width != self.graph.feature_width:
             raise ModelMismatch(
-                f"[Engine] expected features of width {model.input_width}, as the model takes, got {self.graph.feature_width}; "
+                f"[Engine] expected features of width {model.input_width}, as the model takes, "
+                f"got {self.graph.feature_width}; "
                 "use the graph it was trained on"
             )
         fitted = model.for_graph(self.graph.has_weight)
+        program = compile_model(fitted.output)
+        _check_scales(scales, program)
         return _native.NativeEngine.create(
             graph=self.graph._store,
-            program=compile_model(fitted.output),
+            program=program,
             strategy=_STRATEGIES[self.strategy],
             path=_PATHS[self._path],
             exact=self.precision == "exact",
@@ -126,9 +133,14 @@ class Engine:
         """Applies a batch to the graph and everything attached to it, all or none; outputs are published on return.
 
         Returns: the vertices whose output changed, and the cost.
-        Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is rolled
+        Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is
+                rolled
                  back: call rescale()).
         """
+        if self._closed:
+            raise UsageError(
+                "[apply] expected an open engine, got one that was closed; apply to its graph, or make a new engine"
+            )
         changes: Changes = self.graph._apply_for(self, updates)
         return changes
 
@@ -153,7 +165,8 @@ class Engine:
     def what_if(self, updates: Updates) -> WhatIfView:
         """A view of the outputs as they would be after `updates`, to be used as `with engine.what_if(u) as view`.
 
-        Readers go on seeing the committed version; writers wait until the block ends. Leaving the block puts every row back,
+        Readers go on seeing the committed version; writers wait until the block ends. Leaving the block puts every
+        row back,
         bit for bit. Raises: UpdateError as apply(), on entering the block.
         """
         return WhatIfView(self, updates)
@@ -161,25 +174,39 @@ class Engine:
     def swap(self, model: Model) -> None:
         """Changes to another model: its state is built beside the old one, which serves on, then switched.
 
-        Raises: ModelMismatch if it does not fit the graph; then the old model stays.
+        Raises: ModelMismatch or ColumnMissing if it does not fit the graph; then the old model stays.
         """
         with self.graph._writing("swap"):
             self.native, self.model = self._build(model, None), model
             self.graph._refresh_natives()
 
-    def rescale(self) -> None:
+    def rescale(self, headroom: float = 512.0) -> None:
         """Chooses the fixed-point units anew from the present graph and rebuilds the state. Logged; never automatic.
 
-        Outputs may change in their last bits, as the rounding of messages does.
+        Args:   headroom: how many times larger than the largest present one a message may become, 1 to 2^20. More
+                headroom
+                leaves coarser units: double it and a message is rounded twice as coarsely.
+        Raises: ValueInvalid for another headroom. Outputs may change in their last bits, as the rounding of messages
+                does.
         """
+        if not 1.0 <= headroom <= 2.0**20:
+            raise ValueInvalid(
+                f"[rescale] expected a headroom from 1 to 2^20, got {headroom!r}; choose one in that range"
+            )
+        coarser = math.ceil(math.log2(headroom / 512.0))
         with self.graph._writing("rescale"):
-            self.native = self._build(self.model, None)
+            native = self._build(self.model, None)
+            if coarser and self.precision == "exact":
+                *rows, capacity = native.scale_exponents()
+                native = self._build(self.model, [[e - coarser for e in row] for row in rows] + [capacity])
+            self.native = native
             self.graph._refresh_natives()
-        _log.info("[rescale] fixed-point units chosen anew at version %d", self.graph.version)
+        _log.info("[rescale] fixed-point units chosen anew at version %d, headroom %g", self.graph.version, headroom)
 
     def close(self) -> None:
         """Detaches the engine from its graph; its last outputs stay readable."""
         self.graph._detach(self)
+        self._closed = True
 
     # ---- reading (any thread)
 
@@ -189,7 +216,9 @@ class Engine:
         if id_map is None:
             rows: Rows = native.read(self.graph._slots("embeddings", ids))
             return rows
-        while True:  # a batch may give a slot to another id between the look-up and the read: both must be of one version
+        while (
+            not self._closed
+        ):  # a batch may give a slot to another id between the look-up and the read: both must be of one version
             version = id_map.version
             try:
                 rows, read_version = native.read_versioned(self.graph._slots("embeddings", ids))
@@ -199,13 +228,19 @@ class Engine:
                 continue
             if version == read_version == id_map.version:
                 return rows
+        rows = native.read(self.graph._slots("embeddings", ids))
+        return rows
 
     def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
-        """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function of rows."""
+        """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
+        of rows.
+        """
         return predictions(self.embeddings(ids), head)
 
     def predict_edges(self, pairs: object) -> NDArray[Any]:
-        """Link scores of (k, 2) pairs of ids, (k,) float32: the model's edge_head, or the dot product of the two outputs."""
+        """Link scores of (k, 2) pairs of ids, (k,) float32: the model's edge_head, or the dot product of the two
+        outputs.
+        """
         array = pair_array(pairs)
         rows = self.embeddings(array.reshape(-1))
         return pair_scores(rows[0::2], rows[1::2], self.model.edge_head)
@@ -217,7 +252,9 @@ class Engine:
 
     @property
     def scales(self) -> list[list[int]]:
-        """Exponents of the fixed-point units per aggregation and column, and last the capacity; pass them as scales=."""
+        """Exponents of the fixed-point units per aggregation and column, and last the capacity; pass them as
+        scales=.
+        """
         exponents: list[list[int]] = self.native.scale_exponents()
         return exponents
 
@@ -239,18 +276,24 @@ class Engine:
         return rows
 
     def verify(self) -> None:
-        """Compares the live state with a run from scratch: all state bit for bit with precision="exact", else the outputs.
+        """Compares the live state with a run from scratch: all state bit for bit with precision="exact", else the
+        outputs.
 
         Raises: StateMismatch naming what differs and at which vertex.
         """
         with self.graph._lock:
             if self.strategy == "sampled":
-                raise UsageError("[verify] expected an exact strategy, got sampled, whose outputs are estimates; use another one")
+                raise UsageError(
+                    "[verify] expected an exact strategy, got sampled, whose outputs are estimates; use another one"
+                )
             found = self.native.verify()
             if found is None and self.precision == "float32":
                 found = self._far_output()
         if found is not None:
-            raise StateMismatch(f"[verify] expected the live state to equal a run from scratch at version {self.version}, got another {found}")
+            raise StateMismatch(
+                f"[verify] expected the live state to equal a run from scratch at version {self.version}, "
+                f"got another {found}; load a saved engine"
+            )
 
     def _far_output(self) -> str | None:
         live = np.flatnonzero(self.graph._store.live())
@@ -262,11 +305,17 @@ class Engine:
     def state_digest(self) -> str:
         """Order-free hash of model, scales, vertices, features, edges (as a multiset) and aggregates, as hexadecimal.
 
-        Equal if and only if the content is bit-equal (up to collisions of a 64-bit hash for each part); not of version, edge ids,
+        Equal if and only if the content is bit-equal (up to collisions of a 64-bit hash for each part); not of
+        version, edge ids,
         batching, threads or memory layout.
         """
         with self.graph._lock:
-            parts = (model_digest(self.model), f"{self.graph._store.digest():016x}", f"{self.native.digest():016x}", self.precision)
+            parts = (
+                model_digest(self.model),
+                f"{self.graph._store.digest():016x}",
+                f"{self.native.digest():016x}",
+                self.precision,
+            )
         return hashlib.sha256("/".join(parts).encode()).hexdigest()
 
     # ---- saving
@@ -277,14 +326,24 @@ class Engine:
         State is not written: it is a function of what is, and load() gives every bit back.
         """
         settings = {
-            "strategy": self.strategy, "precision": self.precision, "path": self._path, "fanout": self._fanout, "seed": self._seed,
-        }  # fmt: skip
+            "strategy": self.strategy,
+            "precision": self.precision,
+            "path": self._path,
+            "fanout": self._fanout,
+            "seed": self._seed,
+        }
         with self.graph._lock:
+            if self.graph._supposed:
+                raise UsageError(
+                    "[save] expected a committed version, got a what_if block in this thread; save after it"
+                )
             storage.save(Path(path), self.graph._save_arrays(), self.model, self.scales, settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> Self:
-        """The engine that save() wrote, with the same state_digest(). Raises: StoredStateInvalid for a damaged or foreign file."""
+        """The engine that save() wrote, with the same state_digest(). Raises: StoredStateInvalid for a damaged or
+        foreign file.
+        """
         arrays, model, scales, settings = storage.load(Path(path))
         return cls(model, Graph._from_arrays(arrays), threads=threads, scales=scales, **settings)
 
@@ -308,21 +367,27 @@ class WhatIfView:
         try:
             buffer, self._translation = graph._translated(self._updates)
             self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
+            graph._supposed = True
         except BaseException:
             self._place.__exit__(None, None, None)
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             self._native.close()
         finally:
             self._native = None
+            self._engine.graph._supposed = False
             self._place.__exit__(None, None, None)
 
     def _slots(self, ids: object) -> NDArray[np.int64]:
         if self._native is None:
-            raise UsageError("[what_if] expected a view inside its with block, got one outside; read it before the block ends")
+            raise UsageError(
+                "[what_if] expected a view inside its with block, got one outside; read it before the block ends"
+            )
         if self._translation is not None:
             return self._translation.slots("what_if", ids)
         return self._engine.graph._slots("what_if", ids)
@@ -354,6 +419,20 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _choice(name: str, value: object, known: object) -> None:
-    if value not in known:  # type: ignore[operator]
-        raise ValueInvalid(f"[Engine] expected {name} to be one of {', '.join(known)}, got {value!r}; choose one")  # type: ignore[call-overload]
+def _choice(name: str, value: object, known: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise ValueInvalid(f"[Engine] expected {name} to be one of {', '.join(known)}, got {value!r}; choose one")
+
+
+def _check_scales(scales: list[list[int]] | None, program: Any) -> None:
+    """Raises: WidthMismatch unless there is one row of exponents per aggregation, one exponent a column, and the
+    capacity.
+    """
+    if not scales:
+        return
+    wanted = [*program.aggregation_widths(), 1]
+    got = [len(row) for row in scales]
+    if got != wanted:
+        raise WidthMismatch(
+            f"[Engine] expected scales of {wanted} exponents, got {got}; pass what engine.scales gave for this model"
+        )

@@ -21,11 +21,13 @@ Head: TypeAlias = Callable[[Rows], NDArray[Any]]
 def predictions(rows: Rows, head: Head | None) -> NDArray[Any]:
     """head(rows) where given; else the argmax of each row, (k,) int64, or for one column its sigmoid, (k,) float32."""
     if head is not None:
-        return np.asarray(head(rows))
+        made: NDArray[Any] = np.asarray(head(rows))
+        return made
     if rows.shape[1] == 1:
         z = rows[:, 0].astype(np.float64)
         e = np.exp(-np.abs(z))
-        return np.where(z >= 0, 1 / (1 + e), e / (1 + e)).astype(np.float32)
+        probability: NDArray[np.float32] = np.where(z >= 0, 1 / (1 + e), e / (1 + e)).astype(np.float32)
+        return probability
     return np.argmax(rows, axis=1).astype(np.int64)
 
 
@@ -33,7 +35,9 @@ def pair_array(pairs: object) -> NDArray[Any]:
     """(k, 2) ids. Raises: WidthMismatch for any other shape."""
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise WidthMismatch(f"[predict_edges] expected pairs of shape (k, 2), got {array.shape}; pass one (src, dst) a row")
+        raise WidthMismatch(
+            f"[predict_edges] expected pairs of shape (k, 2), got {array.shape}; pass one (src, dst) a row"
+        )
     return array
 
 
@@ -43,4 +47,5 @@ def pair_scores(src: Rows, dst: Rows, edge_head: ir.Value | None) -> NDArray[np.
         none = np.empty(0, np.int64)
         scores = evaluate(edge_head, np.concatenate([src, dst], axis=1), EdgeList(none, none), np.float64)
         return scores[:, 0].astype(np.float32)
-    return np.einsum("ij,ij->i", src.astype(np.float64), dst.astype(np.float64)).astype(np.float32)
+    products: NDArray[np.float64] = np.einsum("ij,ij->i", src.astype(np.float64), dst.astype(np.float64))
+    return products.astype(np.float32)

@@ -1,7 +1,8 @@
 """The file that Engine.save writes.
 
 file    = zip of .npy members (numpy's own format, no pickles), each with the zip's CRC-32
-members = "graph.*" arrays of the store | "model.*" arrays of the model | "scale.<k>" int32 exponents | "meta" JSON as uint8
+members = "graph.*" arrays of the store | "model.*" arrays of the model | "scale.<k>" int32 exponents | "meta" JSON as
+uint8
 meta    = {"format": "livegnn-engine", "format_version": 1, "settings": {...}, "model": <structure>, "scales": count}
 """
 
@@ -28,10 +29,18 @@ __all__ = ["load", "model_digest", "save"]
 _FORMAT, _FORMAT_VERSION = "livegnn-engine", 1
 
 
-def save(path: Path, graph: Mapping[str, NDArray[Any]], model: Model, scales: list[list[int]], settings: dict[str, Any]) -> None:
+def save(
+    path: Path, graph: Mapping[str, NDArray[Any]], model: Model, scales: list[list[int]], settings: dict[str, Any]
+) -> None:
     """Writes the file beside its place, syncs it and renames it, so that a crash leaves the old file or the new one."""
     structure, weights = model.to_arrays()
-    meta = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "settings": settings, "model": structure, "scales": len(scales)}
+    meta = {
+        "format": _FORMAT,
+        "format_version": _FORMAT_VERSION,
+        "settings": settings,
+        "model": structure,
+        "scales": len(scales),
+    }
     members: dict[str, NDArray[Any]] = {f"graph.{name}": array for name, array in graph.items()}
     members |= {f"model.{name}": array for name, array in weights.items()}
     members |= {f"scale.{k}": np.array(row, np.int32) for k, row in enumerate(scales)}
@@ -51,7 +60,7 @@ def save(path: Path, graph: Mapping[str, NDArray[Any]], model: Model, scales: li
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], dict[str, Any]]:
     """The parts of a saved engine. Raises: StoredStateInvalid naming the file."""
     try:
-        with np.load(path, allow_pickle=False) as members:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
         meta = json.loads(arrays.pop("meta").tobytes())
         if meta["format"] != _FORMAT or meta["format_version"] != _FORMAT_VERSION:
@@ -61,9 +70,21 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], d
         return _part(arrays, "graph."), model, scales, meta["settings"]
     except FileNotFoundError:
         raise
-    except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, LiveGnnError) as cause:
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        OSError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+        LiveGnnError,
+    ) as cause:
         raise StoredStateInvalid(
-            f"[load] expected a file that Engine.save wrote at {path}, got one that cannot be read ({cause}); use another copy"
+            f"[load] expected a file that Engine.save wrote at {path}, got one that cannot be read ({cause}); "
+            "use another copy"
         ) from cause
 
 

@@ -20,14 +20,50 @@ from livegnn.models.order import Shift, optimise
 
 __all__ = ["compile_model"]
 
-_OPS = (
-    "LoadInput LoadAggregate LoadStored Gemm AddVector Activate PRelu Affine LayerNorm L2Normalize Combine Scale Multiply "
-    "CopyColumns Slice Maximum Softmax LogSoftmax StoreMessage StoreRow Output"
-).split()
+# in the order of the enums of program.h and activations.h
+_OPS = [
+    "LoadInput",
+    "LoadAggregate",
+    "LoadStored",
+    "Gemm",
+    "AddVector",
+    "Activate",
+    "PRelu",
+    "Affine",
+    "LayerNorm",
+    "L2Normalize",
+    "Combine",
+    "Scale",
+    "Multiply",
+    "CopyColumns",
+    "Slice",
+    "Maximum",
+    "Softmax",
+    "LogSoftmax",
+    "StoreMessage",
+    "StoreRow",
+    "Output",
+]
 _OP = {name: number for number, name in enumerate(_OPS)}
-_KINDS = (
-    "relu leaky_relu elu selu celu gelu gelu_tanh silu sigmoid tanh softplus relu6 hardtanh hardswish softsign log_sigmoid exp"
-).split()
+_KINDS = [
+    "relu",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "celu",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "softplus",
+    "relu6",
+    "hardtanh",
+    "hardswish",
+    "softsign",
+    "log_sigmoid",
+    "exp",
+]
 _NORM = {"sum": 0, "mean": 1, "gcn": 2}
 _ROOT_NONE, _ROOT_MESSAGE, _ROOT_TABLE = range(3)
 
@@ -126,7 +162,11 @@ class _Compiler:
         for position, (coefficient, term) in enumerate(combine.terms):
             if term is total.x:
                 made.root, made.root_coefficient = _ROOT_MESSAGE, coefficient
-            elif coefficient == 1.0 and self.depth[id(term)] == made.stage and not isinstance(term, ir.Input | ir.Propagate):
+            elif (
+                coefficient == 1.0
+                and self.depth[id(term)] == made.stage
+                and not isinstance(term, ir.Input | ir.Propagate)
+            ):
                 made.root, made.root_value = _ROOT_TABLE, term
             else:
                 continue
@@ -151,10 +191,14 @@ class _Compiler:
         for number, made in enumerate(self.aggregations):
             message = self.resolve(made.value.x)
             if not isinstance(message, ir.Input):
-                made.message_table = self.add_stored(f"message of {self.name_of(number)}", message, made.stage, message_of=number)
+                made.message_table = self.add_stored(
+                    f"message of {self.name_of(number)}", message, made.stage, message_of=number
+                )
             if made.root_value is not None:
                 root = self.resolve(made.root_value)
-                made.root_table = self.add_stored(f"own term of {self.name_of(number)}", root, made.stage, root_of=number)
+                made.root_table = self.add_stored(
+                    f"own term of {self.name_of(number)}", root, made.stage, root_of=number
+                )
 
     def add_stored(self, name: str, value: ir.Value, stage: int, *, message_of: int = -1, root_of: int = -1) -> int:
         self.stored.append(_Stored(name, value, stage, root_of, message_of))
@@ -198,11 +242,19 @@ class _Compiler:
                 consumers=sorted(made.consumers),
             )
         for row in self.stored:
-            p.add_stored(name=row.name, width=row.value.width, stage=row.stage, root_of=row.root_of, consumers=sorted(row.consumers))
+            p.add_stored(
+                name=row.name,
+                width=row.value.width,
+                stage=row.stage,
+                root_of=row.root_of,
+                consumers=sorted(row.consumers),
+            )
 
 
 class _Registers:
-    """Row buffers, handed out again stage by stage; one set serves all stages. A part is some columns of another one."""
+    """Row buffers, handed out again stage by stage; one set serves all stages. A part is some columns of another
+    one.
+    """
 
     def __init__(self) -> None:
         self.widths: list[int] = []
@@ -405,7 +457,9 @@ class _Stage:
 
     def put(self, op: str, **fields: Any) -> None:
         whole: dict[str, Any] = {
-            "out": -1, "a": -1, "b": -1, "index": -1, "index2": -1, "width": 0, "offset": 0, "kind": 0, "p": 0.0, "q": 0.0,
-        }  # fmt: skip
+            **dict.fromkeys(("out", "a", "b", "index", "index2"), -1),
+            **dict.fromkeys(("width", "offset", "kind"), 0),
+            **dict.fromkeys(("p", "q"), 0.0),
+        }
         whole.update(fields)
         self.c.program.add_instruction(stage=self.number, op=_OP[op], **whole)

@@ -87,9 +87,9 @@ class _Rewriter:
 
     def propagate(self, value: ir.Propagate, x: ir.Value) -> ir.Value:
         """Aggregates first where a narrow input is widened: sum (W x) becomes W (sum x)."""
-        if isinstance(x, ir.Linear) and x.bias is None and id(x) in self.single:
-            if not transform_first(x.weight.shape[1], x.weight.shape[0]):
-                return self.alone(ir.Linear(self.alone(moved(value, x.x)), x.weight))
+        plain = isinstance(x, ir.Linear) and x.bias is None and id(x) in self.single
+        if isinstance(x, ir.Linear) and plain and not transform_first(x.weight.shape[1], x.weight.shape[0]):
+            return self.alone(ir.Linear(self.alone(moved(value, x.x)), x.weight))
         return moved(value, x)
 
     def alone(self, value: ir.Value) -> ir.Value:

@@ -1,6 +1,7 @@
 """Tools to test an engine, ours or one behind your own model: random models, random streams, and the oracle.
 
-Nothing in the package imports this. `check_engine` is the oracle: it fails with the seed's own words when live state differs from
+Nothing in the package imports this. `check_engine` is the oracle: it fails with the seed's own words when live state
+differs from
 a run from scratch, or an output from the float64 reference.
 """
 

@@ -29,7 +29,9 @@ def _gcn_plain(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 def _graph_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     aggregate: Any = ("sum", "mean")[rng.integers(2)]
-    return layers.GraphConv(_weights(rng, o, i), _weights(rng, o, i), _weights(rng, o), aggregate=aggregate, weighted=weighted)
+    return layers.GraphConv(
+        _weights(rng, o, i), _weights(rng, o, i), _weights(rng, o), aggregate=aggregate, weighted=weighted
+    )
 
 
 def _sage(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
@@ -37,13 +39,20 @@ def _sage(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     root = _weights(rng, o, i) if rng.integers(3) else None
     project = (_weights(rng, i, i), _weights(rng, i)) if rng.integers(3) == 0 else None
     normalize = bool(rng.integers(3) == 0)
-    return layers.SAGE(_weights(rng, o, i), root, _weights(rng, o), aggregate=aggregate, project=project, normalize=normalize)
+    return layers.SAGE(
+        _weights(rng, o, i), root, _weights(rng, o), aggregate=aggregate, project=project, normalize=normalize
+    )
 
 
 def _gin(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     hidden = int(rng.integers(1, 24))
     norm = layers.BatchNorm(_weights(rng, hidden), rng.random(hidden).astype(np.float32) + 0.5)
-    mlp = [layers.Dense(_weights(rng, hidden, i), _weights(rng, hidden)), norm, layers.Activate("relu"), layers.Dense(_weights(rng, o, hidden))]
+    mlp: list[Any] = [
+        layers.Dense(_weights(rng, hidden, i), _weights(rng, hidden)),
+        norm,
+        layers.Activate("relu"),
+        layers.Dense(_weights(rng, o, hidden)),
+    ]
     return layers.GIN(mlp, float(rng.random()))
 
 

@@ -25,7 +25,8 @@ def reference_outputs(model: Model, mirror: Mirror, dtype: Any = np.float64) -> 
 def check_rows(got: NDArray[Any], truth: NDArray[Any], float32: NDArray[Any], note: str) -> None:
     """max|got - f64| <= max(1e-5 * max|f64 row|, 2 * error of plain float32 on that row), for every row.
 
-    A row of zeros gives the first bound no size; then the largest row of the output stands in at 1e-7 of it, one rounding of a message.
+    A row of zeros gives the first bound no size; then the largest row of the output stands in at 1e-7 of it, one
+    rounding of a message.
     """
     if truth.size == 0:
         return
@@ -34,11 +35,16 @@ def check_rows(got: NDArray[Any], truth: NDArray[Any], float32: NDArray[Any], no
     error = np.abs(got.astype(np.float64) - truth).max(axis=1)
     bound = np.maximum(np.maximum(1e-5 * size, 2 * plain), 1e-7 * max(float(size.max()), 1e-3))
     worst = int(np.argmax(error - bound))
-    assert (error <= bound).all(), f"{note}: row {worst} is off by {error[worst]:.3g}, expected at most {bound[worst]:.3g}: {got[worst]} for {truth[worst]}"
+    assert (error <= bound).all(), (
+        f"{note}: row {worst} is off by {error[worst]:.3g}, expected at most {bound[worst]:.3g}: "
+        f"{got[worst]} for {truth[worst]}"
+    )
 
 
 def check_engine(engine: Engine, mirror: Mirror, note: str = "") -> None:
-    """Fails unless engine and mirror agree: vertices, state bit for bit with a run from scratch, outputs with float64."""
+    """Fails unless engine and mirror agree: vertices, state bit for bit with a run from scratch, outputs with
+    float64.
+    """
     *_, live = mirror.arrays()
     assert engine.graph.vertices().tolist() == live.tolist(), f"{note}: other live vertices"
     if engine.strategy != "sampled":

@@ -35,8 +35,12 @@ class Mirror:
         del self.rows[v]
         self.edges = {e: edge for e, edge in self.edges.items() if v not in edge[:2]}
 
-    def arrays(self) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[np.float32] | None, NDArray[Any]]:
-        """(features of all slots, src, dst, weight or None, live vertices); edges in order of id, zeros for removed vertices."""
+    def arrays(
+        self,
+    ) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[Any], NDArray[np.float32] | None, NDArray[Any]]:
+        """(features of all slots, src, dst, weight or None, live vertices); edges in order of id, zeros for removed
+        vertices.
+        """
         features = np.zeros((self.slots, self.width), np.float32)
         for v, row in self.rows.items():
             features[v] = row
@@ -58,7 +62,9 @@ def _weight(rng: np.random.Generator) -> float:
     return float(np.float32(rng.random() * 2 + 0.01))
 
 
-def random_graph(rng: np.random.Generator, width: int, weighted: bool, *, vertices: int | None = None) -> tuple[Graph, Mirror]:
+def random_graph(
+    rng: np.random.Generator, width: int, weighted: bool, *, vertices: int | None = None
+) -> tuple[Graph, Mirror]:
     """A small graph with self-loops, parallel edges and isolated vertices, and its mirror."""
     n = int(rng.integers(1, 30)) if vertices is None else vertices
     mirror = Mirror(width, weighted, {v: _row(rng, width) for v in range(n)}, slots=n)
@@ -78,7 +84,9 @@ def random_batch(rng: np.random.Generator, mirror: Mirror, size: int) -> Updates
 
 def _random_update(rng: np.random.Generator, mirror: Mirror, updates: Updates) -> None:
     live, edges = sorted(mirror.rows), list(mirror.edges.values())
-    kind = rng.choice(["add", "remove", "features", "weight", "add_vertex", "remove_vertex"], p=[0.3, 0.3, 0.15, 0.1, 0.08, 0.07])
+    kind = rng.choice(
+        ["add", "remove", "features", "weight", "add_vertex", "remove_vertex"], p=[0.3, 0.3, 0.15, 0.1, 0.08, 0.07]
+    )
     if kind == "add" and live:
         u, v = (int(x) for x in rng.choice(live, 2))
         w = _weight(rng) if mirror.weighted else 1.0
