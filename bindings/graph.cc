@@ -538,6 +538,17 @@ void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, 
   new (place) GraphStore(options);
 }
 
+// The sum of all out-neighbours' ids: what a scan of the whole graph costs, for benchmarks/store.py.
+std::int64_t scan_out_sum(const GraphStore& store) {
+  std::int64_t sum = 0;
+  for (VertexId u = 0; u < store.slot_count(); ++u) {
+    store.visit_out(u, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count; ++i) sum += span.neighbours[i];
+    });
+  }
+  return sum;
+}
+
 void bind_store(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
@@ -568,6 +579,7 @@ void bind_store(nb::module_& m) {
       .def(
           "in_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "in_degree", ids, false); },
           nb::arg("ids").noconvert())
+      .def("scan_out_sum", &scan_out_sum, Release())
       .def("memory", &memory)
       .def("compact", &GraphStore::compact, Release())
       .def("digest", &GraphStore::digest, Release())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ def _positive(text: str) -> int:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Runs the demo; 0, or 130 if it was interrupted."""
+    # Read when PyTorch loads: its threads then sleep while they wait, and a busy machine does not slow PyG tenfold.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for module, extra in (("torch", "pyg"), ("torch_geometric", "pyg"), ("matplotlib", "cli")):
         need(module, extra)
     from livegnn.cli import play
