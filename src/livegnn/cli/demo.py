@@ -190,8 +190,8 @@ def _report_quality(story: st.Story, played: Played, pooled: int, console: Conso
         " a vertex not yet scored counts with the base rate of the training part."
     )
     console.line(
-        f"Periodic runs {played.options.refreshes} times; the retrained model is trained anew"
-        f" {played.options.retrainings} times, on all that was known by then."
+        f"Periodic ran {len(played.refreshed_at)} times; the retrained model was trained anew"
+        f" {len(played.retrained_at)} times, on all that was known by then."
     )
 
 

@@ -23,7 +23,8 @@ LIVE, RETRAINED, PERIODIC = "live", "retrained", "periodic"
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """batch: events; checkpoints: judging moments; refreshes: full runs of `periodic` and trainings of `retrained`."""
+    """batch: events; checkpoints: judging moments; refreshes: full runs of `periodic`; retrainings: trainings of
+    `retrained`, the first one included."""
 
     batch: int = 50
     checkpoints: int = 20
@@ -43,6 +44,7 @@ class Played:
     truths: list[st.Bool] = field(default_factory=list)
     scores: dict[str, list[st.Float32]] = field(default_factory=dict)
     refreshed_at: list[int] = field(default_factory=list)
+    retrained_at: list[int] = field(default_factory=list)
     batch_seconds: list[float] = field(default_factory=list)
     batch_updates: list[int] = field(default_factory=list)
     batch_changed: list[int] = field(default_factory=list)
@@ -158,6 +160,7 @@ class Player:
         if self.options.retrain:
             if retrain and event > story.start:
                 self._newest = st.train(story, event, epochs=self.options.epochs)
+                played.retrained_at.append(event)
             self._keep(RETRAINED, st.scores_of(self._pyg.outputs(self._newest.module, inputs)), ids)
 
     def _judge_sampled(self, event: int, ids: st.Int64, seen: int) -> None:
