@@ -190,8 +190,8 @@ def _report_quality(story: st.Story, played: Played, pooled: int, console: Conso
         " a vertex not yet scored counts with the base rate of the training part."
     )
     console.line(
-        f"Periodic ran {len(played.refreshed_at)} times; the retrained model was trained anew"
-        f" {len(played.retrained_at)} times, on all that was known by then."
+        f"Full runs of periodic: {len(played.refreshed_at)}. New trainings of retrained:"
+        f" {len(played.retrained_at)}, each on all that was known by then."
     )
 
 

@@ -113,8 +113,7 @@ class Player:
         """Streams to the end; on_batch is called after every batch. KeyboardInterrupt ends the pass early."""
         story, options = self.story, self.options
         moments = _moments(story, options.checkpoints, options.batch)
-        refresh = set(moments[:: max(1, len(moments) // options.refreshes)])
-        retrain = set(moments[:: max(1, len(moments) // options.retrainings)])
+        refresh, retrain = set(_spread(moments, options.refreshes)), set(_spread(moments, options.retrainings))
         try:
             for begin in range(story.start, story.event_count, options.batch):
                 if begin in moments:
@@ -192,7 +191,11 @@ class Player:
 
 
 def _moments(story: st.Story, count: int, batch: int) -> Sequence[int]:
-    """About `count` batch beginnings, evenly spread over the streamed events; the first one is the start."""
-    begins = np.arange(story.start, story.event_count, batch)
-    chosen = np.unique(np.linspace(0, len(begins), min(count, len(begins)), endpoint=False).astype(np.int64))
-    return [int(begins[i]) for i in chosen]
+    """`count` batch beginnings, evenly spread over the streamed events; the first one is the start."""
+    return _spread(range(story.start, story.event_count, batch), count)
+
+
+def _spread(items: Sequence[int], count: int) -> list[int]:
+    """`count` of the items, evenly spread, the first one among them; all of them if there are fewer."""
+    count = min(count, len(items))
+    return [items[i * len(items) // count] for i in range(count)]
