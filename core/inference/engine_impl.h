@@ -147,7 +147,7 @@ class EngineImpl final : public Engine {
   void aggregate(int k);
   void push(int k);
   void push_serial(int k, std::int64_t edges);
-  void push_binned(int k);
+  void push_binned(int k, std::int64_t edges);
   std::vector<std::size_t> share_sources(int k, std::int64_t parts) const;
   void pull(int k);
   void sweep(int k);

@@ -53,6 +53,8 @@ class Registers {
   int rows_ = 0;
 };
 
+inline constexpr int kRowsAhead = 6;  // rows between the prefetch of a row and its use
+
 // The compute part of an instruction; loads from state and stores to it are the caller's.
 void execute(const CompiledProgram& program, const Instruction& instruction, Registers& registers, int rows);
 
@@ -91,9 +93,9 @@ void run_stage(const CompiledProgram& program, int stage, const State<Acc>& stat
       case Op::LoadAggregate: {
         const AggregationSpec& spec = source.aggregations[static_cast<std::size_t>(step.index)];
         for (int i = 0; i < count; ++i) {
-          if (i + 2 < count) {
+          if (i + kRowsAhead < count) {
             const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(step.index)];
-            prefetch_row(table.row(vertices[i + 2]), table.row_bytes());
+            prefetch_row(table.row(vertices[i + kRowsAhead]), table.row_bytes());
           }
           load_aggregate_row(program, spec, state, scales, step.index, graph, vertices[i], registers.row(step.out, i));
         }
@@ -102,7 +104,7 @@ void run_stage(const CompiledProgram& program, int stage, const State<Acc>& stat
       case Op::LoadStored: {
         const RowTable<float>& table = state.stored[static_cast<std::size_t>(step.index)];
         for (int i = 0; i < count; ++i) {
-          if (i + 2 < count) prefetch_row(table.row(vertices[i + 2]), table.row_bytes());
+          if (i + kRowsAhead < count) prefetch_row(table.row(vertices[i + kRowsAhead]), table.row_bytes());
           std::memcpy(registers.row(step.out, i), table.row(vertices[i]),
                       static_cast<std::size_t>(step.width) * sizeof(float));
         }

@@ -16,7 +16,8 @@ namespace {
 
 constexpr double kParallelFlops = 4e6;  // below this, waking a thread costs more than it saves
 
-constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
+constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
+constexpr std::size_t kAnticipated = 8;      // updates; more would push each other out of the cache
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
@@ -237,7 +238,9 @@ template <typename Acc>
 void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& rows) {
   const auto total = static_cast<std::int64_t>(rows.size());
   std::int64_t chunk = program_.chunk_rows();
-  const bool parallel = pool_.threads() > 1 && static_cast<double>(total) * program_.row_flops(stage) > kParallelFlops;
+  const bool parallel =
+      pool_.threads() > 1 &&
+      (total > kParallelRows || static_cast<double>(total) * program_.row_flops(stage) > kParallelFlops);
   if (parallel) {
     const std::int64_t share = (total + 2 * pool_.threads() - 1) / (2 * pool_.threads());
     chunk = std::clamp<std::int64_t>((share + 11) / 12 * 12, 12, chunk);
@@ -395,7 +398,7 @@ template <typename Acc>
 Changes EngineImpl<Acc>::publish() {
   const double begun = seconds_now();
   Changes changes;
-  changes.vertices = publication_.publish(graph_, added_, removed_);
+  changes.vertices = publication_.publish(graph_, added_, removed_, pool_);
   changes.stages = stats_;
   changes.topology_seconds = topology_seconds_;
   const double now = seconds_now();

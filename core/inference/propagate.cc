@@ -8,7 +8,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::int64_t kBinnedEdges = 24000;   // from here on, binning by destination and threads pay
+constexpr std::int64_t kBinnedEdges = 4000;    // from here on, binning by destination and threads pay
 constexpr std::size_t kBinBytes = 256 * 1024;  // aggregate rows of one bin stay in a core's own cache
 constexpr std::int64_t kEarlyEdges = 512;
 constexpr std::int64_t kRowsPerTask = 512;
@@ -90,7 +90,7 @@ void EngineImpl<Acc>::push(int k) {
   }
   if (edges == 0) return;
   if (edges >= kBinnedEdges && pool_.threads() > 1) {
-    push_binned(k);
+    push_binned(k, edges);
   } else {
     push_serial(k, edges);
   }
@@ -148,13 +148,15 @@ std::vector<std::size_t> EngineImpl<Acc>::share_sources(int k, std::int64_t part
 // Two passes over the adjacency of the changed sources put every edge into the bin of its destination; then each bin is
 // worked off by one thread, so that no two threads touch the same row.
 template <typename Acc>
-void EngineImpl<Acc>::push_binned(int k) {
+void EngineImpl<Acc>::push_binned(int k, std::int64_t edges) {
   const Plan& plan = plans_[at(k)];
   const bool weighted = aggregation(k).weighted, skip_loops = aggregation(k).self_loops;
   const RowTable<Acc>& table = state_.aggregates[at(k)];
-  int shift = 4;
+  int shift = 4;  // rows of a bin: few enough for a core's cache, and enough edges in it to be worth handing out
+  const auto bins_of = [&](int bits) { return (static_cast<std::int64_t>(slots_) >> bits) + 1; };
   while ((table.row_bytes() << (shift + 1)) <= kBinBytes) ++shift;
-  const std::int64_t bins = (static_cast<std::int64_t>(slots_) >> shift) + 1;
+  while (bins_of(shift) > std::max<std::int64_t>(16, edges / 64)) ++shift;
+  const std::int64_t bins = bins_of(shift);
   const std::int64_t parts = pool_.threads();
 
   const std::vector<std::size_t> begins = share_sources(k, parts);

@@ -11,6 +11,7 @@
 #include "livegnn/graph.h"
 #include "livegnn/types.h"
 #include "util/aligned.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
@@ -26,7 +27,8 @@ class Publication {
   const RowTable<float>& rows() const { return rows_; }
   bool differs(VertexId v, const float* row) const;
   std::vector<VertexId> publish(const GraphStore& graph, const std::vector<VertexId>& added,
-                                const std::vector<VertexId>& removed);  // live changed vertices, in no order
+                                const std::vector<VertexId>& removed,
+                                ThreadPool& pool);  // live changed vertices, in no order
   std::vector<VertexId> staged() const;
   void drop_staged();
 
@@ -44,6 +46,7 @@ class Publication {
     std::vector<VertexId> vertices;
     std::vector<float> rows;
   };
+  void copy_rows(const Staged& staged);
   class ReadLock;
   class WriteLock;
 
