@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"[benchmarks] expected tables among {', '.join(TABLES)}, got {', '.join(sorted(unknown))}")
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(options.threads)  # before NumPy and torch are imported: they read it once
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on shared cores torch's spinning threads slow the peers down
     return _run(options.tables or TABLES, options)
 
 
