@@ -28,7 +28,8 @@ def predictions(rows: Rows, head: Head | None) -> NDArray[Any]:
         e = np.exp(-np.abs(z))
         probability: NDArray[np.float32] = np.where(z >= 0, 1 / (1 + e), e / (1 + e)).astype(np.float32)
         return probability
-    return np.argmax(rows, axis=1).astype(np.int64)
+    classes: NDArray[np.int64] = np.argmax(rows, axis=1).astype(np.int64)
+    return classes
 
 
 def pair_array(pairs: object) -> NDArray[Any]:
