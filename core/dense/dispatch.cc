@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "dense/kernels.h"
+#include "livegnn/error.h"
 
 namespace livegnn {
 
@@ -28,6 +29,9 @@ const Kernels& kernels() {
   static const Kernels& chosen = []() -> const Kernels& {
     if (const char* wanted = std::getenv("LIVEGNN_KERNELS")) {
       if (const Kernels* found = kernels_named(wanted)) return *found;
+      throw Error(ErrorKind::ValueInvalid,
+                  std::string("[kernels] expected LIVEGNN_KERNELS to name kernels that this ") +
+                      "machine runs (avx512, avx2, generic), got " + wanted + "; unset it");
     }
     for (const char* name : {"avx512", "avx2"}) {
       if (const Kernels* found = kernels_named(name)) return *found;

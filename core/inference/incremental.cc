@@ -404,7 +404,6 @@ Changes EngineImpl<Acc>::publish() {
   const double now = seconds_now();
   changes.publish_seconds = now - begun;
   changes.total_seconds = now - started_;
-  if (!changes.stages.empty()) changes.stages.back().changed = static_cast<std::int64_t>(changes.vertices.size());
   return changes;
 }
 

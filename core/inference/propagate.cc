@@ -65,11 +65,16 @@ class EngineImpl<Acc>::DeltaWriter {
     } else {
       if (!spec_.weighted) return kernels.add_row(acc, delta, width);
       if (!kernels.add_edge_delta(acc, rows, rows + half_, edge, up_, engine_.limit_, width))
-        engine_.out_of_range(k_, v);
+        engine_.out_of_range(k_, source_of(delta));
     }
   }
 
  private:
+  VertexId source_of(const std::int64_t* delta) const {
+    const Plan& plan = engine_.plans_[at(k_)];
+    return plan.sources[at((delta - plan.deltas.data()) / plan.stride)];
+  }
+
   static inline const ResultRows kNothing{};
   EngineImpl& engine_;
   int k_;

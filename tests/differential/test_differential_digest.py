@@ -118,3 +118,10 @@ def test_every_instruction_set_gives_the_same_bits(kernels):
     ]
     assert outputs[0] == outputs[1]
     assert len(outputs[0]) > 1000
+
+
+def test_unknown_kernels_are_refused_not_replaced():
+    env = {**os.environ, "LIVEGNN_KERNELS": "avx1024"}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "avx1024" in run.stderr

@@ -30,7 +30,6 @@ struct EngineOptions {
 
 struct StageStats {
   std::int64_t affected = 0;  // rows evaluated
-  std::int64_t changed = 0;   // rows whose message or output changed
   std::int64_t edges = 0;     // edges along which work was done
   Path path = Path::None;
   double transform_seconds = 0.0, aggregate_seconds = 0.0;
