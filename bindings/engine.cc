@@ -217,8 +217,6 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
 // What an engine says of itself.
 void bind_engine_facts(nb::class_<Engine>& engine) {
   engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
-      .def("published_slots", &Engine::published_slots)
-      .def("published_live", [](const Engine& e) { return own(e.published_live()); })
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
       .def("scale_exponents", &Engine::scale_exponents)
       .def("output_width", &Engine::output_width)

@@ -287,8 +287,8 @@ void Adjacency::prefetch_tail(VertexId v) const {
   const List& list = lists_[v];
   if (list.capacity == kHub || list.capacity == 0) return;
   const std::int64_t tail = list.place + list.count;
-  __builtin_prefetch(pool_.neighbours(tail));
-  __builtin_prefetch(pool_.ids(tail));
+  prefetch_line(pool_.neighbours(tail));
+  prefetch_line(pool_.ids(tail));
 }
 
 }  // namespace livegnn

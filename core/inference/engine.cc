@@ -15,7 +15,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       registers_(at(options.threads)),
       state_(source()),
       scales_(source().aggregations.size()),
-      publication_(source().output_width),
+      publication_(source().output_width, options.threads),
       plans_(source().aggregations.size()),
       row_scratch_(at(options.threads)) {
   const bool given = !options.scale_exponents.empty();
@@ -34,10 +34,10 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
   publication_.reset(graph_);
   const int stride = round_up(output_width(), 16);
   if (incremental()) {
-    forward(state_, !given, slots_ > 0 ? publication_.raw_row(0) : nullptr, stride);
+    forward(state_, !given, slots_ > 0 ? publication_.first_row() : nullptr, stride);
   } else {
     State<Acc> bootstrap(source());
-    forward(bootstrap, !given, slots_ > 0 ? publication_.raw_row(0) : nullptr, stride);
+    forward(bootstrap, !given, slots_ > 0 ? publication_.first_row() : nullptr, stride);
     state_.contexts = std::move(bootstrap.contexts);
   }
 }

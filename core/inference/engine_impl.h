@@ -46,8 +46,6 @@ class EngineImpl final : public Engine {
   void read_staged(std::span<const std::int64_t> ids, float* out) const override {
     publication_.read_staged(ids, out, graph_);
   }
-  std::int64_t published_slots() const override { return publication_.slots(); }
-  std::vector<std::uint8_t> published_live() const override { return publication_.live(); }
 
   void recompute(float* out) const override;
   Mismatch verify() const override;
@@ -74,14 +72,16 @@ class EngineImpl final : public Engine {
       std::size_t row_bytes;
     };
     std::vector<Table> tables;
+    const Publication* outputs = nullptr;  // in the last stage
     VertexId limit = 0;
     void prefetch(VertexId v) const {
       if (v >= limit) return;
       for (const Table& table : tables)
         prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
+      if (outputs != nullptr) outputs->prefetch(v);
     }
   };
-  class DeltaWriter;  // propagate.cc
+  class DeltaWriter;  // push.cc
 
   // Which in-edges a sampled sum takes: those with the smallest keys. By default all.
   struct InSample {
@@ -133,6 +133,7 @@ class EngineImpl final : public Engine {
   void apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign);
   void run_stage_incrementally(int stage);
   void transform_rows(int stage, const std::vector<VertexId>& rows);
+  void evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread);
   void find_result_rows(int stage);
   void choose_path(int k, const std::vector<VertexId>& rows);
   void input_sources(int k);
@@ -143,12 +144,20 @@ class EngineImpl final : public Engine {
   void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
   const float* input_before(VertexId v) const;
 
-  // ---- propagate.cc: changed messages to aggregates
-  void aggregate(int k);
-  void push(int k);
+  // ---- push.cc, propagate.cc: changed messages to aggregates
+  void aggregate(int k, bool finish);
+  void push(int k, bool finish);
   void push_serial(int k, std::int64_t edges);
-  void push_binned(int k, std::int64_t edges);
-  std::vector<std::size_t> share_sources(int k, std::int64_t parts) const;
+  void push_binned(int k, std::int64_t edges, bool finish);
+  template <typename Body>
+  void visit_pushed(int k, std::size_t first, std::size_t last, Body&& body) const;
+  void need_entries(std::int64_t count, bool weighted);
+  void put_entry(std::int64_t slot, std::int32_t source, VertexId dst, bool weighted, float weight);
+  void write_entries(int k, const DeltaWriter& writer, std::int64_t first, std::int64_t last, std::int64_t ahead,
+                     int thread);
+  void finish_rows(int stage, std::size_t listed, int thread);
+  std::vector<std::size_t> share_sources(int k, std::int64_t shares) const;
+  std::vector<std::int64_t> bin_entries(int k, int shift, const std::vector<VertexId>& listed);
   void pull(int k);
   void sweep(int k);
   void refresh_row(int k, VertexId v, Acc* scratch, int thread);
@@ -192,10 +201,14 @@ class EngineImpl final : public Engine {
   std::vector<VertexId> added_, removed_;
   std::unique_ptr<State<Acc>> scratch_state_;  // of the strategies that keep no state
 
-  // push scratch
-  std::vector<VertexId> edge_dst_;
-  std::vector<std::int32_t> edge_source_;
-  std::vector<float> edge_weight_;
+  // push scratch: the edges of one push; a source is a place in the plan's list
+  struct Entry {
+    VertexId dst;
+    std::int32_t source;
+  };
+  std::vector<Entry> entries_;
+  std::vector<float> entry_weights_;
+  bool finished_ = false;                          // whether a push has run the last stage, too
   mutable std::vector<Scratch<Acc>> row_scratch_;  // one row per thread
 };
 

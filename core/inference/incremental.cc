@@ -14,7 +14,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr double kParallelFlops = 4e6;  // below this, waking a thread costs more than it saves
+constexpr double kParallelFlops = 1e6;  // below this, waking a thread costs more than it saves
 
 constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
 constexpr std::size_t kAnticipated = 8;      // updates; more would push each other out of the cache
@@ -62,7 +62,7 @@ void EngineImpl<Acc>::grow() {
     input_slot_.resize(input_mark_.size(), 0);
   }
   if (journal_.on()) journal_.grow(slots);
-  publication_.prepare(pool_.threads(), slots_before_);
+  publication_.prepare(slots_before_, slots_);
   stats_.assign(source().stages.size(), StageStats{});
   result_rows_.resize(source().stages.size());
   for (int stage = 0; incremental() && stage < static_cast<int>(result_rows_.size()); ++stage) find_result_rows(stage);
@@ -91,7 +91,10 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
     for (const VertexId v : delta.features_changed) dirty_[at(stage)].add(v);
   }
   topology_seconds_ = seconds_now() - started_;
-  for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) run_stage_incrementally(stage);
+  finished_ = false;
+  const auto stages = static_cast<int>(source().stages.size());
+  for (int stage = 0; stage < stages && !finished_; ++stage) run_stage_incrementally(stage);
+  stats_.back().affected = dirty_.back().size();
 }
 
 // The store looks its edges up while these rows are on their way.
@@ -228,8 +231,13 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
   }
   const double transformed = seconds_now();
   stats.transform_seconds = transformed - begun;
+  int last_here = -1;
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage == stage) aggregate(k);
+    if (aggregation(k).stage == stage) last_here = k;
+  }
+  const bool before_last = stage + 2 == static_cast<int>(source().stages.size());
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    if (aggregation(k).stage == stage) aggregate(k, before_last && k == last_here);
   }
   stats.aggregate_seconds = seconds_now() - transformed;
 }
@@ -248,31 +256,13 @@ void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& row
   const auto run = [&](std::int64_t index, int thread) {
     const std::int64_t first = index * chunk;
     const int count = static_cast<int>(std::min(chunk, total - first));
-    Registers& registers = registers_[at(thread)];
-    registers.prepare(program_, std::min<int>(program_.chunk_rows(), std::max(count, 8)));
     const std::int64_t ahead = parallel ? pool_.threads() : 1;  // the chunk after this one, while this one is worked on
-    const std::int64_t next = (index + ahead) * chunk;
-    for (std::int64_t i = next; i < std::min(total, next + chunk); ++i) result_rows_[at(stage)].prefetch(rows[at(i)]);
-    run_stage(program_, stage, state_, scales_, graph_, rows.data() + first, count, registers,
-              [&](const Instruction& step, Registers& r) {
-                for (int i = 0; i < count; ++i) {
-                  const VertexId v = rows[at(first + i)];
-                  float* row = r.row(step.a, i);
-                  if (step.op == Op::Output) {
-                    publication_.stage(v, row, thread);
-                    continue;
-                  }
-                  std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
-                  if (step.op == Op::StoreRow) {
-                    store_row(step.index, v, row, thread);
-                    continue;
-                  }
-                  const RowTable<float>& table = state_.stored[at(aggregation(step.index).message_table)];
-                  const float* before = table.row(v);
-                  const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
-                  update_source(step.index, {v, before, row, differ}, at(first + i), thread);
-                }
-              });
+    const auto ask = [&](std::int64_t from) {
+      for (std::int64_t i = from; i < std::min(total, from + chunk); ++i) result_rows_[at(stage)].prefetch(rows[at(i)]);
+    };
+    if (index < ahead) ask(first);
+    ask(first + ahead * chunk);
+    evaluate_rows(stage, rows.data() + first, count, at(first), thread);
   };
   const std::int64_t chunks = (total + chunk - 1) / chunk;
   if (parallel) {
@@ -282,11 +272,39 @@ void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& row
   }
 }
 
+// Rows of one chunk through a stage; `first` is the place of the chunk among the stage's rows.
+template <typename Acc>
+void EngineImpl<Acc>::evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
+  Registers& registers = registers_[at(thread)];
+  registers.prepare(program_, std::min<int>(program_.chunk_rows(), std::max(count, 8)));
+  run_stage(program_, stage, state_, scales_, graph_, rows, count, registers,
+            [&](const Instruction& step, Registers& r) {
+              for (int i = 0; i < count; ++i) {
+                const VertexId v = rows[i];
+                float* row = r.row(step.a, i);
+                if (step.op == Op::Output) {
+                  publication_.stage(v, row, thread);
+                  continue;
+                }
+                std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
+                if (step.op == Op::StoreRow) {
+                  store_row(step.index, v, row, thread);
+                  continue;
+                }
+                const RowTable<float>& table = state_.stored[at(aggregation(step.index).message_table)];
+                const float* before = table.row(v);
+                const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
+                update_source(step.index, {v, before, row, differ}, first + at(i), thread);
+              }
+            });
+}
+
 // The rows that a stage's results will be compared with or added to, so that they can be asked for early.
 template <typename Acc>
 void EngineImpl<Acc>::find_result_rows(int stage) {
   ResultRows& rows = result_rows_[at(stage)];
   rows.tables.clear();
+  rows.outputs = nullptr;
   const auto add = [&](const auto& table) {
     rows.tables.push_back({reinterpret_cast<const char*>(table.data()), table.row_bytes()});
   };
@@ -299,7 +317,7 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
       if (root_of >= 0) add(state_.aggregates[at(root_of)]);
       add(state_.stored[at(step.index)]);
     } else if (step.op == Op::Output) {
-      add(publication_.rows());
+      rows.outputs = &publication_;
     } else if (step.op == Op::LoadStored) {
       add(state_.stored[at(step.index)]);
     }
@@ -398,7 +416,7 @@ template <typename Acc>
 Changes EngineImpl<Acc>::publish() {
   const double begun = seconds_now();
   Changes changes;
-  changes.vertices = publication_.publish(graph_, added_, removed_, pool_);
+  changes.vertices = publication_.publish(graph_, added_, removed_);
   changes.stages = stats_;
   changes.topology_seconds = topology_seconds_;
   const double now = seconds_now();

@@ -10,10 +10,10 @@ namespace livegnn {
 template <typename Acc>
 void EngineImpl<Acc>::propagate_full() {
   if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source());
-  const int width = output_width();
-  std::vector<float> out(at(slots_) * at(width));
-  forward(*scratch_state_, false, out.data(), width);
-  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(width), 0);
+  const int stride = round_up(output_width(), 16);
+  std::vector<float> out(at(slots_) * at(stride));
+  forward(*scratch_state_, false, out.data(), stride);
+  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(stride), 0);
   for (StageStats& stats : stats_) {
     stats.affected = slots_;
     stats.edges = graph_.edge_count();

@@ -4,15 +4,33 @@
 #include <cstring>
 #include <string>
 #include <thread>
-#include <unordered_map>
 
 namespace livegnn {
 
 namespace {
 
-constexpr std::size_t kParallelRows = 2048;  // staged rows from which on threads pay
+constexpr std::size_t kReadAhead = 8;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// Rows that readers may be copying are moved in atomic words, so that a torn row is no undefined behaviour.
+void store_row(float* to, const float* from, std::size_t bytes) {
+  auto* words = reinterpret_cast<std::uint64_t*>(to);
+  for (std::size_t i = 0; i < bytes / sizeof(std::uint64_t); ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, from + 2 * i, sizeof(word));
+    __atomic_store_n(words + i, word, __ATOMIC_RELAXED);
+  }
+}
+
+void load_row(float* to, const float* from, int width) {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(from);
+  for (int i = 0; i + 1 < width; i += 2) {
+    const std::uint64_t word = __atomic_load_n(words + i / 2, __ATOMIC_RELAXED);
+    std::memcpy(to + i, &word, sizeof(word));
+  }
+  if (width % 2 != 0) __atomic_load(from + width - 1, to + width - 1, __ATOMIC_RELAXED);
+}
 
 [[noreturn]] void refuse(std::int64_t id, std::size_t slots, bool removed) {
   throw Error(ErrorKind::VertexUnknown, "[read] expected ids of live vertices below " + std::to_string(slots) +
@@ -51,25 +69,37 @@ class Publication::WriteLock {
   const Publication& p_;
 };
 
+Publication::Publication(int width, int threads)
+    : width_(width), rows_(round_up(width, 16)), journals_(at(threads)), old_rows_(rows_.stride()) {}
+
 void Publication::reset(const GraphStore& graph) {
-  rows_.reserve(graph.slot_count());
-  live_.assign(at(graph.slot_count()), 0);
-  for (VertexId v = 0; v < graph.slot_count(); ++v) live_[at(v)] = graph.is_live(v) ? 1 : 0;
+  const VertexId slots = graph.slot_count();
+  rows_.reserve(slots);
+  marks_.assign(at(slots), 0);
+  live_.assign(at(slots), 0);
+  for (VertexId v = 0; v < slots; ++v) live_[at(v)] = graph.is_live(v) ? 1 : 0;
   version_ = graph.version();
-  drop_staged();
 }
 
-void Publication::prepare(int threads, VertexId slots_before) {
-  staged_.resize(at(threads));
-  drop_staged();
+void Publication::prepare(VertexId slots_before, VertexId slots) {
   slots_before_ = slots_before;
+  const std::int64_t journal = slots + kClaim * static_cast<std::int64_t>(journals_.size());
+  if (slots <= rows_.capacity() && at(slots) <= marks_.size() && journal <= old_rows_.capacity()) return;
+  WriteLock lock(*this);
+  rows_.reserve(slots);
+  if (marks_.size() < at(slots)) marks_.resize(at(slots + slots / 2), 0);
+  if (old_rows_.capacity() < journal) {  // empty between batches: nothing to copy
+    old_rows_ = RowTable<float>(rows_.stride());
+    old_rows_.reserve(journal + journal / 2);
+  }
 }
 
-void Publication::drop_staged() {
-  for (Staged& staged : staged_) {
-    staged.vertices.clear();
-    staged.rows.clear();
+std::int64_t Publication::journal_place(Journal& journal) {
+  if (journal.next == journal.end) {
+    journal.next = claimed_.fetch_add(kClaim, std::memory_order_relaxed);
+    journal.end = journal.next + kClaim;
   }
+  return journal.next++;
 }
 
 bool Publication::differs(VertexId v, const float* row) const {
@@ -78,44 +108,52 @@ bool Publication::differs(VertexId v, const float* row) const {
 
 void Publication::stage(VertexId v, const float* row, int thread) {
   if (v < slots_before_ && !differs(v, row)) return;
-  Staged& staged = staged_[at(thread)];
-  staged.vertices.push_back(v);
-  staged.rows.insert(staged.rows.end(), row, row + width_);
+  Journal& journal = journals_[at(thread)];
+  const std::int64_t place = journal_place(journal);
+  std::memcpy(old_rows_.row(place), rows_.row(v), rows_.row_bytes());
+  journal.vertices.push_back(v);
+  const std::uint64_t mark = static_cast<std::uint64_t>(epoch_) << 32 | static_cast<std::uint64_t>(place);
+  __atomic_store_n(&marks_[at(v)], mark, __ATOMIC_RELEASE);
+  std::atomic_thread_fence(std::memory_order_release);
+  store_row(rows_.row(v), row, rows_.row_bytes());
 }
 
 std::vector<VertexId> Publication::staged() const {
   std::vector<VertexId> all;
-  for (const Staged& staged : staged_) all.insert(all.end(), staged.vertices.begin(), staged.vertices.end());
+  for (const Journal& journal : journals_) all.insert(all.end(), journal.vertices.begin(), journal.vertices.end());
   std::sort(all.begin(), all.end());
   return all;
 }
 
-// Threads staged different vertices, so their rows can be copied at the same time.
-void Publication::copy_rows(const Staged& staged) {
-  constexpr std::size_t kAhead = 8;
-  const float* from = staged.rows.data();
-  for (std::size_t i = 0; i < staged.vertices.size(); ++i, from += width_) {
-    if (i + kAhead < staged.vertices.size()) prefetch_row(rows_.row(staged.vertices[i + kAhead]), rows_.row_bytes());
-    std::memcpy(rows_.row(staged.vertices[i]), from, at(width_) * sizeof(float));
+void Publication::end_epoch() {
+  ++epoch_;
+  most_claimed_ = std::max<std::int64_t>(most_claimed_, claimed_);
+  claimed_ = 0;
+  for (Journal& journal : journals_) {
+    journal.vertices.clear();
+    journal.next = journal.end = 0;
   }
 }
 
+void Publication::drop_staged() {
+  for (const Journal& journal : journals_) {
+    for (const VertexId v : journal.vertices) {
+      store_row(rows_.row(v), journal_row(marks_[at(v)]), rows_.row_bytes());
+    }
+  }
+  WriteLock lock(*this);
+  end_epoch();
+}
+
 std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::vector<VertexId>& added,
-                                           const std::vector<VertexId>& removed, ThreadPool& pool) {
-  std::size_t count = added.size();
-  for (const Staged& staged : staged_) count += staged.vertices.size();
-  std::vector<VertexId> changed;
-  changed.reserve(count);
-  for (const Staged& staged : staged_) changed.insert(changed.end(), staged.vertices.begin(), staged.vertices.end());
+                                           const std::vector<VertexId>& removed) {
+  std::vector<VertexId> changed = std::move(journals_[0].vertices);
+  for (std::size_t i = 1; i < journals_.size(); ++i)
+    changed.insert(changed.end(), journals_[i].vertices.begin(), journals_[i].vertices.end());
   {
     WriteLock lock(*this);
-    rows_.reserve(graph.slot_count());
+    end_epoch();
     live_.resize(at(graph.slot_count()), 0);
-    if (count > kParallelRows) {
-      pool.run(static_cast<std::int64_t>(staged_.size()), [&](std::int64_t t, int) { copy_rows(staged_[at(t)]); });
-    } else {
-      for (const Staged& staged : staged_) copy_rows(staged);
-    }
     for (const VertexId v : added) live_[at(v)] = 1;
     for (const VertexId v : removed) live_[at(v)] = 0;
     version_ = graph.version();
@@ -124,8 +162,18 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
   if (some_gone) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
   changed.insert(changed.end(), added.begin(),
                  added.end());  // one that came back with the same output is news all the same
-  drop_staged();
   return changed;
+}
+
+void Publication::copy_committed(VertexId v, float* out) const {
+  const std::size_t bytes = at(width_) * sizeof(float);
+  std::uint64_t mark = __atomic_load_n(&marks_[at(v)], __ATOMIC_ACQUIRE);
+  if (!overwritten(mark)) {
+    load_row(out, rows_.row(v), width_);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    mark = __atomic_load_n(&marks_[at(v)], __ATOMIC_ACQUIRE);
+  }
+  if (overwritten(mark)) std::memcpy(out, journal_row(mark), bytes);
 }
 
 std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) const {
@@ -135,36 +183,23 @@ std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) co
     if (live_[at(id)] == 0) refuse(id, live_.size(), true);
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::memcpy(out + i * at(width_), rows_.row(ids[i]), at(width_) * sizeof(float));
+    if (i + kReadAhead < ids.size()) prefetch(static_cast<VertexId>(ids[i + kReadAhead]));
+    copy_committed(static_cast<VertexId>(ids[i]), out + i * at(width_));
   }
   return version_;
 }
 
 void Publication::read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const {
-  std::unordered_map<VertexId, const float*> overlay;
-  for (const Staged& staged : staged_) {
-    for (std::size_t i = 0; i < staged.vertices.size(); ++i)
-      overlay[staged.vertices[i]] = staged.rows.data() + i * at(width_);
-  }
   for (const std::int64_t id : ids) {
     if (id < 0 || id >= graph.slot_count()) refuse(id, at(graph.slot_count()), false);
     if (!graph.is_live(static_cast<VertexId>(id))) refuse(id, at(graph.slot_count()), true);
   }
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto found = overlay.find(static_cast<VertexId>(ids[i]));
-    const float* row = found != overlay.end() ? found->second : rows_.row(ids[i]);
-    std::memcpy(out + i * at(width_), row, at(width_) * sizeof(float));
-  }
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    std::memcpy(out + i * at(width_), rows_.row(ids[i]), at(width_) * sizeof(float));
 }
 
-std::int64_t Publication::slots() const {
-  ReadLock lock(*this);
-  return static_cast<std::int64_t>(live_.size());
-}
-
-std::vector<std::uint8_t> Publication::live() const {
-  ReadLock lock(*this);
-  return live_;
+std::size_t Publication::bytes() const {
+  return rows_.bytes() + at(most_claimed_) * rows_.row_bytes() + marks_.capacity() * sizeof(std::uint64_t);
 }
 
 }  // namespace livegnn

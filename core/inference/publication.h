@@ -1,59 +1,78 @@
-// The rows that readers see. A batch stages its changed rows beside them and publishes all in one short critical
-// section.
+// The rows that readers see. A batch writes its changed rows in place and keeps the old ones in a journal; until it is
+// published, readers take the old row of every vertex that the batch has overwritten. Publishing is therefore one step,
+// however many rows changed: the journal's epoch ends, under a lock that readers hold while they copy.
+//
+// A reader never waits for a batch. It copies the row, then looks whether the row was journalled meanwhile; the writer
+// journals first and overwrites after, with fences between, so a torn copy is always noticed and thrown away.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <shared_mutex>
 #include <span>
 #include <vector>
 
 #include "livegnn/graph.h"
+#include "livegnn/prefetch.h"
 #include "livegnn/types.h"
 #include "util/aligned.h"
-#include "util/thread_pool.h"
 
 namespace livegnn {
 
 class Publication {
  public:
-  explicit Publication(int width) : width_(width), rows_(round_up(width, 16)) {}
+  Publication(int width, int threads);
 
   // ---- writer
-  void reset(const GraphStore& graph);                   // rows for all slots, liveness as now; nothing staged
-  float* raw_row(VertexId v) { return rows_.row(v); }    // bootstrap only: no readers yet
-  void prepare(int threads, VertexId slots_before);      // drops what is staged
-  void stage(VertexId v, const float* row, int thread);  // staged only where bits differ or the slot is new
-  const RowTable<float>& rows() const { return rows_; }
+  void reset(const GraphStore& graph);         // rows for all slots, liveness as now; nothing staged
+  float* first_row() { return rows_.row(0); }  // after reset(), to fill: vertex v's row is the v-th from here
+  void prepare(VertexId slots_before, VertexId slots);
+  // row: padded like a row of the table. Written only where bits differ or the slot is new. Not two threads at one
+  // vertex.
+  void stage(VertexId v, const float* row, int thread);
   bool differs(VertexId v, const float* row) const;
+  void prefetch(VertexId v) const {
+    prefetch_row(rows_.row(v), rows_.row_bytes());
+    prefetch_line(&marks_[static_cast<std::size_t>(v)]);
+  }
   std::vector<VertexId> publish(const GraphStore& graph, const std::vector<VertexId>& added,
-                                const std::vector<VertexId>& removed,
-                                ThreadPool& pool);  // live changed vertices, in no order
+                                const std::vector<VertexId>& removed);  // live changed vertices, in no order
   std::vector<VertexId> staged() const;
-  void drop_staged();
+  void drop_staged();  // every overwritten row is put back
 
   // ---- readers
   std::int64_t read(std::span<const std::int64_t> ids, float* out) const;  // the version that the rows are of
   void read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const;
-  std::int64_t slots() const;
-  std::vector<std::uint8_t> live() const;
 
   int width() const { return width_; }
-  std::size_t bytes() const { return rows_.bytes(); }
+  std::size_t bytes() const;
 
  private:
-  struct Staged {
+  static constexpr std::int64_t kClaim = 64;  // journal rows that a thread takes at a time
+  struct Journal {                            // of one thread
     std::vector<VertexId> vertices;
-    std::vector<float> rows;
+    std::int64_t next = 0, end = 0;  // places left in its claim
   };
-  void copy_rows(const Staged& staged);
+  std::int64_t journal_place(Journal& journal);
+  const float* journal_row(std::uint64_t mark) const {
+    return old_rows_.row(static_cast<std::int64_t>(mark & 0xffffffffu));
+  }
+  bool overwritten(std::uint64_t mark) const { return mark >> 32 == epoch_; }
+  void copy_committed(VertexId v, float* out) const;
+  void end_epoch();
   class ReadLock;
   class WriteLock;
 
   int width_;
   RowTable<float> rows_;
+  std::vector<std::uint64_t> marks_;  // per vertex: the epoch in which it was journalled last, and the place
+  std::uint32_t epoch_ = 1;
+  std::vector<Journal> journals_;
+  RowTable<float> old_rows_;  // the journal: address space for one row per vertex, memory as batches have needed it
+  std::atomic<std::int64_t> claimed_{0};
+  std::int64_t most_claimed_ = 0;
   std::vector<std::uint8_t> live_;
-  std::vector<Staged> staged_;
   VertexId slots_before_ = 0;
   std::int64_t version_ = 0;
   mutable std::shared_mutex mutex_;

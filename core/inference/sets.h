@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "livegnn/types.h"
@@ -25,6 +26,18 @@ class VertexSet {
     mark = epoch_;
     lists_[static_cast<std::size_t>(thread)].push_back(v);
     return true;
+  }
+  // All members so far, which stay in the set but leave its lists; relist puts one back.
+  std::vector<VertexId> unlist() {
+    collect();
+    return std::exchange(lists_[0], {});
+  }
+  void relist(VertexId v, int thread) { lists_[static_cast<std::size_t>(thread)].push_back(v); }
+  const std::vector<VertexId>& list(int thread) const { return lists_[static_cast<std::size_t>(thread)]; }
+  std::int64_t size() const {
+    std::size_t size = 0;
+    for (const auto& list : lists_) size += list.size();
+    return static_cast<std::int64_t>(size);
   }
   const void* mark_address(VertexId v) const { return &marks_[static_cast<std::size_t>(v)]; }
   const std::vector<VertexId>& collect() {  // all members in one list; the order has no meaning

@@ -76,14 +76,22 @@ struct World {
   GraphStore graph;
   Program program;
 
-  explicit World(unsigned seed) : rng(seed), graph(options()), program(two_layers(rng)) {
-    const std::vector<float> x = normal(rng, kVertices * kWidth, 1.0f);
+  unsigned vertices;
+
+  explicit World(unsigned seed, unsigned vertex_count = kVertices, unsigned edges_per_vertex = 4)
+      : rng(seed), graph(options()), program(two_layers(rng)), vertices(vertex_count) {
+    const std::vector<float> x = normal(rng, static_cast<int>(vertices) * kWidth, 1.0f);
     std::vector<std::int64_t> src, dst;
-    for (int e = 0; e < 4 * kVertices; ++e) {
-      src.push_back(rng() % kVertices);
-      dst.push_back(rng() % kVertices);
+    for (unsigned e = 0; e < edges_per_vertex * vertices; ++e) {
+      src.push_back(rng() % vertices);
+      dst.push_back(rng() % vertices);
     }
-    graph.load(kVertices, x, src, dst, {}, {}, {}, {}, 1);
+    graph.load(vertices, x, src, dst, {}, {}, {}, {}, 1);
+  }
+  std::vector<std::int64_t> ids() const {
+    std::vector<std::int64_t> all(vertices);
+    for (unsigned v = 0; v < vertices; ++v) all[v] = v;
+    return all;
   }
   static GraphOptions options() {
     GraphOptions made;
@@ -104,8 +112,8 @@ struct World {
     UpdateBuffer made;
     for (int i = 0; i < size; ++i) {
       Update update{};
-      update.u = rng() % kVertices;
-      update.v = rng() % kVertices;
+      update.u = rng() % vertices;
+      update.v = rng() % vertices;
       update.missing_ignore = true;
       if (rng() % 4 == 0) {
         set_row(made, UpdateKind::SetFeatures, update.u, 1.0f);
@@ -188,27 +196,79 @@ TEST(a_message_out_of_range_rolls_everything_back) {
   CHECK(!engine->verify().found);
 }
 
-TEST(readers_see_rows_while_batches_are_applied) {
-  World world(9);
-  const auto engine = Engine::create(world.graph, world.program, with(2));
-  Engine* engines[] = {engine.get()};
+TEST(large_batches_on_many_threads_stay_equal_to_a_run_from_scratch) {
+  World world(21, 3000, 12);
+  std::vector<std::unique_ptr<Engine>> kept;
+  for (const int threads : {1, 2, 3})
+    kept.push_back(Engine::create(world.graph, world.program, with(threads, Strategy::Incremental, Path::Push)));
+  std::vector<Engine*> engines;
+  for (const auto& engine : kept) engines.push_back(engine.get());
+  for (const int size : {40, 400, 1500, 5, 3000}) {
+    const std::vector<Changes> changes = apply_batch(world.graph, engines, world.batch(size));
+    for (std::size_t i = 0; i < engines.size(); ++i) {
+      CHECK(!engines[i]->verify().found);
+      CHECK(engines[i]->digest() == engines[0]->digest());
+      Changes own = changes[i], first = changes[0];
+      own.arrange();
+      first.arrange();
+      CHECK(own.vertices == first.vertices);
+    }
+    const std::uint64_t state = engines[2]->digest();
+    {
+      WhatIf view(world.graph, *engines[2], world.batch(size));
+    }
+    CHECK(engines[2]->digest() == state);
+    CHECK(!engines[2]->verify().found);
+  }
+}
+
+// Every version's rows are known beforehand; a reader must never see anything else, nor go back in time.
+void check_readers(unsigned vertices, unsigned edges_per_vertex, int batch, int rounds) {
+  World first(9, vertices, edges_per_vertex), second(9, vertices, edges_per_vertex);
+  const std::vector<std::int64_t> ids = first.ids();
+  const auto rows_of = [&](const Engine& engine) {
+    std::vector<float> rows(ids.size() * kOut);
+    engine.read(ids, rows.data());
+    return rows;
+  };
+  const auto before = Engine::create(first.graph, first.program, with(2));
+  const auto engine = Engine::create(second.graph, second.program, with(2));
+  std::vector<std::vector<float>> versions{rows_of(*before)};
+  for (int round = 0; round < rounds; ++round) {
+    Engine* engines[] = {before.get()};
+    apply_batch(first.graph, engines, first.batch(batch));
+    versions.push_back(rows_of(*before));
+  }
   std::atomic<bool> stop = false;
-  std::atomic<int> reads = 0;
+  std::atomic<int> reads = 0, wrong = 0;
   std::thread reader([&] {
-    std::vector<std::int64_t> ids(kVertices);
-    for (int v = 0; v < kVertices; ++v) ids[static_cast<std::size_t>(v)] = v;
-    std::vector<float> rows(static_cast<std::size_t>(kVertices * kOut));
+    std::size_t version = 0;
     while (!stop) {
-      engine->read(ids, rows.data());
+      const std::vector<float> rows = rows_of(*engine);
+      while (version < versions.size() && rows != versions[version]) ++version;
+      if (version == versions.size()) {
+        ++wrong;
+        version = 0;
+      }
       ++reads;
     }
   });
   while (reads == 0) std::this_thread::yield();
-  for (int round = 0; round < 100; ++round) apply_batch(world.graph, engines, world.batch(10));
+  Engine* engines[] = {engine.get()};
+  for (int round = 0; round < rounds; ++round) {
+    const UpdateBuffer next = second.batch(batch);
+    if (round % 3 == 0) WhatIf view(second.graph, *engine, next);
+    apply_batch(second.graph, engines, next);
+  }
   stop = true;
   reader.join();
   CHECK(reads > 0);
-  CHECK(!engine->verify().found);
+  CHECK(wrong == 0);
+  CHECK(rows_of(*engine) == versions.back());
 }
+
+TEST(readers_see_whole_versions_while_batches_are_applied) { check_readers(kVertices, 4, 10, 100); }
+
+TEST(readers_see_whole_versions_of_large_batches) { check_readers(3000, 12, 600, 8); }
 
 int main() { return livegnn::testing::run_all(); }

@@ -11,6 +11,8 @@
 #include <new>
 #include <utility>
 
+#include "livegnn/prefetch.h"
+
 namespace livegnn {
 
 inline constexpr std::size_t kCacheLine = 64;
@@ -133,7 +135,7 @@ class Scratch {
 
 inline void prefetch_row(const void* row, std::size_t bytes) {
   const char* p = static_cast<const char*>(row);
-  for (std::size_t offset = 0; offset < bytes; offset += kCacheLine) __builtin_prefetch(p + offset, 1, 3);
+  for (std::size_t offset = 0; offset < bytes; offset += kCacheLine) prefetch_line(p + offset);
 }
 
 }  // namespace livegnn

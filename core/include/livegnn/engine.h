@@ -73,8 +73,6 @@ class Engine {
   virtual std::int64_t read(std::span<const std::int64_t> ids,
                             float* out) const = 0;  // the rows' version; throws VertexUnknown
   virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
-  virtual std::int64_t published_slots() const = 0;
-  virtual std::vector<std::uint8_t> published_live() const = 0;
 
   // ---- audits (no writer at work)
   virtual void recompute(float* out) const = 0;  // slot_count x output_width, from scratch, with the recorded scales

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "livegnn/graph_blocks.h"
+#include "livegnn/prefetch.h"
 #include "livegnn/types.h"
 
 namespace livegnn {
@@ -84,11 +85,11 @@ class Adjacency {
     }
   }
 
-  void prefetch_list(VertexId v) const { __builtin_prefetch(lists_.data() + v); }
+  void prefetch_list(VertexId v) const { prefetch_line(lists_.data() + v); }
   void prefetch_edges(VertexId v) const {
     const List& list = lists_[v];
-    if (list.capacity == kHub) return __builtin_prefetch(list.hub);
-    __builtin_prefetch(pool_.neighbours(list.place));
+    if (list.capacity == kHub) return prefetch_line(list.hub);
+    prefetch_line(pool_.neighbours(list.place));
   }
   void prefetch_tail(VertexId v) const;  // where a new edge will be written
 

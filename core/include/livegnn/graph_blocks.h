@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "livegnn/graph_memory.h"
+#include "livegnn/prefetch.h"
 #include "livegnn/types.h"
 
 namespace livegnn {
@@ -97,8 +98,8 @@ class BlockPool {
   const EdgeId* ids(std::int64_t place) const { return ids_.data() + place; }
 
   void prefetch(std::int64_t place) const {
-    __builtin_prefetch(neighbours_.data() + place, 1);
-    __builtin_prefetch(ids_.data() + place, 1);
+    prefetch_line(neighbours_.data() + place);
+    prefetch_line(ids_.data() + place);
   }
 
   PoolColumns columns() const { return columns_; }
@@ -162,7 +163,7 @@ class BlockChain {
   void visit(const BlockPool& pool, Visitor&& visitor) const {
     for (const Page& page : pages_) {
       for (std::size_t i = 0; i < page.size(); ++i) {
-        if (i + 1 < page.size()) __builtin_prefetch(pool.neighbours(page[i + 1].place));
+        if (i + 1 < page.size()) prefetch_line(pool.neighbours(page[i + 1].place));
         visitor(pool.span(page[i].place, page[i].count));
       }
     }
