@@ -144,23 +144,30 @@ void bind_changes(nb::module_& m) {
            [](const Changes& c) { return nb::make_tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
 }
 
-EngineOptions options_of(int strategy, int path, bool exact, int threads, int fanout, std::uint64_t seed,
+EngineOptions options_of(int strategy, int path, bool exact, bool compact, int threads, int fanout, std::uint64_t seed,
                          std::vector<std::vector<int>> exponents) {
-  return {static_cast<Strategy>(strategy), static_cast<Path>(path), exact, threads, fanout, seed, std::move(exponents)};
+  return {static_cast<Strategy>(strategy),
+          static_cast<Path>(path),
+          exact,
+          compact,
+          threads,
+          fanout,
+          seed,
+          std::move(exponents)};
 }
 
 nb::class_<Engine> bind_engine_class(nb::module_& m) {
   return nb::class_<Engine>(m, "NativeEngine")
       .def_static(
           "create",
-          [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, int threads,
-             int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
+          [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, bool compact,
+             int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
             const EngineOptions options =
-                options_of(strategy, path, exact, threads, fanout, seed, std::move(exponents));
+                options_of(strategy, path, exact, compact, threads, fanout, seed, std::move(exponents));
             nb::gil_scoped_release release;
             return Engine::create(graph, program, options);
           },
-          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "threads"_a, "fanout"_a, "seed"_a,
+          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "threads"_a, "fanout"_a, "seed"_a,
           "scale_exponents"_a, nb::keep_alive<0, 1>())
       .def(
           "read",

@@ -13,7 +13,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       options_(options),
       pool_(options.threads),
       registers_(at(options.threads)),
-      state_(source()),
+      state_(source(), options.compact),
       scales_(source().aggregations.size()),
       publication_(source().output_width, options.threads),
       plans_(source().aggregations.size()),
@@ -36,7 +36,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
   if (incremental()) {
     forward(state_, !given, slots_ > 0 ? publication_.first_row() : nullptr, stride);
   } else {
-    State<Acc> bootstrap(source());
+    State<Acc> bootstrap(source(), false);
     forward(bootstrap, !given, slots_ > 0 ? publication_.first_row() : nullptr, stride);
     state_.contexts = std::move(bootstrap.contexts);
   }
@@ -72,6 +72,7 @@ StateBytes EngineImpl<Acc>::bytes() const {
   for (const DegreeContext& context : state_.contexts) bytes.contexts += context.bytes();
   bytes.outputs = publication_.bytes();
   for (const VertexSet& set : dirty_) bytes.scratch += set.bytes();
+  bytes.scratch += journal_.bytes();
   return bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "dense/kernels.h"
@@ -72,12 +73,14 @@ class EngineImpl final : public Engine {
       std::size_t row_bytes;
     };
     std::vector<Table> tables;
+    std::vector<const StoredRows*> stored;
     const Publication* outputs = nullptr;  // in the last stage
     VertexId limit = 0;
     void prefetch(VertexId v) const {
       if (v >= limit) return;
       for (const Table& table : tables)
         prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
+      for (const StoredRows* rows : stored) rows->prefetch(v);
       if (outputs != nullptr) outputs->prefetch(v);
     }
   };
@@ -100,6 +103,7 @@ class EngineImpl final : public Engine {
 
   const Program& source() const { return program_.source(); }
   const AggregationSpec& aggregation(int k) const { return source().aggregations[at(k)]; }
+  bool compact() const { return options_.compact; }
   bool incremental() const {
     return options_.strategy == Strategy::Incremental || options_.strategy == Strategy::Affected;
   }
@@ -129,6 +133,7 @@ class EngineImpl final : public Engine {
   // ---- incremental.cc: one batch
   void grow();
   void mark_new_vertices();
+  CurrentView<Acc> current() const { return {state_, graph_}; }
   void apply_edge_terms(const BatchDelta& delta);
   void apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign);
   void run_stage_incrementally(int stage);
@@ -143,6 +148,14 @@ class EngineImpl final : public Engine {
   void store_row(int index, VertexId v, const float* row, int thread);
   void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
   const float* input_before(VertexId v) const;
+
+  // ---- derive.cc: rows of a compact state, as they were before the batch
+  struct ViewBefore;
+  bool makes_rows(int stage) const;
+  void note_degrees(const BatchDelta& delta);
+  void derive_rows(int stage, const std::vector<VertexId>& vertices);
+  void derive_sources(const BatchDelta& delta);
+  void derive_all(int stage);
 
   // ---- push.cc, propagate.cc: changed messages to aggregates
   void aggregate(int k, bool finish);
@@ -199,7 +212,8 @@ class EngineImpl final : public Engine {
   std::vector<StageStats> stats_;
   double topology_seconds_ = 0.0, started_ = 0.0;
   std::vector<VertexId> added_, removed_;
-  std::unique_ptr<State<Acc>> scratch_state_;  // of the strategies that keep no state
+  std::unordered_map<VertexId, std::int32_t> in_edges_gained_;  // by this batch; compact states only
+  std::unique_ptr<State<Acc>> scratch_state_;                   // of the strategies that keep no state
 
   // push scratch: the edges of one push; a source is a place in the plan's list
   struct Entry {

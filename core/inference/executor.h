@@ -58,35 +58,50 @@ inline constexpr int kRowsAhead = 6;  // rows between the prefetch of a row and 
 // The compute part of an instruction; loads from state and stores to it are the caller's.
 void execute(const CompiledProgram& program, const Instruction& instruction, Registers& registers, int rows);
 
+// What a stage reads, as it is now.
 template <typename Acc>
-void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const State<Acc>& state,
-                        const std::vector<Scales>& scales, int index, const GraphStore& graph, VertexId v, float* out) {
+struct CurrentView {
+  const State<Acc>& state;
+  const GraphStore& graph;
+
+  const float* input(VertexId v) const { return graph.feature_row(v); }
+  const RowTable<Acc>& table(int k) const { return state.aggregates[static_cast<std::size_t>(k)]; }
+  const Acc* aggregate(int k, VertexId v) const { return table(k).row(v); }
+  std::int32_t in_degree(VertexId v) const { return graph.in_degree(v); }
+  float scale(int context, VertexId v) const { return state.contexts[static_cast<std::size_t>(context)].scale(v); }
+  const StoredRows& stored(int t) const { return state.stored[static_cast<std::size_t>(t)]; }
+};
+
+template <typename View>
+void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const View& view,
+                        const std::vector<Scales>& scales, int index, VertexId v, float* out) {
   const Kernels& k = program.kernels();
-  const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(index)];
-  if constexpr (std::is_same_v<Acc, float>) {
-    std::memcpy(out, table.row(v), table.row_bytes());
+  const int stride = view.table(index).stride();
+  const auto* acc = view.aggregate(index, v);
+  if constexpr (std::is_same_v<decltype(acc), const float*>) {
+    std::memcpy(out, acc, view.table(index).row_bytes());
   } else {
-    k.load(out, table.row(v), scales[static_cast<std::size_t>(index)].down.data(), table.stride());
+    k.load(out, acc, scales[static_cast<std::size_t>(index)].down.data(), stride);
   }
   if (spec.norm == Norm::Mean) {
-    const std::int32_t count = graph.in_degree(v);
-    if (count > 1) k.divide(out, out, static_cast<float>(count), table.stride());
+    const std::int32_t count = view.in_degree(v);
+    if (count > 1) k.divide(out, out, static_cast<float>(count), stride);
   } else if (spec.norm == Norm::Gcn) {
-    k.scale(out, out, state.contexts[static_cast<std::size_t>(spec.context)].scale(v), table.stride());
+    k.scale(out, out, view.scale(spec.context, v), stride);
   }
 }
 
 // Runs stage `stage` on `count` rows (at most chunk_rows). Store and Output instructions are handed to
 // sink(instruction, registers) after everything before them has run.
-template <typename Acc, typename Sink>
-void run_stage(const CompiledProgram& program, int stage, const State<Acc>& state, const std::vector<Scales>& scales,
-               const GraphStore& graph, const VertexId* vertices, int count, Registers& registers, Sink&& sink) {
+template <typename View, typename Sink>
+void run_stage(const CompiledProgram& program, int stage, const View& view, const std::vector<Scales>& scales,
+               const VertexId* vertices, int count, Registers& registers, Sink&& sink) {
   const Program& source = program.source();
   for (const Instruction& step : source.stages[static_cast<std::size_t>(stage)]) {
     switch (step.op) {
       case Op::LoadInput:
         for (int i = 0; i < count; ++i) {
-          std::memcpy(registers.row(step.out, i), graph.feature_row(vertices[i]),
+          std::memcpy(registers.row(step.out, i), view.input(vertices[i]),
                       static_cast<std::size_t>(step.width) * sizeof(float));
         }
         break;
@@ -94,17 +109,17 @@ void run_stage(const CompiledProgram& program, int stage, const State<Acc>& stat
         const AggregationSpec& spec = source.aggregations[static_cast<std::size_t>(step.index)];
         for (int i = 0; i < count; ++i) {
           if (i + kRowsAhead < count) {
-            const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(step.index)];
+            const auto& table = view.table(step.index);
             prefetch_row(table.row(vertices[i + kRowsAhead]), table.row_bytes());
           }
-          load_aggregate_row(program, spec, state, scales, step.index, graph, vertices[i], registers.row(step.out, i));
+          load_aggregate_row(program, spec, view, scales, step.index, vertices[i], registers.row(step.out, i));
         }
         break;
       }
       case Op::LoadStored: {
-        const RowTable<float>& table = state.stored[static_cast<std::size_t>(step.index)];
+        const StoredRows& table = view.stored(step.index);
         for (int i = 0; i < count; ++i) {
-          if (i + kRowsAhead < count) prefetch_row(table.row(vertices[i + kRowsAhead]), table.row_bytes());
+          if (i + kRowsAhead < count) table.prefetch(vertices[i + kRowsAhead]);
           std::memcpy(registers.row(step.out, i), table.row(vertices[i]),
                       static_cast<std::size_t>(step.width) * sizeof(float));
         }

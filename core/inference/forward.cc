@@ -41,7 +41,7 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, float* out, st
     for (int i = 0; i < count; ++i) vertices[at(i)] = static_cast<VertexId>(first + i);
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, static_cast<int>(rows));
-    run_stage(program_, stage, state, scales_, graph_, vertices.data(), count, registers,
+    run_stage(program_, stage, CurrentView<Acc>{state, graph_}, scales_, vertices.data(), count, registers,
               [&](const Instruction& step, Registers& r) {
                 for (int i = 0; i < count; ++i) {
                   const VertexId v = vertices[at(i)];
@@ -74,12 +74,16 @@ void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, float* out, std::i
   state.reserve(graph_.slot_count());
   for (DegreeContext& context : state.contexts) context.rebuild(graph_, 0, graph_.slot_count());
   for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
+    for (std::size_t t = 0; t < state.stored.size(); ++t) {
+      if (source().stored[t].stage == stage) state.stored[t].hold_all(graph_.slot_count());
+    }
     forward_stage(stage, state, out, out_stride);
     for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
       if (aggregation(k).stage != stage) continue;
       if (choose) const_cast<EngineImpl*>(this)->choose_scales(k, state);
       forward_aggregate(k, state);
     }
+    state.release_rows();  // of a compact state: what the stage made has done its work
   }
 }
 
@@ -143,13 +147,14 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
 
 template <typename Acc>
 void EngineImpl<Acc>::recompute(float* out) const {
-  State<Acc> fresh(source());
+  State<Acc> fresh(source(), compact());
   forward(fresh, false, out, output_width());
 }
 
 template <typename Acc>
 void EngineImpl<Acc>::rebuild() {
-  state_ = State<Acc>(source());
+  state_ = State<Acc>(source(), compact());
+  if (journal_.on()) journal_.end();
   slots_ = graph_.slot_count();
   publication_.drop_staged();
   if (!incremental()) {
@@ -163,7 +168,7 @@ void EngineImpl<Acc>::rebuild() {
 
 template <typename Acc>
 Mismatch EngineImpl<Acc>::verify() const {
-  State<Acc> fresh(source());
+  State<Acc> fresh(source(), compact());
   std::vector<float> out(at(graph_.slot_count()) * at(output_width()));
   forward(fresh, false, out.data(), output_width());
   const auto differ = [&](const auto& a, const auto& b, int width, VertexId v) {
@@ -180,7 +185,8 @@ Mismatch EngineImpl<Acc>::verify() const {
         return {true, describe("aggregate of", static_cast<int>(k), v)};
       }
     }
-    for (std::size_t t = 0; incremental() && std::is_same_v<Acc, std::int64_t> && t < fresh.stored.size(); ++t) {
+    const bool kept = incremental() && !compact() && std::is_same_v<Acc, std::int64_t>;
+    for (std::size_t t = 0; kept && t < fresh.stored.size(); ++t) {
       if (differ(state_.stored[t], fresh.stored[t], source().stored[t].width, v)) {
         return {true, describe("stored row", static_cast<int>(t), v)};
       }

@@ -74,7 +74,7 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   delta_ = &delta;
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
-  if (journal_armed_) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
+  if (journal_armed_ || compact()) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
   grow();
   check_degrees(delta);
   for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
@@ -86,6 +86,10 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   if (options_.strategy == Strategy::Full) return propagate_full();
   if (!incremental()) return propagate_neighbourhoods(delta);
   mark_new_vertices();
+  if (compact()) {
+    note_degrees(delta);
+    derive_sources(delta);
+  }
   apply_edge_terms(delta);
   for (const int stage : source().input_consumers) {
     for (const VertexId v : delta.features_changed) dirty_[at(stage)].add(v);
@@ -111,8 +115,7 @@ void EngineImpl<Acc>::anticipate(const UpdateBuffer& batch) const {
         const RowTable<Acc>& sums = state_.aggregates[k];
         prefetch_row(sums.row(update.v), sums.row_bytes());
         const int messages = aggregation(static_cast<int>(k)).message_table;
-        if (messages >= 0)
-          prefetch_row(state_.stored[at(messages)].row(update.u), state_.stored[at(messages)].row_bytes());
+        if (messages >= 0) state_.stored[at(messages)].prefetch(static_cast<VertexId>(update.u));
       }
     }
   }
@@ -160,7 +163,7 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
     const RowTable<Acc>& table = state_.aggregates[at(k)];
     prefetch_row(table.row(edge.dst), table.row_bytes());
     const int messages = aggregation(k).message_table;
-    if (messages >= 0) prefetch_row(state_.stored[at(messages)].row(edge.src), state_.stored[at(messages)].row_bytes());
+    if (messages >= 0) state_.stored[at(messages)].prefetch(edge.src);
   };
   const auto aggregations = static_cast<int>(source().aggregations.size());
   for (int k = 0; k < aggregations; ++k) {
@@ -220,8 +223,11 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
   StageStats& stats = stats_[at(stage)];
   stats.affected = static_cast<std::int64_t>(rows.size());
   const double begun = seconds_now();
+  if (compact()) derive_rows(stage, rows);
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage == stage) choose_path(k, rows);
+    if (aggregation(k).stage != stage) continue;
+    choose_path(k, rows);
+    if (compact() && aggregation(k).message_table >= 0) derive_rows(stage, plans_[at(k)].sources);
   }
   if (!rows.empty()) transform_rows(stage, rows);
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
@@ -277,26 +283,25 @@ template <typename Acc>
 void EngineImpl<Acc>::evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
   Registers& registers = registers_[at(thread)];
   registers.prepare(program_, std::min<int>(program_.chunk_rows(), std::max(count, 8)));
-  run_stage(program_, stage, state_, scales_, graph_, rows, count, registers,
-            [&](const Instruction& step, Registers& r) {
-              for (int i = 0; i < count; ++i) {
-                const VertexId v = rows[i];
-                float* row = r.row(step.a, i);
-                if (step.op == Op::Output) {
-                  publication_.stage(v, row, thread);
-                  continue;
-                }
-                std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
-                if (step.op == Op::StoreRow) {
-                  store_row(step.index, v, row, thread);
-                  continue;
-                }
-                const RowTable<float>& table = state_.stored[at(aggregation(step.index).message_table)];
-                const float* before = table.row(v);
-                const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
-                update_source(step.index, {v, before, row, differ}, first + at(i), thread);
-              }
-            });
+  run_stage(program_, stage, current(), scales_, rows, count, registers, [&](const Instruction& step, Registers& r) {
+    for (int i = 0; i < count; ++i) {
+      const VertexId v = rows[i];
+      float* row = r.row(step.a, i);
+      if (step.op == Op::Output) {
+        publication_.stage(v, row, thread);
+        continue;
+      }
+      std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
+      if (step.op == Op::StoreRow) {
+        store_row(step.index, v, row, thread);
+        continue;
+      }
+      const StoredRows& table = state_.stored[at(aggregation(step.index).message_table)];
+      const float* before = table.row(v);
+      const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
+      update_source(step.index, {v, before, row, differ}, first + at(i), thread);
+    }
+  });
 }
 
 // The rows that a stage's results will be compared with or added to, so that they can be asked for early.
@@ -305,21 +310,22 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
   ResultRows& rows = result_rows_[at(stage)];
   rows.tables.clear();
   rows.outputs = nullptr;
+  rows.stored.clear();
   const auto add = [&](const auto& table) {
     rows.tables.push_back({reinterpret_cast<const char*>(table.data()), table.row_bytes()});
   };
   for (const Instruction& step : source().stages[at(stage)]) {
     if (step.op == Op::StoreMessage) {
       if (aggregation(step.index).root == Root::Message) add(state_.aggregates[at(step.index)]);
-      add(state_.stored[at(aggregation(step.index).message_table)]);
+      rows.stored.push_back(&state_.stored[at(aggregation(step.index).message_table)]);
     } else if (step.op == Op::StoreRow) {
       const int root_of = source().stored[at(step.index)].root_of;
       if (root_of >= 0) add(state_.aggregates[at(root_of)]);
-      add(state_.stored[at(step.index)]);
+      rows.stored.push_back(&state_.stored[at(step.index)]);
     } else if (step.op == Op::Output) {
       rows.outputs = &publication_;
     } else if (step.op == Op::LoadStored) {
-      add(state_.stored[at(step.index)]);
+      rows.stored.push_back(&state_.stored[at(step.index)]);
     }
   }
   rows.limit = std::min<VertexId>(slots_before_, slots_);
@@ -328,7 +334,7 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
 template <typename Acc>
 void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thread) {
   const StoredSpec& spec = source().stored[at(index)];
-  RowTable<float>& table = state_.stored[at(index)];
+  StoredRows& table = state_.stored[at(index)];
   float* kept = table.row(v);
   if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
   if (spec.root_of >= 0) {
@@ -342,7 +348,7 @@ void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thr
     }
   }
   mark_consumers(spec.consumers, v, thread);
-  if (journal_.on()) journal_.save_stored(state_, index, v, thread);
+  if (journal_.on() && !compact()) journal_.save_stored(state_, index, v, thread);
   std::memcpy(kept, row, table.row_bytes());
 }
 
@@ -387,8 +393,8 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   if (spec.root == Root::Message) update_root_from_message(k, change, thread);
   if (spec.message_table < 0 || !change.bits_differ) return;
   mark_consumers(source().stored[at(spec.message_table)].consumers, v, thread);
-  if (journal_.on()) journal_.save_stored(state_, spec.message_table, v, thread);
-  RowTable<float>& table = state_.stored[at(spec.message_table)];
+  if (journal_.on() && !compact()) journal_.save_stored(state_, spec.message_table, v, thread);
+  StoredRows& table = state_.stored[at(spec.message_table)];
   std::memcpy(table.row(v), change.now, table.row_bytes());
 }
 
@@ -415,6 +421,10 @@ void EngineImpl<Acc>::rescaled_sources(int k) {
 template <typename Acc>
 Changes EngineImpl<Acc>::publish() {
   const double begun = seconds_now();
+  if (compact()) {
+    journal_.end();
+    state_.release_rows();
+  }
   Changes changes;
   changes.vertices = publication_.publish(graph_, added_, removed_);
   changes.stages = stats_;
@@ -434,6 +444,7 @@ void EngineImpl<Acc>::begin_journal() {
 template <typename Acc>
 void EngineImpl<Acc>::restore_journal() {
   if (journal_.on()) journal_.restore(state_);
+  state_.release_rows();
   for (DegreeContext& context : state_.contexts) context.restore();
   publication_.drop_staged();
   slots_ = slots_before_;

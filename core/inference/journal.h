@@ -1,5 +1,5 @@
-// Old rows of one batch, kept while a what_if is open. Every row is saved at most once, before its first change, so the
-// order of putting back does not matter.
+// Old rows of one batch, kept while a what_if is open, and during every batch where the state is compact. Every row is
+// saved at most once, before its first change, so the order of putting back does not matter.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,44 @@ class Journal {
     on_ = true;
     ++epoch_;
     marks_.resize(aggregations);
-    for (auto& marks : marks_) {
-      if (marks.size() < static_cast<std::size_t>(slots)) marks.resize(static_cast<std::size_t>(slots), 0);
-    }
+    grow(slots);
     logs_.resize(static_cast<std::size_t>(threads));
+  }
+  void end() {  // what was saved is not needed any more
+    for (Log& log : logs_) {
+      log.entries.clear();
+      log.bytes.clear();
+    }
+    on_ = false;
   }
   void grow(std::int64_t slots) {
     for (auto& marks : marks_) {
-      if (marks.size() < static_cast<std::size_t>(slots)) marks.resize(static_cast<std::size_t>(slots), 0);
+      if (marks.size() < static_cast<std::size_t>(slots))
+        marks.resize(static_cast<std::size_t>(marks.empty() ? slots : slots + slots / 2));
     }
   }
+  std::size_t bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& marks : marks_) bytes += marks.capacity() * sizeof(Mark);
+    for (const Log& log : logs_) bytes += log.bytes.capacity() + log.entries.capacity() * sizeof(Entry);
+    return bytes;
+  }
+  // The row as it was before the batch, or null where the batch has not changed it.
+  const Acc* aggregate_before(int index, VertexId v) const {
+    const Mark& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
+    if (mark.epoch != epoch_) return nullptr;
+    return reinterpret_cast<const Acc*>(logs_[mark.thread].bytes.data() + mark.offset);
+  }
   void save_aggregate(const State<Acc>& state, int index, VertexId v, int thread) {
-    std::uint32_t& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
-    if (mark == epoch_) return;
-    mark = epoch_;
+    Mark& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
+    if (mark.epoch == epoch_) return;
+    const auto log = static_cast<std::size_t>(thread);
+    mark = {epoch_, static_cast<std::uint32_t>(thread), logs_[log].bytes.size()};
     const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(index)];
     save(index, v, table.row(v), table.row_bytes(), thread);
   }
   void save_stored(const State<Acc>& state, int index, VertexId v, int thread) {  // called once per row and batch
-    const RowTable<float>& table = state.stored[static_cast<std::size_t>(index)];
+    const StoredRows& table = state.stored[static_cast<std::size_t>(index)];
     save(-1 - index, v, table.row(v), table.row_bytes(), thread);
   }
   void restore(State<Acc>& state) {
@@ -54,13 +73,15 @@ class Journal {
         std::memcpy(to, from, bytes);
         from += bytes;
       }
-      log.entries.clear();
-      log.bytes.clear();
     }
-    on_ = false;
+    end();
   }
 
  private:
+  struct Mark {
+    std::uint32_t epoch = 0, thread = 0;
+    std::size_t offset = 0;  // of the row among what the thread has saved
+  };
   struct Entry {
     int table;  // >= 0: aggregate; below: stored row kind -1 - table
     VertexId row;
@@ -78,7 +99,7 @@ class Journal {
 
   bool on_ = false;
   std::uint32_t epoch_ = 0;
-  std::vector<std::vector<std::uint32_t>> marks_;
+  std::vector<std::vector<Mark>> marks_;  // per aggregation and vertex
   std::vector<Log> logs_;
 };
 

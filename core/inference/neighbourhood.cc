@@ -9,7 +9,7 @@ namespace livegnn {
 
 template <typename Acc>
 void EngineImpl<Acc>::propagate_full() {
-  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source());
+  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source(), false);
   const int stride = round_up(output_width(), 16);
   std::vector<float> out(at(slots_) * at(stride));
   forward(*scratch_state_, false, out.data(), stride);
@@ -116,7 +116,7 @@ template <typename Acc>
 void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
   const std::vector<std::vector<VertexId>> affected = affected_sets(delta);
   const std::vector<std::vector<VertexId>> needed = needed_sets(affected.back());
-  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source());
+  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source(), false);
   State<Acc>& state = *scratch_state_;
   state.reserve(slots_);
   std::swap(state.contexts, state_.contexts);  // the true global degrees
@@ -141,8 +141,8 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
       const int count = static_cast<int>(std::min(chunk, total - first));
       Registers& registers = registers_[at(thread)];
       registers.prepare(program_, program_.chunk_rows());
-      run_stage(program_, static_cast<int>(stage), state, scales_, graph_, rows.data() + first, count, registers,
-                [&](const Instruction& step, Registers& r) {
+      run_stage(program_, static_cast<int>(stage), CurrentView<Acc>{state, graph_}, scales_, rows.data() + first, count,
+                registers, [&](const Instruction& step, Registers& r) {
                   for (int i = 0; i < count; ++i) {
                     const VertexId v = rows[at(first + i)];
                     if (step.op == Op::Output) {

@@ -14,6 +14,7 @@ constexpr std::int64_t kRowsPerTask = 512;
 
 template <typename Acc>
 void EngineImpl<Acc>::aggregate(int k, bool finish) {
+  if (compact() && plans_[at(k)].path != Path::Push) derive_all(aggregation(k).stage);
   switch (plans_[at(k)].path) {
     case Path::Push:
       return push(k, finish);

@@ -7,6 +7,7 @@
 
 #include "dense/kernels.h"
 #include "inference/contexts.h"
+#include "inference/stored_rows.h"
 #include "livegnn/program.h"
 #include "util/aligned.h"
 
@@ -26,13 +27,16 @@ inline constexpr int kFloorBits = 6;     // a column's largest is taken as at le
 template <typename Acc>
 struct State {
   std::vector<RowTable<Acc>> aggregates;  // one per aggregation
-  std::vector<RowTable<float>> stored;    // one per stored row kind
+  std::vector<StoredRows> stored;         // one per stored row kind
   std::vector<DegreeContext> contexts;
 
-  explicit State(const Program& program) {
+  State(const Program& program, bool compact) {
     for (const AggregationSpec& spec : program.aggregations) aggregates.emplace_back(round_up(spec.width, 8));
-    for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16));
+    for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16), !compact);
     for (const ContextSpec& spec : program.contexts) contexts.emplace_back(spec);
+  }
+  void release_rows() {  // of a compact state
+    for (StoredRows& rows : stored) rows.release();
   }
   void reserve(std::int64_t slots) {
     for (auto& table : aggregates) table.reserve(slots);

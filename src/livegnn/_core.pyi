@@ -174,6 +174,7 @@ class NativeEngine:
         strategy: int,
         path: int,
         exact: bool,
+        compact: bool,
         threads: int,
         fanout: int,
         seed: int,

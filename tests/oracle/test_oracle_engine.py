@@ -22,17 +22,23 @@ def run(seed, *, batches=5, size=8, family=None, depth=None, **options):
     return engine, mirror
 
 
+@pytest.mark.parametrize("state", ["fast", "compact"])
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("family", list(FAMILIES))
-def test_every_family_and_depth(family, depth):
+def test_every_family_and_depth(family, depth, state):
     for seed in range(3):
-        run(1000 * depth + seed, family=family, depth=depth, threads=1 + seed % 2)
+        run(1000 * depth + seed, family=family, depth=depth, threads=1 + seed % 2, state=state)
 
 
 @settings(max_examples=80)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]), st.sampled_from([1, 5, 40]))
-def test_random_models_and_streams(seed, threads, size):
-    run(seed, size=size + 1, threads=threads)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 5, 40]),
+    st.sampled_from(["fast", "compact"]),
+)
+def test_random_models_and_streams(seed, threads, size, state):
+    run(seed, size=size + 1, threads=threads, state=state)
 
 
 @settings(max_examples=25)
@@ -42,9 +48,9 @@ def test_strategies_that_recompute(seed, strategy):
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["push", "pull", "sweep"]))
-def test_every_forced_path(seed, path):
-    run(seed, path=path, threads=2)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["push", "pull", "sweep"]), st.sampled_from(["fast", "compact"]))
+def test_every_forced_path(seed, path, state):
+    run(seed, path=path, threads=2, state=state)
 
 
 @settings(max_examples=15)
@@ -85,3 +91,20 @@ def test_small_samples_give_an_estimate_that_differs():
 @given(st.integers(0, 2**32 - 1))
 def test_soak_random_models_and_streams(seed):
     run(seed, batches=12, size=20, threads=2)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_a_compact_state_is_the_same_state_without_its_rows(seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng)
+    graph, mirror = random_graph(rng, model.input_width, model.uses_weights)
+    fast, compact = lg.Engine(model, graph), lg.Engine(model, graph, state="compact")
+    for _ in range(4):
+        graph.apply(random_batch(rng, mirror, 6))
+        assert compact.state_digest() == fast.state_digest()
+        digest = compact.state_digest()
+        with compact.what_if(random_batch(rng, mirror.copy(), 6)):
+            pass
+        assert compact.state_digest() == digest
+        compact.verify()

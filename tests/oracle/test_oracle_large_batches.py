@@ -42,11 +42,14 @@ def test_large_batches(family, threads):
     weight = (rng.random(EDGES) + 0.1).astype(np.float32)
     graph = lg.Graph(features, skewed(rng, EDGES), skewed(rng, EDGES), weight=weight)
     engine = lg.Engine(model, graph, threads=threads, path="push")
+    compact = lg.Engine(model, graph, threads=threads, state="compact")
     for size in (3, 60, 700):
         every = np.arange(VERTICES)
         before = engine.recompute()[every]
         changes = engine.apply(batch(rng, graph, model.input_width, size))
         engine.verify()
+        assert compact.state_digest() == engine.state_digest()
+        compact.verify()
         now = engine.recompute()[every]
         live = np.isin(every, graph.vertices())
         moved = every[live & (before.view(np.int32) != now.view(np.int32)).any(axis=1)]

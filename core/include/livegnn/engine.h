@@ -22,6 +22,8 @@ struct EngineOptions {
   Strategy strategy = Strategy::Incremental;
   Path force_path = Path::None;  // None: the cheaper one, by counts known before the work
   bool exact = true;             // false: float32 accumulators
+  bool compact = false;          // Incremental: only aggregates are kept, rows are derived again when needed; the
+                                 // program must be closed (no stage loads stored rows)
   int threads = 1;
   int fanout = 10;                                // Sampled
   std::uint64_t seed = 0;                         // Sampled

@@ -63,6 +63,8 @@ class Engine:
              RC,
              NeutronRT's RTEC-UER), "sampled" (`fanout` in-edges a vertex and layer: RTEC-NS; the only inexact one).
              precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
+             state: "fast" keeps message rows and what later layers need of a vertex; "compact" keeps aggregates only
+             and derives the rest again for the vertices that a batch touches (NeutronRT V.B). The bits are the same.
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
@@ -81,6 +83,7 @@ class Engine:
         precision: Literal["exact", "float32"] = "exact",
         threads: int | None = None,
         *,
+        state: Literal["fast", "compact"] = "fast",
         path: Literal["auto", "push", "pull", "sweep"] = "auto",
         fanout: int = 10,
         seed: int = 0,
@@ -88,7 +91,13 @@ class Engine:
     ) -> None:
         _choice("strategy", strategy, _STRATEGIES)
         _choice("precision", precision, ("exact", "float32"))
+        _choice("state", state, ("fast", "compact"))
         _choice("path", path, _PATHS)
+        if state == "compact" and strategy != "incremental":
+            raise ValueInvalid(
+                f'[Engine] expected strategy="incremental" with state="compact", got {strategy!r}, which keeps no rows '
+                "to leave out; leave state= out"
+            )
         if threads is not None and (type(threads) is not int or threads < 1):
             raise ValueInvalid(f"[Engine] expected threads of at least 1, got {threads!r}; leave it out for all cores")
         if type(fanout) is not int or fanout < 1:
@@ -97,6 +106,7 @@ class Engine:
         self.strategy = strategy
         self.precision = precision
         self.threads = threads or _cores()
+        self.state = state
         self._path, self._fanout, self._seed = path, fanout, seed
         self._callbacks: list[Handle] = []
         self._closed = False
@@ -113,7 +123,7 @@ class Engine:
                 "use the graph it was trained on"
             )
         fitted = model.for_graph(self.graph.has_weight)
-        program = compile_model(fitted.output)
+        program = compile_model(fitted.output, closed=self.state == "compact")
         _check_scales(scales, program)
         return _native.NativeEngine.create(
             graph=self.graph._store,
@@ -121,6 +131,7 @@ class Engine:
             strategy=_STRATEGIES[self.strategy],
             path=_PATHS[self._path],
             exact=self.precision == "exact",
+            compact=self.state == "compact",
             threads=self.threads,
             fanout=self._fanout,
             seed=self._seed,
@@ -276,8 +287,9 @@ class Engine:
         return rows
 
     def verify(self) -> None:
-        """Compares the live state with a run from scratch: all state bit for bit with precision="exact", else the
-        outputs.
+        """Compares the live state with a run from scratch: all state bit for bit with precision="exact".
+
+        With precision="float32" sums drift, so only outputs are compared, to 1e-3 of a row's largest value or of 1.
 
         Raises: StateMismatch naming what differs and at which vertex.
         """
@@ -328,6 +340,7 @@ class Engine:
         settings = {
             "strategy": self.strategy,
             "precision": self.precision,
+            "state": self.state,
             "path": self._path,
             "fanout": self._fanout,
             "seed": self._seed,

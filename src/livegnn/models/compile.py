@@ -91,14 +91,19 @@ class _Stored:
     consumers: set[int] = field(default_factory=set)
 
 
-def compile_model(output: ir.Value) -> Any:
-    """The native program of the model whose result is `output`."""
-    return _Compiler(optimise(output)).compile()
+def compile_model(output: ir.Value, *, closed: bool = False) -> Any:
+    """The native program of the model whose result is `output`.
+
+    closed: every stage works from features and aggregates alone; what an earlier stage had computed is computed again
+    and not loaded, so that no rows need to be kept. The bits are the same.
+    """
+    return _Compiler(optimise(output), closed).compile()
 
 
 class _Compiler:
-    def __init__(self, output: ir.Value) -> None:
+    def __init__(self, output: ir.Value, closed: bool) -> None:
         self.output = output
+        self.closed = closed
         self.values = ir.walk(output)
         self.uses: dict[int, list[ir.Value]] = defaultdict(list)
         for value in self.values:
@@ -287,6 +292,7 @@ class _Stage:
         self.c = compiler
         self.number = number
         self.place: dict[int, int] = {}
+        self.needed: set[int] = set()  # what a closed stage computes
         self.reads_of: Counter[int] = Counter()
 
     def emit(self, registers: _Registers) -> None:
@@ -294,10 +300,13 @@ class _Stage:
         registers.release_all()
         c = self.c
         if self.number == c.depth[id(c.output)]:
+            self.find_needed([c.output])
             self.reads_of = self.count_reads()
             self.put("Output", a=self.value(c.output), width=c.output.width)
             return
-        self.reserve_later_rows()
+        if not c.closed:
+            self.reserve_later_rows()
+        self.find_needed([row.value for row in c.stored if row.stage == self.number])
         self.reads_of = self.count_reads()
         done = 0
         while done < len(c.stored):  # the list may grow while earlier rows are emitted
@@ -324,11 +333,28 @@ class _Stage:
         left = self.c.resolve(value)
         return left.inputs if isinstance(left, ir.Combine) and left is not value else value.inputs
 
+    def find_needed(self, targets: list[ir.Value]) -> None:
+        """The values that a closed stage computes for its targets."""
+        pending = list(targets) if self.c.closed else []
+        while pending:
+            value = self.c.resolve(pending.pop())
+            if id(value) not in self.needed and not isinstance(value, ir.Input | ir.Propagate):
+                self.needed.add(id(value))
+                pending.extend(value.inputs)
+
+    def computed_here(self, value: ir.Value) -> bool:
+        """Whether this stage computes the value; reads of it count."""
+        if isinstance(value, ir.Propagate):
+            return False
+        if self.c.closed:
+            return id(self.c.resolve(value)) in self.needed
+        return self.c.depth[id(value)] == self.number
+
     def count_reads(self) -> Counter[int]:
         """How often a value's register is read in this stage; one reader may overwrite it."""
         c, counts = self.c, Counter[int]()
         for value in c.values:
-            if c.depth[id(value)] == self.number and not isinstance(value, ir.Propagate):
+            if self.computed_here(value):
                 counts.update(id(c.resolve(x)) for x in self.reads(value))
         counts.update(id(row.value) for row in c.stored if row.stage == self.number)
         counts[id(c.resolve(c.output))] += 1
@@ -344,7 +370,8 @@ class _Stage:
         return self.place[id(value)]
 
     def given(self, value: ir.Value) -> bool:
-        return isinstance(value, ir.Input | ir.Propagate) or self.c.depth[id(value)] < self.number
+        kept = self.c.depth[id(value)] < self.number and not self.c.closed
+        return isinstance(value, ir.Input | ir.Propagate) or kept
 
     def load(self, value: ir.Value) -> int:
         register = self.registers.take(value.width)
@@ -399,7 +426,7 @@ class _Stage:
     def linear(self, value: ir.Linear) -> int:
         """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
         c, source = self.c, self.c.resolve(value.x)
-        group = [v for v in c.values if isinstance(v, ir.Linear) and c.resolve(v.x) is source]
+        group = [v for v in c.values if isinstance(v, ir.Linear) and c.resolve(v.x) is source and self.computed_here(v)]
         x = self.value(source)
         starts = [0]
         for each in group:

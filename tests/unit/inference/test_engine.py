@@ -326,6 +326,18 @@ def test_state_bytes_by_part():
     assert lg.Engine(weighted_gcn(), weighted_graph()).state_bytes()["contexts"] > sizes["contexts"]
 
 
+def test_a_compact_state_keeps_no_rows_between_batches():
+    g = lg.Graph(array(2000, WIDTH), np.arange(1999), np.arange(1, 2000))
+    fast, compact = lg.Engine(model(), g), lg.Engine(model(), g, state="compact")
+    batch = updates(("set_features", 0, row()), ("add_edge", 0, 3))
+    assert 0 in compact.apply(batch).vertices
+    assert compact.state_digest() == fast.state_digest()
+    kept, without = fast.state_bytes(), compact.state_bytes()
+    assert without["aggregates"] == kept["aggregates"]
+    assert without["messages"] < kept["messages"]
+    compact.verify()
+
+
 def test_float32_is_near_and_has_no_range():
     exact, fast = engine(), engine(precision="float32")
     batch = updates(("set_features", 0, row(scale=1e6)), ("add_edge", 0, 3))
@@ -341,6 +353,8 @@ def test_float32_is_near_and_has_no_range():
         ({"strategy": "fast"}, "strategy .*incremental.*'fast'"),
         ({"precision": "float16"}, "precision .*exact.*'float16'"),
         ({"path": None}, "path .*push.*None"),
+        ({"state": "small"}, "state .*compact.*'small'"),
+        ({"state": "compact", "strategy": "khop"}, "incremental.*compact.*'khop'"),
         ({"threads": 0}, "threads .*0"),
         ({"threads": True}, "threads .*True"),
         ({"threads": 1.0}, "threads .*1.0"),

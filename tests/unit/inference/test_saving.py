@@ -50,14 +50,18 @@ def test_scales_are_those_of_creation_and_not_of_the_present_graph(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "precision", "path"),
-    [("affected", "exact", "auto"), ("incremental", "float32", "pull"), ("sampled", "exact", "push")],
+    ("strategy", "precision", "path", "state"),
+    [
+        ("affected", "exact", "auto", "fast"),
+        ("incremental", "float32", "pull", "compact"),
+        ("sampled", "exact", "push", "fast"),
+    ],
 )
-def test_settings_come_back(tmp_path, strategy, precision, path):
-    e = engine(strategy=strategy, precision=precision, path=path, fanout=3, seed=5)
+def test_settings_come_back(tmp_path, strategy, precision, path, state):
+    e = engine(strategy=strategy, precision=precision, path=path, fanout=3, seed=5, state=state)
     e.save(tmp_path / "engine.lg")
     again = lg.Engine.load(tmp_path / "engine.lg", threads=2)
-    assert (again.strategy, again.precision, again.threads) == (strategy, precision, 2)
+    assert (again.strategy, again.precision, again.threads, again.state) == (strategy, precision, 2, state)
     again.save(tmp_path / "again.lg")
     assert storage.load(tmp_path / "again.lg")[3] == storage.load(tmp_path / "engine.lg")[3]
     np.testing.assert_array_equal(again.embeddings(range(6)), e.embeddings(range(6)))

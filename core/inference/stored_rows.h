@@ -1,0 +1,69 @@
+// Rows of one kind (messages, own terms, rows for later stages): one per vertex at all times, or, where the state is
+// compact, only for the vertices that the batch at work has asked for.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "livegnn/prefetch.h"
+#include "livegnn/types.h"
+#include "util/aligned.h"
+
+namespace livegnn {
+
+class StoredRows {
+ public:
+  StoredRows(int stride, bool kept) : kept_(kept), whole_(kept), rows_(stride) {}
+
+  int stride() const { return rows_.stride(); }
+  std::size_t row_bytes() const { return rows_.row_bytes(); }
+  bool has(VertexId v) const { return whole_ || marks_[index(v)] == epoch_; }
+  float* row(VertexId v) { return rows_.row(whole_ ? v : places_[index(v)]); }
+  const float* row(VertexId v) const { return rows_.row(whole_ ? v : places_[index(v)]); }
+  void prefetch(VertexId v) const {
+    if (whole_) prefetch_row(rows_.row(v), rows_.row_bytes());
+  }
+
+  void reserve(std::int64_t slots) {
+    if (whole_) return rows_.reserve(slots);
+    if (marks_.size() >= static_cast<std::size_t>(slots)) return;
+    marks_.resize(static_cast<std::size_t>(slots + slots / 2 + 16), 0);
+    places_.resize(marks_.size(), 0);
+  }
+  // Until release(): a zero row for every vertex, or for v (earlier pointers to rows end).
+  void hold_all(std::int64_t slots) {
+    if (kept_) return;
+    whole_ = true;
+    rows_.reserve(slots);
+  }
+  void hold(VertexId v) {
+    marks_[index(v)] = epoch_;
+    places_[index(v)] = static_cast<std::int32_t>(held_++);
+    rows_.reserve(held_);
+    std::memset(rows_.row(held_ - 1), 0, rows_.row_bytes());
+  }
+  void release() {
+    if (kept_) return;
+    if (whole_ || held_ > kKeptForReuse) rows_ = RowTable<float>(rows_.stride());
+    whole_ = false;
+    held_ = 0;
+    ++epoch_;
+  }
+  std::size_t bytes() const { return rows_.bytes() + marks_.capacity() * 2 * sizeof(std::uint32_t); }
+
+ private:
+  static constexpr std::int64_t kKeptForReuse = 4096;
+  static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
+
+  bool kept_;
+  bool whole_;  // row v is vertex v's
+  RowTable<float> rows_;
+  std::vector<std::uint32_t> marks_;  // the epoch in which the vertex has a row
+  std::vector<std::int32_t> places_;
+  std::uint32_t epoch_ = 1;
+  std::int64_t held_ = 0;
+};
+
+}  // namespace livegnn
