@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "dense/kernels.h"
+#include "livegnn/prefetch.h"
 
 namespace livegnn {
 namespace avx512 {
@@ -10,6 +11,7 @@ namespace avx512 {
 inline constexpr int kLanes = 8;
 inline constexpr int kTileRows = 6;
 inline constexpr int kOneRowPanels = 4;
+inline constexpr int kColumnsAhead = 8;  // between the prefetch of a piece of weight and its use
 
 struct F {
   __m256 v;
@@ -46,72 +48,73 @@ inline F to_float(Q a) { return {_mm512_cvtpd_ps(_mm512_cvtepi64_pd(a.v))}; }
 
 #include "dense/kernels_impl.h"
 
-// Products again, with full-width registers: the same chains of fused multiply-adds, twice as many at a time.
-template <int R>
+// Products again, with full-width registers: the same chains of fused multiply-adds, more of them at a time. R rows
+// against P panels; at least eight chains hide the latency of a multiply-add, and all of a tile's fit in registers.
+template <int R, int P>
 inline void wide_tile(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k) {
-  __m512 left[R], right[R];
-  for (int r = 0; r < R; ++r) left[r] = right[r] = _mm512_setzero_ps();
-  for (int i = 0; i < k; ++i) {
-    const __m512 w0 = _mm512_loadu_ps(w + static_cast<std::size_t>(i) * kPanel);
-    const __m512 w1 = _mm512_loadu_ps(w + static_cast<std::size_t>(i) * kPanel + 16);
-    for (int r = 0; r < R; ++r) {
-      const __m512 x = _mm512_set1_ps(a[static_cast<std::size_t>(r) * lda + static_cast<std::size_t>(i)]);
-      left[r] = _mm512_fmadd_ps(x, w0, left[r]);
-      right[r] = _mm512_fmadd_ps(x, w1, right[r]);
-    }
-  }
+  __m512 sum[R][2 * P];
   for (int r = 0; r < R; ++r) {
-    _mm512_storeu_ps(c + static_cast<std::size_t>(r) * ldc, left[r]);
-    _mm512_storeu_ps(c + static_cast<std::size_t>(r) * ldc + 16, right[r]);
+    for (int p = 0; p < 2 * P; ++p) sum[r][p] = _mm512_setzero_ps();
   }
-}
-
-template <int P>
-inline void wide_row(const float* a, const float* w, float* c, int k) {
-  __m512 sum[2 * P];
-  for (int p = 0; p < 2 * P; ++p) sum[p] = _mm512_setzero_ps();
   const std::size_t panel = static_cast<std::size_t>(k) * kPanel;
-  for (int i = 0; i < k; ++i) {
-    const __m512 x = _mm512_set1_ps(a[i]);
+  const auto step = [&](int i) {
+    __m512 column[2 * P];
     for (int p = 0; p < P; ++p) {
       const float* row = w + static_cast<std::size_t>(p) * panel + static_cast<std::size_t>(i) * kPanel;
-      sum[2 * p] = _mm512_fmadd_ps(x, _mm512_loadu_ps(row), sum[2 * p]);
-      sum[2 * p + 1] = _mm512_fmadd_ps(x, _mm512_loadu_ps(row + 16), sum[2 * p + 1]);
+      prefetch_line(row + kColumnsAhead * kPanel);
+      prefetch_line(row + kColumnsAhead * kPanel + 16);
+      column[2 * p] = _mm512_loadu_ps(row);
+      column[2 * p + 1] = _mm512_loadu_ps(row + 16);
     }
+    for (int r = 0; r < R; ++r) {
+      const __m512 x = _mm512_set1_ps(a[static_cast<std::size_t>(r) * lda + static_cast<std::size_t>(i)]);
+      for (int p = 0; p < 2 * P; ++p) sum[r][p] = _mm512_fmadd_ps(x, column[p], sum[r][p]);
+    }
+  };
+  if constexpr (R < 4) {
+#pragma GCC unroll 4
+    for (int i = 0; i < k; ++i) step(i);
+  } else {
+    for (int i = 0; i < k; ++i) step(i);
   }
-  for (int p = 0; p < 2 * P; ++p) _mm512_storeu_ps(c + 16 * p, sum[p]);
+  for (int r = 0; r < R; ++r) {
+    for (int p = 0; p < 2 * P; ++p) _mm512_storeu_ps(c + static_cast<std::size_t>(r) * ldc + 16 * p, sum[r][p]);
+  }
 }
 
-template <int R>
+// R rows against all panels, P at a time and then the rest.
+template <int R, int P>
 inline void wide_rows(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k, int n) {
-  for (int done = 0; done < n; done += kPanel) {
-    wide_tile<R>(a, lda, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, ldc, k);
+  int done = 0;
+  for (; done + P * kPanel <= n; done += P * kPanel) {
+    wide_tile<R, P>(a, lda, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, ldc, k);
+  }
+  if constexpr (P > 1) {
+    if (done < n) {
+      wide_rows<R, P - 1>(a, lda, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, ldc, k,
+                          n - done);
+    }
   }
 }
 
 void wide_gemm(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int m, int k, int n) {
   while (m > 0) {
-    int rows = 1;
+    int rows = m;
     if (m >= 12) {
       rows = 12;
-      wide_rows<12>(a, lda, w, c, ldc, k, n);
+      wide_rows<12, 1>(a, lda, w, c, ldc, k, n);
     } else if (m >= 8) {
       rows = 8;
-      wide_rows<8>(a, lda, w, c, ldc, k, n);
+      wide_rows<8, 1>(a, lda, w, c, ldc, k, n);
     } else if (m >= 4) {
       rows = 4;
-      wide_rows<4>(a, lda, w, c, ldc, k, n);
-    } else if (m >= 2) {
-      rows = 2;
-      wide_rows<2>(a, lda, w, c, ldc, k, n);
+      wide_rows<4, 2>(a, lda, w, c, ldc, k, n);
+    } else if (m == 3) {
+      wide_rows<3, 3>(a, lda, w, c, ldc, k, n);
+    } else if (m == 2) {
+      wide_rows<2, 4>(a, lda, w, c, ldc, k, n);
     } else {
-      int done = 0;
-      for (; done + 4 * kPanel <= n; done += 4 * kPanel)
-        wide_row<4>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
-      for (; done + 2 * kPanel <= n; done += 2 * kPanel)
-        wide_row<2>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
-      for (; done < n; done += kPanel)
-        wide_row<1>(a, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done, k);
+      wide_rows<1, 4>(a, lda, w, c, ldc, k, n);
     }
     a += static_cast<std::size_t>(rows) * lda;
     c += static_cast<std::size_t>(rows) * ldc;

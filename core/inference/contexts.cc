@@ -1,5 +1,6 @@
 #include "inference/contexts.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -66,6 +67,12 @@ void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId la
   }
 }
 
+void DegreeContext::next_epoch() {
+  if (++epoch_ != 0) return;
+  std::fill(mark_.begin(), mark_.end(), 0);  // marks of old epochs would count again
+  epoch_ = 1;
+}
+
 void DegreeContext::touch(VertexId v) {
   if (touched(v)) return;
   mark_[index(v)] = epoch_;
@@ -81,7 +88,7 @@ void DegreeContext::count(const EdgeRecord& edge, float weight, int sign) {
 }
 
 void DegreeContext::update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before) {
-  ++epoch_;
+  next_epoch();
   before_.clear();
   changed_.clear();
   reserve(graph.slot_count());
@@ -115,7 +122,7 @@ void DegreeContext::restore() {
 void DegreeContext::forget() {
   before_.clear();
   changed_.clear();
-  ++epoch_;
+  next_epoch();
 }
 
 std::size_t DegreeContext::bytes() const {

@@ -43,6 +43,7 @@ class DegreeContext {
   static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
   static Fixed fixed(float weight);
   bool touched(VertexId v) const { return mark_[index(v)] == epoch_; }
+  void next_epoch();
   void touch(VertexId v);
   void count(const EdgeRecord& edge, float weight, int sign);
   float loop_weight(const GraphStore& graph, VertexId v) const;

@@ -53,6 +53,7 @@ void EngineImpl<Acc>::derive_rows(int stage, const std::vector<VertexId>& vertic
     if (source().stored[t].stage == stage) tables.push_back(static_cast<int>(t));
   }
   if (tables.empty()) return;
+  for (const int t : tables) state_.stored[at(t)].reserve_held(static_cast<std::int64_t>(vertices.size()));
   std::vector<VertexId> wanted;
   for (const VertexId v : vertices) {
     if (state_.stored[at(tables.front())].has(v)) continue;

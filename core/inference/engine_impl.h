@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
   void rebuild() override;
   void begin_journal() override;
   void restore_journal() override;
-  std::vector<VertexId> staged_vertices() const override { return publication_.staged(); }
+  std::vector<VertexId> staged_vertices() const override { return publication_.staged(graph_, added_, removed_); }
 
   std::int64_t read(std::span<const std::int64_t> ids, float* out) const override {
     return publication_.read(ids, out);
@@ -65,7 +65,7 @@ class EngineImpl final : public Engine {
     std::vector<std::uint8_t> changed;
     Scratch<std::int64_t> deltas;
     int stride = 0;
-    const std::int64_t* deltas_row(std::int32_t source) const { return deltas.data() + source * stride; }
+    const std::int64_t* deltas_row(std::int32_t source) const { return deltas.data() + std::int64_t{source} * stride; }
   };
   struct ResultRows {
     struct Table {
@@ -74,7 +74,7 @@ class EngineImpl final : public Engine {
     };
     std::vector<Table> tables;
     std::vector<const StoredRows*> stored;
-    const Publication* outputs = nullptr;  // in the last stage
+    const Publication* outputs = nullptr;  // of the last stage
     VertexId limit = 0;
     void prefetch(VertexId v) const {
       if (v >= limit) return;
@@ -141,6 +141,8 @@ class EngineImpl final : public Engine {
   void evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread);
   void find_result_rows(int stage);
   void choose_path(int k, const std::vector<VertexId>& rows);
+  template <typename Body>
+  void each_source(int k, std::size_t first, std::size_t last, Body&& change);
   void input_sources(int k);
   void rescaled_sources(int k);
   void update_source(int k, const SourceChange& change, std::size_t index, int thread);

@@ -154,7 +154,8 @@ void EngineImpl<Acc>::recompute(float* out) const {
 template <typename Acc>
 void EngineImpl<Acc>::rebuild() {
   state_ = State<Acc>(source(), compact());
-  if (journal_.on()) journal_.end();
+  result_rows_.clear();  // they point into the state that was
+  journal_.end();
   slots_ = graph_.slot_count();
   publication_.drop_staged();
   if (!incremental()) {

@@ -17,7 +17,8 @@ namespace {
 constexpr double kParallelFlops = 1e6;  // below this, waking a thread costs more than it saves
 
 constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
-constexpr std::size_t kAnticipated = 8;      // updates; more would push each other out of the cache
+constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4;
+constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
@@ -48,9 +49,12 @@ void EngineImpl<Acc>::check_degrees(const BatchDelta& delta) const {
 template <typename Acc>
 void EngineImpl<Acc>::grow() {
   const std::int64_t slots = graph_.slot_count();
-  slots_before_ = slots_;
   slots_ = static_cast<VertexId>(slots);
-  ++epoch_;
+  if (++epoch_ == 0) {
+    for (VertexSet& set : dirty_) set.forget();
+    std::fill(input_mark_.begin(), input_mark_.end(), 0);
+    epoch_ = 1;
+  }
   if (incremental()) {
     for (auto& table : state_.aggregates) table.reserve(slots);
     for (auto& table : state_.stored) table.reserve(slots);
@@ -71,6 +75,7 @@ void EngineImpl<Acc>::grow() {
 template <typename Acc>
 void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   started_ = seconds_now();
+  slots_before_ = slots_;
   delta_ = &delta;
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
@@ -398,12 +403,33 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   std::memcpy(table.row(v), change.now, table.row_bytes());
 }
 
+// Sources first <= i < last of a plan, one by one or, where they are many, by all threads.
+template <typename Acc>
+template <typename Body>
+void EngineImpl<Acc>::each_source(int k, std::size_t first, std::size_t last, Body&& change) {
+  const Plan& plan = plans_[at(k)];
+  const RowTable<Acc>& sums = state_.aggregates[at(k)];
+  const auto run = [&](std::size_t from, std::size_t to, int thread) {
+    for (std::size_t i = from; i < to; ++i) {
+      if (i + kSourcesAhead < to) {
+        const VertexId next = plan.sources[i + kSourcesAhead];
+        if (aggregation(k).root == Root::Message) prefetch_row(sums.row(next), sums.row_bytes());
+        prefetch_row(message_row(k, state_, next), sums.row_bytes() / 2);
+      }
+      update_source(k, change(plan.sources[i]), i, thread);
+    }
+  };
+  if (last - first < kParallelSources || pool_.threads() == 1) return run(first, last, 0);
+  const auto count = static_cast<std::int64_t>(last - first), tasks = std::int64_t{4} * pool_.threads();
+  pool_.run(tasks, [&](std::int64_t task, int thread) {
+    run(first + at(count * task / tasks), first + at(count * (task + 1) / tasks), thread);
+  });
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::input_sources(int k) {
-  const std::vector<VertexId>& changed = delta_->features_changed;
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    update_source(k, {changed[i], input_before(changed[i]), graph_.feature_row(changed[i]), true}, i, 0);
-  }
+  each_source(k, 0, delta_->features_changed.size(),
+              [&](VertexId v) { return SourceChange{v, input_before(v), graph_.feature_row(v), true}; });
 }
 
 template <typename Acc>
@@ -412,10 +438,10 @@ void EngineImpl<Acc>::rescaled_sources(int k) {
   const AggregationSpec& spec = aggregation(k);
   const std::size_t listed =
       spec.message_table < 0 ? delta_->features_changed.size() : dirty_[at(spec.stage)].collect().size();
-  for (std::size_t i = listed; i < plan.sources.size(); ++i) {
-    const float* row = message_row(k, state_, plan.sources[i]);
-    update_source(k, {plan.sources[i], row, row, false}, i, 0);
-  }
+  each_source(k, listed, plan.sources.size(), [&](VertexId v) {
+    const float* row = message_row(k, state_, v);
+    return SourceChange{v, row, row, false};
+  });
 }
 
 template <typename Acc>

@@ -17,13 +17,17 @@ class Journal {
   bool on() const { return on_; }
   void begin(std::size_t aggregations, std::int64_t slots, int threads) {
     on_ = true;
-    ++epoch_;
+    if (++epoch_ == 0) {
+      marks_.clear();
+      epoch_ = 1;
+    }
     marks_.resize(aggregations);
     grow(slots);
     logs_.resize(static_cast<std::size_t>(threads));
   }
-  void end() {  // what was saved is not needed any more
+  void end() {  // what was saved is not needed any more; the memory of a large batch is given back
     for (Log& log : logs_) {
+      if (log.bytes.capacity() > kKeptForReuse) log = Log{};
       log.entries.clear();
       log.bytes.clear();
     }
@@ -78,6 +82,7 @@ class Journal {
   }
 
  private:
+  static constexpr std::size_t kKeptForReuse = std::size_t{1} << 20;
   struct Mark {
     std::uint32_t epoch = 0, thread = 0;
     std::size_t offset = 0;  // of the row among what the thread has saved

@@ -14,7 +14,9 @@ constexpr std::int64_t kRowsPerTask = 512;
 
 template <typename Acc>
 void EngineImpl<Acc>::aggregate(int k, bool finish) {
-  if (compact() && plans_[at(k)].path != Path::Push) derive_all(aggregation(k).stage);
+  const AggregationSpec& spec = aggregation(k);
+  const bool reads_rows = spec.message_table >= 0 || spec.root == Root::Table;
+  if (compact() && reads_rows && plans_[at(k)].path != Path::Push) derive_all(spec.stage);
   switch (plans_[at(k)].path) {
     case Path::Push:
       return push(k, finish);

@@ -118,15 +118,31 @@ void Publication::stage(VertexId v, const float* row, int thread) {
   store_row(rows_.row(v), row, rows_.row_bytes());
 }
 
-std::vector<VertexId> Publication::staged() const {
-  std::vector<VertexId> all;
-  for (const Journal& journal : journals_) all.insert(all.end(), journal.vertices.begin(), journal.vertices.end());
-  std::sort(all.begin(), all.end());
-  return all;
+// Of the vertices whose rows changed, those that are live; one that came back with the same output is news all the
+// same.
+void Publication::keep_news(std::vector<VertexId>& changed, const GraphStore& graph, const std::vector<VertexId>& added,
+                            const std::vector<VertexId>& removed) const {
+  const bool some_gone = !removed.empty() || graph.slot_count() > slots_before_;  // added and removed in one batch, too
+  if (some_gone) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
+  changed.insert(changed.end(), added.begin(), added.end());
+}
+
+std::vector<VertexId> Publication::staged(const GraphStore& graph, const std::vector<VertexId>& added,
+                                          const std::vector<VertexId>& removed) const {
+  std::vector<VertexId> changed;
+  for (const Journal& journal : journals_)
+    changed.insert(changed.end(), journal.vertices.begin(), journal.vertices.end());
+  keep_news(changed, graph, added, removed);
+  std::sort(changed.begin(), changed.end());
+  changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
+  return changed;
 }
 
 void Publication::end_epoch() {
-  ++epoch_;
+  if (++epoch_ == 0) {  // marks of old epochs would count again
+    std::fill(marks_.begin(), marks_.end(), 0);
+    epoch_ = 1;
+  }
   most_claimed_ = std::max<std::int64_t>(most_claimed_, claimed_);
   claimed_ = 0;
   for (Journal& journal : journals_) {
@@ -158,10 +174,7 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
     for (const VertexId v : removed) live_[at(v)] = 0;
     version_ = graph.version();
   }
-  const bool some_gone = !removed.empty() || graph.slot_count() > slots_before_;  // added and removed in one batch, too
-  if (some_gone) std::erase_if(changed, [&](VertexId v) { return !graph.is_live(v); });
-  changed.insert(changed.end(), added.begin(),
-                 added.end());  // one that came back with the same output is news all the same
+  keep_news(changed, graph, added, removed);
   return changed;
 }
 

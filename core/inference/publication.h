@@ -38,7 +38,9 @@ class Publication {
   }
   std::vector<VertexId> publish(const GraphStore& graph, const std::vector<VertexId>& added,
                                 const std::vector<VertexId>& removed);  // live changed vertices, in no order
-  std::vector<VertexId> staged() const;
+  // The same vertices before publication, ascending.
+  std::vector<VertexId> staged(const GraphStore& graph, const std::vector<VertexId>& added,
+                               const std::vector<VertexId>& removed) const;
   void drop_staged();  // every overwritten row is put back
 
   // ---- readers
@@ -50,7 +52,7 @@ class Publication {
 
  private:
   static constexpr std::int64_t kClaim = 64;  // journal rows that a thread takes at a time
-  struct Journal {                            // of one thread
+  struct alignas(kCacheLine) Journal {        // of one thread
     std::vector<VertexId> vertices;
     std::int64_t next = 0, end = 0;  // places left in its claim
   };
@@ -60,6 +62,8 @@ class Publication {
   }
   bool overwritten(std::uint64_t mark) const { return mark >> 32 == epoch_; }
   void copy_committed(VertexId v, float* out) const;
+  void keep_news(std::vector<VertexId>& changed, const GraphStore& graph, const std::vector<VertexId>& added,
+                 const std::vector<VertexId>& removed) const;
   void end_epoch();
   class ReadLock;
   class WriteLock;

@@ -1,6 +1,7 @@
 // Sets of vertices of one batch, with O(1) clearing: a vertex is in the set when its mark carries the batch's epoch.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ class VertexSet {
     for (auto& list : lists_) list.clear();
     epoch_ = epoch;
   }
+  void forget() { std::fill(marks_.begin(), marks_.end(), 0); }  // before epochs begin anew
   bool contains(VertexId v) const { return marks_[static_cast<std::size_t>(v)] == epoch_; }
   bool add(VertexId v, int thread = 0) {  // whether v is new in the set
     std::uint32_t& mark = marks_[static_cast<std::size_t>(v)];

@@ -36,8 +36,10 @@ class StoredRows {
   void hold_all(std::int64_t slots) {
     if (kept_) return;
     whole_ = true;
+    rows_ = RowTable<float>(rows_.stride());
     rows_.reserve(slots);
   }
+  void reserve_held(std::int64_t more) { rows_.reserve(held_ + more); }
   void hold(VertexId v) {
     marks_[index(v)] = epoch_;
     places_[index(v)] = static_cast<std::int32_t>(held_++);
@@ -49,7 +51,10 @@ class StoredRows {
     if (whole_ || held_ > kKeptForReuse) rows_ = RowTable<float>(rows_.stride());
     whole_ = false;
     held_ = 0;
-    ++epoch_;
+    if (++epoch_ == 0) {
+      std::fill(marks_.begin(), marks_.end(), 0);
+      epoch_ = 1;
+    }
   }
   std::size_t bytes() const { return rows_.bytes() + marks_.capacity() * 2 * sizeof(std::uint32_t); }
 

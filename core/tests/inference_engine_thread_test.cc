@@ -267,7 +267,7 @@ void check_readers(unsigned vertices, unsigned edges_per_vertex, int batch, int 
   while (reads == 0) std::this_thread::yield();
   Engine* engines[] = {engine.get()};
   for (int round = 0; round < rounds; ++round) {
-    const UpdateBuffer next = second.batch(batch);
+    UpdateBuffer next = second.batch(batch);
     if (round % 3 == 0) {
       WhatIf view(second.graph, *engine, next);
     }
@@ -278,6 +278,31 @@ void check_readers(unsigned vertices, unsigned edges_per_vertex, int batch, int 
   CHECK(reads > 0);
   CHECK(wrong == 0);
   CHECK(rows_of(*engine) == versions.back());
+}
+
+TEST(small_batches_after_a_failed_one_find_the_new_state) {
+  for (const bool compact : {false, true}) {
+    World world(31);
+    EngineOptions options = with(2);
+    options.compact = compact;
+    const auto engine = Engine::create(world.graph, world.program, options);
+    Engine* engines[] = {engine.get()};
+    for (int round = 0; round < 10; ++round) {
+      UpdateBuffer batch = world.batch(5);
+      world.set_row(batch, UpdateKind::SetFeatures, 3, 1e9f);
+      bool refused = false;
+      try {
+        apply_batch(world.graph, engines, batch);
+      } catch (const Error& error) {
+        refused = error.kind() == ErrorKind::RangeOverflow;
+      }
+      CHECK(refused);
+      UpdateBuffer small;
+      world.set_row(small, UpdateKind::SetFeatures, 1, 1.0f);
+      apply_batch(world.graph, engines, small);
+      CHECK(!engine->verify().found);
+    }
+  }
 }
 
 TEST(readers_see_whole_versions_while_batches_are_applied) { check_readers(kVertices, 4, 10, 100); }

@@ -108,3 +108,52 @@ def test_a_compact_state_is_the_same_state_without_its_rows(seed):
             pass
         assert compact.state_digest() == digest
         compact.verify()
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1))
+def test_undirected_graphs(seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng)
+    n = int(rng.integers(2, 25))
+    features = rng.standard_normal((n, model.input_width), dtype=np.float32)
+    src, dst = rng.integers(0, n, (2, 3 * n))
+    weight = (rng.random(3 * n) + 0.1).astype(np.float32)
+    graph = lg.Graph(features, src, dst, weight=weight, undirected=True)
+    fast, compact = lg.Engine(model, graph), lg.Engine(model, graph, state="compact", threads=2)
+    for _ in range(5):
+        updates, edges = lg.Updates(), graph.edges()
+        for _ in range(4):
+            u, v = (int(x) for x in rng.integers(0, n, 2))
+            updates.add_edge(u, v, weight=float(rng.random() + 0.1))
+            updates.set_features(u, rng.standard_normal(model.input_width, dtype=np.float32))
+        taken = int(rng.integers(len(edges["src"])))
+        updates.set_weight(int(edges["src"][taken]), int(edges["dst"][taken]), 0.7)
+        updates.remove_edge(int(edges["dst"][taken]), int(edges["src"][taken]))
+        graph.apply(updates)
+        fast.verify()
+        compact.verify()
+        assert compact.state_digest() == fast.state_digest()
+
+
+@pytest.mark.parametrize("state", ["fast", "compact"])
+def test_after_a_failed_batch_and_a_rescale_and_a_swap(state):
+    rng = np.random.default_rng(8)
+    model = random_model(rng, family="sage", depth=3)
+    graph, mirror = random_graph(rng, model.input_width, model.uses_weights, vertices=20)
+    engine = lg.Engine(model, graph, state=state)
+    far = lg.Updates()
+    far.set_features(min(mirror.rows), np.full(model.input_width, 1e20, np.float32))
+    for step in range(6):
+        digest = engine.state_digest()
+        with pytest.raises(lg.errors.RangeOverflow):
+            engine.apply(far)
+        assert engine.state_digest() == digest
+        engine.apply(random_batch(rng, mirror, 1 + step))
+        check_engine(engine, mirror, f"{state} after failure {step}")
+        if step == 2:
+            engine.rescale()
+        if step == 4:
+            engine.swap(model)
+        far = lg.Updates()
+        far.set_features(min(mirror.rows), np.full(model.input_width, 1e20, np.float32))

@@ -19,7 +19,8 @@ class LayerStats:
     """One stage of a batch: stage k computes the messages of layer k + 1, the last stage the outputs.
 
     affected: rows computed.  edges: edges along which work was done.  path: "push", "pull", "sweep", or "none" where no
-    edges follow.  transform_seconds, aggregate_seconds: wall time of the two halves.
+    edges follow.  transform_seconds, aggregate_seconds: wall time of the two halves; where many deltas reach the last
+    stage, its rows are finished among them, and that time is in the aggregate_seconds before it.
     """
 
     affected: int

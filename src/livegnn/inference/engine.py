@@ -309,7 +309,8 @@ class Engine:
 
     def _far_output(self) -> str | None:
         live = np.flatnonzero(self.graph._store.live())
-        fresh, held = self.recompute()[live], self.native.read(live)
+        read = self.native.read_staged if self.graph._supposed else self.native.read
+        fresh, held = self.recompute()[live], read(live)
         size = np.abs(fresh).max(axis=1, initial=0.0)
         far = np.abs(fresh - held).max(axis=1, initial=0.0) > 1e-3 * np.maximum(size, 1.0)
         return f"output at vertex {live[np.argmax(far)]}" if far.any() else None

@@ -326,6 +326,23 @@ def test_state_bytes_by_part():
     assert lg.Engine(weighted_gcn(), weighted_graph()).state_bytes()["contexts"] > sizes["contexts"]
 
 
+@pytest.mark.parametrize("precision", ["exact", "float32"])
+def test_what_if_names_the_vertices_that_apply_would(precision):
+    e = engine(precision=precision)
+    batch = updates(
+        ("remove_vertex", 1),
+        ("add_vertex", N, row()),
+        ("remove_vertex", N),
+        ("remove_vertex", 2),
+        ("add_vertex", 2, row()),
+    )
+    with e.what_if(batch) as view:
+        supposed = view.vertices.tolist()
+        e.verify()
+    assert supposed == e.apply(batch).vertices.tolist()
+    assert {1, 2, N} & set(supposed) == {2}
+
+
 def test_a_compact_state_keeps_no_rows_between_batches():
     g = lg.Graph(array(2000, WIDTH), np.arange(1999), np.arange(1, 2000))
     fast, compact = lg.Engine(model(), g), lg.Engine(model(), g, state="compact")
