@@ -3,9 +3,9 @@ cell.
 
 A cell is one batch size. In a turn every engine in its order applies the same run of batches, so that all share the
 noise of the machine; turns repeat until the cell's time is spent. The first batch of a size is not counted, nor at
-sizes up to 10 the first of each turn (it finds the previous engine's data in the caches). PyG, whose cost does not
-depend on the batch, is timed on the last batch alone and brought up to date untimed before. One engine works at a
-time, and pauses let the idle threads of the previous one's pool go to sleep.
+sizes 1 and 10 the first ones of each turn (they find the previous engine's data and code in the caches). PyG, whose
+cost does not depend on the batch, is timed on the last batch alone and brought up to date untimed before. One engine
+works at a time, and pauses let the idle threads of the previous one's pool go to sleep.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from benchmarks.peers.ripple_torch import RippleTorch
 from benchmarks.stream import Workload
 
 TURN = {1: 250, 10: 20, 100: 5, 1000: 2}  # batches of a turn
+WARM_UP = {1: 20, 10: 3}  # batches of each turn that are not counted
 TURNS_MAX = 8
 SETTLE_S = 0.05
 AGREEMENT = 1e-4  # largest accepted difference, relative to the row
@@ -83,7 +84,7 @@ class Contest:
 
     def has_room(self, size: int) -> bool:
         """Whether the stream holds another turn of this batch size."""
-        return self.position + size * (self.turn[size] + 1) <= len(self.workload.stream)
+        return self.position + size * (self.turn[size] + WARM_UP.get(size, 1)) <= len(self.workload.stream)
 
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
@@ -102,7 +103,7 @@ class Contest:
         return cell
 
     def _turn(self, cell: Cell, *, first: bool) -> None:
-        skipped = 1 if first or cell.size <= 10 else 0
+        skipped = WARM_UP.get(cell.size, 1 if first else 0)
         count = self.turn[cell.size] + skipped
         batches = list(self.workload.stream.batches(self.position, cell.size, count))
         self.position += cell.size * count
@@ -153,5 +154,5 @@ def row_difference(got: npt.NDArray[np.float32], expected: npt.NDArray[np.float3
 
 def updates_needed(sizes: Sequence[int], latency_batches: int) -> int:
     """Length of stream that a contest may consume."""
-    turns = sum(size * (TURN[size] + 1) * TURNS_MAX for size in sizes)
+    turns = sum(size * (TURN[size] + WARM_UP.get(size, 1)) * TURNS_MAX for size in sizes)
     return turns + 2 * latency_batches

@@ -30,10 +30,7 @@ void DegreeContext::reserve(std::int64_t slots) {
   if (size <= sum_.size()) return;
   const std::size_t grown = sum_.empty() ? size : std::max(size, sum_.size() + sum_.size() / 2 + 16);
   sum_.resize(grown, 0);
-  loop_.resize(grown, 0.0f);
-  scale_.resize(grown, 0.0f);
-  mark_.resize(grown, 0);
-  slot_.resize(grown, 0);
+  factors_.resize(grown);
 }
 
 float DegreeContext::loop_weight(const GraphStore& graph, VertexId v) const {
@@ -43,14 +40,15 @@ float DegreeContext::loop_weight(const GraphStore& graph, VertexId v) const {
 }
 
 void DegreeContext::finish(const GraphStore& graph, VertexId v) {
-  loop_[index(v)] = loop_weight(graph, v);
-  const Fixed degree = sum_[index(v)] + fixed(loop_[index(v)]);
+  Factors& factors = factors_[index(v)];
+  factors.loop = loop_weight(graph, v);
+  const Fixed degree = sum_[index(v)] + fixed(factors.loop);
   if (degree < 0) {
     throw Error(ErrorKind::DegreeNegative,
                 "[apply] expected a weighted in-degree of at least 0 at vertex " + std::to_string(v) + ", got " +
                     std::to_string(static_cast<double>(degree) / kUnit) + "; degree normalisation has no value there");
   }
-  scale_[index(v)] = degree == 0 ? 0.0f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(degree) / kUnit));
+  factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(degree) / kUnit));
 }
 
 void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
@@ -69,15 +67,16 @@ void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId la
 
 void DegreeContext::next_epoch() {
   if (++epoch_ != 0) return;
-  std::fill(mark_.begin(), mark_.end(), 0);  // marks of old epochs would count again
+  for (Factors& factors : factors_) factors.mark = 0;  // marks of old epochs would count again
   epoch_ = 1;
 }
 
 void DegreeContext::touch(VertexId v) {
   if (touched(v)) return;
-  mark_[index(v)] = epoch_;
-  slot_[index(v)] = static_cast<std::uint32_t>(before_.size());
-  before_.push_back({v, sum_[index(v)], scale_[index(v)], loop_[index(v)]});
+  Factors& factors = factors_[index(v)];
+  factors.mark = epoch_;
+  factors.slot = static_cast<std::uint32_t>(before_.size());
+  before_.push_back({v, sum_[index(v)], factors.scale, factors.loop});
 }
 
 void DegreeContext::count(const EdgeRecord& edge, float weight, int sign) {
@@ -103,9 +102,9 @@ void DegreeContext::update(const GraphStore& graph, const BatchDelta& delta, Ver
   }
   for (const Before& before : before_) {
     finish(graph, before.vertex);
-    const std::size_t v = index(before.vertex);
-    const bool same = std::bit_cast<std::uint32_t>(before.scale) == std::bit_cast<std::uint32_t>(scale_[v]) &&
-                      std::bit_cast<std::uint32_t>(before.loop) == std::bit_cast<std::uint32_t>(loop_[v]);
+    const Factors& now = factors_[index(before.vertex)];
+    const bool same = std::bit_cast<std::uint32_t>(before.scale) == std::bit_cast<std::uint32_t>(now.scale) &&
+                      std::bit_cast<std::uint32_t>(before.loop) == std::bit_cast<std::uint32_t>(now.loop);
     if (!same) changed_.push_back(before.vertex);
   }
 }
@@ -113,8 +112,8 @@ void DegreeContext::update(const GraphStore& graph, const BatchDelta& delta, Ver
 void DegreeContext::restore() {
   for (const Before& before : before_) {
     sum_[index(before.vertex)] = before.degree;
-    scale_[index(before.vertex)] = before.scale;
-    loop_[index(before.vertex)] = before.loop;
+    factors_[index(before.vertex)].scale = before.scale;
+    factors_[index(before.vertex)].loop = before.loop;
   }
   forget();
 }
@@ -126,23 +125,22 @@ void DegreeContext::forget() {
 }
 
 std::size_t DegreeContext::bytes() const {
-  return sum_.capacity() * sizeof(Fixed) + (loop_.capacity() + scale_.capacity()) * sizeof(float) +
-         (mark_.capacity() + slot_.capacity()) * sizeof(std::uint32_t);
+  return sum_.capacity() * sizeof(Fixed) + factors_.capacity() * sizeof(Factors);
 }
 
 std::uint64_t DegreeContext::digest_row(VertexId v) const {
   const std::size_t i = index(v);
   std::uint64_t hash = mix(static_cast<std::uint64_t>(sum_[i]));
   hash = mix(hash ^ static_cast<std::uint64_t>(sum_[i] >> 64));
-  hash = mix(hash ^ std::bit_cast<std::uint32_t>(scale_[i]));
-  return mix(hash ^ std::bit_cast<std::uint32_t>(loop_[i]));
+  hash = mix(hash ^ std::bit_cast<std::uint32_t>(factors_[i].scale));
+  return mix(hash ^ std::bit_cast<std::uint32_t>(factors_[i].loop));
 }
 
 bool DegreeContext::equal_row(const DegreeContext& other, VertexId v) const {
   const std::size_t i = index(v);
   return sum_[i] == other.sum_[i] &&
-         std::bit_cast<std::uint32_t>(scale_[i]) == std::bit_cast<std::uint32_t>(other.scale_[i]) &&
-         std::bit_cast<std::uint32_t>(loop_[i]) == std::bit_cast<std::uint32_t>(other.loop_[i]);
+         std::bit_cast<std::uint32_t>(factors_[i].scale) == std::bit_cast<std::uint32_t>(other.factors_[i].scale) &&
+         std::bit_cast<std::uint32_t>(factors_[i].loop) == std::bit_cast<std::uint32_t>(other.factors_[i].loop);
 }
 
 }  // namespace livegnn

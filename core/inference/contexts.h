@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "livegnn/graph.h"
+#include "livegnn/prefetch.h"
 #include "livegnn/program.h"
 
 namespace livegnn {
@@ -24,10 +25,11 @@ class DegreeContext {
   void forget();   // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 
-  float scale(VertexId v) const { return scale_[index(v)]; }
-  float loop(VertexId v) const { return loop_[index(v)]; }
-  float scale_before(VertexId v) const { return touched(v) ? before_[slot_[index(v)]].scale : scale_[index(v)]; }
-  float loop_before(VertexId v) const { return touched(v) ? before_[slot_[index(v)]].loop : loop_[index(v)]; }
+  float scale(VertexId v) const { return factors_[index(v)].scale; }
+  float loop(VertexId v) const { return factors_[index(v)].loop; }
+  float scale_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].scale : scale(v); }
+  float loop_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].loop : loop(v); }
+  void prefetch(VertexId v) const { prefetch_line(&factors_[index(v)]); }
   bool has_loops() const { return spec_.self_loops; }
   std::size_t bytes() const;
   std::uint64_t digest_row(VertexId v) const;
@@ -42,7 +44,11 @@ class DegreeContext {
   };
   static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
   static Fixed fixed(float weight);
-  bool touched(VertexId v) const { return mark_[index(v)] == epoch_; }
+  struct Factors {  // what a row needs of its vertex, side by side
+    float scale = 0.0f, loop = 0.0f;
+    std::uint32_t mark = 0, slot = 0;  // into before_, where the mark is this epoch's
+  };
+  bool touched(VertexId v) const { return factors_[index(v)].mark == epoch_; }
   void next_epoch();
   void touch(VertexId v);
   void count(const EdgeRecord& edge, float weight, int sign);
@@ -51,9 +57,7 @@ class DegreeContext {
 
   ContextSpec spec_;
   std::vector<Fixed> sum_;  // of in-edge weights that count
-  std::vector<float> loop_, scale_;
-  std::vector<std::uint32_t> mark_;
-  std::vector<std::uint32_t> slot_;  // into before_, where marked
+  std::vector<Factors> factors_;
   std::vector<Before> before_;
   std::vector<VertexId> changed_;
   std::uint32_t epoch_ = 1;

@@ -28,6 +28,7 @@ struct EngineImpl<Acc>::ViewBefore {
   }
   float scale(int context, VertexId v) const { return engine.state_.contexts[at(context)].scale_before(v); }
   const StoredRows& stored(int t) const { return engine.state_.stored[at(t)]; }
+  void prefetch_factor(const AggregationSpec&, VertexId) const {}
 };
 
 template <typename Acc>

@@ -74,6 +74,7 @@ class EngineImpl final : public Engine {
     };
     std::vector<Table> tables;
     std::vector<const StoredRows*> stored;
+    std::vector<const DegreeContext*> contexts;
     const Publication* outputs = nullptr;  // of the last stage
     VertexId limit = 0;
     void prefetch(VertexId v) const {
@@ -81,6 +82,7 @@ class EngineImpl final : public Engine {
       for (const Table& table : tables)
         prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
       for (const StoredRows* rows : stored) rows->prefetch(v);
+      for (const DegreeContext* context : contexts) context->prefetch(v);
       if (outputs != nullptr) outputs->prefetch(v);
     }
   };
@@ -140,6 +142,7 @@ class EngineImpl final : public Engine {
   void transform_rows(int stage, const std::vector<VertexId>& rows);
   void evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread);
   void find_result_rows(int stage);
+  std::int64_t out_edges(const std::vector<VertexId>& vertices) const;
   void choose_path(int k, const std::vector<VertexId>& rows);
   template <typename Body>
   void each_source(int k, std::size_t first, std::size_t last, Body&& change);

@@ -70,6 +70,10 @@ struct CurrentView {
   std::int32_t in_degree(VertexId v) const { return graph.in_degree(v); }
   float scale(int context, VertexId v) const { return state.contexts[static_cast<std::size_t>(context)].scale(v); }
   const StoredRows& stored(int t) const { return state.stored[static_cast<std::size_t>(t)]; }
+  void prefetch_factor(const AggregationSpec& spec, VertexId v) const {
+    if (spec.norm == Norm::Mean) graph.prefetch_in(v);
+    if (spec.norm == Norm::Gcn) state.contexts[static_cast<std::size_t>(spec.context)].prefetch(v);
+  }
 };
 
 template <typename View>
@@ -111,6 +115,7 @@ void run_stage(const CompiledProgram& program, int stage, const View& view, cons
           if (i + kRowsAhead < count) {
             const auto& table = view.table(step.index);
             prefetch_row(table.row(vertices[i + kRowsAhead]), table.row_bytes());
+            view.prefetch_factor(spec, vertices[i + kRowsAhead]);
           }
           load_aggregate_row(program, spec, view, scales, step.index, vertices[i], registers.row(step.out, i));
         }

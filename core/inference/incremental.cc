@@ -17,7 +17,7 @@ namespace {
 constexpr double kParallelFlops = 1e6;  // below this, waking a thread costs more than it saves
 
 constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
-constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4;
+constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4, kDegreesAhead = 12;
 constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
@@ -169,6 +169,7 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
     prefetch_row(table.row(edge.dst), table.row_bytes());
     const int messages = aggregation(k).message_table;
     if (messages >= 0) state_.stored[at(messages)].prefetch(edge.src);
+    if (aggregation(k).norm == Norm::Gcn) state_.contexts[at(aggregation(k).context)].prefetch(edge.src);
   };
   const auto aggregations = static_cast<int>(source().aggregations.size());
   for (int k = 0; k < aggregations; ++k) {
@@ -193,6 +194,16 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
 }
 
 template <typename Acc>
+std::int64_t EngineImpl<Acc>::out_edges(const std::vector<VertexId>& vertices) const {
+  std::int64_t edges = 0;
+  for (std::size_t i = 0; i < vertices.size(); ++i) {
+    if (i + kDegreesAhead < vertices.size()) graph_.prefetch_out(vertices[i + kDegreesAhead]);
+    edges += graph_.out_degree(vertices[i]);
+  }
+  return edges;
+}
+
+template <typename Acc>
 void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   Plan& plan = plans_[at(k)];
   const AggregationSpec& spec = aggregation(k);
@@ -209,8 +220,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   }
   plan.changed.assign(plan.sources.size(), 0);
   plan.stride = round_up(spec.width, 16);
-  std::int64_t edges = 0;
-  for (const VertexId v : plan.sources) edges += graph_.out_degree(v);
+  const std::int64_t edges = out_edges(plan.sources);
   stats_[at(spec.stage)].edges += edges;
   plan.path = options_.force_path;
   if (plan.path == Path::None) {
@@ -316,6 +326,7 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
   rows.tables.clear();
   rows.outputs = nullptr;
   rows.stored.clear();
+  rows.contexts.clear();
   const auto add = [&](const auto& table) {
     rows.tables.push_back({reinterpret_cast<const char*>(table.data()), table.row_bytes()});
   };
@@ -323,6 +334,8 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
     if (step.op == Op::StoreMessage) {
       if (aggregation(step.index).root == Root::Message) add(state_.aggregates[at(step.index)]);
       rows.stored.push_back(&state_.stored[at(aggregation(step.index).message_table)]);
+      if (aggregation(step.index).norm == Norm::Gcn)
+        rows.contexts.push_back(&state_.contexts[at(aggregation(step.index).context)]);
     } else if (step.op == Op::StoreRow) {
       const int root_of = source().stored[at(step.index)].root_of;
       if (root_of >= 0) add(state_.aggregates[at(root_of)]);

@@ -7,6 +7,7 @@ arguments; 130 interrupted. A traceback means a defect of livegnn.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -48,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("livegnn: interrupted before there was anything to report\n")
         return 130
+    except BrokenPipeError:  # whoever read us has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- so that closing it at exit fails no more
+        return 0
     except (InvariantBroken, StateMismatch):
         raise
     except (LiveGnnError, OSError) as why:

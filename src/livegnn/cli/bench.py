@@ -17,14 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def checkout() -> Path:
-    """Root of the checkout that holds the working directory or this package.
+    """Root of the checkout around the working directory.
 
     Raises:   DataMissing if there is none.
     """
-    for start in (Path.cwd(), Path(__file__).resolve().parent):
-        for folder in (start, *start.parents):
-            if (folder / "benchmarks" / "__main__.py").is_file() and (folder / "pyproject.toml").is_file():
-                return folder
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if (folder / "benchmarks" / "__main__.py").is_file() and (folder / "pyproject.toml").is_file():
+            return folder
     raise DataMissing(
         "[bench] expected a checkout of livegnn with benchmarks/, got none around the working directory;"
         " clone the source, then run `make bench` there"
@@ -35,4 +34,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Runs `python -m benchmarks` in the checkout; returns its exit code."""
     root = checkout()
     console.line(f"Running the benchmarks of {root}")
-    return subprocess.run([sys.executable, "-m", "benchmarks", *options.rest], cwd=root, check=False).returncode
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks", *options.rest], cwd=root)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the benchmarks got it too: they stop, and say what stands
+            continue

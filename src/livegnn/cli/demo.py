@@ -77,6 +77,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         checkpoints=10 if options.quick else 20 if few else 60,
         retrainings=2 if options.quick else 5,
         epochs=epochs,
+        singles=min(20 * options.batch, 1000, (story.event_count - story.start) // 10),
     )
     player = play.Player(story, trained, play_options)
     played = _stream_rest(player, story, console)
@@ -170,6 +171,16 @@ def _report_speed(played: Played, console: Console) -> None:
         ["speed-up over re-running, mean batch", f"{full / ms.mean():.1f}x"],
     ]
     console.table([f"batches of {played.options.batch} events", f"{len(ms):,} batches"], rows, strong=len(rows) - 1)
+    if played.single_seconds:
+        single = np.asarray(played.single_seconds) * 1e3
+        rows = [
+            ["predictions changed by an event, median", f"{np.median(played.single_changed):,.0f}"],
+            ["time of an event, p50", f"{np.percentile(single, 50):.3f} ms"],
+            ["time of an event, p99", f"{np.percentile(single, 99):.3f} ms"],
+            ["speed-up over re-running, median event", f"{full / np.median(single):,.0f}x"],
+            ["speed-up over re-running, mean event", f"{full / single.mean():,.0f}x"],
+        ]
+        console.table(["one event at a time", f"the last {len(single):,} events"], rows, strong=len(rows) - 2)
     console.line("An event is one new edge and new features of both ends. The PyG time is the forward alone.")
 
 
@@ -212,9 +223,12 @@ def _draw(story: st.Story, played: Played, pooled: int, path: Path, console: Con
     stream = story.stream
     source = "GENERATED stream of the shape of " + stream.name if stream.generated else stream.name
     speed_up = float(np.median(played.full_seconds) / np.mean(played.batch_seconds)) if played.batch_seconds else 0.0
+    streamed = f"{played.event - story.start:,} streamed in batches of {played.options.batch}"
+    if played.interrupted:
+        streamed = "INTERRUPTED after " + streamed
     subtitle = (
-        f"{source}: trained on {story.start:,} events, {played.event - story.start:,} streamed in batches of"
-        f" {played.options.batch}; re-running PyG takes {speed_up:.1f} times as long as staying live"
+        f"{source}: trained on {story.start:,} events, {streamed};"
+        f" re-running PyG takes {speed_up:.1f} times as long as staying live"
     )
     caption = Caption(_TITLES[stream.name], subtitle, _QUALITY[story.task], way_labels(story, played))
     draw(story, played, pooled, caption, path)

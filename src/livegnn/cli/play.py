@@ -24,7 +24,7 @@ LIVE, RETRAINED, PERIODIC = "live", "retrained", "periodic"
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
     """batch: events; checkpoints: judging moments; refreshes: full runs of `periodic`; retrainings: trainings of
-    `retrained`, the first one included."""
+    `retrained`, the first one included; singles: of the last events, about as many are applied one by one."""
 
     batch: int = 50
     checkpoints: int = 20
@@ -33,6 +33,7 @@ class PlayOptions:
     fan_outs: tuple[int, ...] = (5, 10, 20)
     epochs: int = 60
     retrain: bool = True
+    singles: int = 0
 
 
 @dataclass(eq=False)
@@ -48,6 +49,8 @@ class Played:
     batch_seconds: list[float] = field(default_factory=list)
     batch_updates: list[int] = field(default_factory=list)
     batch_changed: list[int] = field(default_factory=list)
+    single_seconds: list[float] = field(default_factory=list)  # of the events that were applied one by one
+    single_changed: list[int] = field(default_factory=list)
     full_seconds: list[float] = field(default_factory=list)
     deviation_max: float = 0.0  # largest |live - PyG| over the largest |PyG|, over all checkpoints
     event: int = 0
@@ -118,12 +121,19 @@ class Player:
             for begin in range(story.start, story.event_count, options.batch):
                 if begin in moments:
                     self._judge(begin, begin in refresh, begin in retrain)
-                self._apply(begin, min(begin + options.batch, story.event_count))
+                end = min(begin + options.batch, story.event_count)
+                if begin < story.event_count - options.singles:
+                    self._apply(begin, end)
+                else:
+                    for event in range(begin, end):
+                        self._apply_single(event)
                 on_batch(self.played)
             if story.task == "labels":
                 self._judge(story.event_count, False, False)
         except KeyboardInterrupt:
             self.played.interrupted = True
+            if not self.played.retrained_at:
+                self.played.scores.pop(RETRAINED, None)  # it would only repeat the others
             least = min(len(rows) for rows in self.played.scores.values())
             every: list[list[Any]] = [*self.played.scores.values(), self.played.truths, self.played.events_done]
             for rows in every:
@@ -131,14 +141,25 @@ class Player:
         return self.played
 
     def _apply(self, begin: int, end: int) -> None:
+        seconds, updates, changed = self._timed_batch(begin, end)
+        self.played.batch_seconds.append(seconds)
+        self.played.batch_updates.append(updates)
+        self.played.batch_changed.append(changed)
+
+    def _apply_single(self, event: int) -> None:
+        seconds, _, changed = self._timed_batch(event, event + 1)
+        self.played.single_seconds.append(seconds)
+        self.played.single_changed.append(changed)
+
+    def _timed_batch(self, begin: int, end: int) -> tuple[float, int, int]:
+        """(seconds, updates, predictions changed) of events [begin, end) as one batch."""
         touched = self._live.absorb(begin, end)
         clock = time.perf_counter()
         updates = make_updates(self.story, self._live, begin, end, touched)
         changes = self.engine.apply(updates)
-        self.played.batch_seconds.append(time.perf_counter() - clock)
-        self.played.batch_updates.append(len(updates))
-        self.played.batch_changed.append(len(changes.vertices))
+        seconds = time.perf_counter() - clock
         self.played.event = end
+        return seconds, len(updates), len(changes.vertices)
 
     def _judge(self, event: int, refresh: bool, retrain: bool) -> None:
         story, played = self.story, self.played

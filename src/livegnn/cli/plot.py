@@ -17,7 +17,7 @@ _COLOURS = {
     LIVE: "#D55E00",
     PERIODIC: "#0072B2",
     RETRAINED: "#000000",
-    "sampled 5": "#56B4E9",
+    "sampled 5": "#E69F00",
     "sampled 10": "#009E73",
     "sampled 20": "#CC79A7",
 }

@@ -8,6 +8,7 @@ beside and renamed when it is complete.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -159,10 +160,10 @@ def read_events(options: argparse.Namespace, known: Ids) -> Events:
 
 def _refuse_unknown(table: files.Table, name: str, column: Ids, known: Ids, features: Path) -> None:
     if column.dtype != known.dtype and len(column):
-        kinds = "whole numbers" if known.dtype.kind == "i" else "strings"
-        raise ValueInvalid(
-            table.error(0, name, f"vertex ids of the kind in {features} ({kinds})", column[:1].tolist()[0])
-        )
+        whole = known.dtype.kind == "i"
+        row = next((i for i, value in enumerate(column.tolist()) if not _is_whole(value)), 0) if whole else 0
+        expected = f"vertex ids of the kind in {features} ({'whole numbers' if whole else 'strings'})"
+        raise ValueInvalid(table.error(row, name, expected, column[row : row + 1].tolist()[0]))
     if known.dtype.kind == "i":
         wrong = ~np.isin(column, known)
     else:
@@ -173,6 +174,14 @@ def _refuse_unknown(table: files.Table, name: str, column: Ids, known: Ids, feat
         raise ValueInvalid(
             table.error(row, name, f"a vertex of {features} ({len(known):,} rows)", column[row : row + 1].tolist()[0])
         )
+
+
+def _is_whole(value: object) -> bool:
+    try:
+        int(str(value))
+    except ValueError:
+        return False
+    return True
 
 
 def _start(
@@ -257,5 +266,6 @@ def _apply(engine: Any, events: Events, begin: int, end: int) -> Any:
     try:
         return engine.apply(make_updates(events, begin, end))
     except UpdateError as cause:
-        rows = f"[{events.table.path}, rows {begin + 1} to {end}]"
-        raise type(cause)(f"{rows} the batch was refused: {cause}") from cause
+        update = re.search(r"update (\d+) \(", str(cause))  # each row makes one update
+        rows = f"rows {begin + 1} to {end}" if update is None else f"row {begin + 1 + int(update[1])}"
+        raise type(cause)(f"[{events.table.path}, {rows}] the batch was refused: {cause}") from cause

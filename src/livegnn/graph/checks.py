@@ -115,6 +115,11 @@ def as_array(where: str, name: str, values: object) -> AnyArray:
 
 
 def _refuse_shape(where: str, name: str, expected: str, array: AnyArray) -> NoReturn:
+    if array.ndim == 0:
+        raise WidthMismatch(
+            f"[{where}] expected {name} of shape {expected}, got {array.item()!r}; pass a list or an array, as in "
+            f"[{array.item()!r}]"
+        )
     raise WidthMismatch(f"[{where}] expected {name} of shape {expected}, got {array.shape}; reshape it")
 
 

@@ -57,19 +57,17 @@ class Engine:
 
     y[v] = model(graph now)[v], for every live v, after every batch
 
-    Args:    strategy: "incremental", or one to compare with: "full" (whole graph), "khop" (L-hop in-neighbourhoods of
-            the
-             affected outputs, NeutronRT's RTEC-Full), "affected" (layer-wise recompute of the affected set: RIPPLE's
-             RC,
-             NeutronRT's RTEC-UER), "sampled" (`fanout` in-edges a vertex and layer: RTEC-NS; the only inexact one).
+    Args:    strategy: "incremental", or one to compare with: "full" (the whole graph), "khop" (L-hop in-neighbourhoods
+             of the affected outputs: NeutronRT's RTEC-Full), "affected" (layer-wise recompute of the affected set:
+             RIPPLE's RC, NeutronRT's RTEC-UER), "sampled" (`fanout` in-edges a vertex and layer: RTEC-NS; the only
+             inexact one).
              precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
              state: "fast" keeps message rows and what later layers need of a vertex; "compact" keeps aggregates only
              and derives the rest again for the vertices that a batch touches (NeutronRT V.B). The bits are the same.
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
-            graph has
-             none; ValueInvalid for unknown options.
+             graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported.
     Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
@@ -89,6 +87,8 @@ class Engine:
         seed: int = 0,
         scales: list[list[int]] | None = None,
     ) -> None:
+        _refuse_other("Engine", "model", model, Model)
+        _refuse_other("Engine", "graph", graph, Graph)
         _choice("strategy", strategy, _STRATEGIES)
         _choice("precision", precision, ("exact", "float32"))
         _choice("state", state, ("fast", "compact"))
@@ -99,7 +99,9 @@ class Engine:
                 "to leave out; leave state= out"
             )
         if threads is not None and (type(threads) is not int or threads < 1):
-            raise ValueInvalid(f"[Engine] expected threads of at least 1, got {threads!r}; leave it out for all cores")
+            raise ValueInvalid(
+                f"[Engine] expected threads as an int of at least 1, got {threads!r}; leave it out for all cores"
+            )
         if type(fanout) is not int or fanout < 1:
             raise ValueInvalid(f"[Engine] expected a fanout of at least 1, got {fanout!r}; pass a positive integer")
         self.graph = graph
@@ -145,8 +147,7 @@ class Engine:
 
         Returns: the vertices whose output changed, and the cost.
         Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is
-                rolled
-                 back: call rescale()).
+                 rolled back: call rescale()).
         """
         if self._closed:
             raise UsageError(
@@ -169,6 +170,8 @@ class Engine:
 
         An exception in a callback is logged (logger "livegnn") and undoes nothing. A callback may read, but not apply.
         """
+        if not callable(callback):
+            raise UsageError(f"[on_change] expected a function of one Changes, got {callback!r}; pass one")
         handle = Handle(self, callback)
         self._callbacks = [*self._callbacks, handle]
         return handle
@@ -177,8 +180,7 @@ class Engine:
         """A view of the outputs as they would be after `updates`, to be used as `with engine.what_if(u) as view`.
 
         Readers go on seeing the committed version; writers wait until the block ends. Leaving the block puts every
-        row back,
-        bit for bit. Raises: UpdateError as apply(), on entering the block.
+        row back, bit for bit. Raises: UpdateError as apply(), on entering the block.
         """
         return WhatIfView(self, updates)
 
@@ -187,6 +189,7 @@ class Engine:
 
         Raises: ModelMismatch or ColumnMissing if it does not fit the graph; then the old model stays.
         """
+        _refuse_other("swap", "model", model, Model)
         with self.graph._writing("swap"):
             self.native, self.model = self._build(model, None), model
             self.graph._refresh_natives()
@@ -195,8 +198,7 @@ class Engine:
         """Chooses the fixed-point units anew from the present graph and rebuilds the state. Logged; never automatic.
 
         Args:   headroom: how many times larger than the largest present one a message may become, 1 to 2^20. More
-                headroom
-                leaves coarser units: double it and a message is rounded twice as coarsely.
+                headroom leaves coarser units: double it and a message is rounded twice as coarsely.
         Raises: ValueInvalid for another headroom. Outputs may change in their last bits, as the rounding of messages
                 does.
         """
@@ -319,8 +321,7 @@ class Engine:
         """Order-free hash of model, scales, vertices, features, edges (as a multiset) and aggregates, as hexadecimal.
 
         Equal if and only if the content is bit-equal (up to collisions of a 64-bit hash for each part); not of
-        version, edge ids,
-        batching, threads or memory layout.
+        version, edge ids, batching, threads or memory layout.
         """
         with self.graph._lock:
             parts = (
@@ -431,6 +432,15 @@ class WhatIfView:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _refuse_other(where: str, name: str, value: object, kind: type) -> None:
+    if isinstance(value, kind):
+        return
+    remedy = {"Model": "pass a livegnn.Model, or livegnn.from_pyg(module)", "Graph": "pass a livegnn.Graph"}
+    raise UsageError(
+        f"[{where}] expected {name} as a livegnn {kind.__name__}, got {type(value).__name__}; {remedy[kind.__name__]}"
+    )
 
 
 def _choice(name: str, value: object, known: Collection[str]) -> None:

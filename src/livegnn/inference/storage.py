@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import LiveGnnError, StoredStateInvalid
+from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
 from livegnn.models.model import Model
 
 __all__ = ["load", "model_digest", "save"]
@@ -45,16 +45,26 @@ def save(
     members |= {f"model.{name}": array for name, array in weights.items()}
     members |= {f"scale.{k}": np.array(row, np.int32) for k, row in enumerate(scales)}
     members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    if not path.parent.is_dir():
+        raise UsageError(f"[save] expected a folder {path.parent} to write {path.name} in, got none; make it first")
     handle, beside = tempfile.mkstemp(dir=path.parent or Path("."), prefix=path.name + ".", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, allow_pickle=False, **members)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(beside, 0o666 & ~_umask())
         os.replace(beside, path)
     except BaseException:
         Path(beside).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """The process's mask of file modes; there is no way to read it but to set it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], dict[str, Any]]:

@@ -45,7 +45,7 @@ def convert_conv(
     Raises: ModelUnsupported naming the layer, its type and the reason.
     """
     kind = type(conv)
-    where = f"{name} ({kind.__name__})"
+    where = f"{name} ({kind.__name__})" if name else kind.__name__
     if kind not in CONVS:
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)

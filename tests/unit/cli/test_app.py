@@ -77,6 +77,5 @@ def test_bench_finds_the_checkout_or_says_where_to_get_it(monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path / "benchmarks")
     assert bench.checkout() == tmp_path
     (tmp_path / "pyproject.toml").unlink()
-    monkeypatch.setattr(bench, "__file__", str(tmp_path / "bench.py"))
     with pytest.raises(DataMissing, match="clone"):
         bench.checkout()

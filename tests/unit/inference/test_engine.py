@@ -326,6 +326,20 @@ def test_state_bytes_by_part():
     assert lg.Engine(weighted_gcn(), weighted_graph()).state_bytes()["contexts"] > sizes["contexts"]
 
 
+def test_things_that_are_not_livegnn_s_are_refused_by_name():
+    e = engine()
+    with pytest.raises(lg.errors.UsageError, match=r"livegnn Model, got object; .*from_pyg\(module\)"):
+        lg.Engine(object(), e.graph)
+    with pytest.raises(lg.errors.UsageError, match="livegnn Graph, got Model"):
+        lg.Engine(model(), model())
+    with pytest.raises(lg.errors.UsageError, match="from_pyg"):
+        e.swap(object())
+    with pytest.raises(lg.errors.UsageError, match="function of one Changes, got 3"):
+        e.on_change(3)
+    with pytest.raises(lg.errors.WidthMismatch, match=r"got 7; pass .* \[7\]"):
+        e.predict(7)
+
+
 @pytest.mark.parametrize("precision", ["exact", "float32"])
 def test_what_if_names_the_vertices_that_apply_would(precision):
     e = engine(precision=precision)

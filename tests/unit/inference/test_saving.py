@@ -163,3 +163,11 @@ def test_nothing_is_pickled(saved):
     _, path = saved
     with np.load(path, allow_pickle=False) as members:
         assert all(members[name].dtype != object for name in members.files)
+
+
+def test_a_missing_folder_is_named_and_the_mode_is_the_user_s(tmp_path):
+    with pytest.raises(lg.errors.UsageError, match=r"expected a folder .*absent to write engine\.lg"):
+        engine().save(tmp_path / "absent" / "engine.lg")
+    engine().save(tmp_path / "engine.lg")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "engine.lg").stat().st_mode == (tmp_path / "other").stat().st_mode

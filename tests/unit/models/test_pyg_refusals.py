@@ -251,3 +251,7 @@ def test_the_module_is_not_changed():
     assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
     assert all(each.requires_grad and each.grad is None for each in module.parameters())
     assert all(not each._forward_hooks for each in module.modules())
+
+
+def test_a_bare_layer_is_named_by_its_type():
+    refuses(pyg.GATConv(4, 4), "got GATConv: ")
