@@ -90,7 +90,7 @@ AT_THE_CALL: list[Case] = [
     (lambda u: u.set_features(0, [True, False, True]), DtypeInvalid, "dtype bool"),
     (lambda u: u.set_features(0, ["a", "b", "c"]), DtypeInvalid, "x as float32"),
     (lambda u: u.set_features(0, np.zeros((1, 3))), WidthMismatch, r"x of shape \(width,\), got \(1, 3\)"),
-    (lambda u: u.add_vertex(3, 1.0), WidthMismatch, r"got \(\)"),
+    (lambda u: u.add_vertex(3, 1.0), WidthMismatch, r"got 1\.0; pass a list"),
     # arrays
     (lambda u: u.add_edges([0, -1], [1, 1]), ValueInvalid, r"\[add_edges, update 1\].*in src, got -1 at row 1"),
     (lambda u: u.add_edges([0.0], [1]), DtypeInvalid, "src as int64, got dtype float64"),
