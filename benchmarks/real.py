@@ -22,7 +22,7 @@ def run(options: Options, report: Report) -> None:
     notes = []
     for name in names:
         for kind in kinds:
-            entry = Entry(name, kind, budget_s=4, short=name in SHORT, latency_batches=100 if name in SHORT else 1000)
+            entry = Entry(name, kind, budget_s=2.5, short=name in SHORT, latency_batches=100 if name in SHORT else 1000)
             report.progress(f"{name}, {kind}: loading and starting")
             try:
                 work = real_workload(name, updates_needed(SIZES, entry.latency_batches))

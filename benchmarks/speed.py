@@ -56,12 +56,12 @@ class Entry:
 
 DEFAULT_PLAN = (
     Entry("arxiv-like", "graphconv"),
-    Entry("arxiv-like", "gcn", budget_s=4),
-    Entry("arxiv-like", "sage", budget_s=4),
-    Entry("arxiv-like", "gin", budget_s=4),
-    Entry("arxiv-like", "graphconv", (64,), budget_s=4),
-    Entry("products-like-small", "graphconv", peers=STRONG_PEERS, latency_batches=1000),
-    Entry("reddit-like-small", "graphconv", peers=STRONG_PEERS, budget_s=4, short=True, latency_batches=100),
+    Entry("arxiv-like", "gcn", budget_s=3),
+    Entry("arxiv-like", "sage", budget_s=3),
+    Entry("arxiv-like", "gin", budget_s=3),
+    Entry("arxiv-like", "graphconv", (64,), budget_s=3),
+    Entry("products-like-small", "graphconv", budget_s=5, peers=STRONG_PEERS, latency_batches=500),
+    Entry("reddit-like-small", "graphconv", peers=STRONG_PEERS, budget_s=3, short=True, latency_batches=100),
 )
 FULL_PLAN = tuple(
     Entry(name, kind, (hidden,), 20.0)

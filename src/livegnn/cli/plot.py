@@ -120,6 +120,7 @@ def _draw_bars(axes: Any, played: Played, pooled: int, caption: Caption) -> None
         axes.text(mean + 0.02 * spread, i, f"{mean:.3f}", va="center", fontsize=10)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", labelsize=9, length=0)
+    axes.locator_params(axis="x", nbins=5)
     axes.set_title("Mean over the stream (axis does not start at 0)", fontsize=11, loc="left")
     axes.set_xlabel(caption.quality)
 

@@ -98,7 +98,7 @@ AT_THE_CALL: list[Case] = [
     (lambda u: u.add_edges(np.array([2**63], np.uint64), [1]), ValueInvalid, "9223372036854775808 at row 0"),
     (lambda u: u.add_edges([0, 1], [1]), WidthMismatch, "dst with 2 rows like src, got 1"),
     (lambda u: u.add_edges([[0]], [[1]]), WidthMismatch, r"src of shape \(k,\), got \(1, 1\)"),
-    (lambda u: u.add_edges(0, 1), WidthMismatch, r"src of shape \(k,\), got \(\)"),
+    (lambda u: u.add_edges(0, 1), WidthMismatch, r"src of shape \(k,\), got 0; pass a list"),
     (lambda u: u.add_edges([0, 1], [1, 0], weight=[1.0]), WidthMismatch, "weight with 2 rows"),
     (lambda u: u.add_edges([0], [1], weight=[np.nan]), ValueInvalid, "nan at row 0"),
     (lambda u: u.add_edges([0], [1], weight=np.array([1])), DtypeInvalid, "weight as float32, got dtype int64"),
