@@ -134,6 +134,15 @@ EngineOptions with(int threads, Strategy strategy = Strategy::Incremental, Path 
   return options;
 }
 
+bool refuses(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
+  try {
+    apply_batch(graph, engines, batch);
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::RangeOverflow;
+  }
+  return false;
+}
+
 }  // namespace
 
 TEST(every_strategy_path_and_thread_count_stays_equal_to_a_run_from_scratch) {
@@ -189,13 +198,7 @@ TEST(a_message_out_of_range_rolls_everything_back) {
   const std::uint64_t state = engine->digest(), graph = world.graph.digest();
   UpdateBuffer batch = world.batch(5);
   world.set_row(batch, UpdateKind::SetFeatures, 3, 1e9f);
-  bool refused = false;
-  try {
-    apply_batch(world.graph, engines, batch);
-  } catch (const Error& error) {
-    refused = error.kind() == ErrorKind::RangeOverflow;
-  }
-  CHECK(refused);
+  CHECK(refuses(world.graph, engines, batch));
   CHECK(engine->digest() == state);
   CHECK(world.graph.digest() == graph);
   CHECK(!engine->verify().found);
@@ -290,13 +293,7 @@ TEST(small_batches_after_a_failed_one_find_the_new_state) {
     for (int round = 0; round < 10; ++round) {
       UpdateBuffer batch = world.batch(5);
       world.set_row(batch, UpdateKind::SetFeatures, 3, 1e9f);
-      bool refused = false;
-      try {
-        apply_batch(world.graph, engines, batch);
-      } catch (const Error& error) {
-        refused = error.kind() == ErrorKind::RangeOverflow;
-      }
-      CHECK(refused);
+      CHECK(refuses(world.graph, engines, batch));
       UpdateBuffer small;
       world.set_row(small, UpdateKind::SetFeatures, 1, 1.0f);
       apply_batch(world.graph, engines, small);
