@@ -86,13 +86,13 @@ void bind_program(nb::module_& m) {
           "add_aggregation",
           [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops, float fill,
              int context, int message_table, int root, int root_table, float root_coefficient,
-             std::vector<int> consumers) {
+             std::vector<int> consumers, int reduce) {
             p.aggregations.push_back({std::move(name), width, stage, static_cast<Norm>(norm), weighted, self_loops,
                                       fill, context, message_table, static_cast<Root>(root), root_table,
-                                      root_coefficient, std::move(consumers)});
+                                      root_coefficient, std::move(consumers), static_cast<Reduce>(reduce)});
           },
           "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a,
-          "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a)
+          "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a, "reduce"_a)
       .def(
           "add_stored",
           [](Program& p, std::string name, int width, int stage, int root_of, std::vector<int> consumers) {
@@ -111,6 +111,18 @@ void bind_program(nb::module_& m) {
           "q"_a);
 }
 
+nb::object extremes_of(const ExtremeStats& stats) {
+  if (!stats.present) return nb::none();
+  nb::dict out;
+  out["no_deletion"] = stats.no_deletion;
+  out["no_effect"] = stats.no_effect;
+  out["covered"] = stats.covered;
+  out["exposed"] = stats.exposed;
+  out["resilient"] = stats.resilient;
+  out["reread_bytes"] = stats.reread_bytes;
+  return out;
+}
+
 nb::dict stage_dict(const StageStats& stats) {
   static constexpr const char* kPaths[] = {"none", "push", "pull", "sweep"};
   nb::dict out;
@@ -119,6 +131,7 @@ nb::dict stage_dict(const StageStats& stats) {
   out["path"] = kPaths[static_cast<int>(stats.path)];
   out["transform_seconds"] = stats.transform_seconds;
   out["aggregate_seconds"] = stats.aggregate_seconds;
+  out["extremes"] = extremes_of(stats.extremes);
   return out;
 }
 

@@ -12,6 +12,34 @@ namespace livegnn {
 
 inline constexpr int kPanel = 32;  // columns of a packed weight panel
 
+// Minima and maxima. Per column a row keeps the best message and the next best, each of them exactly (`has`) or as a
+// bound on all that is left (`open`). One ExtremeMasks stands for 16 columns, a bit each; a column with no bit has no
+// messages, and best is 0. An open best means that the column has to be read again unless a message that reaches the
+// bound still comes. A term is t = fl(edge * fl(source * x)), -0 taken as +0.
+struct ExtremeMasks {
+  std::uint16_t has_best, has_next, open_best, open_next;
+};
+
+struct ExtremeRow {
+  float* best;
+  float* next;
+  ExtremeMasks* masks;
+};
+
+struct ExtremeFlag {  // what happened in some column of a row
+  static constexpr int kValueChanged = 1;
+  static constexpr int kHolderLeft = 2;  // a best message was taken out
+  static constexpr int kExposed = 4;     // some best is open now
+  static constexpr int kNotFinite = 8;   // a term was NaN or infinite; the row is spoilt
+};
+
+struct ExtremeKernels {
+  // All return ExtremeFlags. Rows `before` and `now` of replace are already scaled by their source.
+  int (*insert)(ExtremeRow row, const float* x, float source, float edge, int width);
+  int (*remove)(ExtremeRow row, const float* x, float source, float edge, int width);
+  int (*replace)(ExtremeRow row, const float* before, const float* now, float edge, int width);
+};
+
 struct Kernels {
   const char* name;
 
@@ -50,6 +78,8 @@ struct Kernels {
   void (*affine)(float* out, const float* a, const float* scale, const float* shift, int width);  // fma
   void (*relu)(float* out, const float* a, int width);
   void (*leaky)(float* out, const float* a, float slope, int width);
+
+  ExtremeKernels max, min;
 };
 
 const Kernels& kernels();                        // the best that this machine runs

@@ -2,6 +2,9 @@
 // into halves so that the result is the correctly rounded double, as the AVX-512 instruction gives.
 #include <immintrin.h>
 
+#include <cfloat>
+#include <cmath>
+
 #include "dense/kernels.h"
 
 namespace livegnn {
@@ -69,6 +72,44 @@ inline __m128 to_float_half(__m256i a) {
   return _mm256_cvtpd_ps(sum);
 }
 inline F to_float(Q a) { return {_mm256_set_m128(to_float_half(a.hi), to_float_half(a.lo))}; }
+
+struct W {
+  __m256 low, high;
+  static W load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+  static W set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  void store(float* p) const {
+    _mm256_storeu_ps(p, low);
+    _mm256_storeu_ps(p + 8, high);
+  }
+};
+inline W times(W a, W b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+inline W times_plus_zero(W a, W b) {
+  const W product = times(a, b);
+  return {_mm256_add_ps(product.low, _mm256_setzero_ps()), _mm256_add_ps(product.high, _mm256_setzero_ps())};
+}
+inline __m256 lane_mask(std::uint32_t lanes) {  // all bits of every lane whose bit is set
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(lanes)), bits);
+  return _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bits));
+}
+inline W blend(W a, W b, std::uint32_t lanes) {
+  return {_mm256_blendv_ps(a.low, b.low, lane_mask(lanes)), _mm256_blendv_ps(a.high, b.high, lane_mask(lanes >> 8))};
+}
+inline std::uint32_t bits_of(__m256 low, __m256 high) {
+  return static_cast<std::uint32_t>(_mm256_movemask_ps(low)) |
+         (static_cast<std::uint32_t>(_mm256_movemask_ps(high)) << 8);
+}
+inline std::uint32_t greater(W a, W b) {
+  return bits_of(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ));
+}
+inline std::uint32_t equal(W a, W b) {
+  return bits_of(_mm256_cmp_ps(a.low, b.low, _CMP_EQ_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_EQ_OQ));
+}
+inline std::uint32_t finite(W a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f), most = _mm256_set1_ps(FLT_MAX);
+  return bits_of(_mm256_cmp_ps(_mm256_andnot_ps(sign, a.low), most, _CMP_LE_OQ),
+                 _mm256_cmp_ps(_mm256_andnot_ps(sign, a.high), most, _CMP_LE_OQ));
+}
 
 #include "dense/kernels_impl.h"
 

@@ -2,6 +2,9 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns inside its own intrinsics
 #include <immintrin.h>
 
+#include <cfloat>
+#include <cmath>
+
 #include "dense/kernels.h"
 #include "livegnn/prefetch.h"
 
@@ -45,6 +48,23 @@ inline Q sub(Q a, Q b) { return {_mm512_sub_epi64(a.v, b.v)}; }
 inline bool any(Q a) { return _mm512_test_epi64_mask(a.v, a.v) != 0; }
 inline Q quantise(F x) { return {_mm512_cvtps_epi64(x.v)}; }
 inline F to_float(Q a) { return {_mm512_cvtpd_ps(_mm512_cvtepi64_pd(a.v))}; }
+
+struct W {
+  __m512 v;
+  static W load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static W set(float x) { return {_mm512_set1_ps(x)}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+};
+inline W times(W a, W b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline W times_plus_zero(W a, W b) { return {_mm512_add_ps(_mm512_mul_ps(a.v, b.v), _mm512_setzero_ps())}; }
+inline W blend(W a, W b, std::uint32_t lanes) {
+  return {_mm512_mask_blend_ps(static_cast<__mmask16>(lanes), a.v, b.v)};
+}
+inline std::uint32_t greater(W a, W b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
+inline std::uint32_t equal(W a, W b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }
+inline std::uint32_t finite(W a) {
+  return _mm512_cmp_ps_mask(_mm512_abs_ps(a.v), _mm512_set1_ps(FLT_MAX), _CMP_LE_OQ);
+}
 
 #include "dense/kernels_impl.h"
 

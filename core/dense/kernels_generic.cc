@@ -1,4 +1,5 @@
 // Plain C++ kernels: the fallback, and what other processors compile to (with their own vector and FMA instructions).
+#include <cfloat>
 #include <cmath>
 
 #include "dense/kernels.h"
@@ -98,6 +99,55 @@ inline F to_float(Q a) {
   F out;
   LIVEGNN_LANES out.v[i] = static_cast<float>(static_cast<double>(a.v[i]));
   return out;
+}
+
+struct W {
+  float v[16];
+  static W load(const float* p) {
+    W out;
+    for (int i = 0; i < 16; ++i) out.v[i] = p[i];
+    return out;
+  }
+  static W set(float x) {
+    W out;
+    for (float& lane : out.v) lane = x;
+    return out;
+  }
+  void store(float* p) const {
+    for (int i = 0; i < 16; ++i) p[i] = v[i];
+  }
+};
+template <typename Op>
+inline W each(W a, W b, Op op) {
+  W out;
+  for (int i = 0; i < 16; ++i) out.v[i] = op(a.v[i], b.v[i]);
+  return out;
+}
+template <typename Test>
+inline std::uint32_t lanes_where(W a, W b, Test test) {
+  std::uint32_t lanes = 0;
+  for (int i = 0; i < 16; ++i) lanes |= static_cast<std::uint32_t>(test(a.v[i], b.v[i]) ? 1 : 0) << i;
+  return lanes;
+}
+inline W times(W a, W b) {
+  return each(a, b, [](float x, float y) { return x * y; });
+}
+inline W times_plus_zero(W a, W b) {
+  return each(a, b, [](float x, float y) { return x * y + 0.0f; });
+}
+inline W blend(W a, W b, std::uint32_t lanes) {
+  W out;
+  for (int i = 0; i < 16; ++i) out.v[i] = ((lanes >> i) & 1u) != 0 ? b.v[i] : a.v[i];
+  return out;
+}
+inline std::uint32_t greater(W a, W b) {
+  return lanes_where(a, b, [](float x, float y) { return x > y; });
+}
+inline std::uint32_t equal(W a, W b) {
+  return lanes_where(a, b, [](float x, float y) { return x == y; });
+}
+inline std::uint32_t finite(W a) {
+  return lanes_where(a, a, [](float x, float) { return std::fabs(x) <= FLT_MAX; });
 }
 
 #include "dense/kernels_impl.h"

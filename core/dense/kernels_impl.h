@@ -3,6 +3,9 @@
 //
 // F: load, store, set, add, mul, fma, max, div, leaky(x, slope), relu(x)
 // Q: load, store, add, sub, zero; quantise(F) -> Q; to_float(Q) -> F; any(Q); in_range(F, limit) -> bool
+// W (vector of kBlock columns of an extremum): load, store, set, times_plus_zero, blend, finite, beats, equal as masks
+
+#include "dense/extremes_impl.h"
 
 template <int R, int V>
 inline void gemm_tile(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k) {
@@ -240,5 +243,7 @@ constexpr Kernels table(const char* name) {
                  divide,
                  affine,
                  relu_row,
-                 leaky_row};
+                 leaky_row,
+                 extreme_kernels<true>(),
+                 extreme_kernels<false>()};
 }

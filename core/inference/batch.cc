@@ -10,6 +10,29 @@ void Changes::arrange() {
   vertices.erase(std::unique(vertices.begin(), vertices.end()), vertices.end());
 }
 
+void ExtremeStats::count(bool deletion, bool holder_left, bool changed, std::int64_t bytes) {
+  if (!deletion) {
+    ++no_deletion;
+  } else if (bytes > 0) {
+    ++exposed;
+  } else if (holder_left) {
+    ++covered;
+  } else {
+    ++no_effect;
+  }
+  if (!changed) ++resilient;
+  reread_bytes += bytes;
+}
+
+void ExtremeStats::add(const ExtremeStats& other) {
+  no_deletion += other.no_deletion;
+  no_effect += other.no_effect;
+  covered += other.covered;
+  exposed += other.exposed;
+  resilient += other.resilient;
+  reread_bytes += other.reread_bytes;
+}
+
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
   for (const Engine* engine : engines) engine->anticipate(batch);
   const BatchDelta delta = graph.apply(batch);

@@ -17,6 +17,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       scales_(source().aggregations.size()),
       publication_(source().output_width, options.threads),
       plans_(source().aggregations.size()),
+      touched_(source().aggregations.size()),
       row_scratch_(at(options.threads)) {
   const bool given = !options.scale_exponents.empty();
   if (given) {
@@ -50,7 +51,9 @@ std::uint64_t EngineImpl<Acc>::digest() const {
     std::uint64_t row = mix(static_cast<std::uint64_t>(v));
     for (const DegreeContext& context : state_.contexts) row = mix(row ^ context.digest_row(v));
     for (std::size_t k = 0; incremental() && k < state_.aggregates.size(); ++k) {
-      row = mix_bytes(row, state_.aggregates[k].row(v), at(aggregation(static_cast<int>(k)).width) * sizeof(Acc));
+      const RowTable<Acc>& table = state_.aggregates[k];
+      const AggregationSpec& spec = aggregation(static_cast<int>(k));
+      row = mix_bytes(row, table.row(v), at(spec.width) * (spec.extreme() ? sizeof(float) : sizeof(Acc)));
     }
     sum += mix(row);
   }
@@ -86,7 +89,12 @@ std::vector<std::vector<int>> EngineImpl<Acc>::scale_exponents() const {
 
 template <typename Acc>
 void EngineImpl<Acc>::corrupt_for_test(int k, VertexId v, int column) {
-  state_.aggregates.at(at(k)).row(v)[column] += Acc{1};
+  Acc* row = state_.aggregates.at(at(k)).row(v);
+  if (aggregation(k).extreme()) {
+    extreme_row(row, aggregation(k)).best[column] += 1.0f;
+  } else {
+    row[column] += Acc{1};
+  }
 }
 
 std::unique_ptr<Engine> Engine::create(const GraphStore& graph, Program program, const EngineOptions& options) {

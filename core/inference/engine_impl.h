@@ -118,6 +118,9 @@ class EngineImpl final : public Engine {
   float root_factor(int k, const State<Acc>& state, VertexId v) const;
   float root_factor_before(int k, VertexId v) const;
   const float* message_row(int k, const State<Acc>& state, VertexId u) const;
+  const ExtremeKernels& extremes(const AggregationSpec& spec) const {
+    return spec.reduce == Reduce::Max ? kernels_.max : kernels_.min;
+  }
   [[noreturn]] void out_of_range(int k, VertexId v) const;
   // The whole sum of v from its in-edges and its own term. weigh: only edges that it admits, times its factor.
   template <typename Admit>
@@ -180,6 +183,17 @@ class EngineImpl final : public Engine {
   void sweep(int k);
   void refresh_row(int k, VertexId v, Acc* scratch, int thread);
 
+  // ---- extremes.cc: minima and maxima
+  void insert_extreme(int k, VertexId v, const float* x, float factor, float edge, int thread);
+  void remove_extreme(int k, VertexId v, const float* x, float factor, float edge, int thread);
+  void replace_extreme(int k, VertexId v, const float* before, const float* now, float edge, int thread);
+  ExtremeRow open_extreme(int k, VertexId v, int thread);
+  void note_extreme(int k, VertexId v, int flags);
+  void settle_extremes(int k);
+  void derive_exposed(int k, const std::vector<VertexId>& rows);
+  std::int64_t reread_exposed(int k, VertexId v, bool* value_changed, int thread);
+  bool extreme_agrees(int k, const Acc* live, const Acc* fresh) const;
+
   // ---- neighbourhood.cc: the strategies that keep no state
   void propagate_full();
   void propagate_neighbourhoods(const BatchDelta& delta);
@@ -211,6 +225,11 @@ class EngineImpl final : public Engine {
   std::vector<VertexSet> dirty_;         // per stage: rows to evaluate
   std::vector<ResultRows> result_rows_;  // per stage
   std::vector<Plan> plans_;              // per aggregation
+  struct Touched {                       // rows of minima or maxima that this batch has reached, with their flags
+    VertexSet set;
+    std::vector<std::uint8_t> flags;
+  };
+  std::vector<Touched> touched_;  // per aggregation
   std::vector<std::uint32_t> input_mark_, input_slot_;
   Journal<Acc> journal_;
   bool journal_armed_ = false;

@@ -80,8 +80,14 @@ template <typename View>
 void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const View& view,
                         const std::vector<Scales>& scales, int index, VertexId v, float* out) {
   const Kernels& k = program.kernels();
-  const int stride = view.table(index).stride();
   const auto* acc = view.aggregate(index, v);
+  if (spec.extreme()) {
+    const int width = round_up(spec.width, 16);
+    std::memcpy(out, acc, static_cast<std::size_t>(width) * sizeof(float));
+    if (spec.norm == Norm::Gcn) k.scale(out, out, view.scale(spec.context, v), width);
+    return;
+  }
+  const int stride = view.table(index).stride();
   if constexpr (std::is_same_v<decltype(acc), const float*>) {
     std::memcpy(out, acc, view.table(index).row_bytes());
   } else {

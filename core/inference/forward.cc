@@ -113,6 +113,7 @@ template <typename Acc>
 void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   if constexpr (std::is_same_v<Acc, float>) return;
   const AggregationSpec& spec = aggregation(k);
+  if (spec.extreme()) return;  // kept as they are
   float weight_max = 1.0f;
   if (spec.weighted) {
     for (VertexId v = 0; v < graph_.slot_count(); ++v) {
@@ -172,8 +173,14 @@ Mismatch EngineImpl<Acc>::verify() const {
   State<Acc> fresh(source(), compact());
   std::vector<float> out(at(graph_.slot_count()) * at(output_width()));
   forward(fresh, false, out.data(), output_width());
-  const auto differ = [&](const auto& a, const auto& b, int width, VertexId v) {
-    return std::memcmp(a.row(v), b.row(v), at(width) * sizeof(*a.row(v))) != 0;
+  const auto differ = [&](const auto& a, const auto& b, std::size_t bytes, VertexId v) {
+    return std::memcmp(a.row(v), b.row(v), bytes) != 0;
+  };
+  const auto aggregates_differ = [&](std::size_t index, VertexId v) {
+    const int k = static_cast<int>(index);
+    const RowTable<Acc>&a = state_.aggregates[index], &b = fresh.aggregates[index];
+    if (aggregation(k).extreme()) return !extreme_agrees(k, a.row(v), b.row(v));
+    return differ(a, b, at(aggregation(k).width) * sizeof(Acc), v);
   };
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     if (!graph_.is_live(v)) continue;
@@ -182,13 +189,13 @@ Mismatch EngineImpl<Acc>::verify() const {
         return {true, describe("degree context", static_cast<int>(c), v)};
     }
     for (std::size_t k = 0; incremental() && std::is_same_v<Acc, std::int64_t> && k < fresh.aggregates.size(); ++k) {
-      if (differ(state_.aggregates[k], fresh.aggregates[k], aggregation(static_cast<int>(k)).width, v)) {
+      if (aggregates_differ(k, v)) {
         return {true, describe("aggregate of", static_cast<int>(k), v)};
       }
     }
     const bool kept = incremental() && !compact() && std::is_same_v<Acc, std::int64_t>;
     for (std::size_t t = 0; kept && t < fresh.stored.size(); ++t) {
-      if (differ(state_.stored[t], fresh.stored[t], source().stored[t].width, v)) {
+      if (differ(state_.stored[t], fresh.stored[t], at(source().stored[t].width) * sizeof(float), v)) {
         return {true, describe("stored row", static_cast<int>(t), v)};
       }
     }

@@ -26,6 +26,11 @@ bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std
 
 template <typename Acc>
 void EngineImpl<Acc>::out_of_range(int k, VertexId v) const {
+  if (aggregation(k).extreme()) {
+    throw Error(ErrorKind::RangeOverflow, "[apply] expected finite messages in " + aggregation(k).name +
+                                              ", got NaN or infinity at vertex " + std::to_string(v) +
+                                              "; check weights and features");
+  }
   throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " +
                                             aggregation(k).name +
                                             " within the fixed-point range (by default 512 times the largest at "
@@ -52,6 +57,7 @@ void EngineImpl<Acc>::grow() {
   slots_ = static_cast<VertexId>(slots);
   if (++epoch_ == 0) {
     for (VertexSet& set : dirty_) set.forget();
+    for (Touched& touched : touched_) touched.set.forget();
     std::fill(input_mark_.begin(), input_mark_.end(), 0);
     epoch_ = 1;
   }
@@ -68,6 +74,12 @@ void EngineImpl<Acc>::grow() {
   if (journal_.on()) journal_.grow(slots);
   publication_.prepare(slots_before_, slots_);
   stats_.assign(source().stages.size(), StageStats{});
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    if (!aggregation(k).extreme()) continue;
+    Touched& touched = touched_[at(k)];
+    touched.set.prepare(slots, pool_.threads(), epoch_);
+    if (touched.flags.size() < at(slots)) touched.flags.resize(at(slots + slots / 2 + 16), 0);
+  }
   result_rows_.resize(source().stages.size());
   for (int stage = 0; incremental() && stage < static_cast<int>(result_rows_.size()); ++stage) find_result_rows(stage);
 }
@@ -147,14 +159,19 @@ void EngineImpl<Acc>::mark_consumers(const std::vector<int>& consumers, VertexId
 template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
-  mark_consumers(spec.consumers, edge.dst, 0);
+  const bool marked_later = spec.extreme() && spec.norm == Norm::Sum && options_.strategy != Strategy::Affected;
+  if (!marked_later) mark_consumers(spec.consumers, edge.dst, 0);
   if (spec.self_loops && edge.src == edge.dst) return;
   if (options_.strategy == Strategy::Affected) return;  // the whole row is summed again later
-  if (journal_.on()) journal_.save_aggregate(state_, k, edge.dst, 0);
   const float* x =
       spec.message_table < 0 ? input_before(edge.src) : state_.stored[at(spec.message_table)].row(edge.src);
-  Acc* acc = state_.aggregates[at(k)].row(edge.dst);
   const float factor = source_factor_before(k, edge.src);
+  if (spec.extreme()) {
+    return sign > 0 ? insert_extreme(k, edge.dst, x, factor, weight, 0)
+                    : remove_extreme(k, edge.dst, x, factor, weight, 0);
+  }
+  if (journal_.on()) journal_.save_aggregate(state_, k, edge.dst, 0);
+  Acc* acc = state_.aggregates[at(k)].row(edge.dst);
   if (sign > 0) {
     add_term(k, acc, x, factor, weight, edge.src);
   } else {
@@ -375,6 +392,11 @@ void EngineImpl<Acc>::update_root_from_message(int k, const SourceChange& change
   const VertexId v = change.vertex;
   mark_consumers(aggregation(k).consumers, v, thread);
   if (plans_[at(k)].path != Path::Push) return;
+  if (aggregation(k).extreme()) {
+    if (v < slots_before_)
+      remove_extreme(k, v, change.before, source_factor_before(k, v), root_factor_before(k, v), thread);
+    return insert_extreme(k, v, change.now, source_factor(k, state_, v), root_factor(k, state_, v), thread);
+  }
   if (journal_.on()) journal_.save_aggregate(state_, k, v, thread);
   Acc* acc = state_.aggregates[at(k)].row(v);
   subtract_term(k, acc, change.before, source_factor_before(k, v), root_factor_before(k, v));
@@ -394,8 +416,8 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   bool changed = change.bits_differ || !factor_same;
   if (changed && plan.path == Path::Push) {
     std::int64_t* delta = plan.deltas.data() + index * at(plan.stride);
-    const int width = state_.aggregates[at(k)].stride();
-    if (spec.weighted) {  // both rows, scaled: the edge's weight comes in later
+    const int width = spec.extreme() ? plan.stride : state_.aggregates[at(k)].stride();
+    if (spec.weighted || spec.extreme()) {  // both rows, scaled: the edge's weight comes in later
       float* rows = reinterpret_cast<float*>(delta);
       kernels_.scale(rows, change.before, before, width);
       kernels_.scale(rows + plan.stride, change.now, now, width);

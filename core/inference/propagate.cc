@@ -19,15 +19,18 @@ void EngineImpl<Acc>::aggregate(int k, bool finish) {
   if (compact() && reads_rows && plans_[at(k)].path != Path::Push) derive_all(spec.stage);
   switch (plans_[at(k)].path) {
     case Path::Push:
-      return push(k, finish);
-    case Path::Pull:
-      return pull(k);
-    case Path::Sweep:
-      return sweep(k);
-    case Path::None:
+      push(k, finish && !spec.extreme());
       break;
+    case Path::Pull:
+      pull(k);
+      break;
+    case Path::Sweep:
+      sweep(k);
+      break;
+    case Path::None:
+      invariant(false, "an aggregation without a path");
   }
-  invariant(false, "an aggregation without a path");
+  if (spec.extreme()) settle_extremes(k);
 }
 
 // Sums row v again and keeps it where it differs.
@@ -35,10 +38,13 @@ template <typename Acc>
 void EngineImpl<Acc>::refresh_row(int k, VertexId v, Acc* scratch, int thread) {
   sum_row_all(k, state_, v, scratch);
   RowTable<Acc>& table = state_.aggregates[at(k)];
+  const AggregationSpec& spec = aggregation(k);
   if (std::memcmp(table.row(v), scratch, table.row_bytes()) == 0) return;
+  const bool value_same =
+      spec.extreme() && std::memcmp(table.row(v), scratch, at(spec.width) * sizeof(float)) == 0;
   if (journal_.on()) journal_.save_aggregate(state_, k, v, thread);
   std::memcpy(table.row(v), scratch, table.row_bytes());
-  mark_consumers(aggregation(k).consumers, v, thread);
+  if (!value_same) mark_consumers(spec.consumers, v, thread);
 }
 
 template <typename Acc>

@@ -2,7 +2,7 @@
 // edge goes into the bin of its destination, so that a bin's rows stay in a core's own cache and no two threads touch
 // the same row. Before the last stage a bin's rows are finished at once, while they are there.
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "inference/terms.h"
 
@@ -38,7 +38,7 @@ class EngineImpl<Acc>::DeltaWriter {
 
   void prefetch(VertexId v) const {
     prefetch_row(table_.row(v), table_.row_bytes());
-    prefetch_line(first_.mark_address(v));
+    prefetch_line(spec_.extreme() ? engine_.touched_[at(k_)].set.mark_address(v) : first_.mark_address(v));
   }
   // A vertex whose row changed before the push is listed again, among those of its part.
   void list(VertexId v, int thread) const {
@@ -46,6 +46,10 @@ class EngineImpl<Acc>::DeltaWriter {
     results_.prefetch(v);
   }
   void write(VertexId v, const std::int64_t* delta, float edge, int thread) const {
+    if (spec_.extreme()) {  // whether the next stage has work is known when all have come
+      const float* rows = reinterpret_cast<const float*>(delta);
+      return engine_.replace_extreme(k_, v, rows, rows + half_, edge, thread);
+    }
     if (first_.add(v, thread)) results_.prefetch(v);
     for (std::size_t i = 1; i < spec_.consumers.size(); ++i) engine_.dirty_[at(spec_.consumers[i])].add(v, thread);
     if (engine_.journal_.on()) [[unlikely]]
@@ -124,7 +128,7 @@ void EngineImpl<Acc>::write_entries(int k, const DeltaWriter& writer, std::int64
                                     std::int64_t ahead, int thread) {
   const Plan& plan = plans_[at(k)];
   const bool weighted = aggregation(k).weighted;
-  const std::size_t delta_bytes = at(state_.aggregates[at(k)].stride()) * sizeof(std::int64_t);
+  const std::size_t delta_bytes = at(plan.stride) * sizeof(std::int64_t);
   const bool many = plan.sources.size() > 16;  // too many for the first cache
   for (std::int64_t e = first; e < last; ++e) {
     if (e + kDistance < ahead) {

@@ -24,6 +24,26 @@ inline constexpr int kSumBits = 62;
 inline constexpr int kHeadroomBits = 9;  // a message may grow 512-fold over the largest of the first run
 inline constexpr int kFloorBits = 6;     // a column's largest is taken as at least 1/64 of the layer's
 
+// Bytes of a row of minima or maxima: best and next, then the masks.
+inline int extreme_row_bytes(int width) {
+  const int padded = round_up(width, 16);
+  return 2 * padded * static_cast<int>(sizeof(float)) +
+         round_up(padded / 16 * static_cast<int>(sizeof(ExtremeMasks)), static_cast<int>(kCacheLine));
+}
+
+// Elements of an aggregate row.
+template <typename Acc>
+int aggregate_stride(const AggregationSpec& spec) {
+  return spec.extreme() ? extreme_row_bytes(spec.width) / static_cast<int>(sizeof(Acc)) : round_up(spec.width, 8);
+}
+
+template <typename Acc>
+ExtremeRow extreme_row(Acc* row, const AggregationSpec& spec) {
+  const int padded = round_up(spec.width, 16);
+  auto* best = reinterpret_cast<float*>(row);
+  return {best, best + padded, reinterpret_cast<ExtremeMasks*>(best + 2 * padded)};
+}
+
 template <typename Acc>
 struct State {
   std::vector<RowTable<Acc>> aggregates;  // one per aggregation
@@ -31,7 +51,7 @@ struct State {
   std::vector<DegreeContext> contexts;
 
   State(const Program& program, bool compact) {
-    for (const AggregationSpec& spec : program.aggregations) aggregates.emplace_back(round_up(spec.width, 8));
+    for (const AggregationSpec& spec : program.aggregations) aggregates.emplace_back(aggregate_stride<Acc>(spec));
     for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16), !compact);
     for (const ContextSpec& spec : program.contexts) contexts.emplace_back(spec);
   }

@@ -7,10 +7,15 @@ namespace livegnn {
 
 template <typename Acc>
 inline void EngineImpl<Acc>::add_term(int k, Acc* acc, const float* x, float factor, float edge, VertexId v) const {
+  const AggregationSpec& spec = aggregation(k);
+  if (spec.extreme()) {
+    const int flags = extremes(spec).insert(extreme_row(acc, spec), x, factor, edge, spec.width);
+    if ((flags & ExtremeFlag::kNotFinite) != 0) out_of_range(k, v);
+    return;
+  }
   const int width = state_.aggregates[at(k)].stride();
   if constexpr (std::is_same_v<Acc, float>) {
     kernels_.add_terms_f32(acc, x, factor, edge, width);
-    static_cast<void>(v);
   } else {
     if (!kernels_.add_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width)) out_of_range(k, v);
   }
@@ -70,7 +75,8 @@ inline void EngineImpl<Acc>::sum_row(int k, const State<Acc>& state, VertexId v,
       const float edge = spec.weighted && span.weights != nullptr ? span.weights[i] : 1.0f;
       const float admitted = admit(span.ids[i]);
       if (admitted == 0.0f) continue;
-      add_term(k, acc, message_row(k, state, u), source_factor(k, state, u), edge * admitted, u);
+      const float share = spec.extreme() ? 1.0f : admitted;
+      add_term(k, acc, message_row(k, state, u), source_factor(k, state, u), edge * share, u);
     }
   });
   if (spec.root == Root::Table) {

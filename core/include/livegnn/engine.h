@@ -30,11 +30,27 @@ struct EngineOptions {
   std::vector<std::vector<int>> scale_exponents;  // per aggregation and column; empty: chosen from the first run
 };
 
+// Rows of minima and maxima that a batch reached (InkStream, Figure 13), each in one of the first four, and again in
+// `resilient` where no value changed.
+struct ExtremeStats {
+  bool present = false;          // whether the stage has any minima or maxima
+  std::int64_t no_deletion = 0;  // only new messages came
+  std::int64_t no_effect = 0;    // messages left or changed, none of which had an extremum
+  std::int64_t covered = 0;      // one that had an extremum left it to another one at hand
+  std::int64_t exposed = 0;      // messages had to be read again
+  std::int64_t resilient = 0;
+  std::int64_t reread_bytes = 0;
+
+  void count(bool deletion, bool holder_left, bool changed, std::int64_t bytes);  // one row
+  void add(const ExtremeStats& other);
+};
+
 struct StageStats {
   std::int64_t affected = 0;  // rows evaluated
   std::int64_t edges = 0;     // edges along which work was done
   Path path = Path::None;
   double transform_seconds = 0.0, aggregate_seconds = 0.0;
+  ExtremeStats extremes;
 };
 
 struct Changes {

@@ -45,6 +45,7 @@ struct Instruction {
 };
 
 enum class Norm : int { Sum, Mean, Gcn };
+enum class Reduce : int { Sum, Max, Min };
 enum class Root : int { None, Message, Table };
 
 struct AggregationSpec {
@@ -61,6 +62,9 @@ struct AggregationSpec {
   int root_table = -1;            // Root::Table
   float root_coefficient = 0.0f;  // Root::Message: own message times this (Gcn with self-loops: times L_v instead)
   std::vector<int> consumers;     // stages that load it
+  Reduce reduce = Reduce::Sum;    // Max, Min: norm Sum or Gcn; nothing folded in but Gcn's self-loop
+
+  bool extreme() const { return reduce != Reduce::Sum; }
 };
 
 struct StoredSpec {

@@ -1,6 +1,6 @@
 """Exact incremental inference: the engine, what a batch changed, and views of what it would change."""
 
-from livegnn.inference.changes import Changes, LayerStats, Stats
+from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
 from livegnn.inference.engine import Engine, Handle, WhatIfView
 
-__all__ = ["Changes", "Engine", "Handle", "LayerStats", "Stats", "WhatIfView"]
+__all__ = ["Changes", "Engine", "ExtremeStats", "Handle", "LayerStats", "Stats", "WhatIfView"]

@@ -11,7 +11,26 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from livegnn.graph.graph import Graph
 
-__all__ = ["Changes", "LayerStats", "Stats"]
+__all__ = ["Changes", "ExtremeStats", "LayerStats", "Stats"]
+
+
+@dataclass(frozen=True)
+class ExtremeStats:
+    """Rows of minima and maxima that a batch reached, as the paper's Figure 13 counts them.
+
+    no_deletion: only new messages came.  no_effect: messages left or changed, none of which had an extremum.
+    covered: one that had, left it to another holder or to a new message.  exposed: messages had to be read again,
+    `reread_bytes` in all.  resilient: of all these, rows whose values did not change, where the change ends.
+
+    Source: InkStream, section 2.5.1 and Figure 13.
+    """
+
+    no_deletion: int
+    no_effect: int
+    covered: int
+    exposed: int
+    resilient: int
+    reread_bytes: int
 
 
 @dataclass(frozen=True)
@@ -21,6 +40,7 @@ class LayerStats:
     affected: rows computed.  edges: edges along which work was done.  path: "push", "pull", "sweep", or "none" where no
     edges follow.  transform_seconds, aggregate_seconds: wall time of the two halves; where many deltas reach the last
     stage, its rows are finished among them, and that time is in the aggregate_seconds before it.
+    extremes: what happened to minima and maxima of this stage's messages; None where there are none.
     """
 
     affected: int
@@ -28,6 +48,7 @@ class LayerStats:
     path: str
     transform_seconds: float
     aggregate_seconds: float
+    extremes: ExtremeStats | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,11 @@ class Stats:
     topology_seconds: float
     publish_seconds: float
     total_seconds: float
+
+
+def _layer(stage: dict[str, Any]) -> LayerStats:
+    extremes = stage.pop("extremes")
+    return LayerStats(**stage, extremes=None if extremes is None else ExtremeStats(**extremes))
 
 
 class Changes:
@@ -72,7 +98,7 @@ class Changes:
         """Counts per layer, path taken, seconds per phase."""
         if self._stats is None:
             topology, publish, total = self._native.seconds()
-            layers = tuple(LayerStats(**stage) for stage in self._native.stages())
+            layers = tuple(_layer(stage) for stage in self._native.stages())
             self._stats = Stats(layers, self._native.count(), topology, publish, total)
         return self._stats
 

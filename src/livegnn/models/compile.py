@@ -65,6 +65,7 @@ _KINDS = [
     "exp",
 ]
 _NORM = {"sum": 0, "mean": 1, "gcn": 2}
+_REDUCE = {"sum": 0, "max": 1, "min": 2}
 _ROOT_NONE, _ROOT_MESSAGE, _ROOT_TABLE = range(3)
 
 
@@ -162,7 +163,7 @@ class _Compiler:
     def fold(self, combine: ir.Combine, total: ir.Propagate) -> bool:
         """Moves one own term of `combine` into the sum `total`, where nobody else reads that sum."""
         made = self.aggregations[self.index[id(total)]]
-        if total.norm != "sum" or made.root != _ROOT_NONE or len(self.uses[id(total)]) != 1 or total is self.output:
+        if total.norm != "sum" or total.reduce != "sum" or made.root != _ROOT_NONE or len(self.uses[id(total)]) != 1 or total is self.output:
             return False
         for position, (coefficient, term) in enumerate(combine.terms):
             if term is total.x:
@@ -219,7 +220,8 @@ class _Compiler:
 
     def name_of(self, number: int) -> str:
         made = self.aggregations[number]
-        return f"aggregation {number + 1} ({made.value.norm}, width {made.value.width}, layer {made.stage + 1})"
+        kind = made.value.norm if made.value.reduce == "sum" else made.value.reduce
+        return f"aggregation {number + 1} ({kind}, width {made.value.width}, layer {made.stage + 1})"
 
     def declare(self, registers: _Registers) -> None:
         p = self.program
@@ -245,6 +247,7 @@ class _Compiler:
                 root_table=made.root_table,
                 root_coefficient=float(made.root_coefficient),
                 consumers=sorted(made.consumers),
+                reduce=_REDUCE[value.reduce],
             )
         for row in self.stored:
             p.add_stored(

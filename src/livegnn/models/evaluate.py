@@ -117,8 +117,7 @@ def _propagate(value: ir.Propagate, edges: EdgeList, x: Rows) -> Rows:
     weight = edges.weight.astype(x.dtype) if value.weighted and edges.weight is not None else np.ones(len(src), x.dtype)
     if value.norm == "gcn":
         return _propagate_gcn(value, src, dst, weight, x)
-    total = np.zeros_like(x)
-    np.add.at(total, dst, weight[:, None] * x[src])
+    total = _reduce(value, len(x), dst, weight[:, None] * x[src])
     if value.norm == "mean":
         total /= np.maximum(np.bincount(dst, minlength=len(x)), 1)[:, None].astype(x.dtype)
     return total
@@ -136,8 +135,22 @@ def _propagate_gcn(value: ir.Propagate, src: Rows, dst: Rows, weight: Rows, x: R
     np.add.at(degree, dst, weight)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(degree == 0, 0, degree**-0.5).astype(x.dtype)
-    total: Rows = (scale * scale * loop)[:, None] * x
-    np.add.at(total, dst, (scale[src] * weight * scale[dst])[:, None] * x[src])
+    terms = (scale[src] * weight * scale[dst])[:, None] * x[src]
+    if value.self_loops:
+        terms = np.concatenate([terms, (scale * scale * loop)[:, None] * x])
+        dst = np.concatenate([dst, np.arange(len(x))])
+    return _reduce(value, len(x), dst, terms)
+
+
+def _reduce(value: ir.Propagate, count: int, dst: Rows, terms: Rows) -> Rows:
+    """Terms (m, w) to the vertices they go to: sum, maximum or minimum per column, 0 where there is none."""
+    total = np.zeros((count, terms.shape[1]), terms.dtype)
+    if value.reduce == "sum":
+        np.add.at(total, dst, terms)
+        return total
+    worst, reduce = (-np.inf, np.maximum) if value.reduce == "max" else (np.inf, np.minimum)
+    total[dst] = worst
+    reduce.at(total, dst, terms)
     return total
 
 

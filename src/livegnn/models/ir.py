@@ -37,6 +37,7 @@ __all__ = [
     "Norm",
     "PReLU",
     "Propagate",
+    "Reduce",
     "Slice",
     "Softmax",
     "Value",
@@ -46,6 +47,7 @@ __all__ = [
 
 FloatArray: TypeAlias = NDArray[np.float32]
 Norm: TypeAlias = Literal["sum", "mean", "gcn"]
+Reduce: TypeAlias = Literal["sum", "max", "min"]
 
 #: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
 ACTIVATIONS: dict[str, str] = {
@@ -300,7 +302,7 @@ class LogSoftmax(Value):
 
 @dataclass(frozen=True, eq=False)
 class Propagate(Value):
-    """Sum of in-neighbours' rows, the one value that is not row-local.
+    """Sum (or extremum) of in-neighbours' rows, the one value that is not row-local.
 
     sum:  a[v] = sum over edges (u, v) of w_uv x[u], with w_uv = 1 unless `weighted`; parallel edges and self-loop edges
           are ordinary edges.
@@ -311,6 +313,9 @@ class Propagate(Value):
           of v's self-loop edge with the largest id, `fill` where v has none.
           Without, self-loop edges are ordinary and L_v = 0.
 
+    With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there is
+    no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
+
     Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm.
     """
 
@@ -319,8 +324,13 @@ class Propagate(Value):
     weighted: bool = False
     self_loops: bool = False
     fill: float = 1.0
+    reduce: Reduce = "sum"
 
     def __post_init__(self) -> None:
+        if self.reduce not in ("sum", "max", "min"):
+            raise ModelError(f"[Propagate] expected reduce sum, max or min, got {self.reduce!r}; choose one")
+        if self.reduce != "sum" and self.norm == "mean":
+            raise ModelError(f"[Propagate] expected norm sum or gcn with reduce {self.reduce}, got mean; leave it out")
         if self.norm not in ("sum", "mean", "gcn"):
             raise ModelError(f"[Propagate] expected norm sum, mean or gcn, got {self.norm!r}; choose one")
         if self.self_loops and self.norm != "gcn":

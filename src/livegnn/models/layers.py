@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Weights: TypeAlias = Any  # anything numpy.asarray reads as real numbers
-Aggregate: TypeAlias = Literal["sum", "mean"]
+Aggregate: TypeAlias = Literal["sum", "mean", "max", "min"]
 DEFAULT_PARAMS = {"leaky_relu": 0.01, "elu": 1.0, "celu": 1.0, "softplus": 1.0}
 
 
@@ -70,12 +70,13 @@ def _input_width(weight: Weights) -> int:
     return int(shape[1])
 
 
-def _aggregate(name: str, where: str) -> ir.Norm:
-    if name == "sum":
-        return "sum"
-    if name == "mean":
-        return "mean"
-    raise ModelError(f'[{where}] expected aggregate "sum" or "mean", got {name!r}; choose one of these')
+def aggregate(x: ir.Value, name: str, weighted: bool = False, *, where: str = "layer") -> ir.Propagate:
+    """In-neighbours' rows of `x` by `name`: sum, mean, max or min; where nothing comes in, 0."""
+    if name == "sum" or name == "mean":
+        return ir.Propagate(x, "mean" if name == "mean" else "sum", weighted)
+    if name == "max" or name == "min":
+        return ir.Propagate(x, weighted=weighted, reduce="max" if name == "max" else "min")
+    raise ModelError(f"[{where}] expected aggregate sum, mean, max or min, got {name!r}; choose one of these")
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +187,7 @@ class GCN:
     d_v is the weighted in-degree with L_v, the self-loop: 1 without weights (also if `improved`); with weights that
     of v's newest self-loop edge, else 2 if `improved`, else 1. `self_loops=False`: L_v = 0, self-loop edges are
     ordinary edges. `normalize=False`: a[v] = sum of w_uv x[u], no self-loops added.
+    `aggregate`: "max" or "min" takes the extremum of the terms in place of their sum; "mean" without `normalize` only.
 
     Args:     weight: (out, in).   bias: (out,) or None.   weighted: read the graph's edge weights.
     Source: Kipf and Welling 2017; torch_geometric.nn.GCNConv.
@@ -198,6 +200,7 @@ class GCN:
     self_loops: bool = field(default=True, kw_only=True)
     normalize: bool = field(default=True, kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
+    aggregate: Aggregate = field(default="sum", kw_only=True)
 
     @property
     def input_width(self) -> int:
@@ -205,20 +208,25 @@ class GCN:
 
     def apply(self, x: ir.Value) -> ir.Value:
         if self.normalize:
-            a = gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0)
+            a = gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0, self.aggregate)
         else:
-            a = ir.Propagate(x, "sum", self.weighted)
+            a = aggregate(x, self.aggregate, self.weighted, where="GCN")
         return activate(ir.Linear(a, self.weight, self.bias), self.activation)
 
 
-def gcn_propagate(x: ir.Value, weighted: bool, self_loops: bool = True, fill: float = 1.0) -> ir.Propagate:
-    """A degree-normalised sum; `fill` counts only where the graph's weights are read, as in gcn_norm."""
-    return ir.Propagate(x, "gcn", weighted, self_loops, fill if weighted and self_loops else 1.0)
+def gcn_propagate(
+    x: ir.Value, weighted: bool, self_loops: bool = True, fill: float = 1.0, aggregate: str = "sum"
+) -> ir.Propagate:
+    """A degree-normalised sum (max, min); `fill` counts only where the graph's weights are read, as in gcn_norm."""
+    if aggregate not in ("sum", "max", "min"):
+        raise ModelError(f"[GCN] expected aggregate sum, max or min, got {aggregate!r}; set normalize=False for a mean")
+    reduce: ir.Reduce = "max" if aggregate == "max" else "min" if aggregate == "min" else "sum"
+    return ir.Propagate(x, "gcn", weighted, self_loops, fill if weighted and self_loops else 1.0, reduce)
 
 
 @dataclass(frozen=True, eq=False)
 class GraphConv:
-    """y[v] = f(W_rel a[v] + b + W_root x[v]),  a[v] = sum (or mean) over edges (u, v) of w_uv x[u].
+    """y[v] = f(W_rel a[v] + b + W_root x[v]),  a[v] = sum (mean, max, min) over edges (u, v) of w_uv x[u].
 
     The mean divides by the number of in-edges, not by their weight. Both weights are (out, in).
     Source: Morris et al. 2019; torch_geometric.nn.GraphConv.
@@ -236,14 +244,14 @@ class GraphConv:
         return _input_width(self.weight_rel)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        a = ir.Propagate(x, _aggregate(self.aggregate, "GraphConv"), self.weighted)
+        a = aggregate(x, self.aggregate, self.weighted, where="GraphConv")
         y = ir.Combine(((1.0, ir.Linear(a, self.weight_rel, self.bias)), (1.0, ir.Linear(x, self.weight_root))))
         return activate(y, self.activation)
 
 
 @dataclass(frozen=True, eq=False)
 class SAGE:
-    """y[v] = f(W_n a[v] + b + W_r x[v]),  a[v] = mean (or sum) over edges (u, v) of x[u]; never weighted.
+    """y[v] = f(W_n a[v] + b + W_r x[v]),  a[v] = mean (sum, max, min) over edges (u, v) of x[u]; never weighted.
 
     Args:     weight_neighbour, weight_root: (out, in); weight_root None leaves that term out.
               project: (weight (in, in), bias (in,)); then relu(P x[u] + c) is aggregated instead of x[u].
@@ -265,7 +273,7 @@ class SAGE:
 
     def apply(self, x: ir.Value) -> ir.Value:
         source = x if self.project is None else ir.Activation(ir.Linear(x, *self.project), "relu")
-        a = ir.Propagate(source, _aggregate(self.aggregate, "SAGE"))
+        a = aggregate(source, self.aggregate, where="SAGE")
         y: ir.Value = ir.Linear(a, self.weight_neighbour, self.bias)
         if self.weight_root is not None:
             y = ir.Combine(((1.0, y), (1.0, ir.Linear(x, self.weight_root))))
@@ -276,7 +284,7 @@ class SAGE:
 
 @dataclass(frozen=True, eq=False)
 class GIN:
-    """y[v] = mlp((1 + eps) x[v] + sum (or mean) over edges (u, v) of x[u]), `mlp` a sequence of row-local layers.
+    """y[v] = mlp((1 + eps) x[v] + sum (mean, max, min) over edges (u, v) of x[u]), `mlp` a sequence of row-local layers.
 
     Source: Xu et al. 2019, eq. 4.1; torch_geometric.nn.GINConv.
     """
@@ -291,7 +299,7 @@ class GIN:
         return first_input_width(self.mlp)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        a = ir.Propagate(x, _aggregate(self.aggregate, "GIN"))
+        a = aggregate(x, self.aggregate, where="GIN")
         y: ir.Value = ir.Combine(((1.0, a), (1.0 + self.eps, x)))
         return activate(apply_all(self.mlp, y), self.activation)
 

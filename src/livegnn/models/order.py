@@ -1,6 +1,6 @@
 """Rewrites a model so that messages travel where they are cheapest, without changing what it computes.
 
-A linear map commutes with a sum over edges: W (sum x) = sum (W x). Whether to transform first or to aggregate first is
+A linear map commutes with a sum over edges: W (sum x) = sum (W x) (but not with a minimum or maximum). Whether to transform first or to aggregate first is
 decided per layer, once, when the model is compiled, so that the order of rounding is a function of the model alone.
 
 Transforming first multiplies only vertices whose own row changed, once each, but moves rows of the output width along
@@ -76,7 +76,7 @@ class _Rewriter:
             return shifted(self.linear(self.alone(x.x), weight), bias.astype(np.float32))
         narrower = transform_first(weight.shape[1], weight.shape[0])
         if narrower and id(x) in self.single:
-            if isinstance(x, ir.Propagate):
+            if isinstance(x, ir.Propagate) and x.reduce == "sum":
                 return self.alone(moved(x, self.linear(x.x, weight)))
             if isinstance(x, ir.Combine) and own_sum(x) is not None:
                 return self.alone(combine([(c, self.linear(self.alone_if_sum(term), weight)) for c, term in x.terms]))
@@ -87,7 +87,7 @@ class _Rewriter:
 
     def propagate(self, value: ir.Propagate, x: ir.Value) -> ir.Value:
         """Aggregates first where a narrow input is widened: sum (W x) becomes W (sum x)."""
-        plain = isinstance(x, ir.Linear) and x.bias is None and id(x) in self.single
+        plain = isinstance(x, ir.Linear) and x.bias is None and id(x) in self.single and value.reduce == "sum"
         if isinstance(x, ir.Linear) and plain and not transform_first(x.weight.shape[1], x.weight.shape[0]):
             return self.alone(ir.Linear(self.alone(moved(value, x.x)), x.weight))
         return moved(value, x)
@@ -102,7 +102,7 @@ class _Rewriter:
 
 def own_sum(value: ir.Combine) -> ir.Propagate | None:
     """The sum in `a * sum x + b * x` (GIN), where both parts can be transformed by one product; else None."""
-    sums = [term for _, term in value.terms if isinstance(term, ir.Propagate)]
+    sums = [term for _, term in value.terms if isinstance(term, ir.Propagate) and term.reduce == "sum"]
     if len(sums) != 1 or len(value.terms) < 2:
         return None
     rest = [term for _, term in value.terms if term is not sums[0]]
@@ -110,7 +110,7 @@ def own_sum(value: ir.Combine) -> ir.Propagate | None:
 
 
 def moved(value: ir.Propagate, x: ir.Value) -> ir.Propagate:
-    return ir.Propagate(x, value.norm, value.weighted, value.self_loops, value.fill)
+    return ir.Propagate(x, value.norm, value.weighted, value.self_loops, value.fill, value.reduce)
 
 
 def shifted(x: ir.Value, bias: ir.FloatArray | None) -> ir.Value:

@@ -27,7 +27,7 @@ class Call:
 
     x: ir.Value
     weighted: bool
-    aggregate: ir.Norm
+    aggregate: layers.Aggregate
     others: dict[str, Any]
     where: str
     name: str
@@ -114,21 +114,31 @@ def _bind(conv: Any, name: str, where: str, args: tuple[Any, ...], kwargs: dict[
     return Call(x, weight is WEIGHTS, _aggregate(conv, where), given, where, name, run)
 
 
-def _aggregate(conv: Any, where: str) -> ir.Norm:
+_AGGREGATIONS: dict[type, layers.Aggregate] = {
+    aggr.SumAggregation: "sum",
+    aggr.MeanAggregation: "mean",
+    aggr.MaxAggregation: "max",
+    aggr.MinAggregation: "min",
+}
+
+
+def _aggregate(conv: Any, where: str) -> layers.Aggregate:
     kind = type(conv.aggr_module)
-    if kind is aggr.SumAggregation:
-        return "sum"
-    if kind is aggr.MeanAggregation:
-        return "mean"
+    if kind in _AGGREGATIONS:
+        return _AGGREGATIONS[kind]
     reason = REFUSED_AGGREGATIONS.get(kind.__name__, "this aggregation is not known to livegnn")
-    raise refuse(where, f"aggr={conv.aggr!r} ({kind.__name__}): {reason}", "train it with aggr='sum' or 'mean'")
+    raise refuse(where, f"aggr={conv.aggr!r} ({kind.__name__}): {reason}", "train it with aggr='sum', 'mean', 'max' or 'min'")
 
 
-def _sum_only(call: Call) -> None:
-    if call.aggregate != "sum":
-        raise refuse(
-            call.where, f"a degree-normalised {call.aggregate} is not supported", "train it with the default aggr='add'"
-        )
+def _normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Propagate:
+    """The degree-normalised aggregate of `x`."""
+    if call.aggregate == "mean":
+        raise refuse(call.where, "a degree-normalised mean is not supported", "train it with the default aggr='add'")
+    return layers.gcn_propagate(x, call.weighted, self_loops, fill, call.aggregate)
+
+
+def _plain(call: Call, x: ir.Value) -> ir.Propagate:
+    return layers.aggregate(x, call.aggregate, call.weighted, where=call.where)
 
 
 def _weight(lin: Any) -> Any:
@@ -137,16 +147,9 @@ def _weight(lin: Any) -> Any:
 
 def _gcn(conv: Any, call: Call) -> ir.Value:
     if conv.normalize:
-        _sum_only(call)
-        spec = layers.GCN(
-            _weight(conv.lin),
-            to_array(conv.bias),
-            improved=conv.improved,
-            self_loops=bool(conv.add_self_loops),
-            weighted=call.weighted,
-        )
-        return spec.apply(call.x)
-    a = ir.Propagate(call.x, call.aggregate, call.weighted)
+        a = _normalised(call, call.x, bool(conv.add_self_loops), 2.0 if conv.improved else 1.0)
+    else:
+        a = _plain(call, call.x)
     return ir.Linear(a, _weight(conv.lin), to_array(conv.bias))
 
 
@@ -156,7 +159,7 @@ def _graph_conv(conv: Any, call: Call) -> ir.Value:
         _weight(rel),
         _weight(conv.lin_root),
         to_array(rel.bias),
-        aggregate="mean" if call.aggregate == "mean" else "sum",
+        aggregate=call.aggregate,
         weighted=call.weighted,
     )
     return spec.apply(call.x)
@@ -168,7 +171,7 @@ def _sage(conv: Any, call: Call) -> ir.Value:
         _weight(conv.lin_l),
         _weight(conv.lin_r) if conv.root_weight else None,
         to_array(conv.lin_l.bias),
-        aggregate="mean" if call.aggregate == "mean" else "sum",
+        aggregate=call.aggregate,
         project=project,
         normalize=conv.normalize,
     )
@@ -176,25 +179,23 @@ def _sage(conv: Any, call: Call) -> ir.Value:
 
 
 def _gin(conv: Any, call: Call) -> Any:
-    a = ir.Propagate(call.x, call.aggregate)
+    a = _plain(call, call.x)
     y = ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.x)))
     return call.run(conv.nn, f"{call.name}.nn", y)
 
 
 def _sg(conv: Any, call: Call) -> ir.Value:
-    _sum_only(call)
     x = call.x
     for _ in range(conv.K):
-        x = layers.gcn_propagate(x, call.weighted, conv.add_self_loops)
+        x = _normalised(call, x, conv.add_self_loops)
     return ir.Linear(x, _weight(conv.lin), to_array(conv.lin.bias))
 
 
 def _ssg(conv: Any, call: Call) -> ir.Value:
-    _sum_only(call)
     x = call.x
     terms: list[tuple[float, ir.Value]] = [(float(conv.alpha), x)]
     for _ in range(conv.K):
-        x = layers.gcn_propagate(x, call.weighted, conv.add_self_loops)
+        x = _normalised(call, x, conv.add_self_loops)
         terms.append(((1.0 - conv.alpha) / conv.K, x))
     return ir.Linear(ir.Combine(tuple(terms)), _weight(conv.lin), to_array(conv.lin.bias))
 
@@ -203,41 +204,36 @@ def _appnp(conv: Any, call: Call) -> ir.Value:
     h = call.x
     for _ in range(conv.K):
         if conv.normalize:
-            _sum_only(call)
-            a = layers.gcn_propagate(h, call.weighted, conv.add_self_loops)
+            a = _normalised(call, h, conv.add_self_loops)
         else:
-            a = ir.Propagate(h, call.aggregate, call.weighted)
+            a = _plain(call, h)
         h = ir.Combine(((1.0 - conv.alpha, a), (float(conv.alpha), call.x)))
     return h
 
 
 def _lg(conv: Any, call: Call) -> ir.Value:
     if conv.normalize:
-        _sum_only(call)
-        return ir.Propagate(call.x, "gcn", call.weighted)
-    return ir.Propagate(call.x, call.aggregate, call.weighted)
+        return _normalised(call, call.x, False)
+    return _plain(call, call.x)
 
 
 def _tag(conv: Any, call: Call) -> ir.Value:
-    if conv.normalize:
-        _sum_only(call)
     x = call.x
     bias = to_array(conv.bias)
     terms: list[tuple[float, ir.Value]] = []
     for hop, lin in enumerate(conv.lins):
         if hop:
-            x = ir.Propagate(x, "gcn" if conv.normalize else call.aggregate, call.weighted)
+            x = _normalised(call, x, False) if conv.normalize else _plain(call, x)
         terms.append((1.0, ir.Linear(x, _weight(lin), None if hop else bias)))
     return ir.Combine(tuple(terms))
 
 
 def _mixhop(conv: Any, call: Call) -> ir.Value:
-    _sum_only(call)
     x = call.x
     states: list[ir.Value] = []
     for hop, lin in enumerate(conv.lins):
         if hop:
-            x = layers.gcn_propagate(x, call.weighted, conv.add_self_loops)
+            x = _normalised(call, x, conv.add_self_loops)
         states.append(x if isinstance(lin, torch.nn.Identity) else ir.Linear(x, _weight(lin)))
     y: ir.Value = ir.Concat(tuple(states[power] for power in conv.powers))
     return y if conv.bias is None else ir.Affine(y, np.ones(y.width, np.float32), to_array(conv.bias))
@@ -248,10 +244,9 @@ def _gcn2(conv: Any, call: Call) -> ir.Value:
     if not isinstance(x_0, ir.Value):
         raise refuse(call.where, "its x_0 is not one row per vertex", "pass the first layer's rows")
     if conv.normalize:
-        _sum_only(call)
-        a: ir.Value = layers.gcn_propagate(call.x, call.weighted, conv.add_self_loops)
+        a: ir.Value = _normalised(call, call.x, conv.add_self_loops)
     else:
-        a = ir.Propagate(call.x, call.aggregate, call.weighted)
+        a = _plain(call, call.x)
     alpha, beta = float(conv.alpha), float(conv.beta)
     if conv.weight2 is None:
         y = ir.Combine(((1.0 - alpha, a), (alpha, x_0)))
@@ -267,8 +262,8 @@ def _gcn2(conv: Any, call: Call) -> ir.Value:
 
 def _simple(conv: Any, call: Call) -> ir.Value:
     if conv.combine_root == "self_loop" and call.aggregate != "sum":
-        raise refuse(call.where, "a mean with added self-loops is not supported", "use combine_root='sum' or 'cat'")
-    a = ir.Propagate(call.x, call.aggregate, call.weighted)
+        raise refuse(call.where, f"a {call.aggregate} with added self-loops is not supported", "use combine_root='sum' or 'cat'")
+    a = _plain(call, call.x)
     if conv.combine_root == "cat":
         return ir.Concat((call.x, a))
     if conv.combine_root is None:

@@ -70,10 +70,7 @@ REFUSED_CONVS: dict[str, str] = {
     "MeshCNNConv": "a mesh's faces are not a graph of edges",
 }
 
-_EXTREMES = "minima and maxima are a family not built yet"
 REFUSED_AGGREGATIONS: dict[str, str] = {
-    "MaxAggregation": _EXTREMES,
-    "MinAggregation": _EXTREMES,
     "MulAggregation": "products cannot be undone",
     "VarAggregation": "variances are a family not built yet",
     "StdAggregation": "deviations are a family not built yet",

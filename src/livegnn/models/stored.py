@@ -4,7 +4,7 @@
                   "edge_head": structure | null}
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill
-               | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
+               | reduce | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
 
 Indices count from 0 and point to earlier values. Array names are "<prefix><index>.<option>", prefix "" or "head.".
 """
@@ -36,7 +36,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "LayerNorm": ("eps",),
     "L2Normalize": ("eps",),
     "Slice": ("start", "stop"),
-    "Propagate": ("norm", "weighted", "self_loops", "fill"),
+    "Propagate": ("norm", "weighted", "self_loops", "fill", "reduce"),
 }
 _ONE_INPUT = (
     ir.Linear, ir.Activation, ir.PReLU, ir.Affine, ir.LayerNorm, ir.L2Normalize, ir.Slice, ir.Softmax, ir.LogSoftmax,

@@ -76,11 +76,26 @@ def _propagate(
         factor = np.array([kind(0) if d == 0 else kind(1) / np.sqrt(d) for d in degree], dtype=kind)
         w = factor[src] * w * factor[dst]
     a = np.zeros(x.shape, kind)
-    np.add.at(a, dst, w[:, None] * x[src])  # one edge after the other
+    if entry.get("reduce", "sum") == "sum":
+        np.add.at(a, dst, w[:, None] * x[src])  # one edge after the other
+    else:
+        _extreme(a, entry["reduce"], src, dst, w, x)
     if entry["norm"] == "mean":
         count = np.bincount(dst, minlength=n)
         a = a / np.where(count == 0, 1, count)[:, None].astype(kind)
     return a
+
+
+def _extreme(a: AnyArray, reduce: str, src: AnyArray, dst: AnyArray, w: AnyArray, x: AnyArray) -> None:
+    """Largest or smallest w_uv x[u] per column into `a`; rows without edges stay 0."""
+    seen: set[int] = set()
+    for u, v, w_uv in zip(src.tolist(), dst.tolist(), w, strict=True):
+        term = w_uv * x[u]
+        if v not in seen:
+            a[v] = term
+        else:
+            a[v] = np.maximum(a[v], term) if reduce == "max" else np.minimum(a[v], term)
+        seen.add(v)
 
 
 def _complete_self_loops(n: int, src: AnyArray, dst: AnyArray, w: AnyArray, fill: Any) -> tuple[AnyArray, ...]:

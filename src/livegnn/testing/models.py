@@ -11,6 +11,7 @@ from livegnn.models.model import Model
 
 __all__ = ["FAMILIES", "random_model"]
 
+_AGGREGATES = ("sum", "mean", "max", "min")
 _ACTIVATIONS = (None, "relu", "tanh", "elu", "gelu", "sigmoid", "silu", "leaky_relu")
 
 
@@ -20,7 +21,15 @@ def _weights(rng: np.random.Generator, *shape: int) -> Any:
 
 def _gcn(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     loops, improved = bool(rng.integers(4)), bool(rng.integers(2))
-    return layers.GCN(_weights(rng, o, i), _weights(rng, o), weighted=weighted, self_loops=loops, improved=improved)
+    aggregate: Any = ("sum", "sum", "max", "min")[rng.integers(4)]
+    return layers.GCN(
+        _weights(rng, o, i),
+        _weights(rng, o),
+        weighted=weighted,
+        self_loops=loops,
+        improved=improved,
+        aggregate=aggregate,
+    )
 
 
 def _gcn_plain(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
@@ -28,14 +37,14 @@ def _gcn_plain(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _graph_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    aggregate: Any = ("sum", "mean")[rng.integers(2)]
+    aggregate: Any = _AGGREGATES[rng.integers(len(_AGGREGATES))]
     return layers.GraphConv(
         _weights(rng, o, i), _weights(rng, o, i), _weights(rng, o), aggregate=aggregate, weighted=weighted
     )
 
 
 def _sage(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    aggregate: Any = ("sum", "mean")[rng.integers(2)]
+    aggregate: Any = _AGGREGATES[rng.integers(len(_AGGREGATES))]
     root = _weights(rng, o, i) if rng.integers(3) else None
     project = (_weights(rng, i, i), _weights(rng, i)) if rng.integers(3) == 0 else None
     normalize = bool(rng.integers(3) == 0)
@@ -53,7 +62,8 @@ def _gin(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
         layers.Activate("relu"),
         layers.Dense(_weights(rng, o, hidden)),
     ]
-    return layers.GIN(mlp, float(rng.random()))
+    aggregate: Any = _AGGREGATES[rng.integers(len(_AGGREGATES))]
+    return layers.GIN(mlp, float(rng.random()), aggregate=aggregate)
 
 
 def _sgc(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:

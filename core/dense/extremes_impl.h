@@ -1,0 +1,133 @@
+// The body of the kernels for minima and maxima, written once over W, a vector of kBlock columns whose comparisons give
+// one bit per column. Included by kernels_impl.h, inside the namespace of its variant.
+
+inline constexpr int kBlock = 16;
+
+// One block of a row on its way through a message that leaves and one that comes.
+template <bool kMax>
+struct ExtremeBlock {
+  W best, next;
+  std::uint32_t has_best, has_next, open_best, open_next;
+  std::uint32_t holder_left = 0;
+
+  ExtremeBlock(const ExtremeRow& row, int block)
+      : best(W::load(row.best + block * kBlock)),
+        next(W::load(row.next + block * kBlock)),
+        has_best(row.masks[block].has_best),
+        has_next(row.masks[block].has_next),
+        open_best(row.masks[block].open_best),
+        open_next(row.masks[block].open_next) {}
+
+  void store(const ExtremeRow& row, int block) const {
+    best.store(row.best + block * kBlock);
+    next.store(row.next + block * kBlock);
+    row.masks[block] = {static_cast<std::uint16_t>(has_best), static_cast<std::uint16_t>(has_next),
+                        static_cast<std::uint16_t>(open_best), static_cast<std::uint16_t>(open_next)};
+  }
+
+  static std::uint32_t beats(W a, W b) { return kMax ? greater(a, b) : greater(b, a); }
+
+  void take_out(W term, std::uint32_t lanes) {
+    const std::uint32_t top = lanes & has_best & equal(term, best);
+    const std::uint32_t second = lanes & has_best & ~top & has_next & equal(term, next);
+    const std::uint32_t promoted = top & has_next, exposed = top & open_next, emptied = top & ~has_next & ~open_next;
+    best = blend(best, next, promoted | exposed);  // where exposed, the bound on what is left
+    best = blend(best, W::set(0.0f), emptied);
+    next = blend(next, W::set(0.0f), emptied);
+    has_best &= ~(exposed | emptied);
+    open_best |= exposed;
+    has_next &= ~(promoted | second);
+    open_next = (open_next & ~exposed) | promoted | second;
+    holder_left |= top;
+  }
+
+  void put_in(W term, std::uint32_t lanes) {
+    const std::uint32_t above = beats(term, best), same = equal(term, best);
+    const std::uint32_t first = lanes & ~has_best & ~open_best;
+    const std::uint32_t covers = lanes & open_best & (above | same);
+    const std::uint32_t wins = lanes & has_best & above, ties = lanes & has_best & same;
+    const std::uint32_t below = lanes & has_best & ~above & ~same;
+    const std::uint32_t over_next = beats(term, next), at_next = equal(term, next);
+    const std::uint32_t seconds =
+        below & ((has_next & over_next) | (open_next & (over_next | at_next)) | ~(has_next | open_next));
+    next = blend(next, best, covers | wins);
+    next = blend(next, term, ties | seconds);
+    best = blend(best, term, first | covers | wins);
+    has_best |= first | covers;
+    open_best &= ~covers;
+    has_next |= wins | ties | seconds;
+    open_next = (open_next & ~(wins | ties | seconds)) | covers;
+  }
+};
+
+inline std::uint32_t lanes_of(int width, int block) {
+  const int left = width - block * kBlock;
+  return left >= kBlock ? 0xffffu : (1u << left) - 1u;
+}
+
+template <bool kMax>
+int insert_extreme(ExtremeRow row, const float* x, float source, float edge, int width) {
+  std::uint32_t changed = 0, open = 0, odd = 0;
+  const W s = W::set(source), e = W::set(edge);
+  for (int block = 0; block * kBlock < width; ++block) {
+    const std::uint32_t lanes = lanes_of(width, block);
+    ExtremeBlock<kMax> b(row, block);
+    const W was = b.best, term = times_plus_zero(times(W::load(x + block * kBlock), s), e);
+    b.put_in(term, lanes);
+    b.store(row, block);
+    changed |= lanes & ~equal(b.best, was);
+    open |= b.open_best;
+    odd |= lanes & ~finite(term);
+  }
+  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
+         (odd != 0 ? ExtremeFlag::kNotFinite : 0);
+}
+
+template <bool kMax>
+int remove_extreme(ExtremeRow row, const float* x, float source, float edge, int width) {
+  std::uint32_t changed = 0, open = 0, left = 0;
+  const W s = W::set(source), e = W::set(edge);
+  for (int block = 0; block * kBlock < width; ++block) {
+    const std::uint32_t lanes = lanes_of(width, block);
+    ExtremeBlock<kMax> b(row, block);
+    const W was = b.best;
+    b.take_out(times_plus_zero(times(W::load(x + block * kBlock), s), e), lanes);
+    b.store(row, block);
+    changed |= lanes & ~equal(b.best, was);
+    open |= b.open_best;
+    left |= b.holder_left;
+  }
+  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
+         (left != 0 ? ExtremeFlag::kHolderLeft : 0);
+}
+
+template <bool kMax>
+int replace_extreme(ExtremeRow row, const float* before, const float* now, float edge, int width) {
+  std::uint32_t changed = 0, open = 0, left = 0, odd = 0;
+  const W e = W::set(edge);
+  for (int block = 0; block * kBlock < width; ++block) {
+    const W old = times_plus_zero(W::load(before + block * kBlock), e);
+    const W term = times_plus_zero(W::load(now + block * kBlock), e);
+    odd |= lanes_of(width, block) & ~finite(term);
+    const std::uint32_t lanes = lanes_of(width, block) & ~equal(old, term);
+    if (lanes == 0) {
+      open |= row.masks[block].open_best;
+      continue;
+    }
+    ExtremeBlock<kMax> b(row, block);
+    const W was = b.best;
+    b.take_out(old, lanes);
+    b.put_in(term, lanes);
+    b.store(row, block);
+    changed |= lanes & ~equal(b.best, was);
+    open |= b.open_best;
+    left |= b.holder_left;
+  }
+  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
+         (left != 0 ? ExtremeFlag::kHolderLeft : 0) | (odd != 0 ? ExtremeFlag::kNotFinite : 0);
+}
+
+template <bool kMax>
+constexpr ExtremeKernels extreme_kernels() {
+  return {insert_extreme<kMax>, remove_extreme<kMax>, replace_extreme<kMax>};
+}
