@@ -18,13 +18,19 @@ def test_gcn_conv_normalised(improved, self_loops, bias):
     assert model.weights == "optional"
 
 
-@pytest.mark.parametrize("aggr", ["add", "sum", "mean"])
+@pytest.mark.parametrize("self_loops", YES_NO)
+@pytest.mark.parametrize("aggr", ["max", "min"])
+def test_gcn_conv_extremes(aggr, self_loops):
+    assert_equal(pyg.GCNConv(5, 3, aggr=aggr, add_self_loops=self_loops))
+
+
+@pytest.mark.parametrize("aggr", ["add", "sum", "mean", "max", "min"])
 def test_gcn_conv_without_normalisation(aggr):
     assert_equal(pyg.GCNConv(5, 3, normalize=False, aggr=aggr))
 
 
 @pytest.mark.parametrize("bias", YES_NO)
-@pytest.mark.parametrize("aggr", ["add", "sum", "mean"])
+@pytest.mark.parametrize("aggr", ["add", "sum", "mean", "max", "min"])
 def test_graph_conv(aggr, bias):
     assert_equal(pyg.GraphConv(5, 3, aggr=aggr, bias=bias))
 
@@ -32,7 +38,7 @@ def test_graph_conv(aggr, bias):
 @pytest.mark.parametrize("normalize", YES_NO)
 @pytest.mark.parametrize("project", YES_NO)
 @pytest.mark.parametrize("root_weight", YES_NO)
-@pytest.mark.parametrize("aggr", ["mean", "add", "sum"])
+@pytest.mark.parametrize("aggr", ["mean", "add", "sum", "max", "min"])
 def test_sage_conv(aggr, root_weight, project, normalize):
     model = assert_equal(pyg.SAGEConv(5, 3, aggr=aggr, root_weight=root_weight, project=project, normalize=normalize))
     assert model.weights == "none"
@@ -74,8 +80,9 @@ def test_gin_conv(make, rtol, train_eps):
     assert_equal(pyg.GINConv(make(), eps=0.3, train_eps=train_eps), rtol=rtol, input_width=5)
 
 
-def test_gin_conv_mean():
-    assert_equal(pyg.GINConv(nn.Linear(5, 3), aggr="mean"))
+@pytest.mark.parametrize("aggr", ["mean", "max", "min"])
+def test_gin_conv_aggregations(aggr):
+    assert_equal(pyg.GINConv(nn.Linear(5, 3), aggr=aggr))
 
 
 @pytest.mark.parametrize("self_loops", YES_NO)

@@ -187,7 +187,7 @@ class GCN:
     d_v is the weighted in-degree with L_v, the self-loop: 1 without weights (also if `improved`); with weights that
     of v's newest self-loop edge, else 2 if `improved`, else 1. `self_loops=False`: L_v = 0, self-loop edges are
     ordinary edges. `normalize=False`: a[v] = sum of w_uv x[u], no self-loops added.
-    `aggregate`: "max" or "min" takes the extremum of the terms in place of their sum; "mean" without `normalize` only.
+    `aggregate`: "max" or "min" takes the extremum over W x[u] in place of the sum; "mean" without `normalize` only.
 
     Args:     weight: (out, in).   bias: (out,) or None.   weighted: read the graph's edge weights.
     Source: Kipf and Welling 2017; torch_geometric.nn.GCNConv.
@@ -207,11 +207,20 @@ class GCN:
         return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        if self.normalize:
-            a = gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0, self.aggregate)
+        if self.aggregate in ("max", "min"):
+            y = self.shift(self.gather(ir.Linear(x, self.weight)))
         else:
-            a = aggregate(x, self.aggregate, self.weighted, where="GCN")
-        return activate(ir.Linear(a, self.weight, self.bias), self.activation)
+            y = ir.Linear(self.gather(x), self.weight, self.bias)
+        return activate(y, self.activation)
+
+    def gather(self, x: ir.Value) -> ir.Value:
+        """The aggregate of rows `x`."""
+        if self.normalize:
+            return gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0, self.aggregate)
+        return aggregate(x, self.aggregate, self.weighted, where="GCN")
+
+    def shift(self, y: ir.Value) -> ir.Value:
+        return y if self.bias is None else ir.Affine(y, [1.0] * y.width, self.bias)
 
 
 def gcn_propagate(

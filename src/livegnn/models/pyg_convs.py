@@ -133,8 +133,12 @@ def _aggregate(conv: Any, where: str) -> layers.Aggregate:
 def _normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Propagate:
     """The degree-normalised aggregate of `x`."""
     if call.aggregate == "mean":
-        raise refuse(call.where, "a degree-normalised mean is not supported", "train it with the default aggr='add'")
+        raise _no_normalised_mean(call)
     return layers.gcn_propagate(x, call.weighted, self_loops, fill, call.aggregate)
+
+
+def _no_normalised_mean(call: Call) -> Exception:
+    return refuse(call.where, "a degree-normalised mean is not supported", "train it with the default aggr='add'")
 
 
 def _plain(call: Call, x: ir.Value) -> ir.Propagate:
@@ -146,11 +150,18 @@ def _weight(lin: Any) -> Any:
 
 
 def _gcn(conv: Any, call: Call) -> ir.Value:
-    if conv.normalize:
-        a = _normalised(call, call.x, bool(conv.add_self_loops), 2.0 if conv.improved else 1.0)
-    else:
-        a = _plain(call, call.x)
-    return ir.Linear(a, _weight(conv.lin), to_array(conv.bias))
+    spec = layers.GCN(
+        _weight(conv.lin),
+        to_array(conv.bias),
+        improved=conv.improved,
+        self_loops=bool(conv.add_self_loops),
+        normalize=conv.normalize,
+        weighted=call.weighted,
+        aggregate=call.aggregate,
+    )
+    if conv.normalize and call.aggregate == "mean":
+        raise _no_normalised_mean(call)
+    return spec.apply(call.x)
 
 
 def _graph_conv(conv: Any, call: Call) -> ir.Value:

@@ -188,7 +188,7 @@ def test_a_model_that_needs_weights_refuses_a_graph_without():
         (lambda: Model([layers.LG()]), ModelError, "pass input_width="),
         (lambda: Model(["GCN"], input_width=3), ModelError, "expected a layer at position 0, got str"),
         (lambda: Model([layers.GCN(W), layers.GCN(W)]), WidthMismatch, "expected shape"),
-        (lambda: Model([layers.SAGE(W, aggregate="max")]), ModelError, '"sum" or "mean", got \'max\''),
+        (lambda: Model([layers.SAGE(W, aggregate="median")]), ModelError, "sum, mean, max or min, got 'median'"),
         (lambda: Model([layers.SGC(W, hops=0)]), ModelError, "at least 1, got 0"),
         (lambda: Model([layers.Dense(W)], edge_head=ir.Input(3)), ModelError, "row-local edge head"),
         (lambda: Model.from_output(ir.Concat((ir.Input(1), ir.Input(1)))), ModelError, "exactly one Input, got 2"),
