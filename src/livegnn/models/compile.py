@@ -163,7 +163,13 @@ class _Compiler:
     def fold(self, combine: ir.Combine, total: ir.Propagate) -> bool:
         """Moves one own term of `combine` into the sum `total`, where nobody else reads that sum."""
         made = self.aggregations[self.index[id(total)]]
-        if total.norm != "sum" or total.reduce != "sum" or made.root != _ROOT_NONE or len(self.uses[id(total)]) != 1 or total is self.output:
+        if (
+            total.norm != "sum"
+            or total.reduce != "sum"
+            or made.root != _ROOT_NONE
+            or len(self.uses[id(total)]) != 1
+            or total is self.output
+        ):
             return False
         for position, (coefficient, term) in enumerate(combine.terms):
             if term is total.x:

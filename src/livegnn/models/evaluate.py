@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from livegnn.errors import ModelError
+from livegnn.models import edges as on_edges
 from livegnn.models import ir
 
 __all__ = ["EdgeList", "evaluate"]
@@ -24,11 +25,13 @@ Rows: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True)
 class EdgeList:
-    """Edges in order of their ids: src and dst int64 (m,), weight (m,) or None."""
+    """Edges in order of their ids: src, dst int64 (m,); weight (m,), attributes (m, a), types int (m,), or None."""
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
     weight: Rows | None = None
+    attributes: Rows | None = None
+    types: Rows | None = None
 
 
 def evaluate(output: ir.Value, features: Rows, edges: EdgeList, dtype: Any = np.float64) -> Rows:
@@ -40,8 +43,12 @@ def evaluate(output: ir.Value, features: Rows, edges: EdgeList, dtype: Any = np.
     """
     rows: dict[int, Rows] = {}
     for value in ir.walk(output):
+        if value.on_edges:
+            continue  # computed by the Gather that reads it, on the edges that count there
         if isinstance(value, ir.Input):
             rows[id(value)] = np.asarray(features, dtype)
+        elif isinstance(value, on_edges.Gather):
+            rows[id(value)] = _gather(value, edges, rows, len(features), np.dtype(dtype))
         else:
             inputs = [rows[id(each)] for each in value.inputs]
             rows[id(value)] = _STEPS[type(value)](value, edges, *inputs)
@@ -86,6 +93,10 @@ _KINDS: dict[str, Callable[[Rows, float], Rows]] = {
     "softsign": lambda x, p: x / (1 + np.abs(x)),
     "log_sigmoid": lambda x, p: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
     "exp": lambda x, p: np.exp(x),
+    "abs": lambda x, p: np.abs(x),
+    "sqrt": lambda x, p: np.sqrt(np.maximum(x, 0)),
+    "log1p": lambda x, p: np.log1p(np.maximum(x, 0)),
+    "reciprocal": lambda x, p: np.divide(1, x, out=np.zeros_like(x), where=x != 0),
 }
 
 
@@ -111,10 +122,13 @@ def _combine(value: ir.Combine, _: EdgeList, *xs: Rows) -> Rows:
 
 
 def _propagate(value: ir.Propagate, edges: EdgeList, x: Rows) -> Rows:
-    src, dst = edges.src, edges.dst
     if value.weighted and edges.weight is None:
         raise ModelError("[evaluate] expected edge weights, got none; pass the graph's weights")
-    weight = edges.weight.astype(x.dtype) if value.weighted and edges.weight is not None else np.ones(len(src), x.dtype)
+    src, dst, ones = edges.src, edges.dst, np.ones(len(edges.src), x.dtype)
+    weight = edges.weight.astype(x.dtype) if value.weighted and edges.weight is not None else ones
+    if value.relation is not None:
+        chosen = _of_type(edges, value.relation)
+        src, dst, weight = src[chosen], dst[chosen], weight[chosen]
     if value.norm == "gcn":
         return _propagate_gcn(value, src, dst, weight, x)
     total = _reduce(value, len(x), dst, weight[:, None] * x[src])
@@ -154,6 +168,93 @@ def _reduce(value: ir.Propagate, count: int, dst: Rows, terms: Rows) -> Rows:
     return total
 
 
+def _of_type(edges: EdgeList, relation: int) -> Rows:
+    if edges.types is None:
+        raise ModelError("[evaluate] expected edge types, got none; pass the graph's types")
+    chosen: Rows = np.asarray(edges.types) == relation
+    return chosen
+
+
+def _edges_that_count(value: on_edges.Gather, edges: EdgeList, count: int, dtype: Any) -> EdgeList:
+    keep = np.ones(len(edges.src), bool) if value.relation is None else _of_type(edges, value.relation)
+    if value.loops != "keep":
+        keep &= edges.src != edges.dst
+    src, dst = edges.src[keep], edges.dst[keep]
+    weight = None if edges.weight is None else edges.weight[keep].astype(dtype)
+    attributes = None if edges.attributes is None else edges.attributes[keep].astype(dtype)
+    if value.loops == "replace":
+        if attributes is not None:
+            own = np.zeros((count, attributes.shape[1]), dtype)
+            if value.fill == "mean":
+                np.add.at(own, dst, attributes)
+                own /= np.maximum(np.bincount(dst, minlength=count), 1)[:, None].astype(dtype)
+            else:
+                own[:] = value.fill
+            attributes = np.concatenate([attributes, own])
+        weight = None if weight is None else np.concatenate([weight, np.ones(count, dtype)])
+        src, dst = np.concatenate([src, np.arange(count)]), np.concatenate([dst, np.arange(count)])
+    return EdgeList(src, dst, weight, attributes)
+
+
+def _gather(value: on_edges.Gather, edges: EdgeList, rows: dict[int, Rows], count: int, dtype: Any) -> Rows:
+    edges = _edges_that_count(value, edges, count, dtype)
+    known: dict[int, Rows] = {}
+    for each in ir.walk(*value.inputs):
+        if not each.on_edges:
+            continue
+        if isinstance(each, on_edges.Source):
+            known[id(each)] = rows[id(each.x)][edges.src]
+        elif isinstance(each, on_edges.Target):
+            known[id(each)] = rows[id(each.x)][edges.dst]
+        elif isinstance(each, on_edges.EdgeAttribute | on_edges.EdgeWeight):
+            known[id(each)] = _column(each, edges)
+        else:
+            known[id(each)] = _STEPS[type(each)](each, edges, *(known[id(x)] for x in each.inputs))
+    message = known[id(value.message)]
+    if value.reduce in ("max", "min"):
+        return _reduce(
+            ir.Propagate(ir.Input(1), reduce="max" if value.reduce == "max" else "min"), count, edges.dst, message
+        )
+    if value.score is not None:
+        score = known[id(value.score)]
+        top = np.full((count, value.heads), -np.inf, dtype)
+        np.maximum.at(top, edges.dst, score)
+        power = np.exp(score - top[edges.dst])
+        total = np.full((count, value.heads), 1e-16, dtype)
+        np.add.at(total, edges.dst, power)
+        message = message * np.repeat(power / total[edges.dst], value.width // value.heads, axis=1)
+    y = np.zeros((count, value.width), dtype)
+    np.add.at(y, edges.dst, message)
+    if value.reduce == "mean":
+        y /= np.maximum(np.bincount(edges.dst, minlength=count), 1)[:, None].astype(dtype)
+    return y
+
+
+def _column(value: ir.Value, edges: EdgeList) -> Rows:
+    if isinstance(value, on_edges.EdgeWeight):
+        if edges.weight is None:
+            raise ModelError("[evaluate] expected edge weights, got none; pass the graph's weights")
+        return edges.weight[:, None]
+    if edges.attributes is None or edges.attributes.shape[1] != value.width:
+        got = "none" if edges.attributes is None else f"{edges.attributes.shape[1]} columns"
+        raise ModelError(f"[evaluate] expected edge attributes of {value.width} columns, got {got}; pass the graph's")
+    return edges.attributes
+
+
+def _by_head(rows: Rows, heads: int) -> Rows:
+    return rows.reshape(len(rows), heads, rows.shape[1] // heads)
+
+
+def _head_scale(value: on_edges.HeadScale, _: EdgeList, a: Rows, s: Rows) -> Rows:
+    scaled: Rows = (_by_head(a, value.heads) * s[:, :, None]).reshape(a.shape)
+    return scaled
+
+
+def _row_matrix(value: on_edges.RowMatrix, _: EdgeList, a: Rows, m: Rows) -> Rows:
+    y: Rows = np.einsum("ri,rio->ro", a, m.reshape(len(a), a.shape[1], value.width))
+    return y
+
+
 _STEPS: dict[type[ir.Value], Callable[..., Rows]] = {
     ir.Linear: _linear,
     ir.Activation: lambda value, _, x: _KINDS[value.kind](x, value.param),
@@ -169,4 +270,7 @@ _STEPS: dict[type[ir.Value], Callable[..., Rows]] = {
     ir.Softmax: lambda value, _, x: np.exp(_log_softmax(value, _, x)),
     ir.LogSoftmax: _log_softmax,
     ir.Propagate: _propagate,
+    on_edges.HeadDot: lambda value, _, a, b: (_by_head(a, value.heads) * _by_head(b, value.heads)).sum(axis=2),
+    on_edges.HeadScale: _head_scale,
+    on_edges.RowMatrix: _row_matrix,
 }

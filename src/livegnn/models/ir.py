@@ -1,8 +1,10 @@
 """A graph neural network as data: a small directed acyclic graph of values.
 
-A value is one row per vertex. Every value but one kind is *row-local*: row v depends on row v of its inputs alone.
-The one exception is `Propagate`, which sums messages along edges. So a model's receptive field, its affected sets and
-its exact incremental form can all be read off this structure, with no code of the model's author in the way.
+A value is one row per vertex. Every value but two kinds is *row-local*: row v depends on row v of its inputs alone.
+The exceptions are `Propagate`, which sums rows along edges, and `Gather` (`livegnn.models.edges`), which reduces
+messages computed edge by edge; between the ends of an edge and a `Gather`, values are one row per edge. So a model's
+receptive field, its affected sets and its exact incremental form can all be read off this structure, with no code of
+the model's author in the way.
 
 Invariants: values are immutable and compared by identity; arrays are C-contiguous, read-only, finite float32; widths
 are checked when a value is made, so a model that exists is well-formed.
@@ -68,6 +70,10 @@ ACTIVATIONS: dict[str, str] = {
     "softsign": "",
     "log_sigmoid": "",
     "exp": "",
+    "abs": "",
+    "sqrt": "",  # of max(x, 0)
+    "log1p": "",  # of max(x, 0)
+    "reciprocal": "",  # 0 for 0
 }
 
 
@@ -106,14 +112,24 @@ class Value:
 
     width: int = field(init=False)
     inputs: tuple[Value, ...] = field(init=False, repr=False)
+    on_edges: bool = field(init=False, repr=False)  # one row per edge, not per vertex
 
-    def _define(self, width: int, inputs: Sequence[Value], **arrays: Any) -> None:
+    def _define(self, width: int, inputs: Sequence[Value], *, on_edges: bool | None = None, **arrays: Any) -> None:
+        """on_edges: None for a row-local value, which stands where all its inputs do."""
         where = type(self).__name__
         for value in inputs:
             if not isinstance(value, Value):
                 raise ModelError(
                     f"[{where}] expected values as inputs, got {type(value).__name__}; apply a layer first"
                 )
+        if on_edges is None:
+            on_edges = any(value.on_edges for value in inputs)
+            if not all(value.on_edges == on_edges for value in inputs):
+                raise ModelError(
+                    f"[{where}] expected rows of edges or rows of vertices, got both; take a vertex's row to the edge "
+                    "with Source or Target first"
+                )
+        object.__setattr__(self, "on_edges", on_edges)
         if width < 1:
             raise WidthMismatch(f"[{where}] expected a width of at least 1, got {width}; check the layer's widths")
         object.__setattr__(self, "width", int(width))
@@ -313,8 +329,9 @@ class Propagate(Value):
           of v's self-loop edge with the largest id, `fill` where v has none.
           Without, self-loop edges are ordinary and L_v = 0.
 
-    With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there is
-    no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
+    With a `relation`, only edges of that type count, for the mean and the degrees, too.
+    With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there
+    is no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
 
     Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm.
     """
@@ -325,6 +342,7 @@ class Propagate(Value):
     self_loops: bool = False
     fill: float = 1.0
     reduce: Reduce = "sum"
+    relation: int | None = None
 
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "max", "min"):
@@ -333,6 +351,8 @@ class Propagate(Value):
             raise ModelError(f"[Propagate] expected norm sum or gcn with reduce {self.reduce}, got mean; leave it out")
         if self.norm not in ("sum", "mean", "gcn"):
             raise ModelError(f"[Propagate] expected norm sum, mean or gcn, got {self.norm!r}; choose one")
+        if self.x.on_edges:
+            raise ModelError("[Propagate] expected rows of vertices, got rows of edges; use Gather")
         if self.self_loops and self.norm != "gcn":
             raise ModelError(f"[Propagate] expected self_loops with norm gcn only, got {self.norm}; set it to False")
         fill = _finite(self.fill, "Propagate.fill")

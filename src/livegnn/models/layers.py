@@ -220,7 +220,7 @@ class GCN:
         return aggregate(x, self.aggregate, self.weighted, where="GCN")
 
     def shift(self, y: ir.Value) -> ir.Value:
-        return y if self.bias is None else ir.Affine(y, [1.0] * y.width, self.bias)
+        return y if self.bias is None else ir.Affine(y, ir.frozen_array([1.0] * y.width, "GCN", (y.width,)), self.bias)
 
 
 def gcn_propagate(
@@ -293,7 +293,7 @@ class SAGE:
 
 @dataclass(frozen=True, eq=False)
 class GIN:
-    """y[v] = mlp((1 + eps) x[v] + sum (mean, max, min) over edges (u, v) of x[u]), `mlp` a sequence of row-local layers.
+    """y[v] = mlp((1 + eps) x[v] + sum (mean, max, min) over edges (u, v) of x[u]), `mlp` row-local layers.
 
     Source: Xu et al. 2019, eq. 4.1; torch_geometric.nn.GINConv.
     """

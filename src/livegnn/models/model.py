@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.errors import ColumnMissing, ModelError
-from livegnn.models import ir, stored
+from livegnn.models import edges, ir, stored
 from livegnn.models.layers import Layer, first_input_width
 
 __all__ = ["Model", "WeightUse"]
@@ -121,6 +121,16 @@ class Model:
         return "required" if self._unweighted is None else "optional"
 
     @property
+    def attribute_width(self) -> int | None:
+        """Width of the edge attributes that the model reads; None if it reads none."""
+        return next((value.width for value in self._values if isinstance(value, edges.EdgeAttribute)), None)
+
+    @property
+    def uses_types(self) -> bool:
+        """Whether the model tells edges apart by their type."""
+        return any(getattr(value, "relation", None) is not None for value in self._values)
+
+    @property
     def edge_head(self) -> ir.Value | None:
         """How pairs are scored; None is the dot product."""
         return self._edge_head
@@ -132,9 +142,7 @@ class Model:
         """
         use = self.weights
         if use == "required" and not has_weight:
-            name = next(
-                self.name_of(value) for value in self._values if isinstance(value, ir.Propagate) and value.weighted
-            )
+            name = next(self.name_of(value) for value in self._values if _reads_weight(value))
             raise ColumnMissing(
                 f"[model] expected edge weights, which {name} reads, got a graph without; pass weight= to Graph"
             )
@@ -155,7 +163,7 @@ class Model:
         depth: dict[int, int] = {}
         for value in self._values:
             below = max((depth[id(each)] for each in value.inputs), default=0)
-            depth[id(value)] = below + isinstance(value, ir.Propagate)
+            depth[id(value)] = below + isinstance(value, ir.Propagate | edges.Gather)
         return depth[id(self._output)]
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
@@ -179,13 +187,21 @@ class Model:
 
 
 def _reads_weights(output: ir.Value) -> bool:
-    return any(isinstance(value, ir.Propagate) and value.weighted for value in ir.walk(output))
+    return any(_reads_weight(value) for value in ir.walk(output))
+
+
+def _reads_weight(value: ir.Value) -> bool:
+    return isinstance(value, edges.EdgeWeight) or (isinstance(value, ir.Propagate) and value.weighted)
 
 
 def _check_edge_head(head: ir.Value, width: int) -> None:
     values = ir.walk(head)
     inputs = [value.width for value in values if isinstance(value, ir.Input)]
-    if inputs != [2 * width] or head.width != 1 or any(isinstance(value, ir.Propagate) for value in values):
+    if (
+        inputs != [2 * width]
+        or head.width != 1
+        or any(isinstance(value, ir.Propagate | edges.Gather) for value in values)
+    ):
         raise ModelError(
             f"[Model] expected a row-local edge head from width {2 * width} to 1, got {inputs} to {head.width}; "
             "build it on ir.Input(2 * output_width)"

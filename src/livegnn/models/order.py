@@ -1,7 +1,8 @@
 """Rewrites a model so that messages travel where they are cheapest, without changing what it computes.
 
-A linear map commutes with a sum over edges: W (sum x) = sum (W x) (but not with a minimum or maximum). Whether to transform first or to aggregate first is
-decided per layer, once, when the model is compiled, so that the order of rounding is a function of the model alone.
+A linear map commutes with a sum over edges: W (sum x) = sum (W x); not with a minimum or maximum. Whether to transform
+first or to aggregate first is decided per layer, once, when the model is compiled, so that the order of rounding is a
+function of the model alone.
 
 Transforming first multiplies only vertices whose own row changed, once each, but moves rows of the output width along
 every edge; aggregating first multiplies every affected vertex. With rows moved at about 25 GB/s and products at about
@@ -10,12 +11,13 @@ every edge; aggregating first multiplies every affected vertex. With rows moved 
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from livegnn.models import ir
+from livegnn.models import edges, ir
 
 __all__ = ["Shift", "optimise", "transform_first"]
 
@@ -110,7 +112,7 @@ def own_sum(value: ir.Combine) -> ir.Propagate | None:
 
 
 def moved(value: ir.Propagate, x: ir.Value) -> ir.Propagate:
-    return ir.Propagate(x, value.norm, value.weighted, value.self_loops, value.fill, value.reduce)
+    return ir.Propagate(x, value.norm, value.weighted, value.self_loops, value.fill, value.reduce, value.relation)
 
 
 def shifted(x: ir.Value, bias: ir.FloatArray | None) -> ir.Value:
@@ -169,4 +171,15 @@ def with_inputs(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
             return ir.Softmax(inputs[0])
         case ir.LogSoftmax():
             return ir.LogSoftmax(inputs[0])
+        case edges.Source() | edges.Target():
+            return type(value)(inputs[0])
+        case edges.Gather():
+            score = inputs[1] if len(inputs) > 1 else None
+            return dataclasses.replace(value, message=inputs[0], score=score)
+        case edges.HeadDot():
+            return edges.HeadDot(inputs[0], inputs[1], value.heads)
+        case edges.HeadScale():
+            return edges.HeadScale(inputs[0], inputs[1], value.heads)
+        case edges.RowMatrix():
+            return edges.RowMatrix(inputs[0], inputs[1])
     raise AssertionError(f"no rule for {type(value).__name__}")

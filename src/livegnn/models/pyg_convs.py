@@ -127,7 +127,9 @@ def _aggregate(conv: Any, where: str) -> layers.Aggregate:
     if kind in _AGGREGATIONS:
         return _AGGREGATIONS[kind]
     reason = REFUSED_AGGREGATIONS.get(kind.__name__, "this aggregation is not known to livegnn")
-    raise refuse(where, f"aggr={conv.aggr!r} ({kind.__name__}): {reason}", "train it with aggr='sum', 'mean', 'max' or 'min'")
+    raise refuse(
+        where, f"aggr={conv.aggr!r} ({kind.__name__}): {reason}", "train it with aggr='sum', 'mean', 'max' or 'min'"
+    )
 
 
 def _normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Propagate:
@@ -273,7 +275,9 @@ def _gcn2(conv: Any, call: Call) -> ir.Value:
 
 def _simple(conv: Any, call: Call) -> ir.Value:
     if conv.combine_root == "self_loop" and call.aggregate != "sum":
-        raise refuse(call.where, f"a {call.aggregate} with added self-loops is not supported", "use combine_root='sum' or 'cat'")
+        raise refuse(
+            call.where, f"a {call.aggregate} with added self-loops is not supported", "use combine_root='sum' or 'cat'"
+        )
     a = _plain(call, call.x)
     if conv.combine_root == "cat":
         return ir.Concat((call.x, a))

@@ -11,6 +11,7 @@ from torch_geometric import nn as pyg
 
 from livegnn.errors import ModelError
 from livegnn.models import ir
+from livegnn.models.model import Model
 from livegnn.models.pyg_check import check_import, random_graph
 from livegnn.models.pyg_context import EDGES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg_modules import uninitialised
@@ -40,7 +41,7 @@ def import_module(
         outputs[with_weights] = _read(frozen, signature, x, with_weights, record)
         if check or record.recorded:
             check_import(frozen, signature, outputs[with_weights], with_weights, record.rounded)
-    if True in outputs and not any(isinstance(v, ir.Propagate) and v.weighted for v in ir.walk(outputs[True])):
+    if True in outputs and not Model.from_output(outputs[True]).uses_weights:
         outputs = {False: outputs.get(False, outputs[True])}
     return outputs, dict(record.names)
 

@@ -3,8 +3,9 @@
     structure := {"format": 1, "values": [value...], "output": index, "unweighted": index | null,
                   "edge_head": structure | null}
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
-    option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill
-               | reduce | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
+    option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
+               | relation | columns | heads | loops
+               | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
 
 Indices count from 0 and point to earlier values. Array names are "<prefix><index>.<option>", prefix "" or "head.".
 """
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
-from livegnn.models import ir
+from livegnn.models import edges, ir
 
 __all__ = ["FORMAT", "from_arrays", "to_arrays"]
 
@@ -36,13 +37,19 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "LayerNorm": ("eps",),
     "L2Normalize": ("eps",),
     "Slice": ("start", "stop"),
-    "Propagate": ("norm", "weighted", "self_loops", "fill", "reduce"),
+    "Propagate": ("norm", "weighted", "self_loops", "fill", "reduce", "relation"),
+    "EdgeAttribute": ("columns",),
+    "Gather": ("reduce", "heads", "loops", "fill", "relation"),
+    "HeadDot": ("heads",),
+    "HeadScale": ("heads",),
 }
 _ONE_INPUT = (
     ir.Linear, ir.Activation, ir.PReLU, ir.Affine, ir.LayerNorm, ir.L2Normalize, ir.Slice, ir.Softmax, ir.LogSoftmax,
-    ir.Propagate,
+    ir.Propagate, edges.Source, edges.Target,
 )  # fmt: skip
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in _ONE_INPUT}
+_NO_INPUT = (ir.Input, edges.EdgeAttribute, edges.EdgeWeight)
+_TWO_INPUTS = (ir.Multiply, edges.HeadDot, edges.HeadScale, edges.RowMatrix)
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (*_NO_INPUT, *_ONE_INPUT, *_TWO_INPUTS)}
 
 
 def to_arrays(
@@ -125,15 +132,13 @@ def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.V
     options: dict[str, Any] = {option: entry[option] for option in _OPTIONS.get(op, ())}
     for option in _ARRAYS.get(op, ()):
         options[option] = None if entry[option] is None else arrays[entry[option]]
-    if op == "Input":
-        return ir.Input(**options)
     if op == "Combine":
         return ir.Combine(tuple(zip(entry["coefs"], xs, strict=True)))
-    if op == "Multiply":
-        return ir.Multiply(xs[0], xs[1])
     if op == "Concat":
         return ir.Concat(tuple(xs))
     if op == "Maximum":
         return ir.Maximum(tuple(xs))
-    result: ir.Value = _CLASSES[op](xs[0], **options)
+    if op == "Gather":
+        return edges.Gather(xs[0], score=xs[1] if len(xs) > 1 else None, **options)
+    result: ir.Value = _CLASSES[op](*xs, **options)
     return result

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from livegnn.reference.edges import Edges, by_heads, gather, on_edges
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "local"]
 
 
 def evaluate(
@@ -23,13 +24,15 @@ def evaluate(
     dst: Int64Array,
     weight: AnyArray | None = None,
     dtype: Any = np.float64,
+    attributes: AnyArray | None = None,
+    types: AnyArray | None = None,
 ) -> AnyArray:
     """The model's output for every vertex.
 
     Args:     spec: (structure, arrays), as `Model.to_arrays()` gives it.
               features: (n, f).   src, dst: (m,) int64 in order of edge ids.   weight: (m,) or None; a model that can
               do with or without weights is run without when None.
-              dtype: of all arithmetic.
+              dtype: of all arithmetic.   attributes: (m, a), types: (m,) of the edges, or None.
     Returns:  (n, d) of `dtype`.
     Raises:   ValueError if the model needs weights and there are none, or has a value unknown here.
     """
@@ -38,15 +41,22 @@ def evaluate(
     wanted = structure["unweighted"] if weight is None and optional else structure["output"]
     values = structure["values"]
     rows: dict[int, AnyArray] = {}
+    edges = Edges(np.asarray(src), np.asarray(dst), weight, attributes, types)
+    standing = on_edges(values)
     for position in sorted(_needed(values, wanted)):
+        if position in standing:
+            continue
         entry = values[position]
+        if entry["op"] == "Gather":
+            rows[position] = gather(entry, values, rows, standing, edges, (len(features), dtype), (local, arrays))
+            continue
         xs = [rows[i] for i in entry["inputs"]]
         if entry["op"] == "Input":
             rows[position] = np.array(features, dtype=dtype)
         elif entry["op"] == "Propagate":
-            rows[position] = _propagate(entry, xs[0], src, dst, weight)
+            rows[position] = _propagate(entry, xs[0], edges)
         else:
-            rows[position] = _local(entry, xs, arrays)
+            rows[position] = local(entry, xs, arrays)
     return rows[wanted]
 
 
@@ -60,14 +70,15 @@ def _needed(values: list[Mapping[str, Any]], wanted: int) -> set[int]:
     return needed
 
 
-def _propagate(
-    entry: Mapping[str, Any], x: AnyArray, src: Int64Array, dst: Int64Array, weight: AnyArray | None
-) -> AnyArray:
+def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
     n, kind = len(x), x.dtype.type
-    if entry["weighted"] and weight is None:
+    if entry["weighted"] and edges.weight is None:
         raise ValueError("[reference] expected edge weights, got none; pass weight=")
-    w = np.array(weight, dtype=kind) if entry["weighted"] else np.ones(len(src), kind)
-    src, dst = np.asarray(src), np.asarray(dst)
+    w = np.array(edges.weight, dtype=kind) if entry["weighted"] else np.ones(len(edges.src), kind)
+    src, dst = edges.src, edges.dst
+    if entry.get("relation") is not None:
+        chosen = np.flatnonzero(np.asarray(edges.types) == entry["relation"])
+        src, dst, w = src[chosen], dst[chosen], w[chosen]
     if entry["norm"] == "gcn":
         if entry["self_loops"]:
             src, dst, w = _complete_self_loops(n, src, dst, w, kind(entry["fill"] if entry["weighted"] else 1.0))
@@ -117,8 +128,11 @@ def _complete_self_loops(n: int, src: AnyArray, dst: AnyArray, w: AnyArray, fill
     )
 
 
-def _local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, AnyArray]) -> Any:
+def local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, AnyArray]) -> Any:
+    """One row-local value of the stored grammar."""
     op, kind = entry["op"], xs[0].dtype.type
+    if op in ("HeadDot", "HeadScale", "RowMatrix"):
+        return by_heads(entry, xs)
     if op in ("Concat", "Maximum", "Multiply", "Combine"):
         return _join(entry, xs)
     x = xs[0]
@@ -193,6 +207,10 @@ _FORMULAS: dict[str, Callable[[float, float], float]] = {
     "softsign": lambda x, p: x / (1 + abs(x)),
     "log_sigmoid": lambda x, p: min(x, 0.0) - math.log1p(math.exp(-abs(x))),
     "exp": lambda x, p: math.exp(x),
+    "abs": lambda x, p: abs(x),
+    "sqrt": lambda x, p: math.sqrt(max(x, 0.0)),
+    "log1p": lambda x, p: math.log1p(max(x, 0.0)),
+    "reciprocal": lambda x, p: 1 / x if x != 0 else 0.0,
 }
 
 

@@ -1,0 +1,163 @@
+"""Values with one row per edge, and how they come back to vertices.
+
+    score = ir.Activation(ir.Combine(((1, Source(s)), (1, Target(t)))), "leaky_relu", 0.2)
+    y = Gather(Source(x), "softmax", score, heads=4)
+
+Source and Target take a vertex's row to an edge; every row-local value of `livegnn.models.ir` may stand on edges, too.
+`HeadDot`, `HeadScale` and `RowMatrix` are row-local values that mostly do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from livegnn.errors import ModelError, WidthMismatch
+from livegnn.models.ir import Value
+
+__all__ = ["EdgeAttribute", "EdgeWeight", "Gather", "HeadDot", "HeadScale", "Loops", "RowMatrix", "Source", "Target"]
+
+Gathering: TypeAlias = Literal["sum", "mean", "max", "min", "softmax"]
+Loops: TypeAlias = Literal["keep", "drop", "replace"]
+
+
+def _of_vertices(x: Value, where: str) -> None:
+    if x.on_edges:
+        raise ModelError(f"[{where}] expected rows of vertices, got rows of edges; gather them first")
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Value):
+    """y[(u, v)] = x[u]."""
+
+    x: Value
+
+    def __post_init__(self) -> None:
+        _of_vertices(self.x, "Source")
+        self._define(self.x.width, (self.x,), on_edges=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Target(Value):
+    """y[(u, v)] = x[v]."""
+
+    x: Value
+
+    def __post_init__(self) -> None:
+        _of_vertices(self.x, "Target")
+        self._define(self.x.width, (self.x,), on_edges=True)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeAttribute(Value):
+    """The edge's row of attributes, `columns` wide, as the graph has it."""
+
+    columns: int
+
+    def __post_init__(self) -> None:
+        self._define(self.columns, (), on_edges=True)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeWeight(Value):
+    """The edge's weight, one column."""
+
+    def __post_init__(self) -> None:
+        self._define(1, (), on_edges=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Gather(Value):
+    """y[v] = the messages of v's in-edges reduced, 0 for a vertex without.
+
+    sum, mean (by the number of edges), max, min: column by column.
+    softmax: `message` has `heads` blocks of columns, `score` one column per head;
+             y[v, h] = sum over edges e of exp(score[e, h] - m) message[e, h] / (sum over e of exp(score[e, h] - m)
+             + 1e-16), m the largest score of head h among v's edges.
+
+    loops:    "keep": self-loop edges are ordinary edges.  "drop": they do not count.
+              "replace": they do not count, and every vertex has one loop of its own instead, whose attributes are
+              `fill`: "mean", the mean of v's other in-edges' attributes (0 without any), or a number.
+    relation: only edges of that type count (a loop of "replace" always does).
+
+    Source: torch_geometric.nn.MessagePassing, torch_geometric.utils.softmax, add_self_loops.
+    """
+
+    message: Value
+    reduce: Gathering = "sum"
+    score: Value | None = None
+    heads: int = 1
+    loops: Loops = "keep"
+    fill: Literal["mean"] | float = "mean"
+    relation: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduce not in ("sum", "mean", "max", "min", "softmax"):
+            raise ModelError(
+                f"[Gather] expected reduce sum, mean, max, min or softmax, got {self.reduce!r}; choose one"
+            )
+        if self.loops not in ("keep", "drop", "replace"):
+            raise ModelError(f"[Gather] expected loops keep, drop or replace, got {self.loops!r}; choose one")
+        if (self.score is not None) != (self.reduce == "softmax"):
+            raise ModelError(
+                f"[Gather] expected a score with softmax and with nothing else, got {self.reduce}; mend it"
+            )
+        parts = (self.message,) if self.score is None else (self.message, self.score)
+        if not all(part.on_edges for part in parts):
+            raise ModelError("[Gather] expected rows of edges, got rows of vertices; use Source or Propagate")
+        if self.message.width % self.heads != 0 or (self.score is not None and self.score.width != self.heads):
+            got = None if self.score is None else self.score.width
+            raise WidthMismatch(
+                f"[Gather] expected {self.heads} heads of equal width and a score each, got messages of width "
+                f"{self.message.width} and scores of width {got}; check the heads"
+            )
+        self._define(self.message.width, parts, on_edges=False)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadDot(Value):
+    """y[h] = sum over the columns c of head h of a[h, c] b[h, c]; a and b of one width, y one column per head."""
+
+    a: Value
+    b: Value
+    heads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.a.width != self.b.width or self.a.width % self.heads != 0:
+            raise WidthMismatch(
+                f"[HeadDot] expected two rows of one width, a multiple of {self.heads}, got {self.a.width} and "
+                f"{self.b.width}; check the heads"
+            )
+        self._define(self.heads, (self.a, self.b))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadScale(Value):
+    """y[h, c] = a[h, c] s[h], s one column per head."""
+
+    a: Value
+    s: Value
+    heads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.s.width != self.heads or self.a.width % self.heads != 0:
+            raise WidthMismatch(
+                f"[HeadScale] expected {self.heads} factors and a multiple of as many columns, got {self.s.width} and "
+                f"{self.a.width}; check the heads"
+            )
+        self._define(self.a.width, (self.a, self.s))
+
+
+@dataclass(frozen=True, eq=False)
+class RowMatrix(Value):
+    """y[j] = sum over i of a[i] m[i * out + j]: every row has a matrix of its own, (in, out) row by row."""
+
+    a: Value
+    m: Value
+
+    def __post_init__(self) -> None:
+        if self.m.width % self.a.width != 0:
+            raise WidthMismatch(
+                f"[RowMatrix] expected a matrix of {self.a.width} rows, got {self.m.width} numbers; check the widths"
+            )
+        self._define(self.m.width // self.a.width, (self.a, self.m))

@@ -1,0 +1,140 @@
+"""Messages computed edge by edge, and their reductions, vertex by vertex from the formulas.
+
+Part of `livegnn.reference.evaluate`, which reads the stored grammar and hands its row-local step over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from livegnn.types import AnyArray
+
+__all__ = ["Edges", "by_heads", "gather", "on_edges"]
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """src, dst (m,); weight (m,), attributes (m, a), types (m,), or None; in order of edge ids."""
+
+    src: AnyArray
+    dst: AnyArray
+    weight: AnyArray | None
+    attributes: AnyArray | None
+    types: AnyArray | None
+
+
+def on_edges(values: Sequence[Entry]) -> set[int]:
+    """Positions of the values that have one row per edge."""
+    found: set[int] = set()
+    for position, entry in enumerate(values):
+        leaf = entry["op"] in ("Source", "Target", "EdgeAttribute", "EdgeWeight")
+        if leaf or (entry["op"] != "Gather" and any(i in found for i in entry["inputs"])):
+            found.add(position)
+    return found
+
+
+def gather(
+    entry: Entry,
+    values: Sequence[Entry],
+    rows: Mapping[int, AnyArray],
+    standing: set[int],
+    edges: Edges,
+    shape: tuple[int, Any],
+    local: tuple[Callable[..., Any], Any],
+) -> AnyArray:
+    """The reduction that `entry` describes, (n, w). shape: (n, dtype). local: the row-local step and the arrays."""
+    count, dtype = shape
+    chosen = _chosen(entry, edges, count, np.dtype(dtype).type)
+    known: dict[int, AnyArray] = {}
+
+    def value(position: int) -> AnyArray:
+        if position not in known:
+            inner = values[position]
+            if inner["op"] == "Source":
+                known[position] = rows[inner["inputs"][0]][chosen.src]
+            elif inner["op"] == "Target":
+                known[position] = rows[inner["inputs"][0]][chosen.dst]
+            elif inner["op"] == "EdgeAttribute":
+                known[position] = _given(chosen.attributes, "attributes")
+            elif inner["op"] == "EdgeWeight":
+                known[position] = _given(chosen.weight, "weights")[:, None]
+            else:
+                step, arrays = local
+                known[position] = step(inner, [value(i) for i in inner["inputs"]], arrays)
+        return known[position]
+
+    message = value(entry["inputs"][0])
+    score = value(entry["inputs"][1]) if len(entry["inputs"]) > 1 else None
+    result = np.zeros((count, message.shape[1]), dtype)
+    for v in range(count):
+        mine = np.flatnonzero(chosen.dst == v)
+        if len(mine):
+            result[v] = _reduce(entry, message[mine], None if score is None else score[mine])
+    return result
+
+
+def _given(column: AnyArray | None, what: str) -> AnyArray:
+    if column is None:
+        raise ValueError(f"[reference] expected edge {what}, got none; pass {what}=")
+    return column
+
+
+def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
+    """The edges that count, with the loops that `loops` asks for after them."""
+    keep = [
+        e
+        for e in range(len(edges.src))
+        if (entry["relation"] is None or _given(edges.types, "types")[e] == entry["relation"])
+        and (entry["loops"] == "keep" or edges.src[e] != edges.dst[e])
+    ]
+    src, dst = edges.src[keep].astype(np.int64), edges.dst[keep].astype(np.int64)
+    weight = None if edges.weight is None else np.array(edges.weight, kind)[keep]
+    attributes = None if edges.attributes is None else np.array(edges.attributes, kind)[keep]
+    if entry["loops"] == "replace":
+        if attributes is not None:
+            own = np.full((count, attributes.shape[1]), 0.0 if entry["fill"] == "mean" else entry["fill"], kind)
+            for v in range(count):
+                if entry["fill"] == "mean" and (dst == v).any():
+                    own[v] = attributes[dst == v].mean(0)
+            attributes = np.vstack([attributes, own])
+        weight = None if weight is None else np.concatenate([weight, np.ones(count, kind)])
+        src, dst = np.concatenate([src, np.arange(count)]), np.concatenate([dst, np.arange(count)])
+    return Edges(src, dst, weight, attributes, None)
+
+
+def _reduce(entry: Entry, message: AnyArray, score: AnyArray | None) -> AnyArray:
+    """(k, w) messages of one vertex, k > 0, to one row."""
+    if score is None:
+        steps: dict[str, Callable[[AnyArray], AnyArray]] = {
+            "sum": lambda m: m.sum(0),
+            "mean": lambda m: m.mean(0),
+            "max": lambda m: m.max(0),
+            "min": lambda m: m.min(0),
+        }
+        return steps[entry["reduce"]](message)
+    heads = entry["heads"]
+    power = np.exp(score - score.max(0))
+    share = power / (power.sum(0) + score.dtype.type(1e-16))
+    parts = np.split(message, heads, axis=1)
+    return np.concatenate([(share[:, h : h + 1] * part).sum(0) for h, part in enumerate(parts)])
+
+
+def by_heads(entry: Entry, xs: Sequence[AnyArray]) -> Any:
+    """HeadDot, HeadScale and RowMatrix."""
+    a, b = xs
+    if entry["op"] == "RowMatrix":
+        out = b.shape[1] // a.shape[1]
+        return np.array([x @ m.reshape(len(x), out) for x, m in zip(a, b, strict=True)], a.dtype).reshape(len(a), out)
+    heads = entry["heads"]
+    wide = a.shape[1] // heads
+    if entry["op"] == "HeadScale":
+        return a * np.repeat(b, wide, axis=1)
+    return np.stack(
+        [(a[:, h * wide : (h + 1) * wide] * b[:, h * wide : (h + 1) * wide]).sum(1) for h in range(heads)], 1
+    )
