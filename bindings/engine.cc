@@ -77,38 +77,66 @@ void bind_program(nb::module_& m) {
           nb::arg("vector").noconvert())
       .def(
           "add_context",
-          [](Program& p, bool weighted, bool self_loops, float fill) {
-            p.contexts.push_back({weighted, self_loops, fill});
+          [](Program& p, bool weighted, bool self_loops, float fill, int relation) {
+            p.contexts.push_back({weighted, self_loops, fill, relation});
             return p.contexts.size() - 1;
           },
-          "weighted"_a, "self_loops"_a, "fill"_a)
+          "weighted"_a, "self_loops"_a, "fill"_a, "relation"_a)
       .def(
           "add_aggregation",
           [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops, float fill,
              int context, int message_table, int root, int root_table, float root_coefficient,
-             std::vector<int> consumers, int reduce) {
+             std::vector<int> consumers, int reduce, int relation, int gather) {
             p.aggregations.push_back({std::move(name), width, stage, static_cast<Norm>(norm), weighted, self_loops,
                                       fill, context, message_table, static_cast<Root>(root), root_table,
-                                      root_coefficient, std::move(consumers), static_cast<Reduce>(reduce)});
+                                      root_coefficient, std::move(consumers), static_cast<Reduce>(reduce), relation,
+                                      gather});
           },
           "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a,
-          "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a, "reduce"_a)
+          "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a, "reduce"_a, "relation"_a,
+          "gather"_a)
+      .def(
+          "add_gather",
+          [](Program& p, int kind, int heads, int loops, bool fill_mean, float fill) {
+            GatherSpec spec;
+            spec.kind = static_cast<Gathering>(kind);
+            spec.heads = heads;
+            spec.loops = static_cast<Loops>(loops);
+            spec.fill_mean = fill_mean;
+            spec.fill = fill;
+            p.gathers.push_back(std::move(spec));
+            return p.gathers.size() - 1;
+          },
+          "kind"_a, "heads"_a, "loops"_a, "fill_mean"_a, "fill"_a)
+      .def(
+          "gather_loads",
+          [](Program& p, int gather, bool source_input, bool target_input, bool attributes, bool weights) {
+            GatherSpec& spec = p.gathers.at(static_cast<std::size_t>(gather));
+            spec.source_input = source_input;
+            spec.target_input = target_input;
+            spec.attributes = attributes;
+            spec.weights = weights;
+          },
+          "gather"_a, "source_input"_a, "target_input"_a, "attributes"_a, "weights"_a)
       .def(
           "add_stored",
-          [](Program& p, std::string name, int width, int stage, int root_of, std::vector<int> consumers) {
-            p.stored.push_back({std::move(name), width, stage, root_of, std::move(consumers)});
+          [](Program& p, std::string name, int width, int stage, int root_of, std::vector<int> consumers,
+             std::vector<int> source_of, std::vector<int> target_of) {
+            p.stored.push_back({std::move(name), width, stage, root_of, std::move(consumers), std::move(source_of),
+                                std::move(target_of)});
           },
-          "name"_a, "width"_a, "stage"_a, "root_of"_a, "consumers"_a)
+          "name"_a, "width"_a, "stage"_a, "root_of"_a, "consumers"_a, "source_of"_a, "target_of"_a)
       .def("add_stage", [](Program& p) { p.stages.emplace_back(); })
       .def(
           "add_instruction",
-          [](Program& p, int stage, int op, int out, int a, int b, int index, int index2, int width, int offset,
-             int kind, float x, float y) {
-            p.stages.at(static_cast<std::size_t>(stage))
-                .push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y});
+          [](Program& p, int stage, int gather, int op, int out, int a, int b, int index, int index2, int width,
+             int offset, int kind, float x, float y) {
+            std::vector<Instruction>& steps = gather < 0 ? p.stages.at(static_cast<std::size_t>(stage))
+                                                         : p.gathers.at(static_cast<std::size_t>(gather)).steps;
+            steps.push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y});
           },
-          "stage"_a, "op"_a, "out"_a, "a"_a, "b"_a, "index"_a, "index2"_a, "width"_a, "offset"_a, "kind"_a, "p"_a,
-          "q"_a);
+          "stage"_a, "gather"_a, "op"_a, "out"_a, "a"_a, "b"_a, "index"_a, "index2"_a, "width"_a, "offset"_a, "kind"_a,
+          "p"_a, "q"_a);
 }
 
 nb::object extremes_of(const ExtremeStats& stats) {

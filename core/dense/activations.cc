@@ -124,6 +124,14 @@ double activate(ActivationKind kind, double p, double x) {
       return -softplus(-x);
     case ActivationKind::Exp:
       return exact_exp(x);
+    case ActivationKind::Abs:
+      return std::fabs(x);
+    case ActivationKind::Sqrt:
+      return x > 0.0 ? std::sqrt(x) : 0.0;
+    case ActivationKind::Log1p:
+      return x <= 0.0 ? 0.0 : x < 1e-5 ? std::fma(-0.5 * x, x, x) : exact_log(1.0 + x);
+    case ActivationKind::Reciprocal:
+      return x == 0.0 ? 0.0 : 1.0 / x;
     case ActivationKind::Relu:
     case ActivationKind::LeakyRelu:
       break;

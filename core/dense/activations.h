@@ -21,7 +21,11 @@ enum class ActivationKind : int {
   Hardswish,
   Softsign,
   LogSigmoid,
-  Exp
+  Exp,
+  Abs,
+  Sqrt,       // of max(x, 0)
+  Log1p,      // of max(x, 0)
+  Reciprocal  // 0 for 0
 };
 
 double exact_exp(double x);  // within 1 ulp of double for |x| < 700; 0 and infinity beyond

@@ -79,6 +79,12 @@ struct Kernels {
   void (*relu)(float* out, const float* a, int width);
   void (*leaky)(float* out, const float* a, float slope, int width);
 
+  // Rows of `width` columns in `heads` blocks.
+  void (*head_dot)(float* out, const float* a, const float* b, int heads, int width);  // one sum per head
+  void (*head_scale)(float* out, const float* a, const float* factors, int heads, int width);
+  void (*row_matrix)(float* out, const float* a, const float* matrix, int in, int width);  // matrix (in, width)
+  void (*add_scaled)(double* sum, const float* x, double factor, int width);               // sum += factor * x
+
   ExtremeKernels max, min;
 };
 

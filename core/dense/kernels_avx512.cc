@@ -62,9 +62,7 @@ inline W blend(W a, W b, std::uint32_t lanes) {
 }
 inline std::uint32_t greater(W a, W b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }
 inline std::uint32_t equal(W a, W b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ); }
-inline std::uint32_t finite(W a) {
-  return _mm512_cmp_ps_mask(_mm512_abs_ps(a.v), _mm512_set1_ps(FLT_MAX), _CMP_LE_OQ);
-}
+inline std::uint32_t finite(W a) { return _mm512_cmp_ps_mask(_mm512_abs_ps(a.v), _mm512_set1_ps(FLT_MAX), _CMP_LE_OQ); }
 
 #include "dense/kernels_impl.h"
 

@@ -222,6 +222,41 @@ void leaky_row(float* out, const float* a, float slope, int width) {
   for (int i = 0; i < width; i += kLanes) leaky(F::load(a + i), s).store(out + i);
 }
 
+// Eight partial sums, column c into sum c % 8, then pairs of them: the same order on every machine.
+inline float dot(const float* a, const float* b, int width) {
+  static_assert(kLanes == 8);
+  F sums = F::set(0.0f);
+  int c = 0;
+  for (; c + kLanes <= width; c += kLanes) sums = fma(F::load(a + c), F::load(b + c), sums);
+  float part[kLanes];
+  sums.store(part);
+  for (int i = 0; c < width; ++c, ++i) part[i] = std::fma(a[c], b[c], part[i]);
+  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+void head_dot(float* out, const float* a, const float* b, int heads, int width) {
+  const int wide = width / heads;
+  for (int h = 0; h < heads; ++h) out[h] = dot(a + h * wide, b + h * wide, wide);
+}
+
+void head_scale(float* out, const float* a, const float* factors, int heads, int width) {
+  const int wide = width / heads;
+  for (int h = 0; h < heads; ++h) {
+    for (int c = h * wide; c < (h + 1) * wide; ++c) out[c] = a[c] * factors[h];
+  }
+}
+
+void row_matrix(float* out, const float* a, const float* matrix, int in, int width) {
+  for (int c = 0; c < width; ++c) out[c] = 0.0f;
+  for (int i = 0; i < in; ++i) {
+    for (int c = 0; c < width; ++c) out[c] = std::fma(a[i], matrix[i * width + c], out[c]);
+  }
+}
+
+void add_scaled(double* sum, const float* x, double factor, int width) {
+  for (int c = 0; c < width; ++c) sum[c] = std::fma(factor, static_cast<double>(x[c]), sum[c]);
+}
+
 constexpr Kernels table(const char* name) {
   return Kernels{name,
                  gemm,
@@ -244,6 +279,10 @@ constexpr Kernels table(const char* name) {
                  affine,
                  relu_row,
                  leaky_row,
+                 head_dot,
+                 head_scale,
+                 row_matrix,
+                 add_scaled,
                  extreme_kernels<true>(),
                  extreme_kernels<false>()};
 }

@@ -44,6 +44,7 @@ void BatchDelta::clear() {
   removed.clear();
   added.clear();
   reweighted.clear();
+  reattributed.clear();
   vertices_added.clear();
   vertices_removed.clear();
   features_changed.clear();

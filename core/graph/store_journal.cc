@@ -13,7 +13,9 @@ constexpr std::size_t kScanMax = 16;  // up to here a linear scan beats a table
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
-EdgeRecord mirrored(const EdgeRecord& record) { return {record.dst, record.src, record.weight, record.id}; }
+EdgeRecord mirrored(const EdgeRecord& record) {
+  return {record.dst, record.src, record.weight, record.id, record.type};
+}
 
 // Each undirected edge a second time, the other way round; self-loops once.
 void add_mirrored(std::vector<EdgeRecord>& records) {
@@ -66,8 +68,11 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
   ReweightedIndex reweighted(delta.reweighted, scratch_->reweighted);
   for (const EdgeChange& change : journal.edges) {
     const EdgeEntry& entry = change.entry;
-    const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.id};
-    if (change.kind == EdgeChangeKind::AttrSet) continue;
+    const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.id, entry.type};
+    if (change.kind == EdgeChangeKind::AttrSet) {
+      delta.reattributed.push_back(record);
+      continue;
+    }
     if (change.kind == EdgeChangeKind::Added) {
       new_edges.push_back({record, true});
     } else if (entry.id >= journal.next_edge_id_before) {
@@ -78,7 +83,7 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
       if (EdgeReweighted* known = reweighted.find(entry.id)) {
         known->weight_after = entry.weight;
       } else {
-        reweighted.add({{record.src, record.dst, change.weight_before, record.id}, entry.weight});
+        reweighted.add({{record.src, record.dst, change.weight_before, record.id, record.type}, entry.weight});
       }
     } else {
       delta.removed.push_back(record);
@@ -96,6 +101,7 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
   if (!options_.undirected) return;
   add_mirrored(delta.removed);
   add_mirrored(delta.added);
+  add_mirrored(delta.reattributed);
   const std::size_t count = delta.reweighted.size();
   for (std::size_t i = 0; i < count; ++i) {
     const EdgeReweighted entry = delta.reweighted[i];

@@ -57,6 +57,7 @@ void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId la
     graph.visit_in(v, [&](const EdgeSpan& span) {
       for (std::int32_t i = 0; i < span.count; ++i) {
         if (spec_.self_loops && span.neighbours[i] == v) continue;
+        if (spec_.relation >= 0 && span.types[i] != spec_.relation) continue;
         sum += fixed(spec_.weighted && span.weights != nullptr ? span.weights[i] : 1.0f);
       }
     });
@@ -80,6 +81,7 @@ void DegreeContext::touch(VertexId v) {
 }
 
 void DegreeContext::count(const EdgeRecord& edge, float weight, int sign) {
+  if (spec_.relation >= 0 && edge.type != spec_.relation) return;
   touch(edge.dst);
   if (spec_.self_loops && edge.src == edge.dst) return;  // finish() reads the loop's weight
   const Fixed amount = fixed(spec_.weighted ? weight : 1.0f);

@@ -26,6 +26,11 @@ class DegreeContext {
   const std::vector<VertexId>& changed() const { return changed_; }
 
   float scale(VertexId v) const { return factors_[index(v)].scale; }
+  // Of a context without weights and loops: its in-edges.
+  std::int32_t edges(VertexId v) const { return static_cast<std::int32_t>(sum_[index(v)] >> 64); }
+  std::int32_t edges_before(VertexId v) const {
+    return touched(v) ? static_cast<std::int32_t>(before_[factors_[index(v)].slot].degree >> 64) : edges(v);
+  }
   float loop(VertexId v) const { return factors_[index(v)].loop; }
   float scale_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].scale : scale(v); }
   float loop_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].loop : loop(v); }

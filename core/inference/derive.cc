@@ -22,7 +22,8 @@ struct EngineImpl<Acc>::ViewBefore {
     const Acc* before = engine.journal_.aggregate_before(k, v);
     return before != nullptr ? before : table(k).row(v);
   }
-  std::int32_t in_degree(VertexId v) const {
+  std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
+    if (spec.relation >= 0) return engine.state_.contexts[at(spec.context)].edges_before(v);
     const auto gained = engine.in_edges_gained_.find(v);
     return engine.graph_.in_degree(v) - (gained == engine.in_edges_gained_.end() ? 0 : gained->second);
   }

@@ -18,6 +18,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       publication_(source().output_width, options.threads),
       plans_(source().aggregations.size()),
       touched_(source().aggregations.size()),
+      moved_sources_(source().aggregations.size()),
       row_scratch_(at(options.threads)) {
   const bool given = !options.scale_exponents.empty();
   if (given) {
@@ -53,7 +54,7 @@ std::uint64_t EngineImpl<Acc>::digest() const {
     for (std::size_t k = 0; incremental() && k < state_.aggregates.size(); ++k) {
       const RowTable<Acc>& table = state_.aggregates[k];
       const AggregationSpec& spec = aggregation(static_cast<int>(k));
-      row = mix_bytes(row, table.row(v), at(spec.width) * (spec.extreme() ? sizeof(float) : sizeof(Acc)));
+      row = mix_bytes(row, table.row(v), value_bytes<Acc>(spec));
     }
     sum += mix(row);
   }
@@ -90,8 +91,8 @@ std::vector<std::vector<int>> EngineImpl<Acc>::scale_exponents() const {
 template <typename Acc>
 void EngineImpl<Acc>::corrupt_for_test(int k, VertexId v, int column) {
   Acc* row = state_.aggregates.at(at(k)).row(v);
-  if (aggregation(k).extreme()) {
-    extreme_row(row, aggregation(k)).best[column] += 1.0f;
+  if (aggregation(k).extreme() || aggregation(k).gather >= 0) {
+    reinterpret_cast<float*>(row)[column] += 1.0f;
   } else {
     row[column] += Acc{1};
   }

@@ -153,6 +153,7 @@ class EngineImpl final : public Engine {
   void rescaled_sources(int k);
   void update_source(int k, const SourceChange& change, std::size_t index, int thread);
   void update_root_from_message(int k, const SourceChange& change, int thread);
+  void note_row_change(int index, VertexId v, int thread);
   void store_row(int index, VertexId v, const float* row, int thread);
   void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
   const float* input_before(VertexId v) const;
@@ -194,10 +195,21 @@ class EngineImpl final : public Engine {
   std::int64_t reread_exposed(int k, VertexId v, bool* value_changed, int thread);
   bool extreme_agrees(int k, const Acc* live, const Acc* fresh) const;
 
+  // ---- gather.cc: messages computed edge by edge
+  class Gatherer;
+  const GatherSpec& gather_spec(int k) const { return source().gathers[at(aggregation(k).gather)]; }
+  template <typename Admit, typename Sink>
+  void gather_rows(int k, const State<Acc>& state, const VertexId* rows, std::int64_t count, int thread, Admit&& admit,
+                   Sink&& sink) const;
+  void gather_all(int k, State<Acc>& state) const;
+  void gather_moved(int k);
+  void gather_sampled(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread) const;
+
   // ---- neighbourhood.cc: the strategies that keep no state
   void propagate_full();
   void propagate_neighbourhoods(const BatchDelta& delta);
   std::vector<std::vector<VertexId>> affected_sets(const BatchDelta& delta);
+  void spread_gather(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta);
   std::vector<std::vector<VertexId>> needed_sets(const std::vector<VertexId>& outputs) const;
   InSample sample_in_edges(int k, VertexId v) const;
   void sum_sampled_row(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
@@ -229,7 +241,8 @@ class EngineImpl final : public Engine {
     VertexSet set;
     std::vector<std::uint8_t> flags;
   };
-  std::vector<Touched> touched_;  // per aggregation
+  std::vector<Touched> touched_;          // per aggregation; of a gather: the rows to compute again
+  std::vector<VertexSet> moved_sources_;  // per gather: vertices whose row at the source has changed
   std::vector<std::uint32_t> input_mark_, input_slot_;
   Journal<Acc> journal_;
   bool journal_armed_ = false;

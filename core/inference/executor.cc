@@ -80,6 +80,8 @@ void multiply_rows(const CompiledProgram& program, const Instruction& s, Registe
   });
 }
 
+int width_of(const CompiledProgram& program, int r) { return program.source().register_widths[at(r)]; }
+
 }  // namespace
 
 void execute(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
@@ -123,6 +125,18 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       return each_row(rows, [&](int i) { softmax_row(a(i), out(i), s.width); });
     case Op::LogSoftmax:
       return each_row(rows, [&](int i) { log_softmax_row(a(i), out(i), s.width); });
+    case Op::HeadDot:
+      return each_row(rows, [&](int i) { k.head_dot(out(i), a(i), b(i), s.kind, width_of(program, s.a)); });
+    case Op::HeadScale:
+      return each_row(rows, [&](int i) { k.head_scale(out(i), a(i), b(i), s.kind, s.width); });
+    case Op::RowMatrix:
+      return each_row(rows, [&](int i) { k.row_matrix(out(i), a(i), b(i), width_of(program, s.a), s.width); });
+    case Op::LoadSource:
+    case Op::LoadTarget:
+    case Op::LoadAttributes:
+    case Op::LoadWeight:
+    case Op::GatherMessage:
+    case Op::GatherScore:
     case Op::LoadInput:
     case Op::LoadAggregate:
     case Op::LoadStored:

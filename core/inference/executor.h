@@ -67,12 +67,14 @@ struct CurrentView {
   const float* input(VertexId v) const { return graph.feature_row(v); }
   const RowTable<Acc>& table(int k) const { return state.aggregates[static_cast<std::size_t>(k)]; }
   const Acc* aggregate(int k, VertexId v) const { return table(k).row(v); }
-  std::int32_t in_degree(VertexId v) const { return graph.in_degree(v); }
+  std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
+    return spec.relation < 0 ? graph.in_degree(v) : state.contexts[static_cast<std::size_t>(spec.context)].edges(v);
+  }
   float scale(int context, VertexId v) const { return state.contexts[static_cast<std::size_t>(context)].scale(v); }
   const StoredRows& stored(int t) const { return state.stored[static_cast<std::size_t>(t)]; }
   void prefetch_factor(const AggregationSpec& spec, VertexId v) const {
-    if (spec.norm == Norm::Mean) graph.prefetch_in(v);
-    if (spec.norm == Norm::Gcn) state.contexts[static_cast<std::size_t>(spec.context)].prefetch(v);
+    if (spec.norm == Norm::Mean && spec.relation < 0) graph.prefetch_in(v);
+    if (spec.context >= 0) state.contexts[static_cast<std::size_t>(spec.context)].prefetch(v);
   }
 };
 
@@ -81,6 +83,10 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
                         const std::vector<Scales>& scales, int index, VertexId v, float* out) {
   const Kernels& k = program.kernels();
   const auto* acc = view.aggregate(index, v);
+  if (spec.gather >= 0) {
+    std::memcpy(out, acc, static_cast<std::size_t>(round_up(spec.width, 16)) * sizeof(float));
+    return;
+  }
   if (spec.extreme()) {
     const int width = round_up(spec.width, 16);
     std::memcpy(out, acc, static_cast<std::size_t>(width) * sizeof(float));
@@ -94,7 +100,7 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
     k.load(out, acc, scales[static_cast<std::size_t>(index)].down.data(), stride);
   }
   if (spec.norm == Norm::Mean) {
-    const std::int32_t count = view.in_degree(v);
+    const std::int32_t count = view.in_edges(spec, v);
     if (count > 1) k.divide(out, out, static_cast<float>(count), stride);
   } else if (spec.norm == Norm::Gcn) {
     k.scale(out, out, view.scale(spec.context, v), stride);

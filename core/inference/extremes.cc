@@ -1,6 +1,6 @@
-// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the next
-// best, so a column is exposed only when both have left, and ties cost nothing. Removals and insertions of a batch may
-// come in any order: an exposed column keeps a bound, a later message that reaches the bound covers it, and what is
+// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the
+// next best, so a column is exposed only when both have left, and ties cost nothing. Removals and insertions of a batch
+// may come in any order: an exposed column keeps a bound, a later message that reaches the bound covers it, and what is
 // exposed in the end is read again, in blocks of one cache line.
 //
 // The best message is a function of the graph. The next best is a cache: it may be known or only bounded, depending on
@@ -103,11 +103,13 @@ std::int64_t EngineImpl<Acc>::reread_exposed(int k, VertexId v, bool* value_chan
       if (i + kSourcesAhead < span.count) ask(span.neighbours[i + kSourcesAhead]);
       const VertexId u = span.neighbours[i];
       if (spec.self_loops && u == v) continue;
+      if (spec.relation >= 0 && span.types[i] != spec.relation) continue;
       const float edge = spec.weighted && span.weights != nullptr ? span.weights[i] : 1.0f;
       take(message_row(k, state_, u), source_factor(k, state_, u), edge);
     }
   });
-  if (spec.root == Root::Message) take(message_row(k, state_, v), source_factor(k, state_, v), root_factor(k, state_, v));
+  if (spec.root == Root::Message)
+    take(message_row(k, state_, v), source_factor(k, state_, v), root_factor(k, state_, v));
   for (const Run& run : runs) {
     const std::size_t bytes = at(round_up(run.width, kBlock)) * sizeof(float);
     *value_changed |= std::memcmp(row.best + run.first, fresh.best + run.first, bytes) != 0;
@@ -125,9 +127,8 @@ void EngineImpl<Acc>::derive_exposed(int k, const std::vector<VertexId>& rows) {
   for (const VertexId v : rows) {
     if ((touched_[at(k)].flags[at(v)] & ExtremeFlag::kExposed) == 0) continue;
     sources.push_back(v);
-    graph_.visit_in(v, [&](const EdgeSpan& span) {
-      sources.insert(sources.end(), span.neighbours, span.neighbours + span.count);
-    });
+    graph_.visit_in(
+        v, [&](const EdgeSpan& span) { sources.insert(sources.end(), span.neighbours, span.neighbours + span.count); });
   }
   derive_rows(aggregation(k).stage, sources);
 }

@@ -61,6 +61,7 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, float* out, st
 template <typename Acc>
 void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
   const std::int64_t slots = graph_.slot_count();
+  if (aggregation(k).gather >= 0) return gather_all(k, state);
   pool_.run((slots + kSumChunk - 1) / kSumChunk, [&](std::int64_t chunk, int) {
     const std::int64_t last = std::min(slots, (chunk + 1) * kSumChunk);
     for (std::int64_t v = chunk * kSumChunk; v < last; ++v) {
@@ -113,7 +114,7 @@ template <typename Acc>
 void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   if constexpr (std::is_same_v<Acc, float>) return;
   const AggregationSpec& spec = aggregation(k);
-  if (spec.extreme()) return;  // kept as they are
+  if (spec.extreme() || spec.gather >= 0) return;  // kept as they are
   float weight_max = 1.0f;
   if (spec.weighted) {
     for (VertexId v = 0; v < graph_.slot_count(); ++v) {
@@ -180,7 +181,7 @@ Mismatch EngineImpl<Acc>::verify() const {
     const int k = static_cast<int>(index);
     const RowTable<Acc>&a = state_.aggregates[index], &b = fresh.aggregates[index];
     if (aggregation(k).extreme()) return !extreme_agrees(k, a.row(v), b.row(v));
-    return differ(a, b, at(aggregation(k).width) * sizeof(Acc), v);
+    return differ(a, b, value_bytes<Acc>(aggregation(k)), v);
   };
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     if (!graph_.is_live(v)) continue;

@@ -58,6 +58,7 @@ void EngineImpl<Acc>::grow() {
   if (++epoch_ == 0) {
     for (VertexSet& set : dirty_) set.forget();
     for (Touched& touched : touched_) touched.set.forget();
+    for (VertexSet& set : moved_sources_) set.forget();
     std::fill(input_mark_.begin(), input_mark_.end(), 0);
     epoch_ = 1;
   }
@@ -75,10 +76,11 @@ void EngineImpl<Acc>::grow() {
   publication_.prepare(slots_before_, slots_);
   stats_.assign(source().stages.size(), StageStats{});
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (!aggregation(k).extreme()) continue;
+    if (!aggregation(k).extreme() && aggregation(k).gather < 0) continue;
     Touched& touched = touched_[at(k)];
     touched.set.prepare(slots, pool_.threads(), epoch_);
     if (touched.flags.size() < at(slots)) touched.flags.resize(at(slots + slots / 2 + 16), 0);
+    moved_sources_[at(k)].prepare(slots, pool_.threads(), epoch_);
   }
   result_rows_.resize(source().stages.size());
   for (int stage = 0; incremental() && stage < static_cast<int>(result_rows_.size()); ++stage) find_result_rows(stage);
@@ -159,6 +161,11 @@ void EngineImpl<Acc>::mark_consumers(const std::vector<int>& consumers, VertexId
 template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
+  if (!spec.counts(edge.type)) return;
+  if (spec.gather >= 0) {
+    touched_[at(k)].set.add(edge.dst);
+    return;
+  }
   const bool marked_later = spec.extreme() && spec.norm == Norm::Sum && options_.strategy != Strategy::Affected;
   if (!marked_later) mark_consumers(spec.consumers, edge.dst, 0);
   if (spec.self_loops && edge.src == edge.dst) return;
@@ -194,7 +201,11 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
     for (std::size_t i = 0; i < std::min<std::size_t>(delta.added.size(), 3); ++i) fetch(k, delta.added[i]);
   }
   for (int k = 0; k < aggregations; ++k) {
-    const bool weighted = aggregation(k).weighted;
+    const bool gathered = aggregation(k).gather >= 0;
+    const bool weighted = gathered ? gather_spec(k).weights : aggregation(k).weighted;
+    if (gathered && gather_spec(k).attributes) {
+      for (const EdgeRecord& edge : delta.reattributed) apply_edge_term(k, edge, 0.0f, 0);
+    }
     const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
       for (std::size_t i = 0; i < edges.size(); ++i) {
         if (i + 3 < edges.size()) fetch(k, edges[i + 3]);
@@ -258,12 +269,13 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
   if (compact()) derive_rows(stage, rows);
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
     if (aggregation(k).stage != stage) continue;
+    if (aggregation(k).gather >= 0) continue;
     choose_path(k, rows);
     if (compact() && aggregation(k).message_table >= 0) derive_rows(stage, plans_[at(k)].sources);
   }
   if (!rows.empty()) transform_rows(stage, rows);
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage != stage) continue;
+    if (aggregation(k).stage != stage || aggregation(k).gather >= 0) continue;
     if (aggregation(k).message_table < 0) input_sources(k);
     rescaled_sources(k);
   }
@@ -271,11 +283,14 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
   stats.transform_seconds = transformed - begun;
   int last_here = -1;
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage == stage) last_here = k;
+    if (aggregation(k).stage == stage && aggregation(k).gather < 0) last_here = k;
+  }
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {  // before a push that may finish the last stage
+    if (aggregation(k).stage == stage && aggregation(k).gather >= 0) gather_moved(k);
   }
   const bool before_last = stage + 2 == static_cast<int>(source().stages.size());
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage == stage) aggregate(k, before_last && k == last_here);
+    if (aggregation(k).stage == stage && aggregation(k).gather < 0) aggregate(k, before_last && k == last_here);
   }
   stats.aggregate_seconds = seconds_now() - transformed;
 }
@@ -382,9 +397,18 @@ void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thr
       add_term(k, acc, row, 1.0f, 1.0f, v);
     }
   }
-  mark_consumers(spec.consumers, v, thread);
+  note_row_change(index, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, index, v, thread);
   std::memcpy(kept, row, table.row_bytes());
+}
+
+// Who has to look at a stored row that changes.
+template <typename Acc>
+void EngineImpl<Acc>::note_row_change(int index, VertexId v, int thread) {
+  const StoredSpec& spec = source().stored[at(index)];
+  mark_consumers(spec.consumers, v, thread);
+  for (const int k : spec.source_of) moved_sources_[at(k)].add(v, thread);
+  for (const int k : spec.target_of) touched_[at(k)].set.add(v, thread);
 }
 
 template <typename Acc>
@@ -432,7 +456,7 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   plan.changed[index] = changed ? 1 : 0;
   if (spec.root == Root::Message) update_root_from_message(k, change, thread);
   if (spec.message_table < 0 || !change.bits_differ) return;
-  mark_consumers(source().stored[at(spec.message_table)].consumers, v, thread);
+  note_row_change(spec.message_table, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, spec.message_table, v, thread);
   StoredRows& table = state_.stored[at(spec.message_table)];
   std::memcpy(table.row(v), change.now, table.row_bytes());

@@ -21,6 +21,33 @@ void EngineImpl<Acc>::propagate_full() {
   }
 }
 
+// Marks the rows of a gather that the operands' affected sets can reach.
+template <typename Acc>
+void EngineImpl<Acc>::spread_gather(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta) {
+  const AggregationSpec& spec = aggregation(k);
+  const GatherSpec& gather = gather_spec(k);
+  const auto from_sources = [&](const std::vector<VertexId>& vertices) {
+    for (const VertexId u : vertices) {
+      if (gather.loops == Loops::Replace) mark_consumers(spec.consumers, u, 0);
+      graph_.visit_out(u, [&](const EdgeSpan& span) {
+        for (std::int32_t e = 0; e < span.count; ++e) mark_consumers(spec.consumers, span.neighbours[e], 0);
+      });
+    }
+  };
+  const auto from_targets = [&](const std::vector<VertexId>& vertices) {
+    for (const VertexId v : vertices) mark_consumers(spec.consumers, v, 0);
+  };
+  if (gather.source_input) from_sources(delta.features_changed);
+  if (gather.target_input) from_targets(delta.features_changed);
+  for (const StoredSpec& stored : source().stored) {
+    const std::vector<VertexId>* moved =
+        stored.stage < static_cast<int>(sets.size()) ? &sets[at(stored.stage)] : nullptr;
+    if (moved == nullptr) continue;
+    if (std::count(stored.source_of.begin(), stored.source_of.end(), k) > 0) from_sources(*moved);
+    if (std::count(stored.target_of.begin(), stored.target_of.end(), k) > 0) from_targets(*moved);
+  }
+}
+
 // Per stage, the vertices that a batch can reach, by the graph's structure alone (no look at values).
 template <typename Acc>
 std::vector<std::vector<VertexId>> EngineImpl<Acc>::affected_sets(const BatchDelta& delta) {
@@ -33,6 +60,7 @@ std::vector<std::vector<VertexId>> EngineImpl<Acc>::affected_sets(const BatchDel
     for (const EdgeRecord& edge : delta.removed) mark_consumers(consumers, edge.dst, 0);
     for (const EdgeRecord& edge : delta.added) mark_consumers(consumers, edge.dst, 0);
     for (const EdgeReweighted& edge : delta.reweighted) mark_consumers(consumers, edge.before.dst, 0);
+    for (const EdgeRecord& edge : delta.reattributed) mark_consumers(consumers, edge.dst, 0);
   };
   std::vector<std::vector<VertexId>> sets;
   for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
@@ -51,6 +79,10 @@ std::vector<std::vector<VertexId>> EngineImpl<Acc>::affected_sets(const BatchDel
           for (std::int32_t e = 0; e < span.count; ++e) mark_consumers(spec.consumers, span.neighbours[e], 0);
         });
       };
+      if (spec.gather >= 0) {
+        spread_gather(k, sets, delta);
+        continue;
+      }
       for (const VertexId u : spec.message_table < 0 ? delta.features_changed : sets.back()) spread(u);
       if (spec.norm == Norm::Gcn) {
         for (const VertexId u : state_.contexts[at(spec.context)].changed()) spread(u);
@@ -127,8 +159,10 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
       const AggregationSpec& spec = aggregation(k);
       if (spec.stage + 1 != static_cast<int>(stage)) continue;
       for (const VertexId v : rows) stats_[at(spec.stage)].edges += graph_.in_degree(v);
-      pool_.run((total + 31) / 32, [&](std::int64_t task, int) {
-        for (std::int64_t i = task * 32; i < std::min(total, (task + 1) * 32); ++i) {
+      pool_.run((total + 31) / 32, [&](std::int64_t task, int thread) {
+        const std::int64_t first = task * 32, last = std::min(total, first + 32);
+        if (spec.gather >= 0) return gather_sampled(k, state, rows.data() + first, last - first, thread);
+        for (std::int64_t i = first; i < last; ++i) {
           Acc* acc = state.aggregates[at(k)].row(rows[at(i)]);
           sum_sampled_row(k, state, rows[at(i)], acc);
         }

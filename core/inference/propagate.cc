@@ -40,8 +40,7 @@ void EngineImpl<Acc>::refresh_row(int k, VertexId v, Acc* scratch, int thread) {
   RowTable<Acc>& table = state_.aggregates[at(k)];
   const AggregationSpec& spec = aggregation(k);
   if (std::memcmp(table.row(v), scratch, table.row_bytes()) == 0) return;
-  const bool value_same =
-      spec.extreme() && std::memcmp(table.row(v), scratch, at(spec.width) * sizeof(float)) == 0;
+  const bool value_same = spec.extreme() && std::memcmp(table.row(v), scratch, at(spec.width) * sizeof(float)) == 0;
   if (journal_.on()) journal_.save_aggregate(state_, k, v, thread);
   std::memcpy(table.row(v), scratch, table.row_bytes());
   if (!value_same) mark_consumers(spec.consumers, v, thread);

@@ -31,9 +31,11 @@ inline int extreme_row_bytes(int width) {
          round_up(padded / 16 * static_cast<int>(sizeof(ExtremeMasks)), static_cast<int>(kCacheLine));
 }
 
-// Elements of an aggregate row.
+// Elements of an aggregate row. A gathered row holds floats.
 template <typename Acc>
 int aggregate_stride(const AggregationSpec& spec) {
+  if (spec.gather >= 0)
+    return round_up(spec.width, 16) * static_cast<int>(sizeof(float)) / static_cast<int>(sizeof(Acc));
   return spec.extreme() ? extreme_row_bytes(spec.width) / static_cast<int>(sizeof(Acc)) : round_up(spec.width, 8);
 }
 
@@ -42,6 +44,13 @@ ExtremeRow extreme_row(Acc* row, const AggregationSpec& spec) {
   const int padded = round_up(spec.width, 16);
   auto* best = reinterpret_cast<float*>(row);
   return {best, best + padded, reinterpret_cast<ExtremeMasks*>(best + 2 * padded)};
+}
+
+// Bytes of an aggregate row that are its value.
+template <typename Acc>
+std::size_t value_bytes(const AggregationSpec& spec) {
+  const bool floats = spec.extreme() || spec.gather >= 0;
+  return static_cast<std::size_t>(spec.width) * (floats ? sizeof(float) : sizeof(Acc));
 }
 
 template <typename Acc>

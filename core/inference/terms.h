@@ -72,6 +72,7 @@ inline void EngineImpl<Acc>::sum_row(int k, const State<Acc>& state, VertexId v,
       if (i + 6 < span.count) prefetch_row(message_row(k, state, span.neighbours[i + 6]), bytes);
       const VertexId u = span.neighbours[i];
       if (spec.self_loops && u == v) continue;
+      if (spec.relation >= 0 && span.types[i] != spec.relation) continue;
       const float edge = spec.weighted && span.weights != nullptr ? span.weights[i] : 1.0f;
       const float admitted = admit(span.ids[i]);
       if (admitted == 0.0f) continue;

@@ -125,7 +125,11 @@ class Program:
     def aggregation_widths(self) -> list[int]: ...
     def add_weight(self, weight: _F32) -> int: ...
     def add_vector(self, vector: _F32) -> int: ...
-    def add_context(self, weighted: bool, self_loops: bool, fill: float) -> int: ...
+    def add_context(self, weighted: bool, self_loops: bool, fill: float, relation: int) -> int: ...
+    def add_gather(self, kind: int, heads: int, loops: int, fill_mean: bool, fill: float) -> int: ...
+    def gather_loads(
+        self, gather: int, source_input: bool, target_input: bool, attributes: bool, weights: bool
+    ) -> None: ...
     def add_aggregation(
         self,
         name: str,
@@ -142,12 +146,24 @@ class Program:
         root_coefficient: float,
         consumers: list[int],
         reduce: int,
+        relation: int,
+        gather: int,
     ) -> None: ...
-    def add_stored(self, name: str, width: int, stage: int, root_of: int, consumers: list[int]) -> None: ...
+    def add_stored(
+        self,
+        name: str,
+        width: int,
+        stage: int,
+        root_of: int,
+        consumers: list[int],
+        source_of: list[int],
+        target_of: list[int],
+    ) -> None: ...
     def add_stage(self) -> None: ...
     def add_instruction(
         self,
         stage: int,
+        gather: int,
         op: int,
         out: int,
         a: int,

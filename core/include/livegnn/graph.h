@@ -89,6 +89,7 @@ struct BatchDelta {
   std::vector<EdgeRecord> removed;
   std::vector<EdgeRecord> added;
   std::vector<EdgeReweighted> reweighted;
+  std::vector<EdgeRecord> reattributed;    // attributes set; an edge may be here that has gone since
   std::vector<VertexId> vertices_added;    // not live before, live now (also a slot that was taken again)
   std::vector<VertexId> vertices_removed;  // live before, not live now
   std::vector<VertexId>

@@ -29,9 +29,18 @@ enum class Op : int {
   Maximum,        // out = max(a, b)
   Softmax,
   LogSoftmax,
-  StoreMessage,  // message row of aggregation `index` = a
-  StoreRow,      // stored row `index` = a
-  Output,        // output row = a
+  HeadDot,     // out[h] = dot of the columns of head h of a and b; kind: heads
+  HeadScale,   // out[h, c] = a[h, c] * b[h]; kind: heads
+  RowMatrix,   // out = a * (b as a matrix of a's width rows)
+  LoadSource,  // on edges: stored row `index` of the source; -1: its features
+  LoadTarget,  // on edges: the same of the target
+  LoadAttributes,
+  LoadWeight,
+  GatherMessage,  // the edge's message = a
+  GatherScore,    // its scores = a
+  StoreMessage,   // message row of aggregation `index` = a
+  StoreRow,       // stored row `index` = a
+  Output,         // output row = a
 };
 
 struct Instruction {
@@ -48,6 +57,21 @@ enum class Norm : int { Sum, Mean, Gcn };
 enum class Reduce : int { Sum, Max, Min };
 enum class Root : int { None, Message, Table };
 
+// Messages computed edge by edge and reduced at the target. A row is computed again when one of its operands moves
+// (NeutronRT's constrained recompute, Algorithm 4).
+enum class Gathering : int { Sum, Mean, Max, Min, Softmax };
+enum class Loops : int { Keep, Drop, Replace };
+
+struct GatherSpec {
+  Gathering kind = Gathering::Sum;
+  int heads = 1;
+  Loops loops = Loops::Keep;
+  bool fill_mean = true;  // Replace: the loop's attributes are the mean of the other in-edges', else `fill`
+  float fill = 0.0f;
+  std::vector<Instruction> steps;
+  bool source_input = false, target_input = false, attributes = false, weights = false;  // what the steps load
+};
+
 struct AggregationSpec {
   std::string name;  // of the layer, for errors
   int width = 0;
@@ -56,7 +80,7 @@ struct AggregationSpec {
   bool weighted = false;
   bool self_loops = false;  // Gcn: add_remaining_self_loops; self-loop edges leave the sum
   float fill = 1.0f;
-  int context = -1;               // Gcn: which degree context
+  int context = -1;               // Gcn: which degree context; Mean with a relation: which one counts
   int message_table = -1;         // stored rows that hold the messages; -1: the input itself
   Root root = Root::None;         // the vertex's own term, folded into the sum
   int root_table = -1;            // Root::Table
@@ -64,6 +88,10 @@ struct AggregationSpec {
   std::vector<int> consumers;     // stages that load it
   Reduce reduce = Reduce::Sum;    // Max, Min: norm Sum or Gcn; nothing folded in but Gcn's self-loop
 
+  int relation = -1;  // only edges of this type count; -1: all
+  int gather = -1;    // which GatherSpec; -1: a sum, mean or extremum of stored rows
+
+  bool counts(std::int32_t type) const { return relation < 0 || type == relation; }
   bool extreme() const { return reduce != Reduce::Sum; }
 };
 
@@ -73,12 +101,15 @@ struct StoredSpec {
   int stage = 0;
   int root_of = -1;            // aggregation whose root term it is
   std::vector<int> consumers;  // stages that load it
+  std::vector<int> source_of;  // gathers that load it at an edge's source
+  std::vector<int> target_of;  // and at its target
 };
 
 struct ContextSpec {  // a degree normalisation: which edges count, and how
   bool weighted = false;
   bool self_loops = true;
   float fill = 1.0f;
+  int relation = -1;
 };
 
 struct WeightSpec {
@@ -95,6 +126,7 @@ struct Program {
   std::vector<std::vector<float>> vectors;
   std::vector<ContextSpec> contexts;
   std::vector<AggregationSpec> aggregations;
+  std::vector<GatherSpec> gathers;
   std::vector<StoredSpec> stored;
   std::vector<std::vector<Instruction>> stages;
   std::vector<int> input_consumers;  // stages that load the input

@@ -18,6 +18,7 @@ struct EdgeRecord {
   VertexId dst;
   float weight;  // 1 where the graph has no weights
   EdgeId id;
+  std::int32_t type = 0;  // 0 where the graph has no types
 };
 
 struct EdgeReweighted {

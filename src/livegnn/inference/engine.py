@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn import _native
-from livegnn.errors import ModelMismatch, StateMismatch, UsageError, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.errors import (
+    ColumnMissing,
+    ModelMismatch,
+    StateMismatch,
+    UsageError,
+    ValueInvalid,
+    VertexUnknown,
+    WidthMismatch,
+)
 from livegnn.graph.graph import Graph
 from livegnn.graph.ids import Translation
 from livegnn.graph.updates import Updates
@@ -125,6 +133,7 @@ class Engine:
                 "use the graph it was trained on"
             )
         fitted = model.for_graph(self.graph.has_weight)
+        self._check_columns(fitted)
         program = compile_model(fitted.output, closed=self.state == "compact")
         _check_scales(scales, program)
         return _native.NativeEngine.create(
@@ -139,6 +148,28 @@ class Engine:
             seed=self._seed,
             scale_exponents=scales or [],
         )
+
+    def _check_columns(self, model: Model) -> None:
+        wanted, found = model.attribute_width, self.graph.attr_width
+        if wanted is not None and found == 0:
+            raise ColumnMissing(
+                f"[Engine] expected edge attributes of width {wanted}, which the model reads, got a graph without; "
+                "pass edge_attr= to Graph"
+            )
+        if wanted is not None and wanted != found:
+            raise ModelMismatch(
+                f"[Engine] expected edge attributes of width {wanted}, as the model takes, got {found}; "
+                "use the graph it was trained on"
+            )
+        if model.uses_types and not self.graph.has_type:
+            raise ColumnMissing(
+                "[Engine] expected edge types, which the model reads, got a graph without; pass edge_type= to Graph"
+            )
+        if self.state == "compact" and model.uses_edges:
+            raise ValueInvalid(
+                '[Engine] expected state="fast" for a model whose messages are computed edge by edge, got "compact", '
+                "which keeps no rows to compute them from; leave state= out"
+            )
 
     # ---- writing
 

@@ -131,6 +131,11 @@ class Model:
         return any(getattr(value, "relation", None) is not None for value in self._values)
 
     @property
+    def uses_edges(self) -> bool:
+        """Whether messages are computed edge by edge (a Gather), not once per vertex."""
+        return any(isinstance(value, edges.Gather) for value in self._values)
+
+    @property
     def edge_head(self) -> ir.Value | None:
         """How pairs are scored; None is the dot product."""
         return self._edge_head

@@ -1,0 +1,376 @@
+"""Emits native instructions: the steps of one stage over rows of vertices, and of one gather over rows of edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from livegnn.models import edges, ir
+from livegnn.models.order import Shift
+
+if TYPE_CHECKING:
+    from livegnn.models.compile import Compiler
+
+__all__ = ["EdgeSteps", "Registers", "Stage"]
+
+# in the order of the enums of program.h and activations.h
+_OPS = [
+    "LoadInput",
+    "LoadAggregate",
+    "LoadStored",
+    "Gemm",
+    "AddVector",
+    "Activate",
+    "PRelu",
+    "Affine",
+    "LayerNorm",
+    "L2Normalize",
+    "Combine",
+    "Scale",
+    "Multiply",
+    "CopyColumns",
+    "Slice",
+    "Maximum",
+    "Softmax",
+    "LogSoftmax",
+    "HeadDot",
+    "HeadScale",
+    "RowMatrix",
+    "LoadSource",
+    "LoadTarget",
+    "LoadAttributes",
+    "LoadWeight",
+    "GatherMessage",
+    "GatherScore",
+    "StoreMessage",
+    "StoreRow",
+    "Output",
+]
+_OP = {name: number for number, name in enumerate(_OPS)}
+_KINDS = [
+    "relu",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "celu",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "softplus",
+    "relu6",
+    "hardtanh",
+    "hardswish",
+    "softsign",
+    "log_sigmoid",
+    "exp",
+    "abs",
+    "sqrt",
+    "log1p",
+    "reciprocal",
+]
+_NOT_LOCAL = (ir.Input, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
+
+
+class Registers:
+    """Row buffers, handed out again stage by stage; one set serves all stages. A part is some columns of another
+    one.
+    """
+
+    def __init__(self) -> None:
+        self.widths: list[int] = []
+        self.parts: list[tuple[int, int]] = []  # (parent or -1, first column)
+        self.free: list[int] = []
+
+    def take(self, width: int) -> int:
+        fits = [r for r in self.free if self.widths[r] == width]
+        if fits:
+            self.free.remove(fits[0])
+            return fits[0]
+        return self.add(width, -1, 0)
+
+    def part(self, parent: int, offset: int, width: int) -> int:
+        return self.add(width, parent, offset)
+
+    def add(self, width: int, parent: int, offset: int) -> int:
+        self.widths.append(width)
+        self.parts.append((parent, offset))
+        return len(self.widths) - 1
+
+    def release_all(self) -> None:
+        self.free = [r for r, (parent, _) in enumerate(self.parts) if parent < 0]
+
+
+class Stage:
+    """Emits one stage: what it must produce, and everything of its depth that this needs."""
+
+    def __init__(self, compiler: Compiler, number: int) -> None:
+        self.c = compiler
+        self.number = number
+        self.gather = -1
+        self.place: dict[int, int] = {}
+        self.needed: set[int] = set()  # what a closed stage computes
+        self.reads_of: Counter[int] = Counter()
+
+    def emit(self, registers: Registers) -> None:
+        self.registers = registers
+        registers.release_all()
+        c = self.c
+        if self.number == c.depth[id(c.output)]:
+            self.find_needed([c.output])
+            self.reads_of = self.count_reads()
+            self.put("Output", a=self.value(c.output), width=c.output.width)
+            return
+        if not c.closed:
+            self.reserve_later_rows()
+        self.find_needed([row.value for row in c.stored if row.stage == self.number])
+        self.reads_of = self.count_reads()
+        done = 0
+        while done < len(c.stored):  # the list may grow while earlier rows are emitted
+            row = c.stored[done]
+            if row.stage == self.number:
+                register = self.value(row.value)
+                if row.message_of >= 0:
+                    self.put("StoreMessage", a=register, index=row.message_of, width=row.value.width)
+                else:
+                    self.put("StoreRow", a=register, index=done, width=row.value.width)
+            done += 1
+
+    def reserve_later_rows(self) -> None:
+        """Finds the values of this depth that a deeper stage reads, so that they are stored here."""
+        c = self.c
+        for value in c.values:
+            for x in self.reads(value):
+                x = c.resolve(x)
+                later = c.depth[id(value)] > self.number == c.depth[id(x)]
+                local = not isinstance(value, ir.Propagate | edges.Gather) and not isinstance(x, _NOT_LOCAL)
+                if later and local and not value.on_edges:
+                    c.table_of(x)
+
+    def reads(self, value: ir.Value) -> tuple[ir.Value, ...]:
+        left = self.c.resolve(value)
+        return left.inputs if isinstance(left, ir.Combine) and left is not value else value.inputs
+
+    def find_needed(self, targets: list[ir.Value]) -> None:
+        """The values that a closed stage computes for its targets."""
+        pending = list(targets) if self.c.closed else []
+        while pending:
+            value = self.c.resolve(pending.pop())
+            if id(value) not in self.needed and not isinstance(value, _NOT_LOCAL):
+                self.needed.add(id(value))
+                pending.extend(value.inputs)
+
+    def computed_here(self, value: ir.Value) -> bool:
+        """Whether this stage computes the value; reads of it count."""
+        if isinstance(value, ir.Propagate | edges.Gather) or value.on_edges:
+            return False
+        if self.c.closed:
+            return id(self.c.resolve(value)) in self.needed
+        return self.c.depth[id(value)] == self.number
+
+    def count_reads(self) -> Counter[int]:
+        """How often a value's register is read in this stage; one reader may overwrite it."""
+        c, counts = self.c, Counter[int]()
+        for value in c.values:
+            if self.computed_here(value):
+                counts.update(id(c.resolve(x)) for x in self.reads(value))
+        counts.update(id(row.value) for row in c.stored if row.stage == self.number)
+        counts[id(c.resolve(c.output))] += 1
+        return counts
+
+    # ---- one value
+
+    def value(self, value: ir.Value) -> int:
+        """The register that holds `value` in this stage."""
+        value = self.c.resolve(value)
+        if id(value) not in self.place:
+            self.place[id(value)] = self.load(value) if self.given(value) else self.compute(value)
+        return self.place[id(value)]
+
+    def given(self, value: ir.Value) -> bool:
+        kept = self.c.depth[id(value)] < self.number and not self.c.closed
+        return isinstance(value, _NOT_LOCAL) or kept
+
+    def load(self, value: ir.Value) -> int:
+        register = self.registers.take(value.width)
+        if isinstance(value, ir.Input):
+            self.c.input_consumers.add(self.number)
+            self.put("LoadInput", out=register, width=value.width)
+        elif isinstance(value, ir.Propagate | edges.Gather):
+            number = self.c.index[id(value)]
+            self.c.aggregations[number].consumers.add(self.number)
+            self.put("LoadAggregate", out=register, index=number, width=value.width)
+        else:
+            table = self.c.table_of(value)
+            self.c.stored[table].consumers.add(self.number)
+            self.put("LoadStored", out=register, index=table, width=value.width)
+        return register
+
+    def compute(self, value: ir.Value) -> int:
+        match value:
+            case ir.Linear():
+                return self.linear(value)
+            case Shift():
+                return self.unary("AddVector", value, self.value(value.x), index=self.vector(value.shift), over=value.x)
+            case ir.Activation():
+                x = self.value(value.x)
+                kind = _KINDS.index(value.kind)
+                return self.unary("Activate", value, x, kind=kind, p=float(value.param), over=value.x)
+            case ir.PReLU():
+                return self.unary("PRelu", value, self.value(value.x), index=self.vector(value.slope))
+            case ir.Affine():
+                x = self.value(value.x)
+                scale, shift = self.vector(value.scale), self.vector(value.shift)
+                return self.unary("Affine", value, x, index=scale, index2=shift, over=value.x)
+            case ir.LayerNorm():
+                return self.layer_norm(value)
+            case ir.L2Normalize():
+                return self.unary("L2Normalize", value, self.value(value.x), p=float(value.eps))
+            case ir.Softmax() | ir.LogSoftmax():
+                return self.unary(type(value).__name__, value, self.value(value.x))
+            case ir.Slice():
+                return self.unary("Slice", value, self.value(value.x), offset=value.start)
+            case ir.Multiply():
+                a, b = self.value(value.a), self.value(value.b)
+                return self.unary("Multiply", value, a, b=b)
+            case ir.Combine():
+                return self.combine(value)
+            case ir.Concat():
+                return self.concat(value)
+            case ir.Maximum():
+                return self.maximum(value)
+            case edges.HeadDot() | edges.HeadScale():
+                a, b = self.value(value.inputs[0]), self.value(value.inputs[1])
+                return self.unary(type(value).__name__, value, a, b=b, kind=value.heads)
+            case edges.RowMatrix():
+                return self.unary("RowMatrix", value, self.value(value.a), b=self.value(value.m))
+        raise AssertionError(f"no instruction for {type(value).__name__}")
+
+    def linear(self, value: ir.Linear) -> int:
+        """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
+        c, source = self.c, self.c.resolve(value.x)
+        group = [v for v in c.values if isinstance(v, ir.Linear) and c.resolve(v.x) is source and self.computed_here(v)]
+        x = self.value(source)
+        starts = [0]
+        for each in group:
+            starts.append(starts[-1] + -(-each.width // 16) * 16)
+        total = starts[-2] + group[-1].width
+        weight = np.zeros((total, source.width), np.float32)
+        for start, each in zip(starts, group, strict=False):
+            weight[start : start + each.width] = each.weight
+        out = self.registers.take(total)
+        self.put("Gemm", out=out, a=x, index=c.program.add_weight(weight), width=total)
+        for start, each in zip(starts, group, strict=False):
+            self.place[id(each)] = out if len(group) == 1 else self.registers.part(out, start, each.width)
+        return self.place[id(value)]
+
+    def unary(self, op: str, value: ir.Value, a: int, *, over: ir.Value | None = None, **fields: Any) -> int:
+        """Emits out = op(a); over: the operand whose register may be written, where nobody else reads it."""
+        free = over is not None and self.reads_of[id(self.c.resolve(over))] == 1
+        out = a if free else self.registers.take(value.width)
+        self.put(op, out=out, a=a, width=value.width, **fields)
+        return out
+
+    def layer_norm(self, value: ir.LayerNorm) -> int:
+        x = self.value(value.x)
+        weight = -1 if value.weight is None else self.vector(value.weight)
+        bias = -1 if value.bias is None else self.vector(value.bias)
+        return self.unary("LayerNorm", value, x, index=weight, index2=bias, p=float(value.eps))
+
+    def combine(self, value: ir.Combine) -> int:
+        registers = [(float(c), self.value(x)) for c, x in value.terms]
+        (c0, first), rest = registers[0], registers[1:]
+        if not rest:
+            return self.unary("Scale", value, first, p=c0)
+        total = first
+        for position, (c, x) in enumerate(rest):
+            total = self.unary("Combine", value, total, b=x, p=c0 if position == 0 else 1.0, q=c)
+        return total
+
+    def concat(self, value: ir.Concat) -> int:
+        parts = [(x.width, self.value(x)) for x in value.xs]
+        out, offset = self.registers.take(value.width), 0
+        for width, part in parts:
+            self.put("CopyColumns", out=out, a=part, width=width, offset=offset)
+            offset += width
+        return out
+
+    def maximum(self, value: ir.Maximum) -> int:
+        registers = [self.value(x) for x in value.xs]
+        total = registers[0]
+        for x in registers[1:]:
+            total = self.unary("Maximum", value, total, b=x)
+        return total
+
+    def vector(self, array: np.ndarray[Any, Any]) -> int:
+        return int(self.c.program.add_vector(np.ascontiguousarray(array, dtype=np.float32)))
+
+    def put(self, op: str, **fields: Any) -> None:
+        whole: dict[str, Any] = {
+            **dict.fromkeys(("out", "a", "b", "index", "index2"), -1),
+            **dict.fromkeys(("width", "offset", "kind"), 0),
+            **dict.fromkeys(("p", "q"), 0.0),
+        }
+        whole.update(fields)
+        self.c.program.add_instruction(stage=self.number, gather=self.gather, op=_OP[op], **whole)
+
+
+class EdgeSteps(Stage):
+    """Emits what one gather computes for each edge."""
+
+    def __init__(self, compiler: Compiler, gather: int, value: edges.Gather) -> None:
+        super().__init__(compiler, -1)
+        self.gather, self.target = gather, value
+        self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
+        self.ends: dict[tuple[type, int], int] = {}
+        self.loads = {"source_input": False, "target_input": False, "attributes": False, "weights": False}
+
+    def emit(self, registers: Registers) -> None:
+        self.registers = registers
+        registers.release_all()
+        for each in ir.walk(*self.target.inputs):
+            if each.on_edges and not isinstance(each, edges.Source | edges.Target):
+                self.reads_of.update(id(x) for x in each.inputs)
+        self.reads_of.update(2 * [id(x) for x in self.target.inputs])  # nothing may be written over a result
+        message = self.value(self.target.message)
+        self.put("GatherMessage", a=message, width=self.target.message.width)
+        if self.target.score is not None:
+            self.put("GatherScore", a=self.value(self.target.score), width=self.target.score.width)
+        self.c.program.gather_loads(gather=self.gather, **self.loads)
+
+    def computed_here(self, value: ir.Value) -> bool:
+        return id(value) in self.here
+
+    def given(self, value: ir.Value) -> bool:
+        return isinstance(value, edges.Source | edges.Target | edges.EdgeAttribute | edges.EdgeWeight)
+
+    def load(self, value: ir.Value) -> int:
+        if isinstance(value, edges.Source | edges.Target):
+            return self.load_end(value)
+        key = (type(value), 0)
+        if key not in self.ends:
+            self.ends[key] = self.registers.take(value.width)
+            attributes = isinstance(value, edges.EdgeAttribute)
+            self.loads["attributes" if attributes else "weights"] = True
+            self.put("LoadAttributes" if attributes else "LoadWeight", out=self.ends[key], width=value.width)
+        return self.shared(value, key)
+
+    def load_end(self, value: edges.Source | edges.Target) -> int:
+        x = self.c.resolve(value.x)
+        key = (type(value), id(x))
+        if key not in self.ends:
+            self.ends[key] = self.registers.take(value.width)
+            source = isinstance(value, edges.Source)
+            if isinstance(x, ir.Input):
+                self.loads["source_input" if source else "target_input"] = True
+            table = -1 if isinstance(x, ir.Input) else self.c.table_of(x)
+            self.put("LoadSource" if source else "LoadTarget", out=self.ends[key], index=table, width=value.width)
+        return self.shared(value, key)
+
+    def shared(self, value: ir.Value, key: tuple[type, int]) -> int:
+        """A loaded register, which several values may stand for: none of them may be written over."""
+        self.reads_of[id(value)] += 2
+        return self.ends[key]
