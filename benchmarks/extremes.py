@@ -11,7 +11,7 @@ vertex itself included; really affected: vertices whose row differs afterwards.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -126,7 +126,7 @@ def _table(columns: Sequence[str], rows: list[list[object]], report: Report) -> 
         report.row(row)
 
 
-def _contest(entry: Entry, options: Options, report: Report, notes: list[str]) -> Any:
+def _contest(entry: Entry, options: Options, report: Report, notes: list[str]) -> Iterator[Cell]:
     """Cells, one after the other."""
     report.progress(f"{entry.workload}, {entry.kind}, {entry.weights} weights: generating and starting")
     work = workload(entry.workload, 4500 if options.tiny else updates_needed(entry.sizes, 0))

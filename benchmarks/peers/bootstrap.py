@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from benchmarks.generate import Ids
 from benchmarks.networks import EXTREMES, LayerWeights, Network, layer_weights
 from benchmarks.stream import Workload
 
@@ -36,11 +37,10 @@ def transform(layer: LayerWeights, aggregate: torch.Tensor, own: torch.Tensor) -
     return z
 
 
-def _in_matrix(workload: Workload, kind: str) -> torch.Tensor:
+def in_matrix(vertices: int, src: Ids, dst: Ids, kind: str) -> torch.Tensor:
     """Row v: the in-neighbours of v, valued by the number of parallel edges, or 1 where one of them is selected."""
-    shape = (workload.vertices, workload.vertices)
-    ones = np.ones(workload.edges, np.float32)
-    matrix = csr_array((ones, (workload.dst, workload.src)), shape=shape)
+    shape = (vertices, vertices)
+    matrix = csr_array((np.ones(len(src), np.float32), (dst, src)), shape=shape)
     if kind in EXTREMES:
         matrix.data[:] = 1.0
     with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def _in_matrix(workload: Workload, kind: str) -> torch.Tensor:
 
 def bootstrap(workload: Workload, kind: str, module: Network) -> State:
     """Run every layer on the snapshot."""
-    matrix = _in_matrix(workload, kind)
+    matrix = in_matrix(workload.vertices, workload.src, workload.dst, kind)
     degree = torch.from_numpy(np.bincount(workload.dst, minlength=workload.vertices).astype(np.float32)).unsqueeze(1)
     scale = (degree + 1).rsqrt()
     state = State([torch.from_numpy(workload.features.copy())], [], [])
