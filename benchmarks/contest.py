@@ -11,7 +11,7 @@ works at a time, and pauses let the idle threads of the previous one's pool go t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,10 @@ import numpy.typing as npt
 from benchmarks.bound import Counter, LayerCount, bounds
 from benchmarks.live import Live, timed
 from benchmarks.machine import Machine
-from benchmarks.networks import network
+from benchmarks.networks import Network, network
 from benchmarks.peers.bootstrap import bootstrap
+from benchmarks.peers.inkstream_layer import InkStreamLayer
+from benchmarks.peers.inkstream_vertex import InkStreamVertex
 from benchmarks.peers.pyg_full import PygFull
 from benchmarks.peers.rc import RecomputeAffected
 from benchmarks.peers.ripple_numpy import RippleNumpy
@@ -39,11 +41,13 @@ SAMPLE = 5000  # vertices compared at the end of a cell
 
 @dataclass
 class Cell:
-    """What one batch size gave. seconds[name]: of the counted batches, in order."""
+    """What one batch size gave. seconds[name]: of the counted batches, in order; results[name]: what apply returned for
+    them, if the contest was told to `read` it."""
 
     size: int
     seconds: dict[str, list[float]] = field(default_factory=dict)
     counts: list[list[LayerCount]] = field(default_factory=list)
+    results: dict[str, list[Any]] = field(default_factory=dict)
     difference: float = 0.0
     disagreeing: str = ""
 
@@ -64,16 +68,30 @@ class Contest:
         threads: int,
         peers: Sequence[str],
         short: bool = False,
+        module: Network | None = None,
+        live: Any = None,
+        read: Callable[[str, Any], Any] | None = None,
     ) -> None:
-        """short: turns of a tenth, for graphs on which one update reaches a large part of all vertices."""
+        """short: turns of a tenth, for graphs on which one update reaches a large part of all vertices.
+
+        module, live: in place of a seeded network and of livegnn started with it.   read: (engine's name, what its
+        apply returned) -> what to keep of it, called outside the clock.
+        """
         self.turn = {size: max(1, count // 10) for size, count in TURN.items()} if short else TURN
         self.workload, self.kind = workload, kind
         self.widths = [workload.features.shape[1], *hidden, workload.classes]
-        module = network(kind, self.widths)
-        self.live = Live(workload, module, threads=threads)
+        self.read = read
+        module = network(kind, self.widths) if module is None else module
+        self.live = Live(workload, module, threads=threads) if live is None else live
         self.engines: dict[str, Any] = {"livegnn": self.live}
         state = bootstrap(workload, kind, module)
-        known = {"rc": RecomputeAffected, "torch": RippleTorch, "numpy": RippleNumpy}
+        known = {
+            "rc": RecomputeAffected,
+            "torch": RippleTorch,
+            "numpy": RippleNumpy,
+            "ink-vertex": InkStreamVertex,
+            "ink-layer": InkStreamLayer,
+        }
         for name in peers:
             if name in known and not (kind == "gcn" and name != "rc"):
                 peer: Any = known[name](workload, kind, module, state)
@@ -88,7 +106,7 @@ class Contest:
 
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
-        cell = Cell(size, {name: [] for name in self.engines})
+        cell = Cell(size, {name: [] for name in self.engines}, results={name: [] for name in self.engines})
         begin, start = time.perf_counter(), self.position
         for turn in range(TURNS_MAX):
             self._turn(cell, first=turn == 0)
@@ -108,9 +126,12 @@ class Contest:
         batches = list(self.workload.stream.batches(self.position, cell.size, count))
         self.position += cell.size * count
         for name, engine in self.engines.items():
-            items = [engine.prepare(batch) for batch in batches] if isinstance(engine, Live) else batches
+            items = [engine.prepare(batch) for batch in batches] if engine is self.live else batches
+            results: list[Any] | None = None if self.read is None else []
             time.sleep(SETTLE_S)
-            cell.seconds[name] += timed(engine.apply, items)[skipped:].tolist()
+            cell.seconds[name] += timed(engine.apply, items, results)[skipped:].tolist()
+            if self.read is not None and results is not None:
+                cell.results[name] += [self.read(name, result) for result in results[skipped:]]
         counted = [self.counter.count(batch, follows_degree=self.kind == "gcn") for batch in batches]
         cell.counts += counted[skipped:]
 

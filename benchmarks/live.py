@@ -21,7 +21,13 @@ class Live:
     name = "livegnn"
 
     def __init__(
-        self, workload: Workload, module: Network, *, threads: int, strategy: str = "incremental", **options: Any
+        self,
+        workload: Workload,
+        module: Network | livegnn.Model,
+        *,
+        threads: int,
+        strategy: str = "incremental",
+        **options: Any,
     ):
         src, dst = workload.src.astype(np.int64), workload.dst.astype(np.int64)
         begin = time.perf_counter()
@@ -29,9 +35,8 @@ class Live:
         self.load_seconds = time.perf_counter() - begin
         del src, dst
         begin = time.perf_counter()
-        self.engine = livegnn.Engine(
-            livegnn.from_pyg(module), self.graph, strategy=strategy, threads=threads, **options
-        )
+        model = module if isinstance(module, livegnn.Model) else livegnn.from_pyg(module)
+        self.engine = livegnn.Engine(model, self.graph, strategy=strategy, threads=threads, **options)
         self.start_seconds = time.perf_counter() - begin
 
     def prepare(self, batch: Batch) -> Any:
@@ -51,8 +56,8 @@ class Live:
         return sum(self.engine.state_bytes().values())
 
 
-def timed(work: Any, items: Iterable[Any]) -> npt.NDArray[np.float64]:
-    """Seconds of work(item), item by item, without garbage collections in between."""
+def timed(work: Any, items: Iterable[Any], results: list[Any] | None = None) -> npt.NDArray[np.float64]:
+    """Seconds of work(item), item by item, without garbage collections in between; what it returned goes to results."""
     seconds = []
     clock = time.perf_counter
     gc.collect()
@@ -60,8 +65,10 @@ def timed(work: Any, items: Iterable[Any]) -> npt.NDArray[np.float64]:
     try:
         for item in items:
             begin = clock()
-            work(item)
+            result = work(item)
             seconds.append(clock() - begin)
+            if results is not None:
+                results.append(result)
     finally:
         gc.enable()
     return np.array(seconds)

@@ -1,4 +1,4 @@
-"""The four benchmark networks as PyG modules, and their weights as arrays for the peers.
+"""The benchmark networks as PyG modules, and their weights as arrays for the peers.
 
 A layer is  z = W_n a + W_s x + b  with a = aggregate of x over in-neighbours; GIN adds W_2 relu(z) + b_2 with W_s =
 (1 + eps) W_n; GCN has no W_s and its self-loop is part of the aggregate. ReLU between layers, none after the last.
@@ -14,6 +14,7 @@ import torch
 from torch_geometric.nn import GCNConv, GINConv, GraphConv, SAGEConv
 
 KINDS = ("graphconv", "gcn", "sage", "gin")
+EXTREMES = {"sage-max": "max", "sage-min": "min"}  # kinds whose aggregate selects instead of adding
 
 
 class Network(torch.nn.Module):
@@ -36,10 +37,12 @@ def _convolution(kind: str, width_in: int, width_out: int) -> torch.nn.Module:
         return GCNConv(width_in, width_out)
     if kind == "sage":
         return SAGEConv(width_in, width_out)
+    if kind in EXTREMES:
+        return SAGEConv(width_in, width_out, aggr=EXTREMES[kind])
     if kind == "gin":
         first, second = torch.nn.Linear(width_in, width_out), torch.nn.Linear(width_out, width_out)
         return GINConv(torch.nn.Sequential(first, torch.nn.ReLU(), second))
-    raise ValueError(f"[networks] expected one of {KINDS}, got {kind!r}; choose one of them")
+    raise ValueError(f"[networks] expected one of {(*KINDS, *EXTREMES)}, got {kind!r}; choose one of them")
 
 
 def network(kind: str, widths: Sequence[int], seed: int = 7) -> Network:
@@ -73,7 +76,7 @@ def layer_weights(kind: str, module: Network) -> list[LayerWeights]:
             layers.append(LayerWeights(transposed(conv.lin_rel), transposed(conv.lin_root), conv.lin_rel.bias))
         elif kind == "gcn":
             layers.append(LayerWeights(transposed(conv.lin), None, conv.bias))
-        elif kind == "sage":
+        elif kind == "sage" or kind in EXTREMES:
             layers.append(LayerWeights(transposed(conv.lin_l), transposed(conv.lin_r), conv.lin_l.bias))
         else:
             first, second = conv.nn[0], conv.nn[2]

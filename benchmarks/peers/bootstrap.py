@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from benchmarks.networks import LayerWeights, Network, layer_weights
+from benchmarks.generate import Ids
+from benchmarks.networks import EXTREMES, LayerWeights, Network, layer_weights
 from benchmarks.stream import Workload
 
 
 @dataclass(frozen=True)
 class State:
-    """rows[k]: embeddings of layer k (rows[0] the features); sums[k]: aggregates of layer k, before mean or scale.
+    """rows[k]: embeddings of layer k (rows[0] the features); sums[k]: aggregates of layer k, before mean or scale
+    (maxima or minima where the kind says so, 0 without in-neighbours).
 
     messages[k]: GCN's stored message rows s_u W x_u (empty for the others).
     """
@@ -35,10 +37,12 @@ def transform(layer: LayerWeights, aggregate: torch.Tensor, own: torch.Tensor) -
     return z
 
 
-def _in_matrix(workload: Workload) -> torch.Tensor:
-    shape = (workload.vertices, workload.vertices)
-    ones = np.ones(workload.edges, np.float32)
-    matrix = csr_array((ones, (workload.dst, workload.src)), shape=shape)
+def in_matrix(vertices: int, src: Ids, dst: Ids, kind: str) -> torch.Tensor:
+    """Row v: the in-neighbours of v, valued by the number of parallel edges, or 1 where one of them is selected."""
+    shape = (vertices, vertices)
+    matrix = csr_array((np.ones(len(src), np.float32), (dst, src)), shape=shape)
+    if kind in EXTREMES:
+        matrix.data[:] = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch: "Sparse CSR tensor support is in beta state"
         pointers, sources = torch.from_numpy(matrix.indptr), torch.from_numpy(matrix.indices)
@@ -47,7 +51,7 @@ def _in_matrix(workload: Workload) -> torch.Tensor:
 
 def bootstrap(workload: Workload, kind: str, module: Network) -> State:
     """Run every layer on the snapshot."""
-    matrix = _in_matrix(workload)
+    matrix = in_matrix(workload.vertices, workload.src, workload.dst, kind)
     degree = torch.from_numpy(np.bincount(workload.dst, minlength=workload.vertices).astype(np.float32)).unsqueeze(1)
     scale = (degree + 1).rsqrt()
     state = State([torch.from_numpy(workload.features.copy())], [], [])
@@ -59,6 +63,9 @@ def bootstrap(workload: Workload, kind: str, module: Network) -> State:
                 state.messages.append((own @ layer.neighbour).mul_(scale))
                 state.sums.append(matrix @ state.messages[k])
                 z = (state.sums[k] + state.messages[k]).mul_(scale).add_(layer.bias)
+            elif kind in EXTREMES:
+                state.sums.append(torch.sparse.mm(matrix, own, f"a{EXTREMES[kind]}"))
+                z = transform(layer, state.sums[k], own)
             else:
                 state.sums.append(matrix @ own)
                 mean = state.sums[k] / degree.clamp(min=1) if kind == "sage" else state.sums[k]

@@ -4,6 +4,7 @@ Embeddings of every layer are stored. Per layer: affected = targets of edge upda
 affected row pulls the rows of all its in-neighbours, changed or not, by one embedding_bag (torch's fused gather and
 segment sum: faster than segment_reduce, index_add_ and reduceat), then one GEMM. GCN multiplies before it aggregates,
 as its definition does: message rows s_u W x_u are stored, and only those of changed sources are multiplied again.
+A maximum or minimum is pulled by a reducing CSR product.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.adjacency import Adjacency, union
-from benchmarks.networks import Network, layer_weights
+from benchmarks.networks import EXTREMES, Network, layer_weights
 from benchmarks.peers.bootstrap import State, bootstrap, copied, transform
+from benchmarks.peers.extremes import bag_extremes
 from benchmarks.stream import Batch, Workload
 
 SUM_MODE = 0
@@ -43,6 +45,8 @@ class RecomputeAffected:
 
     def _pulled(self, k: int, vertices: npt.NDArray[np.int32]) -> tuple[torch.Tensor, npt.NDArray[np.int64]]:
         neighbours, counts = self.into.gather(vertices)
+        if self.kind in EXTREMES:
+            return bag_extremes(self.rows[k], neighbours, np.append(0, np.cumsum(counts)), EXTREMES[self.kind]), counts
         offsets = torch.from_numpy((np.cumsum(counts) - counts).astype(np.int32))
         table = self.messages[k] if self.kind == "gcn" else self.rows[k]
         bags = torch.embedding_bag(table, torch.from_numpy(neighbours), offsets, False, SUM_MODE)
