@@ -36,7 +36,17 @@ void DegreeContext::reserve(std::int64_t slots) {
 float DegreeContext::loop_weight(const GraphStore& graph, VertexId v) const {
   if (!spec_.self_loops) return 0.0f;
   if (!spec_.weighted || graph.newest_edge(v, v) == kNoEdge) return spec_.fill;
-  return graph.newest_edge_weight(v, v);
+  if (spec_.relation < 0) return graph.newest_edge_weight(v, v);
+  EdgeId newest = kNoEdge;
+  float weight = spec_.fill;
+  graph.visit_in(v, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) {
+      if (span.neighbours[i] != v || span.types[i] != spec_.relation || span.ids[i] < newest) continue;
+      newest = span.ids[i];
+      weight = span.weights != nullptr ? span.weights[i] : 1.0f;
+    }
+  });
+  return weight;
 }
 
 void DegreeContext::finish(const GraphStore& graph, VertexId v) {

@@ -65,7 +65,7 @@ class EngineImpl<Acc>::Gatherer {
       }
       add_edge({v, v, 1.0f, 1.0f, loop_rows_.back().data()}, sink);
     } else if (others == 0) {
-      flush(sink);
+      finish(sink);
       std::fill(row_.begin(), row_.end(), 0.0f);
       sink(v, row_.data());
     }

@@ -6,14 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import livegnn as lg
-from livegnn.testing import check_engine, random_batch, random_graph, random_model
+from livegnn.testing import check_engine, graph_columns, random_batch, random_graph, random_model
+from livegnn.testing.edge_models import EDGE_FAMILIES
 from livegnn.testing.models import FAMILIES
 
 
-def run(seed, *, batches=5, size=8, family=None, depth=None, **options):
+def run(seed, *, batches=5, size=8, family=None, depth=None, on_edges=False, **options):
     rng = np.random.default_rng(seed)
-    model = random_model(rng, family=family, depth=depth)
-    graph, mirror = random_graph(rng, model.input_width, model.uses_weights or bool(rng.integers(2)))
+    model = random_model(rng, family=family, depth=depth, on_edges=on_edges)
+    weighted = model.uses_weights or bool(rng.integers(2))
+    graph, mirror = random_graph(rng, model.input_width, weighted, **graph_columns(model))
     engine = lg.Engine(model, graph, **options)
     check_engine(engine, mirror, f"seed {seed} at creation")
     for batch in range(batches):
@@ -30,6 +32,19 @@ def test_every_family_and_depth(family, depth, state):
         run(1000 * depth + seed, family=family, depth=depth, threads=1 + seed % 2, state=state)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("family", list(EDGE_FAMILIES))
+def test_every_family_on_edges(family, depth):
+    for seed in range(3):
+        run(1000 * depth + seed, family=family, depth=depth, threads=1 + seed % 2)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3]), st.sampled_from([1, 5, 40]))
+def test_random_models_on_edges(seed, threads, size):
+    run(seed, size=size + 1, threads=threads, on_edges=True)
+
+
 @settings(max_examples=80)
 @given(
     st.integers(0, 2**32 - 1),
@@ -44,7 +59,7 @@ def test_random_models_and_streams(seed, threads, size, state):
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["affected", "khop", "full"]))
 def test_strategies_that_recompute(seed, strategy):
-    run(seed, batches=4, strategy=strategy, threads=2)
+    run(seed, batches=4, strategy=strategy, threads=2, on_edges=True)
 
 
 @settings(max_examples=20)
@@ -56,7 +71,7 @@ def test_every_forced_path(seed, path, state):
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1))
 def test_float32_stays_near(seed):
-    run(seed, precision="float32")
+    run(seed, precision="float32", on_edges=True)
 
 
 @settings(max_examples=15)

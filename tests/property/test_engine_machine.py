@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import livegnn as lg
-from livegnn.testing import check_engine, random_batch, random_graph, random_model
+from livegnn.testing import check_engine, graph_columns, random_batch, random_graph, random_model
 
 
 class EngineMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32 - 1), threads=st.sampled_from([1, 2]))
     def begin(self, seed, threads):
         self.rng = np.random.default_rng(seed)
-        self.model = random_model(self.rng, depth=int(self.rng.integers(1, 4)))
+        self.model = random_model(self.rng, depth=int(self.rng.integers(1, 4)), on_edges=True)
         weighted = self.model.uses_weights
-        self.graph, self.mirror = random_graph(self.rng, self.model.input_width, weighted)
+        columns = graph_columns(self.model)
+        self.graph, self.mirror = random_graph(self.rng, self.model.input_width, weighted, **columns)
         self.engine = lg.Engine(self.model, self.graph, threads=threads)
         self.events = []
         self.engine.on_change(lambda changes: self.events.append(changes.version))
@@ -86,7 +87,8 @@ class EngineMachine(RuleBasedStateMachine):
 def copy_graph(mirror):
     """The mirror as a graph with the same slots: removed ones are removed there too."""
     features, src, dst, weight, live = mirror.arrays()
-    graph = lg.Graph(features, src, dst, weight=weight)
+    attributes, kinds = mirror.columns()
+    graph = lg.Graph(features, src, dst, weight=weight, edge_attr=attributes, edge_type=kinds)
     dead = np.setdiff1d(np.arange(mirror.slots), live)
     if len(dead):
         updates = lg.Updates()

@@ -76,6 +76,8 @@ class _Rewriter:
         if isinstance(x, Shift) and id(x) in self.single:
             bias = weight.astype(np.float64) @ x.shift.astype(np.float64)
             return shifted(self.linear(self.alone(x.x), weight), bias.astype(np.float32))
+        if x.on_edges and (apart := self.at_the_ends(x, weight)) is not None:
+            return apart
         narrower = transform_first(weight.shape[1], weight.shape[0])
         if narrower and id(x) in self.single:
             if isinstance(x, ir.Propagate) and x.reduce == "sum":
@@ -86,6 +88,18 @@ class _Rewriter:
         if key not in self.linears:
             self.linears[key] = ir.Linear(x, weight)
         return self.linears[key]
+
+    def at_the_ends(self, x: ir.Value, weight: ir.FloatArray) -> ir.Value | None:
+        """W x on edges, with what depends on one end alone computed once per vertex; None where nothing does."""
+        if isinstance(x, edges.Source | edges.Target):
+            return type(x)(self.linear(x.x, weight))
+        if isinstance(x, ir.Combine) and all(ends(term) for _, term in x.terms):
+            return combine([(c, self.linear(term, weight)) for c, term in x.terms])
+        if isinstance(x, ir.Concat) and any(ends(part) for part in x.xs):
+            starts = np.cumsum([0, *(part.width for part in x.xs)])
+            pieces = [weight[:, a:b] for a, b in zip(starts, starts[1:], strict=False)]
+            return combine([(1.0, self.linear(part, piece)) for part, piece in zip(x.xs, pieces, strict=True)])
+        return None
 
     def propagate(self, value: ir.Propagate, x: ir.Value) -> ir.Value:
         """Aggregates first where a narrow input is widened: sum (W x) becomes W (sum x)."""
@@ -100,6 +114,30 @@ class _Rewriter:
 
     def alone_if_sum(self, value: ir.Value) -> ir.Value:
         return self.alone(value) if isinstance(value, ir.Propagate) else value
+
+
+def ends(x: ir.Value) -> bool:
+    """Whether a value on edges is a sum of rows of their ends."""
+    if isinstance(x, ir.Combine):
+        return all(ends(term) for _, term in x.terms)
+    return isinstance(x, edges.Source | edges.Target)
+
+
+def at_one_end(terms: list[tuple[float, ir.Value]]) -> list[tuple[float, ir.Value]]:
+    """Terms on edges with those of one end added up at the vertex, in the place of the first of them."""
+    flat: list[tuple[float, ir.Value]] = []
+    for coefficient, term in terms:
+        if isinstance(term, ir.Combine) and ends(term):
+            flat.extend((coefficient * inner, each) for inner, each in term.terms)
+        else:
+            flat.append((coefficient, term))
+    for end in (edges.Source, edges.Target):
+        mine = [(c, term.x) for c, term in flat if isinstance(term, end)]
+        if len(mine) > 1:
+            first = next(i for i, (_, term) in enumerate(flat) if isinstance(term, end))
+            rest = [each for each in flat if not isinstance(each[1], end)]
+            flat = [*rest[:first], (1.0, end(combine(mine))), *rest[first:]]
+    return flat
 
 
 def own_sum(value: ir.Combine) -> ir.Propagate | None:
@@ -129,6 +167,8 @@ def combine(terms: list[tuple[float, ir.Value]]) -> ir.Value:
 
     A shifted term that is also summed over edges stays as it is, so that it can be folded into that sum.
     """
+    if terms[0][1].on_edges:
+        terms = at_one_end(terms)
     messages = {id(term.x) for _, term in terms if isinstance(term, ir.Propagate)}
     bias: ir.FloatArray | None = None
     plain: list[tuple[float, ir.Value]] = []

@@ -8,6 +8,7 @@ import numpy as np
 
 from livegnn.models import layers
 from livegnn.models.model import Model
+from livegnn.testing.edge_models import EDGE_FAMILIES
 
 __all__ = ["FAMILIES", "random_model"]
 
@@ -103,16 +104,25 @@ FAMILIES: dict[str, Any] = {
 
 
 def random_model(
-    rng: np.random.Generator, *, family: str | None = None, depth: int | None = None, weighted: bool | None = None
+    rng: np.random.Generator,
+    *,
+    family: str | None = None,
+    depth: int | None = None,
+    weighted: bool | None = None,
+    on_edges: bool = False,
 ) -> Model:
-    """A model of 1 to 5 layers with random widths, activations and joins; of one family where given."""
+    """A model of 1 to 5 layers with random widths, activations and joins; of one family where given.
+
+    on_edges: layers whose messages are computed edge by edge may be among them (their graph needs `graph_columns`).
+    """
+    families = FAMILIES | EDGE_FAMILIES if on_edges or family in EDGE_FAMILIES else FAMILIES
     depth = int(rng.integers(1, 6)) if depth is None else depth
     weighted = bool(rng.integers(2)) if weighted is None else weighted
     widths = [int(w) for w in rng.integers(1, 40, depth + 1)]
     blocks: list[Any] = []
     for layer in range(depth):
-        name = family if family is not None else str(rng.choice(list(FAMILIES)))
-        parts = [FAMILIES[name](rng, widths[layer], widths[layer + 1], weighted)]
+        name = family if family is not None else str(rng.choice(list(families)))
+        parts = [families[name](rng, widths[layer], widths[layer + 1], weighted)]
         activation = _ACTIVATIONS[rng.integers(len(_ACTIVATIONS))]
         if activation is not None and layer < depth - 1:
             parts.append(layers.Activate(activation))

@@ -117,7 +117,7 @@ def test_a_weight_that_makes_a_message_infinite_rolls_the_batch_back():
     one = np.eye(1, dtype=np.float32)
     live = lg.Engine(lg.Model([lg.GraphConv(one, one, aggregate="max", weighted=True)]), graph, threads=1)
     before = live.state_digest()
-    with pytest.raises(lg.errors.RangeOverflow, match="expected finite messages .* at vertex 0"):
+    with pytest.raises(lg.errors.RangeOverflow, match=r"expected finite messages .* at vertex 0"):
         live.apply(batch(("set_weight", 1, 0, 100.0)))
     assert live.state_digest() == before
     live.verify()
