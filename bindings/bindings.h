@@ -6,6 +6,7 @@
 namespace livegnn {
 
 void bind_graph(nanobind::module_& m);   // graph.cc: UpdateBuffer, GraphStore
-void bind_engine(nanobind::module_& m);  // engine.cc: programs and the engine
+void bind_program(nanobind::module_& m);  // program.cc: compiled models
+void bind_engine(nanobind::module_& m);   // engine.cc: the engine and what_if
 
 }  // namespace livegnn

@@ -1,4 +1,4 @@
-// Programs, the engine and what_if. Every call that works through many rows releases the GIL.
+// The engine and what_if. Every call that works through many rows releases the GIL.
 #include "livegnn/engine.h"
 
 #include <nanobind/nanobind.h>
@@ -19,8 +19,6 @@ using namespace nb::literals;
 namespace livegnn {
 namespace {
 
-using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
 using IdArray = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>, nb::c_contig>;
@@ -43,101 +41,6 @@ IdArray id_array(const std::vector<VertexId>& vertices) {
 }
 
 std::span<const std::int64_t> span_of(const Ids& ids) { return {ids.data(), ids.size()}; }
-
-void bind_program(nb::module_& m) {
-  nb::class_<Program>(m, "Program")
-      .def(nb::init<>())
-      .def_rw("input_width", &Program::input_width)
-      .def_rw("output_width", &Program::output_width)
-      .def_rw("register_widths", &Program::register_widths)
-      .def_rw("register_parents", &Program::register_parents)
-      .def_rw("register_offsets", &Program::register_offsets)
-      .def_rw("input_consumers", &Program::input_consumers)
-      .def("aggregation_widths",
-           [](const Program& p) {
-             std::vector<int> widths;
-             for (const AggregationSpec& spec : p.aggregations) widths.push_back(spec.width);
-             return widths;
-           })
-      .def(
-          "add_weight",
-          [](Program& p, Matrix w) {
-            WeightSpec spec{
-                static_cast<int>(w.shape(0)), static_cast<int>(w.shape(1)), {w.data(), w.data() + w.size()}};
-            p.weights.push_back(std::move(spec));
-            return p.weights.size() - 1;
-          },
-          nb::arg("weight").noconvert())
-      .def(
-          "add_vector",
-          [](Program& p, Vector v) {
-            p.vectors.emplace_back(v.data(), v.data() + v.size());
-            return p.vectors.size() - 1;
-          },
-          nb::arg("vector").noconvert())
-      .def(
-          "add_context",
-          [](Program& p, bool weighted, bool self_loops, float fill, int relation) {
-            p.contexts.push_back({weighted, self_loops, fill, relation});
-            return p.contexts.size() - 1;
-          },
-          "weighted"_a, "self_loops"_a, "fill"_a, "relation"_a)
-      .def(
-          "add_aggregation",
-          [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops, float fill,
-             int context, int message_table, int root, int root_table, float root_coefficient,
-             std::vector<int> consumers, int reduce, int relation, int gather) {
-            p.aggregations.push_back({std::move(name), width, stage, static_cast<Norm>(norm), weighted, self_loops,
-                                      fill, context, message_table, static_cast<Root>(root), root_table,
-                                      root_coefficient, std::move(consumers), static_cast<Reduce>(reduce), relation,
-                                      gather});
-          },
-          "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a,
-          "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a, "reduce"_a, "relation"_a,
-          "gather"_a)
-      .def(
-          "add_gather",
-          [](Program& p, int kind, int heads, int loops, bool fill_mean, float fill) {
-            GatherSpec spec;
-            spec.kind = static_cast<Gathering>(kind);
-            spec.heads = heads;
-            spec.loops = static_cast<Loops>(loops);
-            spec.fill_mean = fill_mean;
-            spec.fill = fill;
-            p.gathers.push_back(std::move(spec));
-            return p.gathers.size() - 1;
-          },
-          "kind"_a, "heads"_a, "loops"_a, "fill_mean"_a, "fill"_a)
-      .def(
-          "gather_loads",
-          [](Program& p, int gather, bool source_input, bool target_input, bool attributes, bool weights) {
-            GatherSpec& spec = p.gathers.at(static_cast<std::size_t>(gather));
-            spec.source_input = source_input;
-            spec.target_input = target_input;
-            spec.attributes = attributes;
-            spec.weights = weights;
-          },
-          "gather"_a, "source_input"_a, "target_input"_a, "attributes"_a, "weights"_a)
-      .def(
-          "add_stored",
-          [](Program& p, std::string name, int width, int stage, int root_of, std::vector<int> consumers,
-             std::vector<int> source_of, std::vector<int> target_of) {
-            p.stored.push_back({std::move(name), width, stage, root_of, std::move(consumers), std::move(source_of),
-                                std::move(target_of)});
-          },
-          "name"_a, "width"_a, "stage"_a, "root_of"_a, "consumers"_a, "source_of"_a, "target_of"_a)
-      .def("add_stage", [](Program& p) { p.stages.emplace_back(); })
-      .def(
-          "add_instruction",
-          [](Program& p, int stage, int gather, int op, int out, int a, int b, int index, int index2, int width,
-             int offset, int kind, float x, float y) {
-            std::vector<Instruction>& steps = gather < 0 ? p.stages.at(static_cast<std::size_t>(stage))
-                                                         : p.gathers.at(static_cast<std::size_t>(gather)).steps;
-            steps.push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y});
-          },
-          "stage"_a, "gather"_a, "op"_a, "out"_a, "a"_a, "b"_a, "index"_a, "index2"_a, "width"_a, "offset"_a, "kind"_a,
-          "p"_a, "q"_a);
-}
 
 nb::object extremes_of(const ExtremeStats& stats) {
   if (!stats.present) return nb::none();
@@ -185,12 +88,13 @@ void bind_changes(nb::module_& m) {
            [](const Changes& c) { return nb::make_tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
 }
 
-EngineOptions options_of(int strategy, int path, bool exact, bool compact, int threads, int fanout, std::uint64_t seed,
-                         std::vector<std::vector<int>> exponents) {
+EngineOptions options_of(int strategy, int path, bool exact, bool compact, bool constrained, int threads, int fanout,
+                         std::uint64_t seed, std::vector<std::vector<int>> exponents) {
   return {static_cast<Strategy>(strategy),
           static_cast<Path>(path),
           exact,
           compact,
+          constrained,
           threads,
           fanout,
           seed,
@@ -202,14 +106,14 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
       .def_static(
           "create",
           [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, bool compact,
-             int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
+             bool constrained, int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
             const EngineOptions options =
-                options_of(strategy, path, exact, compact, threads, fanout, seed, std::move(exponents));
+                options_of(strategy, path, exact, compact, constrained, threads, fanout, seed, std::move(exponents));
             nb::gil_scoped_release release;
             return Engine::create(graph, program, options);
           },
-          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "threads"_a, "fanout"_a, "seed"_a,
-          "scale_exponents"_a, nb::keep_alive<0, 1>())
+          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "constrained"_a, "threads"_a,
+          "fanout"_a, "seed"_a, "scale_exponents"_a, nb::keep_alive<0, 1>())
       .def(
           "read",
           [](const Engine& e, Ids ids) {
@@ -286,7 +190,6 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
 }  // namespace
 
 void bind_engine(nb::module_& m) {
-  bind_program(m);
   bind_changes(m);
   nb::class_<Engine> engine = bind_engine_class(m);
   bind_engine_facts(engine);

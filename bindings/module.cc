@@ -65,6 +65,7 @@ NB_MODULE(_core, m) {
   livegnn::bind_graph(m);
 #endif
 #ifdef LIVEGNN_BIND_ENGINE
+  livegnn::bind_program(m);
   livegnn::bind_engine(m);
 #endif
 }

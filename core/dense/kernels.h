@@ -85,6 +85,15 @@ struct Kernels {
   void (*row_matrix)(float* out, const float* a, const float* matrix, int in, int width);  // matrix (in, width)
   void (*add_scaled)(double* sum, const float* x, double factor, int width);               // sum += factor * x
 
+  // One head's columns of an attention's sums; `width` may be any. Terms are t = fl(factor * x), as above.
+  bool (*add_head)(std::int64_t* acc, const float* x, float factor, const float* up, float limit, int width);
+  bool (*sub_head)(std::int64_t* acc, const float* x, float factor, const float* up, float limit, int width);
+  bool (*replace_head)(std::int64_t* acc, const float* before, float factor_before, const float* now, float factor,
+                       const float* up, float limit, int width);
+  // out = a * down * factor_a + b * down * factor_b
+  void (*load_head)(float* out, const std::int64_t* a, float factor_a, const std::int64_t* b, float factor_b,
+                    const float* down, int width);
+
   ExtremeKernels max, min;
 };
 

@@ -257,6 +257,73 @@ void add_scaled(double* sum, const float* x, double factor, int width) {
   for (int c = 0; c < width; ++c) sum[c] = std::fma(factor, static_cast<double>(x[c]), sum[c]);
 }
 
+// Whole vectors, and for the rest a copy that is a whole vector.
+template <typename Step>
+inline void each_vector(int width, Step step) {
+  int c = 0;
+  for (; c + kLanes <= width; c += kLanes) step(c, kLanes);
+  if (c < width) step(c, width - c);
+}
+
+inline F load_part(const float* p, int count) {
+  if (count == kLanes) return F::load(p);
+  float part[kLanes] = {};
+  for (int i = 0; i < count; ++i) part[i] = p[i];
+  return F::load(part);
+}
+
+inline Q load_part(const std::int64_t* p, int count) {
+  if (count == kLanes) return Q::load(p);
+  std::int64_t part[kLanes] = {};
+  for (int i = 0; i < count; ++i) part[i] = p[i];
+  return Q::load(part);
+}
+
+template <typename V, typename T>
+inline void store_part(V value, T* p, int count) {
+  if (count == kLanes) return value.store(p);
+  T part[kLanes];
+  value.store(part);
+  for (int i = 0; i < count; ++i) p[i] = part[i];
+}
+
+template <bool kSubtract>
+bool accumulate_head(std::int64_t* acc, const float* x, float factor, const float* up, float limit, int width) {
+  const F f = F::set(factor), bound = F::set(limit);
+  bool fine = true;
+  each_vector(width, [&](int c, int count) {
+    const F term = mul(mul(load_part(x + c, count), f), load_part(up + c, count));
+    fine &= in_range(term, bound);
+    const Q sum = load_part(acc + c, count), q = quantise(term);
+    store_part(kSubtract ? sub(sum, q) : add(sum, q), acc + c, count);
+  });
+  return fine;
+}
+
+bool replace_head(std::int64_t* acc, const float* before, float factor_before, const float* now, float factor,
+                  const float* up, float limit, int width) {
+  const F fb = F::set(factor_before), fn = F::set(factor), bound = F::set(limit);
+  bool fine = true;
+  each_vector(width, [&](int c, int count) {
+    const F scale = load_part(up + c, count);
+    const F term = mul(mul(load_part(now + c, count), fn), scale);
+    fine &= in_range(term, bound);
+    const Q delta = sub(quantise(term), quantise(mul(mul(load_part(before + c, count), fb), scale)));
+    store_part(add(load_part(acc + c, count), delta), acc + c, count);
+  });
+  return fine;
+}
+
+void load_head(float* out, const std::int64_t* a, float factor_a, const std::int64_t* b, float factor_b,
+               const float* down, int width) {
+  const F fa = F::set(factor_a), fb = F::set(factor_b);
+  each_vector(width, [&](int c, int count) {
+    const F scale = load_part(down + c, count);
+    const F first = mul(mul(to_float(load_part(a + c, count)), scale), fa);
+    store_part(add(first, mul(mul(to_float(load_part(b + c, count)), scale), fb)), out + c, count);
+  });
+}
+
 constexpr Kernels table(const char* name) {
   return Kernels{name,
                  gemm,
@@ -283,6 +350,10 @@ constexpr Kernels table(const char* name) {
                  head_scale,
                  row_matrix,
                  add_scaled,
+                 accumulate_head<false>,
+                 accumulate_head<true>,
+                 replace_head,
+                 load_head,
                  extreme_kernels<true>(),
                  extreme_kernels<false>()};
 }

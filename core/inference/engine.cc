@@ -19,7 +19,9 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       plans_(source().aggregations.size()),
       touched_(source().aggregations.size()),
       moved_sources_(source().aggregations.size()),
+      rows_before_(source().stored.size()),
       row_scratch_(at(options.threads)) {
+  for (const AttentionSpec& spec : source().attentions) attention_factors_.push_back(attention_tables(spec));
   const bool given = !options.scale_exponents.empty();
   if (given) {
     invariant(options.scale_exponents.size() == scales_.size() + 1,

@@ -132,6 +132,7 @@ class EngineImpl final : public Engine {
   void forward_stage(int stage, State<Acc>& state, float* out, std::int64_t out_stride) const;
   void forward_aggregate(int k, State<Acc>& state) const;
   void choose_scales(int k, const State<Acc>& state);
+  void set_scales(int k, const std::vector<float>& magnitudes, int spare_bits);
   void choose_capacity();
   void use_exponents(int k, const std::vector<int>& exponents);
 
@@ -195,6 +196,31 @@ class EngineImpl final : public Engine {
   std::int64_t reread_exposed(int k, VertexId v, bool* value_changed, int thread);
   bool extreme_agrees(int k, const Acc* live, const Acc* fresh) const;
 
+  // ---- attention.cc: separable attention by split sums
+  struct MovedSource;
+  const AttentionSpec& attention(int k) const { return source().attentions[at(aggregation(k).attention)]; }
+  static AttentionTables attention_tables(const AttentionSpec& spec);
+  int total_bits() const { return kSumBits - capacity_bits_ - kBinBits - 1; }
+  AttentionRow attention_row(int k, void* memory) const;
+  AttentionRow open_attention(int k, VertexId v, int thread);
+  template <bool kAdd>
+  void move_head(int k, const AttentionRow& row, int head, const SourceScore& source, const float* message,
+                 VertexId v) const;
+  template <bool kAdd>
+  void add_share(int k, const AttentionRow& row, int head, const SourceScore& source, const float* message,
+                 VertexId v) const;
+  float share_of(int k, const AttentionRow& row, int head, const SourceScore& source, bool above) const;
+  SourceScore score_of(int k, const State<Acc>& state, VertexId u, int head) const;
+  template <typename Visit>
+  void visit_heard(int k, VertexId v, Visit&& visit) const;
+  std::int64_t sum_stale_heads(int k, const State<Acc>& state, VertexId v, const AttentionRow& row) const;
+  void attend_from_scratch(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
+  void attend_edge(int k, const EdgeRecord& edge, int sign);
+  void replace_source(int k, VertexId v, const std::int64_t* delta, int thread);
+  void plan_moved_sources(int k);
+  std::int64_t move_target(int k, VertexId v, const AttentionRow& row);
+  void attend(int k);
+
   // ---- gather.cc: messages computed edge by edge
   class Gatherer;
   const GatherSpec& gather_spec(int k) const { return source().gathers[at(aggregation(k).gather)]; }
@@ -242,7 +268,9 @@ class EngineImpl final : public Engine {
     std::vector<std::uint8_t> flags;
   };
   std::vector<Touched> touched_;          // per aggregation; of a gather: the rows to compute again
-  std::vector<VertexSet> moved_sources_;  // per gather: vertices whose row at the source has changed
+  std::vector<VertexSet> moved_sources_;  // per gather and attention: vertices whose row at the source has changed
+  std::vector<RowsBefore> rows_before_;   // per stored rows: those that an attention reads at the source
+  std::vector<AttentionTables> attention_factors_;
   std::vector<std::uint32_t> input_mark_, input_slot_;
   Journal<Acc> journal_;
   bool journal_armed_ = false;

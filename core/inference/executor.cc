@@ -1,6 +1,7 @@
 #include "inference/executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "dense/activations.h"
@@ -146,6 +147,36 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       break;
   }
   invariant(false, "a state instruction reached execute()");
+}
+
+void load_attention_row(const Kernels& kernels, const AggregationSpec& spec, const AttentionSpec& attention,
+                        const AttentionRow& row, const float* t, const float* message, const Scales& scales,
+                        float* out) {
+  const int wide = spec.width / spec.heads;
+  const double slope = static_cast<double>(attention.slope), bin = static_cast<double>(kBinWidth);
+  for (int head = 0; head < spec.heads; ++head) {  // each part's logarithmic unit, and its sum of weights in that unit
+    const double s = static_cast<double>(row.shift[head]);
+    const bool above = row.above_total[head] > 0, below = row.below_total[head] > 0;
+    const double own = t == nullptr ? 0.0 : static_cast<double>(t[head]) + s;
+    const double log_above = s + bin * row.top[head], log_below = slope * (s + bin * row.low[head]);
+    const double log_own = own > 0.0 ? own : slope * own;
+    double top = -HUGE_VAL;
+    if (above) top = std::max(top, log_above);
+    if (below) top = std::max(top, log_below);
+    if (t != nullptr) top = std::max(top, log_own);
+    const double power_above = above ? exact_exp(log_above - top) : 0.0;
+    const double power_below = below ? exact_exp(log_below - top) : 0.0;
+    const double power_own = t != nullptr ? exact_exp(log_own - top) : 0.0;
+    const double total = power_above * std::ldexp(static_cast<double>(row.above_total[head]), -scales.total_bits) +
+                         power_below * std::ldexp(static_cast<double>(row.below_total[head]), -scales.total_bits) +
+                         power_own;
+    const double unit = total > 0.0 ? 1.0 / total : 0.0;
+    const int from = head * wide;
+    kernels.load_head(out + from, row.above + from, static_cast<float>(power_above * unit), row.below + from,
+                      static_cast<float>(power_below * unit), scales.down.data() + from, wide);
+    const auto share = static_cast<float>(power_own * unit);
+    for (int c = from; message != nullptr && c < from + wide; ++c) out[c] += share * message[c];
+  }
 }
 
 }  // namespace livegnn

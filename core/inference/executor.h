@@ -78,11 +78,23 @@ struct CurrentView {
   }
 };
 
+// The softmax's mean of the messages. t, message: of the vertex's own loop, or null.
+void load_attention_row(const Kernels& kernels, const AggregationSpec& spec, const AttentionSpec& attention,
+                        const AttentionRow& row, const float* t, const float* message, const Scales& scales,
+                        float* out);
+
 template <typename View>
 void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& spec, const View& view,
                         const std::vector<Scales>& scales, int index, VertexId v, float* out) {
   const Kernels& k = program.kernels();
   const auto* acc = view.aggregate(index, v);
+  if (spec.attention >= 0) {
+    const AttentionSpec& attention = program.source().attentions[static_cast<std::size_t>(spec.attention)];
+    const AttentionRow row = AttentionRow::of(const_cast<void*>(static_cast<const void*>(acc)), spec.width, spec.heads);
+    const float* t = attention.own_loop ? view.stored(attention.source_table).row(v) : nullptr;
+    const float* message = attention.own_loop ? view.stored(attention.message_table).row(v) : nullptr;
+    return load_attention_row(k, spec, attention, row, t, message, scales[static_cast<std::size_t>(index)], out);
+  }
   if (spec.gather >= 0) {
     std::memcpy(out, acc, static_cast<std::size_t>(round_up(spec.width, 16)) * sizeof(float));
     return;

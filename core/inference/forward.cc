@@ -102,6 +102,7 @@ void EngineImpl<Acc>::use_exponents(int k, const std::vector<int>& exponents) {
   Scales& scales = scales_[at(k)];
   const auto padded = at(round_up(static_cast<int>(exponents.size()), 16));
   scales.exponents = exponents;
+  scales.total_bits = total_bits();
   scales.up.assign(padded, 1.0f);
   scales.down.assign(padded, 1.0f);
   for (std::size_t c = 0; c < exponents.size(); ++c) {
@@ -125,20 +126,32 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
     }
   }
   ColumnMaxima maxima(spec.width);
+  if (spec.attention >= 0) {
+    const StoredRows& messages = state.stored[at(attention(k).message_table)];
+    for (VertexId v = 0; v < graph_.slot_count(); ++v) maxima.take(messages.row(v), 1.0f);
+    return set_scales(k, maxima.values(), kBinBits);
+  }
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     const float factor = source_factor(k, state, v);
     maxima.take(message_row(k, state, v), factor * weight_max);
     if (spec.root == Root::Message) maxima.take(message_row(k, state, v), factor * root_factor(k, state, v));
     if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);
   }
-  const float top = *std::max_element(maxima.values().begin(), maxima.values().end());
+  set_scales(k, maxima.values(), 0);
+}
+
+// Exponents for columns of these magnitudes, with so many bits kept free above them.
+template <typename Acc>
+void EngineImpl<Acc>::set_scales(int k, const std::vector<float>& magnitudes, int spare_bits) {
+  const AggregationSpec& spec = aggregation(k);
+  const float top = *std::max_element(magnitudes.begin(), magnitudes.end());
   if (!std::isfinite(top)) {
     throw Error(ErrorKind::ValueInvalid, "[Engine] expected finite messages in " + spec.name +
                                              ", got NaN or infinity; check weights and features");
   }
-  const int message_bits = kSumBits - capacity_bits_ - kHeadroomBits;
+  const int message_bits = kSumBits - capacity_bits_ - kHeadroomBits - spare_bits;
   std::vector<int> exponents;
-  for (const float column : maxima.values()) {
+  for (const float column : magnitudes) {
     const float floor = std::ldexp(top, -kFloorBits);
     const float largest = std::max(column, floor);
     const int magnitude = largest > 0.0f ? std::ilogb(largest) + 1 : 0;

@@ -59,6 +59,7 @@ void EngineImpl<Acc>::grow() {
     for (VertexSet& set : dirty_) set.forget();
     for (Touched& touched : touched_) touched.set.forget();
     for (VertexSet& set : moved_sources_) set.forget();
+    for (RowsBefore& rows : rows_before_) rows.forget();
     std::fill(input_mark_.begin(), input_mark_.end(), 0);
     epoch_ = 1;
   }
@@ -76,11 +77,15 @@ void EngineImpl<Acc>::grow() {
   publication_.prepare(slots_before_, slots_);
   stats_.assign(source().stages.size(), StageStats{});
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (!aggregation(k).extreme() && aggregation(k).gather < 0) continue;
+    if (!aggregation(k).extreme() && !aggregation(k).on_edges()) continue;
     Touched& touched = touched_[at(k)];
     touched.set.prepare(slots, pool_.threads(), epoch_);
     if (touched.flags.size() < at(slots)) touched.flags.resize(at(slots + slots / 2 + 16), 0);
     moved_sources_[at(k)].prepare(slots, pool_.threads(), epoch_);
+  }
+  for (std::size_t t = 0; t < rows_before_.size(); ++t) {
+    if (!source().stored[t].attention_source_of.empty())
+      rows_before_[t].prepare(slots, pool_.threads(), epoch_, source().stored[t].width);
   }
   result_rows_.resize(source().stages.size());
   for (int stage = 0; incremental() && stage < static_cast<int>(result_rows_.size()); ++stage) find_result_rows(stage);
@@ -162,6 +167,7 @@ template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
   if (!spec.counts(edge.type)) return;
+  if (spec.attention >= 0) return attend_edge(k, edge, sign);
   if (spec.gather >= 0) {
     touched_[at(k)].set.add(edge.dst);
     return;
@@ -269,13 +275,13 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
   if (compact()) derive_rows(stage, rows);
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
     if (aggregation(k).stage != stage) continue;
-    if (aggregation(k).gather >= 0) continue;
+    if (aggregation(k).on_edges()) continue;
     choose_path(k, rows);
     if (compact() && aggregation(k).message_table >= 0) derive_rows(stage, plans_[at(k)].sources);
   }
   if (!rows.empty()) transform_rows(stage, rows);
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage != stage || aggregation(k).gather >= 0) continue;
+    if (aggregation(k).stage != stage || aggregation(k).on_edges()) continue;
     if (aggregation(k).message_table < 0) input_sources(k);
     rescaled_sources(k);
   }
@@ -283,14 +289,15 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
   stats.transform_seconds = transformed - begun;
   int last_here = -1;
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage == stage && aggregation(k).gather < 0) last_here = k;
+    if (aggregation(k).stage == stage && !aggregation(k).on_edges()) last_here = k;
   }
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {  // before a push that may finish the last stage
     if (aggregation(k).stage == stage && aggregation(k).gather >= 0) gather_moved(k);
+    if (aggregation(k).stage == stage && aggregation(k).attention >= 0) attend(k);
   }
   const bool before_last = stage + 2 == static_cast<int>(source().stages.size());
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
-    if (aggregation(k).stage == stage && aggregation(k).gather < 0) aggregate(k, before_last && k == last_here);
+    if (aggregation(k).stage == stage && !aggregation(k).on_edges()) aggregate(k, before_last && k == last_here);
   }
   stats.aggregate_seconds = seconds_now() - transformed;
 }
@@ -399,6 +406,7 @@ void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thr
   }
   note_row_change(index, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, index, v, thread);
+  if (!spec.attention_source_of.empty()) rows_before_[at(index)].save(v, kept, thread);
   std::memcpy(kept, row, table.row_bytes());
 }
 
@@ -409,6 +417,11 @@ void EngineImpl<Acc>::note_row_change(int index, VertexId v, int thread) {
   mark_consumers(spec.consumers, v, thread);
   for (const int k : spec.source_of) moved_sources_[at(k)].add(v, thread);
   for (const int k : spec.target_of) touched_[at(k)].set.add(v, thread);
+  for (const int k : spec.attention_source_of) {
+    moved_sources_[at(k)].add(v, thread);
+    if (attention(k).own_loop) touched_[at(k)].set.add(v, thread);
+  }
+  for (const int k : spec.attention_target_of) touched_[at(k)].set.add(v, thread);
 }
 
 template <typename Acc>

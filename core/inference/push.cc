@@ -38,7 +38,8 @@ class EngineImpl<Acc>::DeltaWriter {
 
   void prefetch(VertexId v) const {
     prefetch_row(table_.row(v), table_.row_bytes());
-    prefetch_line(spec_.extreme() ? engine_.touched_[at(k_)].set.mark_address(v) : first_.mark_address(v));
+    prefetch_line(spec_.extreme() || spec_.on_edges() ? engine_.touched_[at(k_)].set.mark_address(v)
+                                                      : first_.mark_address(v));
   }
   // A vertex whose row changed before the push is listed again, among those of its part.
   void list(VertexId v, int thread) const {
@@ -46,6 +47,7 @@ class EngineImpl<Acc>::DeltaWriter {
     results_.prefetch(v);
   }
   void write(VertexId v, const std::int64_t* delta, float edge, int thread) const {
+    if (spec_.attention >= 0) return engine_.replace_source(k_, v, delta, thread);
     if (spec_.extreme()) {  // whether the next stage has work is known when all have come
       const float* rows = reinterpret_cast<const float*>(delta);
       return engine_.replace_extreme(k_, v, rows, rows + half_, edge, thread);

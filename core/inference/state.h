@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dense/kernels.h"
+#include "inference/attention.h"
 #include "inference/contexts.h"
 #include "inference/stored_rows.h"
 #include "livegnn/program.h"
@@ -18,6 +19,7 @@ namespace livegnn {
 struct Scales {
   std::vector<float> up, down;
   std::vector<int> exponents;
+  int total_bits = 0;  // of an attention's weights
 };
 
 inline constexpr int kSumBits = 62;
@@ -34,6 +36,7 @@ inline int extreme_row_bytes(int width) {
 // Elements of an aggregate row. A gathered row holds floats.
 template <typename Acc>
 int aggregate_stride(const AggregationSpec& spec) {
+  if (spec.attention >= 0) return static_cast<int>(AttentionRow::bytes(spec.width, spec.heads) / sizeof(Acc));
   if (spec.gather >= 0)
     return round_up(spec.width, 16) * static_cast<int>(sizeof(float)) / static_cast<int>(sizeof(Acc));
   return spec.extreme() ? extreme_row_bytes(spec.width) / static_cast<int>(sizeof(Acc)) : round_up(spec.width, 8);
@@ -49,9 +52,43 @@ ExtremeRow extreme_row(Acc* row, const AggregationSpec& spec) {
 // Bytes of an aggregate row that are its value.
 template <typename Acc>
 std::size_t value_bytes(const AggregationSpec& spec) {
+  if (spec.attention >= 0) return AttentionRow::bytes(spec.width, spec.heads);
   const bool floats = spec.extreme() || spec.gather >= 0;
   return static_cast<std::size_t>(spec.width) * (floats ? sizeof(float) : sizeof(Acc));
 }
+
+// Rows of one kind as they were before the batch, kept when they are first replaced.
+class RowsBefore {
+ public:
+  void prepare(std::int64_t slots, int threads, std::uint32_t epoch, int stride) {
+    if (places_.size() < static_cast<std::size_t>(slots))
+      places_.resize(static_cast<std::size_t>(slots + slots / 2 + 16));
+    logs_.resize(static_cast<std::size_t>(threads));
+    for (auto& log : logs_) log.clear();
+    epoch_ = epoch;
+    stride_ = static_cast<std::size_t>(stride);
+  }
+  void forget() { std::fill(places_.begin(), places_.end(), Place{}); }
+  void save(VertexId v, const float* row, int thread) {
+    std::vector<float>& log = logs_[static_cast<std::size_t>(thread)];
+    places_[static_cast<std::size_t>(v)] = {epoch_, static_cast<std::uint32_t>(thread), log.size()};
+    log.insert(log.end(), row, row + stride_);
+  }
+  const float* find(VertexId v, const float* now) const {
+    const Place& place = places_[static_cast<std::size_t>(v)];
+    return place.epoch == epoch_ ? logs_[place.thread].data() + place.offset : now;
+  }
+
+ private:
+  struct Place {
+    std::uint32_t epoch = 0, thread = 0;
+    std::size_t offset = 0;
+  };
+  std::vector<Place> places_;
+  std::vector<std::vector<float>> logs_;
+  std::uint32_t epoch_ = 0;
+  std::size_t stride_ = 0;
+};
 
 template <typename Acc>
 struct State {

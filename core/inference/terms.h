@@ -65,6 +65,7 @@ template <typename Acc>
 template <typename Admit>
 inline void EngineImpl<Acc>::sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const {
   const AggregationSpec& spec = aggregation(k);
+  if (spec.attention >= 0) return attend_from_scratch(k, state, v, acc);
   const std::size_t bytes = at(spec.width) * sizeof(float);
   std::memset(static_cast<void*>(acc), 0, state_.aggregates[at(k)].row_bytes());
   graph_.visit_in(v, [&](const EdgeSpan& span) {

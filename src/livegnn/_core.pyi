@@ -148,7 +148,19 @@ class Program:
         reduce: int,
         relation: int,
         gather: int,
+        attention: int,
+        heads: int,
     ) -> None: ...
+    def add_attention(
+        self,
+        heads: int,
+        slope: float,
+        own_loop: bool,
+        skip_loops: bool,
+        source_table: int,
+        target_table: int,
+        message_table: int,
+    ) -> int: ...
     def add_stored(
         self,
         name: str,
@@ -158,6 +170,8 @@ class Program:
         consumers: list[int],
         source_of: list[int],
         target_of: list[int],
+        attention_source_of: list[int],
+        attention_target_of: list[int],
     ) -> None: ...
     def add_stage(self) -> None: ...
     def add_instruction(
@@ -192,6 +206,7 @@ class NativeEngine:
         path: int,
         exact: bool,
         compact: bool,
+        constrained: bool,
         threads: int,
         fanout: int,
         seed: int,

@@ -24,6 +24,7 @@ struct EngineOptions {
   bool exact = true;             // false: float32 accumulators
   bool compact = false;          // Incremental: only aggregates are kept, rows are derived again when needed; the
                                  // program must be closed (no stage loads stored rows)
+  bool constrained = false;  // Incremental: attention of a target that moves is summed again (NeutronRT, Algorithm 4)
   int threads = 1;
   int fanout = 10;                                // Sampled
   std::uint64_t seed = 0;                         // Sampled

@@ -72,6 +72,15 @@ struct GatherSpec {
   bool source_input = false, target_input = false, attributes = false, weights = false;  // what the steps load
 };
 
+// Softmax attention whose score is LeakyReLU(t_u + s_v), t of the source and s of the target, one column per head each.
+struct AttentionSpec {
+  int heads = 1;
+  float slope = 0.2f;     // of LeakyReLU below zero, 0 to 1
+  bool own_loop = false;  // self-loop edges do not count; every vertex hears itself once
+  bool skip_loops = false;
+  int source_table = -1, target_table = -1, message_table = -1;  // stored rows of t, s and the message
+};
+
 struct AggregationSpec {
   std::string name;  // of the layer, for errors
   int width = 0;
@@ -91,7 +100,11 @@ struct AggregationSpec {
   int relation = -1;  // only edges of this type count; -1: all
   int gather = -1;    // which GatherSpec; -1: a sum, mean or extremum of stored rows
 
+  int attention = -1;  // which AttentionSpec
+  int heads = 1;       // of an attention
+
   bool counts(std::int32_t type) const { return relation < 0 || type == relation; }
+  bool on_edges() const { return gather >= 0 || attention >= 0; }
   bool extreme() const { return reduce != Reduce::Sum; }
 };
 
@@ -99,10 +112,12 @@ struct StoredSpec {
   std::string name;
   int width = 0;
   int stage = 0;
-  int root_of = -1;            // aggregation whose root term it is
-  std::vector<int> consumers;  // stages that load it
-  std::vector<int> source_of;  // gathers that load it at an edge's source
-  std::vector<int> target_of;  // and at its target
+  int root_of = -1;                      // aggregation whose root term it is
+  std::vector<int> consumers;            // stages that load it
+  std::vector<int> source_of;            // gathers that load it at an edge's source
+  std::vector<int> target_of;            // and at its target
+  std::vector<int> attention_source_of;  // attentions whose t or message it is
+  std::vector<int> attention_target_of;  // and whose s
 };
 
 struct ContextSpec {  // a degree normalisation: which edges count, and how
@@ -127,6 +142,7 @@ struct Program {
   std::vector<ContextSpec> contexts;
   std::vector<AggregationSpec> aggregations;
   std::vector<GatherSpec> gathers;
+  std::vector<AttentionSpec> attentions;
   std::vector<StoredSpec> stored;
   std::vector<std::vector<Instruction>> stages;
   std::vector<int> input_consumers;  // stages that load the input

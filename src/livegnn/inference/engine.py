@@ -40,10 +40,10 @@ from livegnn.models.model import Model
 
 __all__ = ["Engine", "Handle", "WhatIfView"]
 
-Strategy: TypeAlias = Literal["incremental", "affected", "khop", "sampled", "full"]
+Strategy: TypeAlias = Literal["incremental", "constrained", "affected", "khop", "sampled", "full"]
 Callback: TypeAlias = Callable[[Changes], object]
 
-_STRATEGIES = {"incremental": 0, "affected": 1, "khop": 2, "sampled": 3, "full": 4}
+_STRATEGIES = {"incremental": 0, "constrained": 0, "affected": 1, "khop": 2, "sampled": 3, "full": 4}
 _PATHS = {"auto": 0, "push": 1, "pull": 2, "sweep": 3}
 _log = logging.getLogger("livegnn")
 
@@ -67,8 +67,9 @@ class Engine:
 
     Args:    strategy: "incremental", or one to compare with: "full" (the whole graph), "khop" (L-hop in-neighbourhoods
              of the affected outputs: NeutronRT's RTEC-Full), "affected" (layer-wise recompute of the affected set:
-             RIPPLE's RC, NeutronRT's RTEC-UER), "sampled" (`fanout` in-edges a vertex and layer: RTEC-NS; the only
-             inexact one).
+             RIPPLE's RC, NeutronRT's RTEC-UER), "constrained" (incremental, but the attention of a vertex whose own
+             row moved is summed again from all its in-edges: NeutronRT's Algorithm 4), "sampled" (`fanout` in-edges a
+             vertex and layer: RTEC-NS; the only inexact one).
              precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
              state: "fast" keeps message rows and what later layers need of a vertex; "compact" keeps aggregates only
              and derives the rest again for the vertices that a batch touches (NeutronRT V.B). The bits are the same.
@@ -134,7 +135,8 @@ class Engine:
             )
         fitted = model.for_graph(self.graph.has_weight)
         self._check_columns(fitted)
-        program = compile_model(fitted.output, closed=self.state == "compact")
+        split = self.precision == "exact" and self.strategy in ("incremental", "constrained")
+        program = compile_model(fitted.output, closed=self.state == "compact", split=split)
         _check_scales(scales, program)
         return _native.NativeEngine.create(
             graph=self.graph._store,
@@ -143,6 +145,7 @@ class Engine:
             path=_PATHS[self._path],
             exact=self.precision == "exact",
             compact=self.state == "compact",
+            constrained=self.strategy == "constrained",
             threads=self.threads,
             fanout=self._fanout,
             seed=self._seed,

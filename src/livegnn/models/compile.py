@@ -37,6 +37,8 @@ class _Aggregation:
     root_table: int = -1
     root_coefficient: float = 0.0
     gather: int = -1
+    parts: Separable | None = None
+    attention: int = -1
     consumers: set[int] = field(default_factory=set)
 
 
@@ -50,23 +52,50 @@ class _Stored:
     consumers: set[int] = field(default_factory=set)
     source_of: set[int] = field(default_factory=set)
     target_of: set[int] = field(default_factory=set)
+    attention_source_of: set[int] = field(default_factory=set)
+    attention_target_of: set[int] = field(default_factory=set)
 
 
-def compile_model(output: ir.Value, *, closed: bool = False) -> Any:
+def compile_model(output: ir.Value, *, closed: bool = False, split: bool = False) -> Any:
     """The native program of the model whose result is `output`.
 
     closed: every stage works from features and aggregates alone; what an earlier stage had computed is computed again
     and not loaded, so that no rows need to be kept. The bits are the same.
+    split: attention that separates is kept as split sums (docs/attention.md); else it is gathered edge by edge.
     """
-    return Compiler(optimise(output), closed).compile()
+    return Compiler(optimise(output), closed, split).compile()
+
+
+@dataclass(frozen=True)
+class Separable:
+    """Softmax attention with the score LeakyReLU(source + target), of messages that are rows of the source."""
+
+    source: ir.Value
+    target: ir.Value
+    message: ir.Value
+    slope: float
+
+
+def separate(gather: edges.Gather) -> Separable | None:
+    """The parts of a gather whose score separates into one of the source and one of the target; else None."""
+    score, message = gather.score, gather.message
+    if not isinstance(score, ir.Activation) or score.kind != "leaky_relu" or not 0 <= score.param <= 1:
+        return None
+    if not isinstance(message, edges.Source) or not isinstance(score.x, ir.Combine) or len(score.x.terms) != 2:
+        return None
+    ends = {type(term): term for coefficient, term in score.x.terms if coefficient == 1.0}
+    source, target = ends.get(edges.Source), ends.get(edges.Target)
+    if not isinstance(source, edges.Source) or not isinstance(target, edges.Target):
+        return None
+    return Separable(source.x, target.x, message.x, float(score.param))
 
 
 class Compiler:
     """One model on its way to a native program; `livegnn.models.compile_steps` emits the steps."""
 
-    def __init__(self, output: ir.Value, closed: bool) -> None:
+    def __init__(self, output: ir.Value, closed: bool, split: bool) -> None:
         self.output = output
-        self.closed = closed
+        self.closed, self.split = closed, split
         self.values = ir.walk(output)
         self.uses: dict[int, list[ir.Value]] = defaultdict(list)
         for value in self.values:
@@ -94,7 +123,7 @@ class Compiler:
             self.program.add_stage()
             stage.emit(registers)
         for made in self.aggregations:
-            if isinstance(made.value, edges.Gather):
+            if isinstance(made.value, edges.Gather) and made.gather >= 0:
                 EdgeSteps(self, made.gather, made.value).emit(registers)
         self.declare(registers)
         return self.program
@@ -108,7 +137,8 @@ class Compiler:
                 continue
             made = _Aggregation(value, self.depth[id(value)] - 1)
             if isinstance(value, edges.Gather):
-                made.gather = self.add_gather(value)
+                made.parts = separate(value) if self.split else None
+                made.gather = self.add_gather(value) if made.parts is None else -1
             elif value.norm == "gcn" or (value.norm == "mean" and value.relation is not None):
                 fill = float(value.fill) if value.weighted and value.norm == "gcn" else 1.0
                 weighted = value.weighted and value.norm == "gcn"
@@ -183,7 +213,10 @@ class Compiler:
     def place_rows(self) -> None:
         for number, made in enumerate(self.aggregations):
             if isinstance(made.value, edges.Gather):
-                self.place_ends(number, made.value)
+                if made.parts is None:
+                    self.place_ends(number, made.value)
+                else:
+                    self.place_attention(number, made, made.parts)
                 continue
             message = self.resolve(made.value.x)
             if not isinstance(message, ir.Input):
@@ -205,6 +238,27 @@ class Compiler:
                     continue
                 row = self.stored[self.table_of(x)]
                 (row.source_of if isinstance(value, edges.Source) else row.target_of).add(number)
+
+    def place_attention(self, number: int, made: _Aggregation, parts: Separable) -> None:
+        """The rows that split sums are made of."""
+        tables = {}
+        for role, x in (("scores", parts.source), ("shifts", parts.target), ("message", parts.message)):
+            value = self.resolve(x)
+            tables[role] = self.add_stored(f"{role} of {self.name_of(number)}", value, self.depth[id(value)])
+        self.stored[tables["scores"]].attention_source_of.add(number)
+        self.stored[tables["message"]].attention_source_of.add(number)
+        self.stored[tables["shifts"]].attention_target_of.add(number)
+        gather = made.value
+        assert isinstance(gather, edges.Gather)
+        made.attention = self.program.add_attention(
+            heads=gather.heads,
+            slope=parts.slope,
+            own_loop=gather.loops == "replace",
+            skip_loops=gather.loops == "drop",
+            source_table=tables["scores"],
+            target_table=tables["shifts"],
+            message_table=tables["message"],
+        )
 
     def add_stored(self, name: str, value: ir.Value, stage: int, *, message_of: int = -1, root_of: int = -1) -> int:
         self.stored.append(_Stored(name, value, stage, root_of, message_of))
@@ -241,7 +295,7 @@ class Compiler:
                 stage=made.stage,
                 norm=_NORM[sums.norm],
                 weighted=sums.weighted,
-                self_loops=sums.self_loops,
+                self_loops=sums.self_loops if made.parts is None else value.loops != "keep",  # type: ignore[union-attr]
                 fill=float(sums.fill),
                 context=made.context,
                 message_table=made.message_table,
@@ -252,6 +306,8 @@ class Compiler:
                 reduce=_REDUCE[sums.reduce],
                 relation=-1 if value.relation is None else value.relation,
                 gather=made.gather,
+                attention=made.attention,
+                heads=value.heads if isinstance(value, edges.Gather) else 1,
             )
         for row in self.stored:
             p.add_stored(
@@ -262,4 +318,6 @@ class Compiler:
                 consumers=sorted(row.consumers),
                 source_of=sorted(row.source_of),
                 target_of=sorted(row.target_of),
+                attention_source_of=sorted(row.attention_source_of),
+                attention_target_of=sorted(row.attention_target_of),
             )

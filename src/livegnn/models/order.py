@@ -12,6 +12,7 @@ every edge; aggregating first multiplies every affected vertex. With rows moved 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 
@@ -97,7 +98,7 @@ class _Rewriter:
             return combine([(c, self.linear(term, weight)) for c, term in x.terms])
         if isinstance(x, ir.Concat) and any(ends(part) for part in x.xs):
             starts = np.cumsum([0, *(part.width for part in x.xs)])
-            pieces = [weight[:, a:b] for a, b in zip(starts, starts[1:], strict=False)]
+            pieces = [weight[:, a:b] for a, b in itertools.pairwise(starts)]
             return combine([(1.0, self.linear(part, piece)) for part, piece in zip(x.xs, pieces, strict=True)])
         return None
 

@@ -27,9 +27,9 @@ def check_rows(
 ) -> None:
     """max|got - f64| <= max(1e-5 * max|f64 row|, 2 * error of plain float32 on that row), for every row.
 
-    Where a row cancels to almost nothing the first bound has no size; there 1e-6 of the largest row stands in. on_edges:
-    models of many products of rounded rows, whose inner rows are larger than their outputs: twice that, of a row of at
-    least 1.
+    Where a row cancels to almost nothing the first bound has no size; there 1e-6 of the largest row stands in.
+    on_edges: models of many products of rounded rows, whose inner rows are larger than their outputs: twice that, of a
+    row of at least 1.
     """
     if truth.size == 0:
         return
