@@ -1,6 +1,6 @@
 #include "dense/activations.h"
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,27 +11,9 @@
 namespace livegnn {
 
 double exact_exp(double x) {
-  if (x > 709.0) return std::numeric_limits<double>::infinity();
-  if (x < -708.0) return 0.0;
-  // x = k ln 2 + r, |r| <= ln(2) / 2; Taylor to degree 13 leaves less than 2^-57 of the result
-  const double k = std::nearbyint(x * 1.4426950408889634);
-  const double r = std::fma(k, -1.9082149292705877e-10, std::fma(k, -6.93147180369123816490e-01, x));
-  double sum = 1.0 / 6227020800.0;
-  constexpr double kInverseFactorials[] = {1.0 / 479001600.0,
-                                           1.0 / 39916800.0,
-                                           1.0 / 3628800.0,
-                                           1.0 / 362880.0,
-                                           1.0 / 40320.0,
-                                           1.0 / 5040.0,
-                                           1.0 / 720.0,
-                                           1.0 / 120.0,
-                                           1.0 / 24.0,
-                                           1.0 / 6.0,
-                                           0.5,
-                                           1.0,
-                                           1.0};
-  for (const double term : kInverseFactorials) sum = std::fma(sum, r, term);
-  return std::ldexp(sum, static_cast<int>(k));
+  double y;
+  kernels().exps(&y, &x, 1);
+  return y;
 }
 
 double exact_log(double x) {
@@ -78,9 +60,6 @@ double exact_erf(double x) {
 
 namespace {
 
-double expm1_small(double x) { return std::fabs(x) < 1e-5 ? std::fma(0.5 * x, x, x) : exact_exp(x) - 1.0; }
-double sigmoid(double x) { return 1.0 / (1.0 + exact_exp(-x)); }
-
 // log(1 + e^x), also where e^x is tiny or huge
 double softplus(double x) {
   if (x > 40.0) return x;
@@ -94,22 +73,10 @@ double gelu_tanh(double x) {
 
 double activate(ActivationKind kind, double p, double x) {
   switch (kind) {
-    case ActivationKind::Elu:
-      return x > 0.0 ? x : p * expm1_small(x);
-    case ActivationKind::Selu:
-      return 1.0507009873554804934193349852946 * (x > 0.0 ? x : 1.6732632423543772848170429916717 * expm1_small(x));
-    case ActivationKind::Celu:
-      return x > 0.0 ? x : p * expm1_small(x / p);
     case ActivationKind::Gelu:
       return 0.5 * x * (1.0 + exact_erf(x * 0.70710678118654752));
     case ActivationKind::GeluTanh:
       return gelu_tanh(x);
-    case ActivationKind::Silu:
-      return x * sigmoid(x);
-    case ActivationKind::Sigmoid:
-      return sigmoid(x);
-    case ActivationKind::Tanh:
-      return exact_tanh(x);
     case ActivationKind::Softplus:
       return x * p > 20.0 ? x : softplus(x * p) / p;
     case ActivationKind::Relu6:
@@ -122,8 +89,6 @@ double activate(ActivationKind kind, double p, double x) {
       return x / (1.0 + std::fabs(x));
     case ActivationKind::LogSigmoid:
       return -softplus(-x);
-    case ActivationKind::Exp:
-      return exact_exp(x);
     case ActivationKind::Abs:
       return std::fabs(x);
     case ActivationKind::Sqrt:
@@ -132,8 +97,7 @@ double activate(ActivationKind kind, double p, double x) {
       return x <= 0.0 ? 0.0 : x < 1e-5 ? std::fma(-0.5 * x, x, x) : exact_log(1.0 + x);
     case ActivationKind::Reciprocal:
       return x == 0.0 ? 0.0 : 1.0 / x;
-    case ActivationKind::Relu:
-    case ActivationKind::LeakyRelu:
+    default:  // Relu and those with powers: activate_row
       break;
   }
   invariant(false, "activation kind without a formula");
@@ -146,13 +110,60 @@ double row_max(const float* x, int width) {
   return top;
 }
 
+constexpr int kPiece = 64;  // columns at a time
+
+double expm1_of(double x, double power) { return std::fabs(x) < 1e-5 ? 0.5 * x * x + x : power - 1.0; }
+
+// finish(x, e^exponent(x)) column by column, the powers many at a time.
+template <typename Exponent, typename Finish>
+void with_powers(const float* x, float* out, int width, Exponent exponent, Finish finish) {
+  double powers[kPiece];
+  for (int from = 0; from < width; from += kPiece) {
+    const int count = std::min(kPiece, width - from);
+    for (int i = 0; i < count; ++i) powers[i] = exponent(static_cast<double>(x[from + i]));
+    kernels().exps(powers, powers, count);
+    for (int i = 0; i < count; ++i)
+      out[from + i] = static_cast<float>(finish(static_cast<double>(x[from + i]), powers[i]));
+  }
+}
+
+double tanh_of(double x, double power) {  // power: e^(2 |x|)
+  const double a = std::fabs(x), value = (power - 1.0) / (power + 1.0);
+  if (a < 1e-4) return x * (1.0 - x * x / 3.0);
+  if (a > 20.0) return x > 0.0 ? 1.0 : -1.0;
+  return x > 0.0 ? value : -value;
+}
+
 }  // namespace
 
 void activate_row(ActivationKind kind, float parameter, const float* x, float* out, int width) {
-  if (kind == ActivationKind::Relu) return kernels().relu(out, x, width);
-  if (kind == ActivationKind::LeakyRelu) return kernels().leaky(out, x, parameter, width);
-  for (int i = 0; i < width; ++i) {
-    out[i] = static_cast<float>(activate(kind, static_cast<double>(parameter), static_cast<double>(x[i])));
+  const auto p = static_cast<double>(parameter);
+  constexpr double kScale = 1.0507009873554804934193349852946, kAlpha = 1.6732632423543772848170429916717;
+  const auto low = [](double v) { return v < 0.0 ? v : 0.0; };
+  switch (kind) {
+    case ActivationKind::Relu:
+      return kernels().relu(out, x, width);
+    case ActivationKind::LeakyRelu:
+      return kernels().leaky(out, x, parameter, width);
+    case ActivationKind::Elu:
+      return with_powers(x, out, width, low, [p](double v, double e) { return v > 0.0 ? v : p * expm1_of(v, e); });
+    case ActivationKind::Selu:
+      return with_powers(x, out, width, low,
+                         [](double v, double e) { return kScale * (v > 0.0 ? v : kAlpha * expm1_of(v, e)); });
+    case ActivationKind::Celu:
+      return with_powers(
+          x, out, width, [p](double v) { return v < 0.0 ? v / p : 0.0; },
+          [p](double v, double e) { return v > 0.0 ? v : p * expm1_of(v / p, e); });
+    case ActivationKind::Silu:
+      return with_powers(x, out, width, [](double v) { return -v; }, [](double v, double e) { return v / (1.0 + e); });
+    case ActivationKind::Sigmoid:
+      return with_powers(x, out, width, [](double v) { return -v; }, [](double, double e) { return 1.0 / (1.0 + e); });
+    case ActivationKind::Tanh:
+      return with_powers(x, out, width, [](double v) { return 2.0 * std::min(std::fabs(v), 21.0); }, tanh_of);
+    case ActivationKind::Exp:
+      return with_powers(x, out, width, [](double v) { return v; }, [](double, double e) { return e; });
+    default:
+      for (int i = 0; i < width; ++i) out[i] = static_cast<float>(activate(kind, p, static_cast<double>(x[i])));
   }
 }
 

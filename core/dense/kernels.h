@@ -94,6 +94,9 @@ struct Kernels {
   void (*load_head)(float* out, const std::int64_t* a, float factor_a, const std::int64_t* b, float factor_b,
                     const float* down, int width);
 
+  // y = e^x: within 1 ulp for |x| < 708; 0 and infinity beyond. y may be x.
+  void (*exps)(double* y, const double* x, int count);
+
   ExtremeKernels max, min;
 };
 

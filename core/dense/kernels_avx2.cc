@@ -2,6 +2,7 @@
 // into halves so that the result is the correctly rounded double, as the AVX-512 instruction gives.
 #include <immintrin.h>
 
+#include <bit>
 #include <cfloat>
 #include <cmath>
 

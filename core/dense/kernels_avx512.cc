@@ -2,6 +2,7 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns inside its own intrinsics
 #include <immintrin.h>
 
+#include <bit>
 #include <cfloat>
 #include <cmath>
 

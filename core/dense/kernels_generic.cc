@@ -1,4 +1,5 @@
 // Plain C++ kernels: the fallback, and what other processors compile to (with their own vector and FMA instructions).
+#include <bit>
 #include <cfloat>
 #include <cmath>
 

@@ -154,7 +154,11 @@ std::int64_t EngineImpl<Acc>::sum_stale_heads(int k, const State<Acc>& state, Ve
   std::int64_t read = 0;
   visit_heard(k, v, [&](VertexId u, VertexId ahead) {
     if (ahead != kNoVertex) messages.prefetch(ahead);
-    for (const int head : heads) add_share<true>(k, row, head, score_of(k, state, u, head), messages.row(u), v);
+    for (const int head : heads) {
+      const float t = scores.row(u)[head];
+      const SourceScore source = SourceScore::for_side(t, attend.slope, is_above(t, row.shift[head]));
+      add_share<true>(k, row, head, source, messages.row(u), v);
+    }
     ++read;
   });
   return read;

@@ -57,6 +57,13 @@ struct SourceScore {
     return {t, static_cast<float>(exact_exp(rest)), static_cast<float>(exact_exp(static_cast<double>(slope) * rest)),
             bin};
   }
+  // For one target alone: the weight on its side.
+  static SourceScore for_side(float t, float slope, bool above) {
+    const std::int32_t bin = bin_of(t);
+    const double rest = static_cast<double>(t) - static_cast<double>(kBinWidth) * bin;
+    const auto weight = static_cast<float>(exact_exp(above ? rest : static_cast<double>(slope) * rest));
+    return {t, weight, weight, bin};
+  }
 };
 
 }  // namespace livegnn
