@@ -59,6 +59,8 @@ nb::dict stage_dict(const StageStats& stats) {
   nb::dict out;
   out["affected"] = stats.affected;
   out["edges"] = stats.edges;
+  out["scanned"] = stats.scanned;
+  out["reread"] = stats.reread;
   out["path"] = kPaths[static_cast<int>(stats.path)];
   out["transform_seconds"] = stats.transform_seconds;
   out["aggregate_seconds"] = stats.aggregate_seconds;

@@ -339,24 +339,28 @@ void EngineImpl<Acc>::attend(int k) {
   plan_moved_sources(k);
   push(k, false);
   const std::vector<VertexId>& rows = touched.collect();
+  std::vector<std::int64_t> scanned(at(pool_.threads()), 0), reread(at(pool_.threads()), 0);
   const auto settle = [&](VertexId v, int thread) {
     const AttentionRow row = open_attention(k, v, thread);
-    std::int64_t edges = move_target(k, v, row);
-    edges += sum_stale_heads(k, state_, v, row);
+    scanned[at(thread)] += move_target(k, v, row);
+    reread[at(thread)] += sum_stale_heads(k, state_, v, row);
     mark_consumers(spec.consumers, v, thread);
-    return edges;
   };
   const auto total = static_cast<std::int64_t>(rows.size());
-  std::vector<std::int64_t> edges(at(pool_.threads()), 0);
   if (total <= kRowsPerTask || pool_.threads() == 1) {
-    for (const VertexId v : rows) edges[0] += settle(v, 0);
+    for (const VertexId v : rows) settle(v, 0);
   } else {
     pool_.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
       for (std::int64_t i = task * kRowsPerTask; i < std::min(total, (task + 1) * kRowsPerTask); ++i)
-        edges[at(thread)] += settle(rows[at(i)], thread);
+        settle(rows[at(i)], thread);
     });
   }
-  for (const std::int64_t count : edges) stats_[at(spec.stage)].edges += count;
+  StageStats& stats = stats_[at(spec.stage)];
+  for (std::size_t thread = 0; thread < scanned.size(); ++thread) {
+    stats.scanned += scanned[thread];
+    stats.reread += reread[thread];
+    stats.edges += scanned[thread] + reread[thread];
+  }
 }
 
 template class EngineImpl<std::int64_t>;

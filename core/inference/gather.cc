@@ -265,7 +265,8 @@ void EngineImpl<Acc>::gather_moved(int k) {
   }
   const std::vector<VertexId>& rows = affected.collect();
   StageStats& stats = stats_[at(spec.stage)];
-  for (const VertexId v : rows) stats.edges += graph_.in_degree(v);
+  for (const VertexId v : rows) stats.reread += graph_.in_degree(v);
+  stats.edges += stats.reread;
   stats.path = Path::Pull;
   RowTable<Acc>& table = state_.aggregates[at(k)];
   const std::size_t bytes = value_bytes<Acc>(spec);

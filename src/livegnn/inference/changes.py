@@ -40,6 +40,8 @@ class LayerStats:
     affected: rows computed.  edges: edges along which work was done.  path: "push", "pull", "sweep", or "none" where no
     edges follow.  transform_seconds, aggregate_seconds: wall time of the two halves; where many deltas reach the last
     stage, its rows are finished among them, and that time is in the aggregate_seconds before it.
+    scanned, reread: of `edges`, in-edges of moved attention targets whose scores were looked at, and in-edges whose
+    messages were computed or summed again.
     extremes: what happened to minima and maxima of this stage's messages; None where there are none.
     """
 
@@ -48,6 +50,8 @@ class LayerStats:
     path: str
     transform_seconds: float
     aggregate_seconds: float
+    scanned: int = 0
+    reread: int = 0
     extremes: ExtremeStats | None = None
 
 

@@ -1,0 +1,215 @@
+"""Split sums of separable attention: against the formula, across every border, and bit for bit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from livegnn.models import edges, ir
+from livegnn.models.compile import separate
+
+
+def attention(
+    x: ir.Value,
+    rng: np.random.Generator,
+    out: int,
+    heads: int,
+    *,
+    loops: Any = "replace",
+    slope: float = 0.2,
+    size: float = 1.0,
+) -> edges.Gather:
+    def per_head() -> Any:
+        return np.kron(np.eye(heads), np.ones((1, out // heads))) * rng.standard_normal((heads, out)) * size
+
+    h = ir.Linear(x, rng.standard_normal((out, x.width)) / np.sqrt(x.width))
+    both = ir.Combine(((1.0, edges.Source(ir.Linear(h, per_head()))), (1.0, edges.Target(ir.Linear(h, per_head())))))
+    return edges.Gather(edges.Source(h), "softmax", ir.Activation(both, "leaky_relu", slope), heads, loops)
+
+
+def model(rng: np.random.Generator, width: int = 5, layers: int = 2, **options: Any) -> lg.Model:
+    x: ir.Value = ir.Input(width)
+    for _ in range(layers):
+        x = ir.Activation(attention(x, rng, 6, 2, **options), "elu", 1.0)
+    return lg.Model.from_output(x)
+
+
+def scalar(slope: float = 0.2, loops: Any = "keep") -> lg.Model:
+    """t, s and the message are columns 0, 1 and 2 of the features: every number of a row is at hand."""
+    x = ir.Input(3)
+    t, s, message = (ir.Slice(x, c, c + 1) for c in range(3))
+    score = ir.Activation(ir.Combine(((1.0, edges.Source(t)), (1.0, edges.Target(s)))), "leaky_relu", slope)
+    return lg.Model.from_output(edges.Gather(edges.Source(message), "softmax", score, loops=loops))
+
+
+def expected(features: Any, src: Any, dst: Any, v: int, slope: float = 0.2) -> float:
+    mine = [u for u, to in zip(src, dst, strict=True) if to == v]
+    rows = np.asarray(features, np.float64)
+    scores = rows[mine, 0] + rows[v, 1]
+    scores = np.where(scores > 0, scores, slope * scores)
+    power = np.exp(scores - scores.max(initial=-np.inf))
+    return float((power * rows[mine, 2]).sum() / power.sum()) if len(mine) else 0.0
+
+
+def check(live: lg.Engine, features: Any, src: Any, dst: Any, slope: float = 0.2) -> None:
+    live.verify()
+    got = live.embeddings(np.arange(len(features)))[:, 0]
+    want = [expected(features, src, dst, v, slope) for v in range(len(features))]
+    size = max(1.0, float(np.abs(np.array(features)[:, 2]).max()))
+    np.testing.assert_allclose(got, want, atol=2e-6 * size)
+
+
+def test_the_form_is_recognised_and_others_are_not():
+    x, rng = ir.Input(4), np.random.default_rng(0)
+    gather = attention(x, rng, 6, 2)
+    parts = separate(gather)
+    assert parts is not None
+    assert parts.slope == 0.2
+    score = gather.score
+    assert isinstance(score, ir.Activation)
+    for other in (
+        ir.Activation(score.x, "relu"),
+        ir.Activation(score.x, "leaky_relu", 1.5),
+        ir.Activation(score.x, "leaky_relu", -0.1),
+        ir.Activation(ir.Combine(((2.0, score.x),)), "leaky_relu", 0.2),
+    ):
+        assert separate(edges.Gather(gather.message, "softmax", other, 2)) is None
+    scaled = edges.HeadScale(gather.message, ir.Slice(gather.message, 0, 2), 2)
+    assert separate(edges.Gather(scaled, "softmax", score, 2)) is None
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.2, 1.0])
+def test_a_target_that_moves_across_every_source(slope):
+    features = np.array([[0, 0, 0]] + [[t, 0, t * t + 1] for t in (-7, -3, -0.5, 0, 0.5, 2, 6)], np.float32)
+    src, dst = list(range(1, 8)), [0] * 7
+    live = lg.Engine(scalar(slope), lg.Graph(features, src, dst), threads=1)
+    for s in (0, 0.4, -0.4, 3, 3.5, -6, 8, -9, 0, -0.0, 100, -100, 0.5):
+        features[0, 1] = s
+        updates = lg.Updates()
+        updates.set_features(0, features[0])
+        live.apply(updates)
+        check(live, features, src, dst, slope)
+
+
+def test_sources_that_move_far_up_and_down():
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((9, 3)).astype(np.float32)
+    src, dst = [*range(1, 9), 1, 0], [0] * 9 + [3]
+    live = lg.Engine(scalar(), lg.Graph(features, src, dst), threads=1)
+    for _ in range(60):
+        u = int(rng.integers(9))
+        features[u] = rng.standard_normal(3) * rng.choice([0.1, 3, 30, 300], 3) * [1, 1, 0.1]
+        updates = lg.Updates()
+        updates.set_features(u, features[u])
+        live.apply(updates)
+        check(live, features, src, dst)
+
+
+def test_edges_come_and_go_until_nothing_is_left():
+    rng = np.random.default_rng(2)
+    features = (rng.standard_normal((8, 3)) * 5).astype(np.float32)
+    live = lg.Engine(scalar(), lg.Graph(features, [], []), threads=1)
+    src: list[int] = []
+    dst: list[int] = []
+    for step in range(80):
+        updates = lg.Updates()
+        if src and (step > 60 or rng.integers(2)):
+            i = int(rng.integers(len(src)))
+            updates.remove_edge(src[i], dst[i])
+            del src[i], dst[i]
+        else:
+            u, v = (int(each) for each in rng.integers(0, 8, 2))
+            updates.add_edge(u, v)
+            src.append(u)
+            dst.append(v)
+        live.apply(updates)
+        check(live, features, src, dst)
+
+
+def test_weights_far_below_the_top_do_not_disturb_it():
+    features = np.array([[0, 0, 0], [50, 0, 1], [-50, 0, 1e3], [-500, 0, 1e3]], np.float32)
+    live = lg.Engine(scalar(), lg.Graph(features, [1, 2, 3], [0, 0, 0]), threads=1)
+    assert live.embeddings([0])[0, 0] == pytest.approx(1.0 + 1e3 * np.exp(-60.0), rel=1e-6)
+    updates = lg.Updates()
+    updates.remove_edge(1, 0)
+    live.apply(updates)
+    assert live.embeddings([0])[0, 0] == pytest.approx(1e3, rel=1e-6)
+    live.verify()
+
+
+def test_a_score_without_bounds_is_refused_and_rolled_back():
+    features = np.zeros((2, 3), np.float32)
+    live = lg.Engine(scalar(), lg.Graph(features, [0], [1]), threads=1)
+    before = live.state_digest()
+    updates = lg.Updates()
+    updates.set_features(0, [1e7, 0, 0])
+    with pytest.raises(lg.errors.RangeOverflow, match="vertex 0"):
+        live.apply(updates)
+    assert live.state_digest() == before
+    live.verify()
+
+
+@pytest.mark.parametrize("loops", ["keep", "drop", "replace"])
+def test_constrained_and_incremental_are_the_same_state(loops):
+    rng = np.random.default_rng(3)
+    made = model(rng, loops=loops, size=3.0)
+    n = 40
+    features = rng.standard_normal((n, 5)).astype(np.float32)
+    graph = lg.Graph(features, rng.integers(0, n, 160), rng.integers(0, n, 160))
+    split = lg.Engine(made, graph, threads=2)
+    constrained = lg.Engine(made, graph, "constrained", threads=1)
+    gathered = lg.Engine(made, graph, "affected", threads=2)
+    for _ in range(40):
+        updates = lg.Updates()
+        updates.set_features(int(rng.integers(n)), rng.standard_normal(5).astype(np.float32))
+        updates.add_edges(rng.integers(0, n, 2), rng.integers(0, n, 2))
+        listed = graph.edges()
+        i = int(rng.integers(len(listed["src"])))
+        updates.remove_edge(int(listed["src"][i]), int(listed["dst"][i]))
+        graph.apply(updates)
+        assert split.state_digest() == constrained.state_digest()
+        assert split.embeddings(np.arange(n)).tobytes() == constrained.embeddings(np.arange(n)).tobytes()
+        np.testing.assert_allclose(
+            split.embeddings(np.arange(n)), gathered.embeddings(np.arange(n)), rtol=1e-4, atol=3e-6
+        )
+    split.verify()
+    constrained.verify()
+    gathered.verify()
+
+
+def test_what_if_leaves_no_trace():
+    rng = np.random.default_rng(4)
+    made, n = model(rng), 30
+    graph = lg.Graph(rng.standard_normal((n, 5)).astype(np.float32), rng.integers(0, n, 90), rng.integers(0, n, 90))
+    live = lg.Engine(made, graph, threads=2)
+    before = live.state_digest()
+    for _ in range(30):
+        updates = lg.Updates()
+        updates.set_features(int(rng.integers(n)), rng.standard_normal(5).astype(np.float32) * 4)
+        updates.add_edge(int(rng.integers(n)), int(rng.integers(n)))
+        with live.what_if(updates):
+            pass
+        assert live.state_digest() == before
+    live.verify()
+
+
+def test_one_batch_or_many_give_the_same_state():
+    rng = np.random.default_rng(5)
+    made, n = model(rng), 30
+    features = rng.standard_normal((n, 5)).astype(np.float32)
+    src, dst = rng.integers(0, n, (2, 90))
+    changes = [(int(rng.integers(n)), rng.standard_normal(5).astype(np.float32)) for _ in range(40)]
+    added = rng.integers(0, n, (40, 2))
+    digests = set()
+    for size, threads in ((1, 1), (7, 2), (40, 2)):
+        live = lg.Engine(made, lg.Graph(features, src, dst), threads=threads)
+        for first in range(0, 40, size):
+            updates = lg.Updates()
+            for (v, row), (u, w) in zip(changes[first : first + size], added[first : first + size], strict=True):
+                updates.set_features(v, row)
+                updates.add_edge(int(u), int(w))
+            live.apply(updates)
+        live.verify()
+        digests.add(live.state_digest())
+    assert len(digests) == 1
