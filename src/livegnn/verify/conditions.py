@@ -28,6 +28,7 @@ from livegnn.verify.subject import Subject, random_edges
 __all__ = ["AGAIN", "Proof", "Task", "Values", "differ", "tasks"]
 
 Values = Mapping[str, Float64]
+_LARGE = 50.0  # rows above it may overflow in exp, which shows nothing
 ADDS, AGAIN = "results add", "a result may stand for its rows"
 
 
@@ -98,10 +99,11 @@ def _merge_proofs(form: StateForm, rows: Signs) -> list[Proof]:
     union = form.finished(form.merge(left, right))
     proofs = []
     total = ex.elementwise("add", form.finished(left), form.finished(right))
-    proofs.append(Proof((Query(((union, total),), facts=facts),), ADDS))
+    valued = Query(defined=(form.finished(left),), facts=facts)
+    proofs.append(Proof((Query(((union, total),), facts=facts), valued), ADDS))
     if form.finish.width == form.width:
         again = form.finished(form.merge(form.of_row(form.finished(left)), right))
-        proofs.append(Proof((Query(((union, again),), facts=facts),), AGAIN))
+        proofs.append(Proof((Query(((union, again),), facts=facts), valued), AGAIN))
     return proofs
 
 
@@ -115,8 +117,8 @@ def _merge_hunts(function: Expr, rows: str, width: int, possible: Signs) -> list
         pairs = [(whole, ex.elementwise("add", part, other))]
         if function.width == width:
             pairs.append((whole, ex.unroll(function, rows, [part, *right])))
-        signs = {each.name: possible for each in (*left, *right)}
-        hunts.append(Query(tuple(pairs), facts=Facts(signs)))
+        facts = Facts({each.name: possible for each in (*left, *right)})
+        hunts += [Query(tuple(pairs), facts=facts), Query(defined=(whole,), facts=facts)]
     return hunts
 
 
@@ -139,6 +141,11 @@ def _merge_task(subject: Subject, where: str) -> Task:
     def replay(values: Values) -> Counterexample | None:
         left, right = _stacked(values, "left"), _stacked(values, "right")
         whole, part, other = pooled(np.concatenate([left, right])), pooled(left), pooled(right)
+        if not np.isfinite(whole).all():
+            if max(float(np.abs(left).max()), float(np.abs(right).max())) > _LARGE:
+                return None
+            sides = ("a finite row", f"{where}(left and right)")
+            return Counterexample({"left": left, "right": right}, np.zeros_like(whole), whole, sides)
         turned = pooled(np.concatenate([left, right])[::-1])
         if differ(whole, turned, subject.tolerance):
             sides = (f"{where}(left and right)", f"{where} of the same rows in reverse order")

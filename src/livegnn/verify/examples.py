@@ -1,8 +1,8 @@
 """The ten models of NeutronRT's Table II as operators, with their formulas and the verdicts to expect.
 
-They are the knowledge base of `propose`: what a language model is shown, and what a formula is matched against. Formulas
-and functions are written in the language of `formula`; capital and single letters are weights, whose example values
-here are small and arbitrary.
+They are the knowledge base of `propose`: what a language model is shown, and what its rules have to cover. Formulas are
+written in the language of `formula`, functions in that of `restricted`; other names are weights, whose example values
+are small and arbitrary.
 
 Where the table leaves something open, it is settled as follows. GCN's 1 / sqrt(d_u) reads a degree of 0 as 1. RGCN's
 W_r h_u is one message (the table multiplies W_r in f_nn). RGAT keeps one column of context per type and column
@@ -66,7 +66,7 @@ def msg_cbn(nct, mlc): return mlc / nct
 def msg_cbn_inverse(nct, msg): return msg * nct
 """
 _SOFTMAX = _MEAN.replace("count", "sum")
-_ATTENTION = "sum_u(softmax_u(leaky_relu(concat(h_v @ W, h_u @ W) @ a)) * (h_u @ W))"
+_ATTENTION = "sum_u(softmax_u(leaky_relu(concat(h_v @ W, h_u @ W) @ t)) * (h_u @ W))"
 _TYPED = "exp(leaky_relu(h_v @ D + h_u @ S)) * edge_type"
 
 TABLE: tuple[Example, ...] = (
@@ -137,14 +137,14 @@ def transform(a): return relu(a @ W)
     Example(
         "GAT",
         f"elu({_ATTENTION})",
-        "def msg_local(h_u, h_v): return exp(leaky_relu(concat(h_v @ W, h_u @ W) @ a))"
+        "def msg_local(h_u, h_v): return exp(leaky_relu(concat(h_v @ W, h_u @ W) @ t))"
         + _SOFTMAX
         + """
 def source_nn(h_u): return h_u @ W
 def transform(a): return elu(a)
 """,
         "constrained",
-        {"W": (WIDTH, 2), "a": (4, 1)},
+        {"W": (WIDTH, 2), "t": (4, 1)},
     ),
     Example(
         "G-GCN",

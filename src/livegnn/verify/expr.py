@@ -25,6 +25,7 @@ __all__ = [
     "OVER_EDGES",
     "Expr",
     "Float64",
+    "column",
     "concat",
     "constant",
     "elementwise",
@@ -276,6 +277,45 @@ def unroll(expr: Expr, name: str, rows: Sequence[Expr]) -> Expr:
                 with_inputs(each, [part[row if len(part) > 1 else 0] for part in inputs]) for row in range(count)
             ]
     return made[id(expr)][0]
+
+
+def column(expr: Expr, index: int) -> Expr:
+    """One column of a row-local expression, computed from no more columns than it needs."""
+    made: dict[tuple[int, int], Expr] = {}
+    pending = [(expr, index)]
+    while pending:
+        each, at = pending[-1]
+        needed: list[tuple[Expr, int]] = []
+        if each.op == "take":
+            needed = [(each.inputs[0], each.columns[at])]
+        elif each.op == "concat":
+            part = 0
+            while at >= each.inputs[part].width:
+                at -= each.inputs[part].width
+                part += 1
+            needed = [(each.inputs[part], at)]
+        elif each.op in ELEMENTWISE:
+            needed = [(before, at if before.width > 1 else 0) for before in each.inputs]
+        missing = [key for key in needed if (id(key[0]), key[1]) not in made]
+        if missing:
+            pending += missing
+            continue
+        inputs = [made[id(before), place] for before, place in needed]
+        each, at = pending.pop()
+        made[id(each), at] = _column_of(each, at, inputs)
+    return made[id(expr), index]
+
+
+def _column_of(expr: Expr, index: int, inputs: list[Expr]) -> Expr:
+    if expr.op in ELEMENTWISE:
+        return elementwise(expr.op, *inputs)
+    if expr.op in ("take", "concat"):
+        return inputs[0]
+    if expr.op == "constant" and expr.array is not None:
+        return constant(expr.array[index])
+    if expr.op == "matmul" and expr.array is not None:
+        return matmul(expr.inputs[0], expr.array[:, index : index + 1])
+    return expr if expr.width == 1 else take(expr, [index])
 
 
 def narrow(*exprs: Expr) -> list[Expr] | None:

@@ -30,6 +30,7 @@ EDGE_NAMES = ("h_u", "weight", "edge_attr", "edge_type", "degree_u")
 VERTEX_NAMES = ("h_v", "degree_v")
 REDUCTIONS = ("sum_u", "mean_u", "max_u", "min_u")
 SHARES = ("softmax_u", "share_u")
+RESERVED = {*EDGE_NAMES, *VERTEX_NAMES, "a", "mlc", "nct", "msg", "np"}
 
 
 def _share(x: Any) -> Any:
@@ -78,6 +79,9 @@ class Formula:
     weights: Mapping[str, Float64]
 
     def __post_init__(self) -> None:
+        taken = sorted(set(self.weights) & RESERVED)
+        if taken:
+            raise ModelError(f"[propose] expected weights of other names, got {', '.join(taken)}; rename them")
         used = names_in(self.tree)
         missing = sorted(used - set(EDGE_NAMES) - set(VERTEX_NAMES) - set(self.weights))
         if missing:
@@ -107,8 +111,14 @@ class Formula:
         """
         count = len(edges["h_u"])
         names = {**self.weights, **edges, "h_v": edges["h_v"][:1], "degree_v": np.full((1, 1), float(count))}
-        with np.errstate(all="ignore"):
-            result = np.asarray(evaluate(self.tree, names, {**FUNCTIONS, **_over_edges(count)}), np.float64)
+        try:
+            with np.errstate(all="ignore"):
+                result = np.asarray(evaluate(self.tree, names, {**FUNCTIONS, **_over_edges(count)}), np.float64)
+        except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"[propose] expected a formula that works on rows, got {type(error).__name__}: {error}; "
+                "check the widths of its weights"
+            ) from error
         if result.ndim != 2 or len(result) != 1:
             raise ModelError(
                 f"[propose] expected a formula that gives one row per vertex, got shape {result.shape}; "

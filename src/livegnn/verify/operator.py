@@ -9,8 +9,8 @@ For every vertex v with at least one in-edge, over its in-edges (u, v):
     h_v    = transform(h_v, a_v)
 
 and a_v = 0 where v has no in-edge: no function but `transform` is called there. An engine that works in place keeps
-nct_v and a_v, takes the context out of a_v by `msg_cbn_inverse`, merges changed messages in, and puts the new context back
-(Algorithm 1). `prove` says whether that gives the same a_v.
+nct_v and a_v, takes the context out of a_v by `msg_cbn_inverse`, merges changed messages in, and puts the new context
+back (Algorithm 1). `prove` says whether that gives the same a_v.
 
 Source: NeutronRT, section IV.A (Equations 5 to 9) and Algorithm 1.
 """
@@ -66,7 +66,7 @@ _NAMED: dict[str, RowFunction] = {
 
 def _parameters(function: RowFunction, where: str) -> tuple[str, ...]:
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(getattr(function, "forward", function))  # a torch module's __call__ has no names
     except (TypeError, ValueError) as error:
         raise ModelError(
             f"[Operator] expected {where} to be a function with named parameters, got {function!r}; wrap it in a lambda"

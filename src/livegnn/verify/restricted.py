@@ -2,9 +2,9 @@
 
 A text is a list of definitions: `def name(parameters): ...` with assignments and one return, `name = lambda ...`, or
 `name = "sum"` for a named reduction. Expressions are arithmetic, comparisons, `@`, column slices, and calls of the
-functions in FUNCTIONS (with or without `np.`) or of the methods in METHODS. Everything else is refused by name: imports,
-attributes, loops, strings, calls of anything that is not listed. Numbers are floats, so that no text can build large
-integers; its length and depth are bounded.
+functions in FUNCTIONS (with or without `np.`) or of the methods in METHODS. Everything else is refused by name:
+imports, attributes, loops, strings, calls of anything that is not listed. Numbers are floats, so that no text can build
+large integers; length, depth and widths are bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from livegnn.errors import ModelError, ModelUnsupported
-from livegnn.verify.expr import Float64
 from livegnn.verify.operator import Operator
 from livegnn.verify.tracer import Tracer, combine, join
 
@@ -287,9 +286,7 @@ def operator_from_source(
         found[target] = made
     if found.get("aggregate", "") is None:
         del found["aggregate"]
-    return Operator(
-        width, **found, edge_attr_width=edge_attr_width, edge_type_count=edge_type_count, name=name
-    )
+    return Operator(width, **found, edge_attr_width=edge_attr_width, edge_type_count=edge_type_count, name=name)
 
 
 def parse_expression(text: str) -> ast.expr:

@@ -3,7 +3,7 @@
 A formula is taken apart as  transform(h_v, R(factor * factor / factor ...))  with one reduction R. Each factor goes
 where its names allow: what knows only the source, to source_nn or msg_local; softmax_u and share_u, to msg_local with
 their sum as the context; degrees of the destination, to msg_cbn with a count as the context (mean_u brings one such);
-what knows only the destination leaves the sum, to transform; the rest, to msg_local. What does not fit is refused.
+what knows no edge leaves the sum, to transform; the rest, to msg_local. What does not fit is refused.
 
 The result is text in the language of `restricted`; it is judged like any other proposal.
 
@@ -13,6 +13,7 @@ Source: NeutronRT, section IV.D (how mean, degrees and softmax come apart).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -96,11 +97,13 @@ def _sorted_factors(reduction: ast.Call) -> _Parts:
             parts.context.append(_text(factor, divides))
         elif edge == {"h_u"} and "h_v" not in names and not divides:
             wide.append(_text(factor, divides))
-        elif "h_v" in names and not edge and linear:
+        elif not edge and linear:
             parts.outside.append(_text(factor, divides))
         else:
             parts.message.append(_text(factor, divides))
-    if wide:
+    if parts.share and wide:
+        parts.source = _product(wide)
+    elif wide:
         parts.source = wide.pop()  # the last one, as the table has it; any would do
         parts.message += wide
     return parts
@@ -135,7 +138,7 @@ def _with_context(parts: _Parts, mean: bool) -> list[str]:
         scale, undo, context = f"where(nct == 0, 0, mlc / {guard})", "where(nct == 0, 0, msg * nct)", "sum"
     elif parts.context or mean:
         factors = parts.context + (["(1 / degree_v)"] if mean else [])
-        by = _product(factors).replace("count_u()", "nct").replace("degree_v", "nct")
+        by = re.sub(r"\b(count_u\(\)|degree_v\b)", "nct", _product(factors))
         scale, undo, context = f"mlc * ({by})", f"msg / ({by})", "count"
     else:
         return []
@@ -153,10 +156,8 @@ def decompose(tree: ast.expr) -> str:
     """
     reduction = _find(tree)
     parts = _sorted_factors(reduction)
-    if parts.share and parts.message[1:] and any("edge_" in each or "h_u" in each for each in parts.message[1:]):
-        raise _refused("weights a normalised message again, which the context would count twice")
     if parts.share and len(parts.message) > 1:
-        raise _refused("weights a normalised message by more than rows of the source")
+        raise _refused("weights a normalised message by more than rows of the source")  # the context would count it
     pooled: ast.expr = ast.parse(_product([*parts.outside, "a"]), mode="eval").body
     after = ast.unparse(ast.fix_missing_locations(_Replace(reduction, pooled).visit(tree)))
     left = names_in(ast.parse(after, mode="eval")) & {*EDGE_NAMES, "degree_v"}

@@ -12,6 +12,7 @@ carries the condition under which it has one.
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -259,38 +260,64 @@ def _size(exprs: Sequence[Expr]) -> int:
 def solve(query: Query, seconds: float) -> Answer:
     """Puts a query to z3.
 
-    Where all columns are treated alike, one column stands for all (expr.narrow), so that widths cost nothing.
+    Where all columns are treated alike, one column stands for all (expr.narrow), so that widths cost nothing; else
+    the columns of a single pair are asked for one after the other.
 
-    Args:     seconds: the solver gives up after this long.
+    Args:     seconds: the solver gives up after about this long.
     Raises:   DataMissing without z3-solver.
     """
     z3 = load_z3()
-    exprs = [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
+    exprs = _exprs(query)
     widths = {each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}
     narrowed = ex.narrow(*exprs)
-    chosen = narrowed if narrowed is not None else exprs
-    if _size(chosen) > _TERMS_MAX:
-        return Answer("unknown", reason=f"{_size(chosen)} numbers are too many for the solver")
-    pairs = [(chosen[2 * i], chosen[2 * i + 1]) for i in range(len(query.differ))]
-    rest = chosen[2 * len(pairs) :]
+    if narrowed is not None:
+        return _solve_one(z3, _with_exprs(query, narrowed), widths, seconds)
+    if len(query.differ) != 1 or query.defined:
+        return _solve_one(z3, query, widths, seconds)
+    left, right = query.differ[0]
+    count = max(left.width, right.width)
+    end = time.monotonic() + seconds
+    for index in range(count):
+        pair = tuple(ex.column(each, index if each.width > 1 else 0) for each in (left, right))
+        left_over = end - time.monotonic()
+        if left_over <= 0:
+            return Answer("unknown", reason=f"the solver gave up after {seconds:g} s")
+        answer = _solve_one(z3, _with_exprs(query, [*pair, *query.assumed]), widths, left_over)
+        if answer.verdict != "unsat":
+            return answer
+    return Answer("unsat")
+
+
+def _exprs(query: Query) -> list[Expr]:
+    return [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
+
+
+def _with_exprs(query: Query, exprs: Sequence[Expr]) -> Query:
+    """The same query about other expressions, in the order of `_exprs`."""
+    pairs = 2 * len(query.differ)
+    middle = pairs + len(query.defined)
+    differ = tuple((exprs[i], exprs[i + 1]) for i in range(0, pairs, 2))
+    return Query(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts)
+
+
+def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float) -> Answer:
+    size = _size(_exprs(query))
+    if size > _TERMS_MAX:
+        return Answer("unknown", reason=f"{size} numbers are too many for the solver")
     terms = _Terms(z3)
-    wrong = [z3.Or([a != b for a, b in _columns(terms, pair)]) for pair in pairs]
-    assumed = [terms.defined(each) for pair in pairs for each in pair]
-    assumed += [terms.defined(each) for each in rest[len(query.defined) :]]
-    obliged = [terms.defined(each) for each in rest[: len(query.defined)]]
-    if obliged:
-        wrong.append(z3.Not(z3.And(obliged)))
+    wrong = [z3.Or([a != b for a, b in _columns(terms, pair)]) for pair in query.differ]
+    assumed = [terms.defined(each) for pair in query.differ for each in pair]
+    assumed += [terms.defined(each) for each in query.assumed]
+    if query.defined:
+        wrong.append(z3.Not(z3.And([terms.defined(each) for each in query.defined])))
     formula = [*wrong, *assumed, *terms.facts(query.facts), *terms.axioms]
     verdict, model = _ask(z3, formula, seconds)
     if verdict != "sat":
-        return Answer(verdict, reason="" if verdict == "unsat" else f"the solver gave up after {seconds:g} s")
+        return Answer(verdict, reason="" if verdict == "unsat" else f"the solver gave up after {seconds:.2g} s")
     plain = [z3.And(column >= -8, column <= 8) for columns in terms.variables.values() for column in columns]
-    plain += [
-        z3.Or([column == i for i in range(1, 9)])
-        for name in query.facts.counts
-        for column in terms.variables.get(name, [])
-    ]
-    better, plainer = _ask(z3, formula + plain, seconds)
+    for name in query.facts.counts:
+        plain += [z3.Or([column == i for i in range(1, 9)]) for column in terms.variables.get(name, [])]
+    better, plainer = _ask(z3, formula + plain, seconds)  # numbers that a reader can follow, where there are some
     if better == "sat":
         model = plainer
     values = {name: _values(model, terms.variables.get(name, []), width) for name, width in widths.items()}

@@ -170,6 +170,14 @@ class Subject:
         """aggregate, (1, d')."""
         return self._pooled("aggregate", rows)
 
+    def layer(self, edges: Rows) -> Float64:
+        """transform(h_v, a) of the vertex whose in-edges these are, by Equations 5 to 9: (1, out)."""
+        message = self.message(edges)
+        a = self.aggregate(self.times_source(self.combine(self.context(message), message), edges))
+        if self.operator.transform is None:
+            return a
+        return self._rowwise("transform", {"h_v": edges["h_v"][:1], "a": a}, 1)
+
     def _samples(self, where: str, count: int, rng: np.random.Generator) -> dict[str, Float64]:
         edges = random_edges(self.operator, rng, count)
         widths = {

@@ -183,6 +183,14 @@ class Tracer:
 
     clamp = clip
 
+    def repeat_interleave(self, repeats: int, dim: Any = None) -> Tracer:
+        """Every column some times in a row."""
+        return repeat(self, repeats, dim)
+
+    def repeat(self, repeats: int, axis: Any = None) -> Tracer:
+        """Every column some times in a row, in NumPy's spelling."""
+        return repeat(self, repeats, axis)
+
     def __getattr__(self, name: str) -> Any:
         if name in ("exp", "log", "sqrt", "tanh", "sigmoid", "abs"):
             return lambda: combine(name, self)
