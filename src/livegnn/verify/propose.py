@@ -147,6 +147,9 @@ def _layer(
             raise
     if width is None and formula is not None:
         width = _told_width(formula)
+    if width is not None and formula is not None:
+        blank = Operator(width, edge_attr_width=attr_width, edge_type_count=type_count)
+        formula.value(random_edges(blank, np.random.default_rng(0), 3))  # raises where the formula itself fails
     if width is None:
         raise UsageError("[propose] expected the columns of h_u, got none; pass width=")
     return _Layer(text, formula, values, width, attr_width, type_count, seconds, tests)

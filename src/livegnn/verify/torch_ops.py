@@ -136,4 +136,5 @@ def function(called: Any, args: Any, options: Any) -> Tracer:
     run_of(flat).library = "torch"
     if called not in _FUNCTIONS:
         raise TraceError(f"it calls torch's {getattr(called, '__name__', called)}, which a symbolic run does not know")
-    return _FUNCTIONS[called](*args, **options)
+    given = {name: value for name, value in options.items() if value is not None or name not in ("out", "dtype")}
+    return _FUNCTIONS[called](*args, **given)
