@@ -79,11 +79,11 @@ def test_rules_take_more_apart_than_the_table(name):
         ("sum_u(relu(softmax_u(h_u)) * h_u)", ModelUnsupported, "inside another function"),
         ("mean_u(softmax_u(h_u) * h_u)", ModelUnsupported, "by a sum and by a degree"),
         ("sum_u(h_u * (degree_v + h_u))", ModelUnsupported, "joins degree_v"),
-        ("sum_u(h_u) * weight", ModelUnsupported, "outside of the reduction"),
+        ("sum_u(h_u) / degree_v", ModelUnsupported, "uses degree_v outside of the reduction"),
         ("sum_u(median(h_u))", ModelUnsupported, "got median"),
         ("sum_u(h_u @ Q)", ModelError, "none for Q"),
         ("sum_u(h_u @ W) @ W", ModelError, "check the widths"),
-        ("h_u @ W + sum_u(h_u)[:, :2]", ModelUnsupported, "uses h_u outside"),
+        ("h_u @ W + sum_u(h_u)[:, :2]", ModelError, "one row per vertex"),
         ("sum over u of h_u", ModelUnsupported, "expected Python"),
     ],
 )
