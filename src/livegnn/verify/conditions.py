@@ -189,6 +189,11 @@ def _context_facts(subject: Subject, *supported: str) -> Facts:
     return Facts({"nct": subject.context_signs}, counts, pairs)
 
 
+def _message_facts(subject: Subject) -> Facts:
+    facts = _context_facts(subject, "mlc")
+    return Facts({**facts.signs, "mlc": subject.message_signs}, facts.counts, facts.support)
+
+
 def _with(expr: Expr, name: str, value: Expr) -> Expr:
     return ex.substitute(expr, {name: value})
 
@@ -262,8 +267,7 @@ def _factor_task(subject: Subject) -> Task:
     if before is not None and after is not None:
         message, source = ex.variable("mlc", subject.message_width), ex.variable("f", subject.source_width)
         pair = (ex.elementwise("mul", before, source), _with(after, "mlc", ex.elementwise("mul", message, source)))
-        facts = _context_facts(subject, "mlc")
-        query = Query((pair,), facts=Facts({**facts.signs, "mlc": subject.message_signs}, facts.counts, facts.support))
+        query = Query((pair,), facts=_message_facts(subject))
         proofs, hunts = [Proof((query,), "for every message and every factor")], [query]
 
     def replay(values: Values) -> Counterexample | None:
@@ -371,8 +375,12 @@ def _zero_task(subject: Subject) -> Task:
     if there is not None and back is not None and there.width == width:
         a = ex.variable("a", width)
         made = _with(there, "mlc", a)
-        everything = (made, _with(back, "msg", made))
-        proofs = [Proof((Query(defined=everything, facts=_context_facts(subject, "a")),), "for every aggregate")]
+        facts = _context_facts(subject, "a")
+        on_messages = subject.combine_expr(subject.message_width)
+        queries = [Query(defined=(made, _with(back, "msg", made)), facts=facts)]
+        if on_messages is not None:
+            queries.append(Query(defined=(on_messages,), facts=_message_facts(subject)))
+            proofs = [Proof(tuple(queries), "for every message and every aggregate")]
         hunts = _zero_hunts(subject, there, back)
 
     def replay(values: Values) -> Counterexample | None:

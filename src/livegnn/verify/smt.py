@@ -12,6 +12,7 @@ carries the condition under which it has one.
 from __future__ import annotations
 
 import importlib
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ __all__ = ["Answer", "Facts", "Query", "load_z3", "solve"]
 
 Pair: TypeAlias = tuple[Expr, Expr]
 _TERMS_MAX = 4000  # numbers in a query; more would not come back in time
+_ONE_AT_A_TIME = threading.Lock()  # z3's terms belong to one thread at a time
 _PAIRS_MAX = 12  # arguments of one function that are compared with each other
 
 
@@ -267,6 +269,11 @@ def solve(query: Query, seconds: float) -> Answer:
     Raises:   DataMissing without z3-solver.
     """
     z3 = load_z3()
+    with _ONE_AT_A_TIME:
+        return _solve(z3, query, seconds)
+
+
+def _solve(z3: Any, query: Query, seconds: float) -> Answer:
     exprs = _exprs(query)
     widths = {each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}
     narrowed = ex.narrow(*exprs)

@@ -277,6 +277,13 @@ class Subject:
         return self._traced("msg_cbn_inverse", {"nct": self.context_width, "msg": width})
 
     @cached_property
+    def transform_expr(self) -> Expr | None:
+        """transform in the variables h_v and a."""
+        if self.operator.transform is None:
+            return ex.variable("a", self.aggregate_width)
+        return self._traced("transform", {"h_v": self.operator.width, "a": self.aggregate_width})
+
+    @cached_property
     def context_states(self) -> StateForm | None:
         """nbr_ctx in state form."""
         made = self.context_expr

@@ -67,6 +67,37 @@ def test_what_differs_comes_with_numbers(name):
     assert abs(ex.evaluate(left, given) - ex.evaluate(right, given)) > 1e-9
 
 
+def at_least(bound, made):
+    """made >= bound, as an equation."""
+    return f("maximum", made, bound), made, {}
+
+
+half, two = ex.constant(0.5), ex.constant(2.0)
+NEARLY_TRUE = {
+    "exp(x) >= x + 1.01": at_least(f("add", x, ex.constant(1.01)), f("exp", x)),
+    "exp(x) >= 0.01": at_least(ex.constant(0.01), f("exp", x)),
+    "exp(-x) >= exp(x)": at_least(f("exp", x), f("exp", f("neg", x))),
+    "exp(2x) = exp(x) + exp(x)": (f("exp", f("add", x, x)), f("add", f("exp", x), f("exp", x)), {}),
+    "sigmoid(x) >= 0.01": at_least(ex.constant(0.01), f("sigmoid", x)),
+    "0.99 >= sigmoid(x)": at_least(f("sigmoid", x), ex.constant(0.99)),
+    "sigmoid(x) >= 0.5": at_least(half, f("sigmoid", x)),
+    "tanh(x) >= -0.99": at_least(ex.constant(-0.99), f("tanh", x)),
+    "0 >= tanh(x)": at_least(f("tanh", x), zero),
+    "sqrt(x) >= 0.01": at_least(ex.constant(0.01), f("sqrt", x)),
+    "sqrt(x) = x": (f("sqrt", x), x, {}),
+    "log(x) >= 0": at_least(zero, f("log", x)),
+    "log(exp(x)) = 2x": (f("log", f("exp", x)), f("mul", two, x), {}),
+    "a hidden quotient": (f("where", f("equal", y, zero), x, f("mul", f("div", x, y), zero)), zero, {}),
+    "x / y >= 0": at_least(zero, f("div", x, y)),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY_TRUE)
+def test_what_is_only_nearly_true_is_not_proved(name):
+    left, right, signs = NEARLY_TRUE[name]
+    assert solve(Query(((left, right),), facts=Facts(signs)), 1.0).verdict != "unsat"
+
+
 @settings(max_examples=80)
 @given(expressions(depth=2), expressions(depth=2), st.integers(0, 50))
 def test_nothing_is_proved_that_a_number_contradicts(left, right, seed):
