@@ -1,13 +1,16 @@
 """Signs never leave out one that occurs; states of a union are those of its parts, merged."""
 
+import itertools
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from livegnn.verify import expr as ex
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, POSITIVE, of_array, signs
 from livegnn.verify.states import state_form
-from tests.unit.verify.samples import expressions
+from tests.unit.verify.samples import BINARY, expressions
 
 rows = ex.variable("rows", 2, per_edge=True)
 
@@ -22,6 +25,26 @@ def test_every_sign_that_occurs_is_foreseen(made, seed):
     foreseen = signs(made, {name: of_array(values) for name, values in given.items()})
     underflow = {0} if any(each.op in ("exp", "sigmoid", "div", "mul") for each in ex.walk(made)) else set()
     assert of_array(found) - underflow <= foreseen
+
+
+NUMBERS = np.array([[-3.0], [-0.5], [0.0], [0.25], [2.0]])
+
+
+@pytest.mark.parametrize("op", sorted(ex.ELEMENTWISE))
+def test_each_operation_foresees_the_signs_of_all_combinations(op):
+    count = {"where": 3}.get(op, 2 if op in BINARY + ("and", "or") else 1)
+    names = "xyz"[:count]
+    made = ex.elementwise(op, *(ex.variable(name, 1) for name in names))
+    for chosen in itertools.product(*[[NUMBERS[:2], NUMBERS[2:3], NUMBERS[2:], NUMBERS[3:], NUMBERS]] * count):
+        grid = np.array(list(itertools.product(*(part[:, 0] for part in chosen))))
+        given = {name: grid[:, i : i + 1] for i, name in enumerate(names)}
+        with np.errstate(all="ignore"):
+            found = ex.evaluate(made, given)
+        found = found[np.isfinite(found)]
+        foreseen = signs(made, {name: of_array(part) for name, part in zip(names, chosen, strict=True)})
+        assert of_array(found) <= foreseen
+        if op in ("add", "mul", "maximum", "neg", "abs", "tanh", "where"):
+            assert len(foreseen) < 3 or any(len(of_array(part)) > 1 for part in chosen) or op == "add"
 
 
 def test_what_the_rules_know():
