@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 
 import numpy as np
@@ -10,7 +11,7 @@ from livegnn.errors import ModelError, UsageError
 from livegnn.verify.conditions import AGAIN, Task, Values, distributes, tasks
 from livegnn.verify.operator import Operator
 from livegnn.verify.report import Condition, Counterexample, Report, Verdict
-from livegnn.verify.smt import load_z3, solve
+from livegnn.verify.smt import Answer, Query, load_z3, solve
 from livegnn.verify.subject import Subject
 
 __all__ = ["prove"]
@@ -19,7 +20,7 @@ __all__ = ["prove"]
 def prove(operator: Operator, *, seconds: float = 4.0, tests: int = 300, seed: int = 0) -> Report:
     """The verdict on every condition under which Algorithm 1 gives what a full run gives.
 
-    Args:     seconds: for each question to the solver.   tests: random neighbourhoods per condition.
+    Args:     seconds: of the solver for each condition.   tests: random neighbourhoods per condition.
               seed: of the random inputs.
     Returns:  Report; `report.sound` if all conditions are proved.
     Raises:   DataMissing without z3-solver; ModelError for functions that fail, mix rows, or are not pure; UsageError
@@ -55,15 +56,16 @@ def _decide(task: Task, subject: Subject, seconds: float, tests: int, seed: int)
     if task.given:
         return Condition(task.key, task.statement, "proved", task.given)
     shown, why = "", task.lacking
+    clock = _Clock(seconds)
     for proof in task.proofs:
-        answers = [solve(query, seconds) for query in proof.queries]
+        answers = [clock.ask(query) for query in proof.queries]
         if all(answer.verdict == "unsat" for answer in answers):
             shown = proof.shows
             break
         why = why or next((answer.reason for answer in answers if answer.reason), "")
     if not shown:
         for query in task.hunts:
-            answer = solve(query, seconds)
+            answer = clock.ask(query)
             example = _replayed(task, dict(answer.values)) if answer.verdict == "sat" else None
             if example is not None:
                 reason = "the solver's counterexample was run"
@@ -78,6 +80,20 @@ def _decide(task: Task, subject: Subject, seconds: float, tests: int, seed: int)
     why = why or "the solver found neither proof nor example"
     told = shown or f"{tests} random inputs agree within {subject.tolerance:g}; {why}"
     return Condition(task.key, task.statement, verdict, told, tests=tests, tolerance=subject.tolerance)
+
+
+class _Clock:
+    """Shares the seconds of a condition among its questions."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.end = seconds, time.monotonic() + seconds
+
+    def ask(self, query: Query) -> Answer:
+        """The solver's answer, or "unknown" when time is up."""
+        left = self.end - time.monotonic()
+        if left <= 0:
+            return Answer("unknown", reason=f"the solver gave up after {self.seconds:g} s")
+        return solve(query, left)
 
 
 def _replayed(task: Task, values: Values) -> Counterexample | None:

@@ -131,13 +131,17 @@ def _parse(text: str) -> ast.Module:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ModelUnsupported(f"[verify] expected Python, got {error}; mend the text") from error
-    pending: list[tuple[ast.AST, int]] = [(module, 0)]
+    _check_depth(module)
+    return module
+
+
+def _check_depth(tree: ast.AST) -> None:
+    pending: list[tuple[ast.AST, int]] = [(tree, 0)]
     while pending:
         part, depth = pending.pop()
         if depth > _DEPTH_MAX:
             raise ModelUnsupported(f"[verify] expected at most {_DEPTH_MAX} nested parts, got more; simplify the text")
         pending += [(child, depth + 1) for child in ast.iter_child_nodes(part)]
-    return module
 
 
 def evaluate(part: ast.expr, names: Names, functions: Mapping[str, Callable[..., Any]] = FUNCTIONS) -> Any:
@@ -318,5 +322,6 @@ def _inlined(part: ast.expr, assigned: Mapping[str, ast.expr]) -> ast.expr:
     result = Inline().visit(part)
     if sum(1 for _ in ast.walk(result)) > _LENGTH_MAX:
         raise ModelUnsupported("[verify] expected a formula of moderate size, got one that grows; simplify it")
+    _check_depth(result)
     assert isinstance(result, ast.expr)
     return result

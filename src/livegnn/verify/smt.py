@@ -318,13 +318,15 @@ def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float)
     if query.defined:
         wrong.append(z3.Not(z3.And([terms.defined(each) for each in query.defined])))
     formula = [*wrong, *assumed, *terms.facts(query.facts), *terms.axioms]
-    verdict, model = _ask(z3, formula, seconds)
+    verdict, model = _ask(z3, formula, 0.75 * seconds)
     if verdict != "sat":
         return Answer(verdict, reason="" if verdict == "unsat" else f"the solver gave up after {seconds:.2g} s")
     plain = [z3.And(column >= -8, column <= 8) for columns in terms.variables.values() for column in columns]
     for name in query.facts.counts:
         plain += [z3.Or([column == i for i in range(1, 9)]) for column in terms.variables.get(name, [])]
-    better, plainer = _ask(z3, formula + plain, seconds)  # numbers that a reader can follow, where there are some
+    better, plainer = _ask(
+        z3, formula + plain, 0.25 * seconds
+    )  # numbers that a reader can follow, where there are some
     if better == "sat":
         model = plainer
     values = {name: _values(model, terms.variables.get(name, []), width) for name, width in widths.items()}

@@ -56,7 +56,7 @@ class Subject:
     """
 
     operator: Operator
-    seconds: float  # for each question to the solver
+    seconds: float  # of the solver, where signs of messages are left open
     reasons: dict[str, str] = field(default_factory=dict)  # function -> why it has no symbolic run
 
     def __post_init__(self) -> None:
@@ -314,7 +314,7 @@ class Subject:
             1: ex.elementwise("less", zero, made),
         }
         queries = {sign: Query(((case, zero),), facts=Facts(inputs)) for sign, case in cases.items()}
-        return frozenset(sign for sign, query in queries.items() if solve(query, self.seconds).verdict != "unsat")
+        return frozenset(sign for sign, query in queries.items() if solve(query, self.seconds / 3).verdict != "unsat")
 
     @cached_property
     def context_signs(self) -> Signs:

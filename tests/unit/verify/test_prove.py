@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from livegnn.errors import ModelError, OperatorUnsound, UsageError
 from livegnn.verify import Operator
 from livegnn.verify import prove as prove_at_length
 from livegnn.verify.examples import TABLE, example
+from livegnn.verify.subject import Subject
 from tests.unit.verify.samples import mean
 
 W = np.random.default_rng(0).normal(size=(3, 1))
@@ -141,12 +144,24 @@ def test_unsound_operators_are_refuted_by_numbers_that_were_run(name):
     report = prove(operator)
     condition = report[key]
     assert condition.verdict == "refuted", str(report)
+    assert ("solver" in condition.reason) == (name not in ("a median", "the first message"))
     assert not report.sound
     example = condition.counterexample
     gap = np.abs(example.expected - example.got)
     assert not np.isfinite(example.got).all() or gap.max() > 1e-7
     with pytest.raises(OperatorUnsound, match="refuted"):
         report.raise_if_unsound()
+
+
+def test_sums_of_messages_that_are_never_negative_are_zero_only_with_all_of_them():
+    def supported(operator):
+        return Subject(operator, 1.0).supported
+
+    assert supported(guarded(msg_local=lambda h_u: np.maximum(h_u @ W, 0)))
+    assert not supported(guarded(msg_local=lambda h_u: h_u @ W))
+    assert not supported(guarded(nbr_ctx="max"))
+    assert not supported(mean())
+    assert not supported(guarded(aggregate=lambda msg: np.exp(msg).sum(axis=0)))
 
 
 def test_a_counterexample_can_be_run_again_by_hand():
@@ -288,3 +303,16 @@ def test_an_example_is_found_by_name():
 def test_verdicts_are_the_same_each_time():
     operator = attention(msg_local=lambda h_u: 2 + np.arctan(h_u @ W), msg_cbn=lambda nct, mlc: nct / mlc)
     assert str(prove(operator, tests=20)) == str(prove(operator, tests=20))
+
+
+def test_the_solver_has_a_time_for_each_condition():
+    report = prove(mean(), seconds=1e-6)
+    assert report["inverse"].verdict == "tested, not proved"
+    assert "gave up after 1e-06 s" in report["inverse"].reason
+    assert report["destination"].verdict == "proved"
+
+
+def test_importing_the_package_brings_neither_the_solver_nor_torch():
+    code = "import sys, livegnn.verify; print({'z3', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

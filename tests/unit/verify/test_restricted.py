@@ -102,5 +102,7 @@ def test_a_definition_is_put_into_one_expression():
     assert tree.left.args[0].left.left.id == "h_u"
     with pytest.raises(ModelUnsupported, match="one expression"):
         parse_expression("a = 1\nb = 2")
+    with pytest.raises(ModelUnsupported, match="nested parts"):
+        parse_expression("def layer(x):\n" + "  x = x + 1\n" * 500 + "  return x")
     with pytest.raises(ModelUnsupported, match="moderate size"):
         parse_expression("def layer(x):\n" + "  x = x * x\n" * 30 + "  return x")

