@@ -117,9 +117,14 @@ def _merge_hunts(function: Expr, rows: str, width: int, possible: Signs) -> list
         pairs = [(whole, ex.elementwise("add", part, other))]
         if function.width == width:
             pairs.append((whole, ex.unroll(function, rows, [part, *right])))
-        facts = Facts({each.name: possible for each in (*left, *right)})
-        hunts += [Query(tuple(pairs), facts=facts), Query(defined=(whole,), facts=facts)]
+        facts, named = Facts({each.name: possible for each in (*left, *right)}), _named(*left, *right)
+        hunts.append(Query(tuple(pairs), facts=facts, named=named))
+        hunts.append(Query(defined=(whole,), facts=facts, named=named))
     return hunts
+
+
+def _named(*variables: Expr) -> dict[str, int]:
+    return {each.name: each.width for each in variables}
 
 
 def _stacked(values: Values, side: str) -> Float64:
@@ -232,7 +237,8 @@ def distributes(subject: Subject, merge: str) -> Task:
             inside = ex.unroll(function, "msg", [_with(row, "mlc", each) for each in rows])
             outside = _with(pooled, "mlc", ex.unroll(function, "msg", rows))
             facts = _context_facts(subject, *(each.name for each in rows))
-            hunts.append(Query(((inside, outside),), facts=facts))
+            named = {"nct": subject.context_width, **_named(*rows)}
+            hunts.append(Query(((inside, outside),), facts=facts, named=named))
 
     def replay(values: Values) -> Counterexample | None:
         rows, context = _stacked(values, "x"), values["nct"]
@@ -267,7 +273,8 @@ def _factor_task(subject: Subject) -> Task:
     if before is not None and after is not None:
         message, source = ex.variable("mlc", subject.message_width), ex.variable("f", subject.source_width)
         pair = (ex.elementwise("mul", before, source), _with(after, "mlc", ex.elementwise("mul", message, source)))
-        query = Query((pair,), facts=_message_facts(subject))
+        named = {"nct": subject.context_width, **_named(message, source)}
+        query = Query((pair,), facts=_message_facts(subject), named=named)
         proofs, hunts = [Proof((query,), "for every message and every factor")], [query]
 
     def replay(values: Values) -> Counterexample | None:
@@ -300,7 +307,9 @@ def _inverse_task(subject: Subject) -> Task:
     proofs, hunts = [], []
     if there is not None and back is not None and there.width == width:
         a = ex.variable("a", width)
-        query = Query(((_with(back, "msg", _with(there, "mlc", a)), a),), facts=_context_facts(subject, "a"))
+        pair = (_with(back, "msg", _with(there, "mlc", a)), a)
+        named = {"nct": subject.context_width, "a": width}
+        query = Query((pair,), facts=_context_facts(subject, "a"), named=named)
         proofs, hunts = [Proof((query,), "for every context and every aggregate")], [query]
 
     def replay(values: Values) -> Counterexample | None:
@@ -352,7 +361,13 @@ def _zero_hunts(subject: Subject, there: Expr, back: Expr) -> list[Query]:
             return []
         made = ex.substitute(there, {"nct": z, "mlc": a})
         undone = ex.substitute(back, {"nct": z, "msg": made})
-        hunts.append(Query(defined=(made, undone), assumed=(z, a), facts=Facts(facts)))
+        asked = {
+            name: subject.operator.input_width(name) for name in ("h_u", *subject.operator.parameters("msg_local"))
+        }
+        per_edge = {f"{name}.{i}": width for name, width in asked.items() if name not in shared for i in range(count)}
+        whole = {name: width for name, width in asked.items() if name in shared}
+        query = Query((), (made, undone), (z, a), Facts(facts), {**per_edge, **whole})
+        hunts.append(query)
     return hunts
 
 
@@ -420,7 +435,8 @@ def _destination_task(subject: Subject) -> Task:
             return _holds(key, statement, "msg_local asks for h_v and does not use it")
         other = ex.substitute(message, {"h_v": ex.variable("other", subject.operator.width)})
         facts = Facts({"degree_u": NOT_NEGATIVE, "edge_type": NOT_NEGATIVE})
-        query = Query(((message, other),), facts=facts)
+        named = {**{name: subject.operator.input_width(name) for name in names}, "other": subject.operator.width}
+        query = Query(((message, other),), facts=facts, named=named)
         proofs, hunts = [Proof((query,), "h_v cancels")], [query]
 
     def replay(values: Values) -> Counterexample | None:

@@ -62,13 +62,15 @@ class Facts:
 class Query:
     """Asks for values of the variables that make all `differ` pairs differ, or one of `defined` undefined.
 
-    Everything in `differ` and in `assumed` is taken to be defined.
+    Everything in `differ` and in `assumed` is taken to be defined. An answer also has a value for each of `named`
+    (name -> width), whether anything depends on it or not.
     """
 
     differ: tuple[Pair, ...] = ()
     defined: tuple[Expr, ...] = ()
     assumed: tuple[Expr, ...] = ()
     facts: Facts = Facts()
+    named: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ def solve(query: Query, seconds: float) -> Answer:
 
 def _solve(z3: Any, query: Query, seconds: float) -> Answer:
     exprs = _exprs(query)
-    widths = {each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}
+    widths = {**query.named, **{each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}}
     narrowed = ex.narrow(*exprs)
     if narrowed is not None:
         return _solve_one(z3, _with_exprs(query, narrowed), widths, seconds)
@@ -304,7 +306,7 @@ def _with_exprs(query: Query, exprs: Sequence[Expr]) -> Query:
     pairs = 2 * len(query.differ)
     middle = pairs + len(query.defined)
     differ = tuple((exprs[i], exprs[i + 1]) for i in range(0, pairs, 2))
-    return Query(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts)
+    return Query(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts, query.named)
 
 
 def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float) -> Answer:
@@ -329,7 +331,12 @@ def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float)
     )  # numbers that a reader can follow, where there are some
     if better == "sat":
         model = plainer
-    values = {name: _values(model, terms.variables.get(name, []), width) for name, width in widths.items()}
+    values = {
+        name: _values(model, terms.variables[name], width)
+        if name in terms.variables
+        else _free(query.facts, name, width)
+        for name, width in widths.items()
+    }
     return Answer("sat", values)
 
 
@@ -353,8 +360,13 @@ def _ask(z3: Any, formula: list[Any], seconds: float) -> tuple[Literal["unsat", 
     return "unknown", None
 
 
+def _free(facts: Facts, name: str, width: int) -> Float64:
+    """A value that the facts allow, of a variable that nothing depends on."""
+    return np.full((1, width), float(max(facts.signs.get(name, ANY))))
+
+
 def _values(model: Any, columns: list[Any], width: int) -> Float64:
-    found = [_float(model.eval(column, model_completion=True)) for column in columns] or [0.0]
+    found = [_float(model.eval(column, model_completion=True)) for column in columns]
     return np.resize(np.asarray(found, np.float64), (1, width))
 
 

@@ -10,6 +10,7 @@ from livegnn.verify import Operator, prove
 from livegnn.verify.conditions import AGAIN
 from livegnn.verify.examples import TABLE
 from livegnn.verify.subject import Subject, random_edges
+from tests.unit.verify.combinations import drawn
 from tests.unit.verify.samples import mean
 
 
@@ -44,7 +45,7 @@ class InPlace:
         self.nct, self.a = nct, self.subject.combine(nct, merged)
 
 
-def drawn(operator, seed, count):
+def some_edges(operator, seed, count):
     edges = random_edges(operator, np.random.default_rng(seed), count)
     edges["h_v"] = np.repeat(random_edges(operator, np.random.default_rng(0), 1)["h_v"], count, axis=0)
     return edges
@@ -57,7 +58,7 @@ def joined(*parts):
 def largest_gap(operator, report, deletions):
     gap = 0.0
     for seed in range(20):
-        first, second, third = (drawn(operator, 3 * seed + i, 1 + (seed + i) % 3) for i in range(3))
+        first, second, third = (some_edges(operator, 3 * seed + i, 1 + (seed + i) % 3) for i in range(3))
         live = InPlace(operator, report, joined(first, second))
         live.change(third, +1)
         expected = live.from_scratch(joined(first, second, third))[1]
@@ -80,6 +81,25 @@ def test_what_is_proved_runs_in_place(operator):
     report = prove(operator, tests=20)
     assert report.strategy() in ("incremental", "constrained")
     assert largest_gap(operator, report, report.deletions == "subtract") < 1e-9
+
+
+def check_combinations(count, seed):
+    proved = 0
+    for chosen, operator in drawn(count, seed):
+        report = prove(operator, tests=20, seconds=2.0)
+        if report.strategy() != "full":
+            proved += 1
+            assert largest_gap(operator, report, report.deletions == "subtract") < 1e-6, (seed, chosen, str(report))
+    assert proved
+
+
+def test_combinations_that_are_proved_run_in_place():
+    check_combinations(12, seed=3)
+
+
+@pytest.mark.soak
+def test_many_combinations_that_are_proved_run_in_place():
+    check_combinations(1500, seed=4)
 
 
 REFUTED = [

@@ -131,6 +131,7 @@ def test_the_counterexample_goes_back_to_the_model():
     found = propose("sum_u(share_u(relu(h_u @ s)) * h_u)", model, params={"s": W[:, :1]}, **FAST)
     assert found.report.sound
     assert len(found.attempts) == 2
+    assert "does not compute the formula" in found.attempts[0].problem
     assert "nan" in found.attempts[0].problem
     assert found.attempts[0].problem in model.prompts[1]
     assert recorded.GATED_UNGUARDED.split("\n")[1] in model.prompts[1]

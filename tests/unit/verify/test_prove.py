@@ -110,6 +110,8 @@ UNSOUND = {
         "aggregate",
     ),
     "a context that does not merge": (mean(nbr_ctx=lambda mlc: np.log1p(mlc.sum(axis=0))), "context"),
+    "a square of a count": (mean(nbr_ctx=lambda mlc: np.ones(1) * mlc.shape[0] ** 2), "context"),
+    "no context in it, and no inverse": (mean(msg_cbn=lambda nct, mlc: -mlc), "inverse"),
     "a mean as a context": (attention(nbr_ctx=lambda mlc: mlc.mean(axis=0)), "context"),
     "a shift does not distribute over a sum": (
         mean(msg_cbn=lambda nct, mlc: mlc + nct, msg_cbn_inverse=lambda nct, msg: msg - nct),
@@ -216,6 +218,9 @@ def test_constrained_and_full_runs_are_a_choice():
     wrong.raise_if_unsound("full")
     with pytest.raises(OperatorUnsound, match='choose run="full"'):
         wrong.raise_if_unsound("constrained")
+    both = prove(dataclasses.replace(example("GAT").operator(), msg_cbn=lambda nct, mlc: nct / mlc))
+    assert both["destination"].verdict == "refuted"
+    assert both.strategy() == "full"
     with pytest.raises(UsageError, match="incremental, constrained, full"):
         wrong.raise_if_unsound("fast")
 
