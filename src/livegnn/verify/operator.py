@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -140,9 +141,6 @@ class Operator:
                 )
         if (self.msg_cbn is None) != (self.msg_cbn_inverse is None):
             raise ModelError("[Operator] expected msg_cbn and msg_cbn_inverse together, got one of them; add the other")
-        for where in _ALLOWED:
-            if callable(getattr(self, where)):
-                self.parameters(where)
         asked = self.parameters("msg_local")
         for name, columns in (("edge_attr", self.edge_attr_width), ("edge_type", self.edge_type_count)):
             if name in asked and columns < 1:
@@ -161,10 +159,14 @@ class Operator:
 
     def parameters(self, where: str) -> tuple[str, ...]:
         """Names of the arguments that the function called `where` asks for."""
-        given = getattr(self, where)
-        if isinstance(given, str):
-            return _ALLOWED[where]
-        return () if given is None else _parameters(given, where)
+        return self._taken[where]
+
+    @cached_property
+    def _taken(self) -> dict[str, tuple[str, ...]]:
+        given = {where: getattr(self, where) for where in _ALLOWED}
+        named = {where: _ALLOWED[where] for where, one in given.items() if isinstance(one, str)}
+        asked = {where: _parameters(one, where) for where, one in given.items() if callable(one)}
+        return {**dict.fromkeys(_ALLOWED, ()), **named, **asked}
 
     def input_width(self, name: str) -> int:
         """Columns of the input called `name` of msg_local."""

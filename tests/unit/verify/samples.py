@@ -1,10 +1,13 @@
 """Random expressions, and the operators that several tests look at."""
 
+import functools
+
 import numpy as np
 from hypothesis import strategies as st
 
-from livegnn.verify import Operator
+from livegnn.verify import Operator, prove
 from livegnn.verify import expr as ex
+from livegnn.verify.examples import example
 
 UNARY = ("neg", "abs", "exp", "tanh", "sigmoid", "sqrt", "log")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "less", "less_equal", "equal")
@@ -32,6 +35,12 @@ def expressions(draw, names=("x", "y"), width=2, depth=3):
         return ex.take(draw(inner), draw(st.lists(st.integers(0, width - 1), min_size=width, max_size=width)))
     op = draw(st.sampled_from(sorted(ex.OVER_COLUMNS)))
     return ex.concat([ex.over_columns(op, draw(inner))] * width)
+
+
+@functools.cache
+def table_report(name):
+    """The verdict on a row of Table II, found once for all tests."""
+    return prove(example(name).operator(), tests=60)
 
 
 def mean(**changes):

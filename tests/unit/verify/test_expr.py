@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from livegnn.errors import WidthMismatch
@@ -31,6 +31,7 @@ def test_reductions_over_edges_give_one_row():
     assert value(ex.over_edges("count_edges", rows), rows=given).tolist() == [[3.0]]
 
 
+@settings(max_examples=40)
 @given(expressions(), st.integers(0, 100))
 def test_one_column_is_that_column(made, seed):
     rng = np.random.default_rng(seed)
@@ -41,6 +42,7 @@ def test_one_column_is_that_column(made, seed):
         np.testing.assert_array_equal(*np.broadcast_arrays(alone, whole[:, index : index + 1]))
 
 
+@settings(max_examples=40)
 @given(expressions(), st.integers(0, 100))
 def test_a_narrowed_expression_is_every_column(made, seed):
     narrowed = ex.narrow(made)

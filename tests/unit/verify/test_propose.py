@@ -7,11 +7,12 @@ from livegnn.errors import DataMissing, ModelError, ModelUnsupported, OperatorUn
 from livegnn.verify import propose, smt
 from livegnn.verify.examples import TABLE, example, weights
 from livegnn.verify.formula import Formula
+from livegnn.verify.subject import Subject, random_edges
 from tests.unit.verify import recorded
 
 W = np.arange(6.0).reshape(3, 2) / 4 - 0.5
 SAGE = "relu(mean_u(h_u) @ W)"
-FAST = {"tests": 60}
+FAST = {"tests": 30}
 
 
 class Model:
@@ -32,15 +33,18 @@ class Model:
 def test_rules_cover_table_ii(row):
     found = propose(row.formula, params=weights(row.shapes), width=3, edge_type_count=row.edge_type_count, **FAST)
     assert found.report.strategy() == row.run, str(found.report)
-    assert found.agreement.startswith("tested, not proved: equal to the formula on 60")
+    assert found.agreement.startswith("tested, not proved: equal to the formula on 30")
     assert found.attempts == ()
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_the_worked_examples_compute_their_formulas(row):
-    found = propose(row.name, Model(*[row.source] * 3), **FAST)
-    assert found.source.strip() == row.source.strip()
-    assert found.report.strategy() == row.run
+    formula, operator = Formula(row.formula, weights(row.shapes)), row.operator()
+    layer = Subject(operator, 1.0).layer
+    rng = np.random.default_rng(0)
+    for count in range(1, 30):
+        edges = random_edges(operator, rng, count)
+        np.testing.assert_allclose(layer(edges), formula.value(edges), rtol=1e-9, atol=1e-12)
 
 
 def test_a_name_of_the_table_stands_for_its_formula():

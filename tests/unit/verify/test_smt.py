@@ -98,7 +98,7 @@ def test_what_is_only_nearly_true_is_not_proved(name):
     assert solve(Query(((left, right),), facts=Facts(signs)), 1.0).verdict != "unsat"
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(expressions(depth=2), expressions(depth=2), st.integers(0, 50))
 def test_nothing_is_proved_that_a_number_contradicts(left, right, seed):
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_nothing_is_proved_that_a_number_contradicts(left, right, seed):
         assert solve(Query(((left, right),)), 0.4).verdict != "unsat"
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(expressions(depth=2), st.integers(0, 50))
 def test_an_expression_that_has_a_value_is_not_proved_to_have_none(made, seed):
     rng = np.random.default_rng(seed)
