@@ -155,6 +155,15 @@ def test_unsound_operators_are_refuted_by_numbers_that_were_run(name):
         report.raise_if_unsound()
 
 
+def test_a_type_that_no_in_edge_has_leaves_its_context_at_zero():
+    by_type = dataclasses.replace(
+        example("RGAT").operator(), msg_cbn=lambda nct, mlc: mlc / nct, msg_cbn_inverse=lambda nct, msg: msg * nct
+    )
+    condition = prove(by_type)["zero"]
+    assert condition.verdict == "refuted"
+    assert (condition.counterexample.inputs["nct"] == 0).any()
+
+
 def test_sums_of_messages_that_are_never_negative_are_zero_only_with_all_of_them():
     def supported(operator):
         return Subject(operator, 1.0).supported
