@@ -45,6 +45,8 @@ REFUSED = [
     "def msg_local(h_u): return h_u.__class__",
     "def msg_local(h_u): return (lambda: h_u)()",
     "def msg_local(h_u): return np.load('x')",
+    "def msg_local(h_u): return np.sort(h_u)",
+    "def msg_local(h_u): return sort(h_u)",
     "def msg_local(h_u): return np.fromfile('x')",
     "def msg_local(h_u): return h_u.tofile('x')",
     "def msg_local(h_u): return open('x')",
