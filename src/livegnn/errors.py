@@ -15,7 +15,8 @@ LiveGnnError
 │   └── DegreeNegative          a weighted degree below zero in a degree-normalised layer
 ├── ModelError
 │   ├── ModelUnsupported        a layer or option that cannot be kept exact; names the layer and the reason
-│   └── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
+│   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
+│   └── OperatorUnsound         a user's operator that is not proved to be incremental
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── DataMissing                 a dataset or an optional dependency that is not at hand
@@ -39,6 +40,7 @@ __all__ = [
     "ModelError",
     "ModelMismatch",
     "ModelUnsupported",
+    "OperatorUnsound",
     "RangeOverflow",
     "StateMismatch",
     "StoredStateInvalid",
@@ -132,6 +134,12 @@ class ModelUnsupported(ModelError):
 
 class ModelMismatch(ModelError):
     """An imported model does not agree with its module, or does not fit the graph."""
+
+
+class OperatorUnsound(ModelError):
+    """A user's operator for which a condition of incremental runs is refuted, or not proved."""
+
+    hint = "mend the functions by the counterexample, or run the operator as constrained or full"
 
 
 class StateMismatch(LiveGnnError):

@@ -1,0 +1,18 @@
+"""Message-passing operators of the user's own, and proofs about them before they are trusted (docs/verify.md)."""
+
+from livegnn.verify.operator import Operator
+from livegnn.verify.propose import Attempt, Proposal, propose
+from livegnn.verify.prove import prove
+from livegnn.verify.report import Condition, Counterexample, Report
+
+__all__ = [
+    "Operator",
+    "prove",
+    "propose",
+    # what they give
+    "Attempt",
+    "Condition",
+    "Counterexample",
+    "Proposal",
+    "Report",
+]

@@ -1,0 +1,376 @@
+"""Statements about expressions, put to the z3 solver over the real numbers.
+
+Every transcendental value (and every quotient and root) becomes a fresh real variable, one for each distinct argument,
+with true facts about it as axioms: exp is positive, increasing, and turns sums into products; a root is not negative
+and squares to its argument. So a query is plain polynomial arithmetic, `unsat` is a proof for the true functions, and
+`sat` is a proposal: its numbers have to be tried on the functions themselves.
+
+Divisions by zero, logarithms of numbers not above zero and roots of negative numbers have no value: an expression
+carries the condition under which it has one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import reduce
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from livegnn.errors import DataMissing
+from livegnn.verify import expr as ex
+from livegnn.verify.expr import Expr, Float64
+from livegnn.verify.signs import ANY, Signs
+
+__all__ = ["Answer", "Facts", "Query", "load_z3", "solve"]
+
+Pair: TypeAlias = tuple[Expr, Expr]
+_TERMS_MAX = 4000  # numbers in a query; more would not come back in time
+_ONE_AT_A_TIME = threading.Lock()  # z3's terms belong to one thread at a time
+_PAIRS_MAX = 12  # arguments of one function that are compared with each other
+
+
+def load_z3() -> Any:
+    """The module z3. Raises: DataMissing naming the extra that brings it."""
+    try:
+        return importlib.import_module("z3")
+    except ModuleNotFoundError as error:
+        raise DataMissing(
+            "[verify] expected the package z3-solver, got none installed; run: pip install 'livegnn[verify]'"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the variables.
+
+    signs: possible signs by name.   counts: names of whole numbers of at least 1.   support: pairs (z, a) where a
+    column of z that is 0 makes that column of a 0 (every column, if z has one).
+    """
+
+    signs: Mapping[str, Signs] = field(default_factory=dict)
+    counts: frozenset[str] = frozenset()
+    support: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Query:
+    """Asks for values of the variables that make all `differ` pairs differ, or one of `defined` undefined.
+
+    Everything in `differ` and in `assumed` is taken to be defined. An answer also has a value for each of `named`
+    (name -> width), whether anything depends on it or not.
+    """
+
+    differ: tuple[Pair, ...] = ()
+    defined: tuple[Expr, ...] = ()
+    assumed: tuple[Expr, ...] = ()
+    facts: Facts = Facts()
+    named: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """unsat: there are no such values; sat: `values` (name -> (1, w)) may be such; unknown: `reason`."""
+
+    verdict: Literal["unsat", "sat", "unknown"]
+    values: Mapping[str, Float64] = field(default_factory=dict)
+    reason: str = ""
+
+
+class _Terms:
+    """z3 terms for the columns of expressions, with the axioms and conditions that go with them."""
+
+    def __init__(self, z3: Any) -> None:
+        self.z3 = z3
+        self.axioms: list[Any] = []
+        self.variables: dict[str, list[Any]] = {}
+        self._columns: dict[int, list[Any]] = {}
+        self._defined: dict[int, list[Any]] = {}
+        self._values: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self._applied: dict[str, list[tuple[Any, Any]]] = {}
+        self._kept: list[Any] = []  # ids of terms are reused once a term is gone
+
+    def number(self, value: float) -> Any:
+        return self.z3.RealVal(str(Fraction(float(value))))
+
+    def columns(self, expr: Expr) -> list[Any]:
+        for each in ex.walk(expr):
+            if id(each) not in self._columns:
+                inputs = [self._columns[id(before)] for before in each.inputs]
+                columns = self._made(each, inputs)
+                self._kept.append(each)
+                self._columns[id(each)] = columns
+        return self._columns[id(expr)]
+
+    def _made(self, expr: Expr, inputs: list[list[Any]]) -> list[Any]:
+        z3 = self.z3
+        if expr.op == "variable":
+            if expr.name not in self.variables:
+                self.variables[expr.name] = [z3.Real(f"{expr.name}[{column}]") for column in range(expr.width)]
+            return self.variables[expr.name]
+        if expr.op == "constant":
+            assert expr.array is not None
+            return [self.number(value) for value in expr.array]
+        if expr.op == "matmul":
+            assert expr.array is not None
+            weights = [[self.number(value) for value in column] for column in expr.array.T]
+            return [z3.Sum([x * w for x, w in zip(inputs[0], column, strict=True)]) for column in weights]
+        if expr.op == "take":
+            return [inputs[0][column] for column in expr.columns]
+        if expr.op == "concat":
+            return [column for each in inputs for column in each]
+        if expr.op in ex.OVER_COLUMNS:
+            op = {"sum_columns": "add", "max_columns": "maximum", "min_columns": "minimum"}[expr.op]
+            return [reduce(lambda a, b: self._apply(op, [a, b]), inputs[0])]
+        return [
+            self._apply(expr.op, [each[column if len(each) > 1 else 0] for each in inputs])
+            for column in range(expr.width)
+        ]
+
+    def _apply(self, op: str, x: list[Any]) -> Any:
+        z3 = self.z3
+        one, zero = z3.RealVal(1), z3.RealVal(0)
+        plain: dict[str, Callable[[], Any]] = {
+            "neg": lambda: -x[0],
+            "abs": lambda: z3.If(x[0] >= 0, x[0], -x[0]),
+            "add": lambda: x[0] + x[1],
+            "sub": lambda: x[0] - x[1],
+            "mul": lambda: x[0] * x[1],
+            "maximum": lambda: z3.If(x[0] >= x[1], x[0], x[1]),
+            "minimum": lambda: z3.If(x[0] <= x[1], x[0], x[1]),
+            "less": lambda: z3.If(x[0] < x[1], one, zero),
+            "less_equal": lambda: z3.If(x[0] <= x[1], one, zero),
+            "equal": lambda: z3.If(x[0] == x[1], one, zero),
+            "not": lambda: z3.If(x[0] != 0, zero, one),
+            "and": lambda: z3.If(z3.And(x[0] != 0, x[1] != 0), one, zero),
+            "or": lambda: z3.If(z3.Or(x[0] != 0, x[1] != 0), one, zero),
+            "where": lambda: z3.If(x[0] != 0, x[1], x[2]),
+        }
+        return plain[op]() if op in plain else self._fresh(op, x)
+
+    def _fresh(self, op: str, arguments: list[Any]) -> Any:
+        z3 = self.z3
+        terms = [z3.simplify(each, som=True) for each in arguments]
+        if op == "div" and z3.is_rational_value(terms[1]) and not z3.is_true(z3.simplify(terms[1] == 0)):
+            return arguments[0] / terms[1]
+        key = (op, tuple(each.get_id() for each in terms))
+        if key not in self._values:
+            value = z3.Real(f"{op}#{len(self._values)}")
+            self._kept += [*terms, value]
+            self._values[key] = value
+            self.axioms += self._axioms(op, terms, value)
+            if len(terms) == 1:
+                self.axioms += self._joint(op, terms[0], value)
+                self._applied.setdefault(op, []).append((terms[0], value))
+        return self._values[key]
+
+    def _axioms(self, op: str, terms: list[Any], value: Any) -> list[Any]:
+        z3, x = self.z3, terms[0]
+        if op == "div":
+            return [z3.Implies(terms[1] != 0, value * terms[1] == x)]
+        if op == "sqrt":
+            return [z3.Implies(x >= 0, z3.And(value >= 0, value * value == x))]
+        if op == "exp":
+            found = [value > 0, z3.Implies(x == 0, value == 1), value >= x + 1]
+            if z3.is_add(x) and 2 <= x.num_args() <= 4:
+                found.append(value == z3.Product([self._fresh("exp", [part]) for part in x.children()]))
+            found += [z3.Implies(z3.And(t > 0, x == result), value == t) for t, result in self._of("log")]
+            return [*found, *(z3.Implies(x + t == 0, value * result == 1) for t, result in self._of("exp"))]
+        if op == "log":
+            found = [z3.Implies(x == result, value == t) for t, result in self._of("exp")]
+            return [*found, z3.Implies(x == 1, value == 0)]
+        if op == "tanh":
+            return [value > -1, value < 1, (x > 0) == (value > 0), (x < 0) == (value < 0)]
+        return [value > 0, value < 1, (x > 0) == (value > z3.Q(1, 2)), (x < 0) == (value < z3.Q(1, 2))]
+
+    def _of(self, op: str) -> list[tuple[Any, Any]]:
+        return self._applied.get(op, [])
+
+    def _joint(self, op: str, x: Any, value: Any) -> list[Any]:
+        """All these functions increase strictly where they are defined."""
+        z3 = self.z3
+        starts: dict[str, Callable[[Any], Any]] = {"sqrt": lambda t: t >= 0, "log": lambda t: t > 0}
+        start = starts.get(op)
+        found = []
+        for other, result in self._of(op)[-_PAIRS_MAX:]:
+            both = z3.And(start(x), start(other)) if start else z3.BoolVal(True)
+            found.append(z3.Implies(both, z3.And((x < other) == (value < result), (x == other) == (value == result))))
+        return found
+
+    def defined(self, expr: Expr) -> Any:
+        """The condition under which every column of the expression has a value."""
+        for each in ex.walk(expr):
+            if id(each) not in self._defined:
+                self._kept.append(each)
+                self._defined[id(each)] = self._conditions(each, [self._defined[id(one)] for one in each.inputs])
+        return self.z3.And(self._defined[id(expr)])
+
+    def _conditions(self, expr: Expr, inputs: list[list[Any]]) -> list[Any]:
+        """One condition per column."""
+        z3 = self.z3
+        if not inputs:
+            return [z3.BoolVal(True)] * expr.width
+        if expr.op == "take":
+            return [inputs[0][column] for column in expr.columns]
+        if expr.op == "concat":
+            return [column for each in inputs for column in each]
+        if expr.op == "matmul" or expr.op in ex.OVER_COLUMNS:
+            return [z3.And(inputs[0])] * expr.width
+        if expr.op == "where":
+            chosen, a, b = (each * expr.width if len(each) == 1 else each for each in inputs)
+            picks = self.columns(expr.inputs[0])
+            picks = picks * expr.width if len(picks) == 1 else picks
+            branches = zip(chosen, picks, a, b, strict=True)
+            return [
+                z3.And(c, z3.Implies(p != 0, first), z3.Implies(p == 0, second)) for c, p, first, second in branches
+            ]
+        found = [z3.And([each[j if len(each) > 1 else 0] for each in inputs]) for j in range(expr.width)]
+        rules: dict[str, Callable[[Any], Any]] = {
+            "div": lambda t: t != 0,
+            "log": lambda t: t > 0,
+            "sqrt": lambda t: t >= 0,
+        }
+        if expr.op in rules:
+            operand = self.columns(expr.inputs[-1])
+            operand = operand * expr.width if len(operand) == 1 else operand
+            found = [z3.And(one, rules[expr.op](t)) for one, t in zip(found, operand, strict=True)]
+        return found
+
+    def facts(self, facts: Facts) -> list[Any]:
+        z3, found = self.z3, []
+        rules: dict[int, Callable[[Any], Any]] = {-1: lambda t: t < 0, 0: lambda t: t == 0, 1: lambda t: t > 0}
+        for name, columns in self.variables.items():
+            possible = facts.signs.get(name, ANY)
+            if possible != ANY:
+                found += [z3.Or([rules[sign](column) for sign in sorted(possible)]) for column in columns]
+            if name in facts.counts:
+                found += [column >= 1 for column in columns]
+        for z, a in facts.support:
+            if z in self.variables and a in self.variables:
+                whole = self.variables[z] * len(self.variables[a]) if len(self.variables[z]) == 1 else self.variables[z]
+                found += [z3.Implies(p == 0, q == 0) for p, q in zip(whole, self.variables[a], strict=True)]
+        return found
+
+
+def _size(exprs: Sequence[Expr]) -> int:
+    return sum(each.width * (each.inputs[0].width if each.op == "matmul" else 1) for each in ex.walk(*exprs))
+
+
+def solve(query: Query, seconds: float) -> Answer:
+    """Puts a query to z3.
+
+    Where all columns are treated alike, one column stands for all (expr.narrow), so that widths cost nothing; else
+    the columns of a single pair are asked for one after the other.
+
+    Args:     seconds: the solver gives up after about this long.
+    Raises:   DataMissing without z3-solver.
+    """
+    z3 = load_z3()
+    with _ONE_AT_A_TIME:
+        return _solve(z3, query, seconds)
+
+
+def _solve(z3: Any, query: Query, seconds: float) -> Answer:
+    exprs = _exprs(query)
+    widths = {**query.named, **{each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}}
+    narrowed = ex.narrow(*exprs)
+    if narrowed is not None:
+        return _solve_one(z3, _with_exprs(query, narrowed), widths, seconds)
+    if len(query.differ) != 1 or query.defined:
+        return _solve_one(z3, query, widths, seconds)
+    left, right = query.differ[0]
+    count = max(left.width, right.width)
+    end = time.monotonic() + seconds
+    for index in range(count):
+        pair = tuple(ex.column(each, index if each.width > 1 else 0) for each in (left, right))
+        left_over = end - time.monotonic()
+        if left_over <= 0:
+            return Answer("unknown", reason=f"the solver gave up after {seconds:g} s")
+        answer = _solve_one(z3, _with_exprs(query, [*pair, *query.assumed]), widths, left_over)
+        if answer.verdict != "unsat":
+            return answer
+    return Answer("unsat")
+
+
+def _exprs(query: Query) -> list[Expr]:
+    return [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
+
+
+def _with_exprs(query: Query, exprs: Sequence[Expr]) -> Query:
+    """The same query about other expressions, in the order of `_exprs`."""
+    pairs = 2 * len(query.differ)
+    middle = pairs + len(query.defined)
+    differ = tuple((exprs[i], exprs[i + 1]) for i in range(0, pairs, 2))
+    return Query(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts, query.named)
+
+
+def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float) -> Answer:
+    size = _size(_exprs(query))
+    if size > _TERMS_MAX:
+        return Answer("unknown", reason=f"{size} numbers are too many for the solver")
+    terms = _Terms(z3)
+    wrong = [z3.Or([a != b for a, b in _columns(terms, pair)]) for pair in query.differ]
+    assumed = [terms.defined(each) for pair in query.differ for each in pair]
+    assumed += [terms.defined(each) for each in query.assumed]
+    if query.defined:
+        wrong.append(z3.Not(z3.And([terms.defined(each) for each in query.defined])))
+    formula = [*wrong, *assumed, *terms.facts(query.facts), *terms.axioms]
+    verdict, model = _ask(z3, formula, 0.75 * seconds)
+    if verdict != "sat":
+        return Answer(verdict, reason="" if verdict == "unsat" else f"the solver gave up after {seconds:.2g} s")
+    plain = [z3.And(column >= -8, column <= 8) for columns in terms.variables.values() for column in columns]
+    for name in query.facts.counts:
+        plain += [z3.Or([column == i for i in range(1, 9)]) for column in terms.variables.get(name, [])]
+    better, plainer = _ask(
+        z3, formula + plain, 0.25 * seconds
+    )  # numbers that a reader can follow, where there are some
+    if better == "sat":
+        model = plainer
+    values = {
+        name: _values(model, terms.variables[name], width)
+        if name in terms.variables
+        else _free(query.facts, name, width)
+        for name, width in widths.items()
+    }
+    return Answer("sat", values)
+
+
+def _columns(terms: _Terms, pair: Pair) -> list[tuple[Any, Any]]:
+    left, right = (terms.columns(each) for each in pair)
+    width = max(len(left), len(right))
+    left, right = (each * width if len(each) == 1 else each for each in (left, right))
+    return list(zip(left, right, strict=True))
+
+
+def _ask(z3: Any, formula: list[Any], seconds: float) -> tuple[Literal["unsat", "sat", "unknown"], Any]:
+    for logic in ("QF_NRA", None):  # complete for polynomials; the general solver where that one gives up
+        solver = z3.SolverFor(logic) if logic else z3.Solver()
+        solver.set("timeout", max(1, int(seconds * 500)))
+        solver.add(*formula)
+        result = solver.check()
+        if result == z3.unsat:
+            return "unsat", None
+        if result == z3.sat:
+            return "sat", solver.model()
+    return "unknown", None
+
+
+def _free(facts: Facts, name: str, width: int) -> Float64:
+    """A value that the facts allow, of a variable that nothing depends on."""
+    return np.full((1, width), float(max(facts.signs.get(name, ANY))))
+
+
+def _values(model: Any, columns: list[Any], width: int) -> Float64:
+    found = [_float(model.eval(column, model_completion=True)) for column in columns]
+    return np.resize(np.asarray(found, np.float64), (1, width))
+
+
+def _float(value: Any) -> float:
+    if hasattr(value, "as_fraction"):
+        return float(value.as_fraction())
+    return float(value.approx(20).as_fraction()) if hasattr(value, "approx") else 0.0

@@ -1,0 +1,20 @@
+"""Programs on the pages run, from top to bottom, and print what stands below each print."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", ["models", "verify"])
+def test_the_programs_of_a_page_print_what_they_say(page):
+    program = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL))
+    promised = [line[2:] for line in program.splitlines() if line.startswith("# ")]
+    assert promised
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == promised
