@@ -90,12 +90,13 @@ void bind_changes(nb::module_& m) {
            [](const Changes& c) { return nb::make_tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
 }
 
-EngineOptions options_of(int strategy, int path, bool exact, bool compact, bool constrained, int threads, int fanout,
-                         std::uint64_t seed, std::vector<std::vector<int>> exponents) {
+EngineOptions options_of(int strategy, int path, bool exact, bool compact, bool on_demand, bool constrained,
+                         int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
   return {static_cast<Strategy>(strategy),
           static_cast<Path>(path),
           exact,
           compact,
+          on_demand,
           constrained,
           threads,
           fanout,
@@ -108,14 +109,15 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
       .def_static(
           "create",
           [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, bool compact,
-             bool constrained, int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
-            const EngineOptions options =
-                options_of(strategy, path, exact, compact, constrained, threads, fanout, seed, std::move(exponents));
+             bool on_demand, bool constrained, int threads, int fanout, std::uint64_t seed,
+             std::vector<std::vector<int>> exponents) {
+            const EngineOptions options = options_of(strategy, path, exact, compact, on_demand, constrained, threads,
+                                                     fanout, seed, std::move(exponents));
             nb::gil_scoped_release release;
             return Engine::create(graph, program, options);
           },
-          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "constrained"_a, "threads"_a,
-          "fanout"_a, "seed"_a, "scale_exponents"_a, nb::keep_alive<0, 1>())
+          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "on_demand"_a, "constrained"_a,
+          "threads"_a, "fanout"_a, "seed"_a, "scale_exponents"_a, nb::keep_alive<0, 1>())
       .def(
           "read",
           [](const Engine& e, Ids ids) {
@@ -170,6 +172,20 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
 
 // What an engine says of itself.
 void bind_engine_facts(nb::class_<Engine>& engine) {
+  engine
+      .def(
+          "demand",
+          [](Engine& e, Ids ids) {
+            DemandStats stats;
+            {
+              nb::gil_scoped_release release;
+              stats = e.demand(span_of(ids));
+            }
+            return nb::make_tuple(stats.rows, stats.edges, stats.whole);
+          },
+          nb::arg("ids").noconvert())
+      .def("settle", &Engine::settle, nb::call_guard<nb::gil_scoped_release>())
+      .def("pending", &Engine::pending);
   engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
       .def("scale_exponents", &Engine::scale_exponents)

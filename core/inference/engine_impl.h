@@ -12,6 +12,7 @@
 #include "dense/kernels.h"
 #include "inference/executor.h"
 #include "inference/journal.h"
+#include "inference/pending.h"
 #include "inference/publication.h"
 #include "inference/sets.h"
 #include "inference/state.h"
@@ -36,6 +37,9 @@ class EngineImpl final : public Engine {
   void anticipate(const UpdateBuffer& batch) const override;
   void propagate(const BatchDelta& delta) override;
   Changes publish() override;
+  DemandStats demand(std::span<const std::int64_t> ids) override;
+  void settle() override;
+  bool pending() const override { return pending_.any() || broken_; }
   void rebuild() override;
   void begin_journal() override;
   void restore_journal() override;
@@ -136,7 +140,17 @@ class EngineImpl final : public Engine {
   void choose_capacity();
   void use_exponents(int k, const std::vector<int>& exponents);
 
+  // ---- demand.cc: batches that wait for a query
+  void defer(const BatchDelta& delta);
+  void find_stale();
+  void find_operands(int k, std::vector<int>* sources, std::vector<int>* targets) const;
+  bool find_needed();
+  void pull_needed(int stage, const std::vector<VertexId>& rows);
+  void evaluate_needed(int stage, const std::vector<VertexId>& rows);
+  void compute_needed();
+
   // ---- incremental.cc: one batch
+  void propagate_now(const BatchDelta& delta);
   void grow();
   void mark_new_vertices();
   CurrentView<Acc> current() const { return {state_, graph_}; }
@@ -227,6 +241,7 @@ class EngineImpl final : public Engine {
   template <typename Admit, typename Sink>
   void gather_rows(int k, const State<Acc>& state, const VertexId* rows, std::int64_t count, int thread, Admit&& admit,
                    Sink&& sink) const;
+  void gather_into(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread) const;
   void gather_all(int k, State<Acc>& state) const;
   void gather_moved(int k);
   void gather_sampled(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread) const;
@@ -235,7 +250,7 @@ class EngineImpl final : public Engine {
   void propagate_full();
   void propagate_neighbourhoods(const BatchDelta& delta);
   std::vector<std::vector<VertexId>> affected_sets(const BatchDelta& delta);
-  void spread_gather(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta);
+  void spread_on_edges(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta);
   std::vector<std::vector<VertexId>> needed_sets(const std::vector<VertexId>& outputs) const;
   InSample sample_in_edges(int k, VertexId v) const;
   void sum_sampled_row(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
@@ -279,6 +294,17 @@ class EngineImpl final : public Engine {
   std::vector<VertexId> added_, removed_;
   std::unordered_map<VertexId, std::int32_t> in_edges_gained_;  // by this batch; compact states only
   std::unique_ptr<State<Acc>> scratch_state_;                   // of the strategies that keep no state
+
+  // on demand
+  Pending pending_;
+  std::vector<VertexSet> stale_;  // per stage: rows that the pending batches can have changed, where stale_known_
+  VertexSet fresh_;               // outputs among them that a query has brought up to date
+  bool stale_known_ = false;
+  std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state
+  std::uint32_t stale_epoch_ = 0;
+  std::int64_t stale_edges_ = 0;  // out of the stale rows: about what propagating all of it would cost
+  DemandStats demand_stats_;
+  bool broken_ = false;  // a propagation failed half-way: the state has to be built again
 
   // push scratch: the edges of one push; a source is a place in the plan's list
   struct Entry {

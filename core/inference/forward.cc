@@ -168,6 +168,10 @@ void EngineImpl<Acc>::recompute(float* out) const {
 
 template <typename Acc>
 void EngineImpl<Acc>::rebuild() {
+  const bool outputs_stale = pending() || !demanded_.empty();
+  pending_.clear();
+  demanded_.clear();
+  stale_known_ = broken_ = false;
   state_ = State<Acc>(source(), compact());
   result_rows_.clear();  // they point into the state that was
   journal_.end();
@@ -178,8 +182,13 @@ void EngineImpl<Acc>::rebuild() {
     for (DegreeContext& context : state_.contexts) context.rebuild(graph_, 0, slots_);
     return;
   }
-  std::vector<float> out(at(slots_) * at(output_width()));
-  forward(state_, false, out.data(), output_width());
+  const int stride = round_up(output_width(), 16);
+  std::vector<float> out(at(slots_) * at(stride));
+  forward(state_, false, out.data(), stride);
+  if (!outputs_stale) return;
+  publication_.prepare(slots_, slots_);
+  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(stride), 0);
+  publication_.publish(graph_, {}, {});
 }
 
 template <typename Acc>

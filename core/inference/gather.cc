@@ -227,18 +227,25 @@ void EngineImpl<Acc>::gather_rows(int k, const State<Acc>& state, const VertexId
   gatherer.finish(sink);
 }
 
+// Into the state's own rows, unconditionally.
+template <typename Acc>
+void EngineImpl<Acc>::gather_into(int k, State<Acc>& state, const VertexId* rows, std::int64_t count,
+                                  int thread) const {
+  RowTable<Acc>& table = state.aggregates[at(k)];
+  gather_rows(
+      k, state, rows, count, thread, [](VertexId, EdgeId) { return 1.0f; },
+      [&](VertexId v, const float* row) { std::memcpy(table.row(v), row, value_bytes<Acc>(aggregation(k))); });
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::gather_all(int k, State<Acc>& state) const {
   const std::int64_t slots = graph_.slot_count();
   constexpr std::int64_t kRows = 8 * kRowsPerTask;
-  RowTable<Acc>& table = state.aggregates[at(k)];
   pool_.run((slots + kRows - 1) / kRows, [&](std::int64_t task, int thread) {
     std::vector<VertexId> rows;
     for (std::int64_t v = task * kRows; v < std::min(slots, (task + 1) * kRows); ++v)
       rows.push_back(static_cast<VertexId>(v));
-    gather_rows(
-        k, state, rows.data(), static_cast<std::int64_t>(rows.size()), thread, [](VertexId, EdgeId) { return 1.0f; },
-        [&](VertexId v, const float* row) { std::memcpy(table.row(v), row, value_bytes<Acc>(aggregation(k))); });
+    gather_into(k, state, rows.data(), static_cast<std::int64_t>(rows.size()), thread);
   });
 }
 

@@ -94,10 +94,17 @@ void EngineImpl<Acc>::grow() {
 template <typename Acc>
 void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   started_ = seconds_now();
-  slots_before_ = slots_;
-  delta_ = &delta;
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
+  slots_before_ = slots_;
+  if (options_.on_demand && !journal_armed_) return defer(delta);
+  propagate_now(delta);
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
+  slots_before_ = slots_;
+  delta_ = &delta;
   if (journal_armed_ || compact()) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
   grow();
   check_degrees(delta);
@@ -110,6 +117,7 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   if (options_.strategy == Strategy::Full) return propagate_full();
   if (!incremental()) return propagate_neighbourhoods(delta);
   mark_new_vertices();
+  for (const VertexId v : demanded_) dirty_.back().add(v);
   if (compact()) {
     note_degrees(delta);
     derive_sources(delta);

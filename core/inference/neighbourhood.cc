@@ -21,14 +21,14 @@ void EngineImpl<Acc>::propagate_full() {
   }
 }
 
-// Marks the rows of a gather that the operands' affected sets can reach.
+// Marks the rows whose messages on edges the operands' affected sets can reach.
 template <typename Acc>
-void EngineImpl<Acc>::spread_gather(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta) {
+void EngineImpl<Acc>::spread_on_edges(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta) {
   const AggregationSpec& spec = aggregation(k);
-  const GatherSpec& gather = gather_spec(k);
+  const bool own_loop = spec.gather >= 0 ? gather_spec(k).loops == Loops::Replace : attention(k).own_loop;
   const auto from_sources = [&](const std::vector<VertexId>& vertices) {
     for (const VertexId u : vertices) {
-      if (gather.loops == Loops::Replace) mark_consumers(spec.consumers, u, 0);
+      if (own_loop) mark_consumers(spec.consumers, u, 0);
       graph_.visit_out(u, [&](const EdgeSpan& span) {
         for (std::int32_t e = 0; e < span.count; ++e) mark_consumers(spec.consumers, span.neighbours[e], 0);
       });
@@ -37,14 +37,13 @@ void EngineImpl<Acc>::spread_gather(int k, const std::vector<std::vector<VertexI
   const auto from_targets = [&](const std::vector<VertexId>& vertices) {
     for (const VertexId v : vertices) mark_consumers(spec.consumers, v, 0);
   };
-  if (gather.source_input) from_sources(delta.features_changed);
-  if (gather.target_input) from_targets(delta.features_changed);
+  if (spec.gather >= 0 && gather_spec(k).source_input) from_sources(delta.features_changed);
+  if (spec.gather >= 0 && gather_spec(k).target_input) from_targets(delta.features_changed);
   for (const StoredSpec& stored : source().stored) {
-    const std::vector<VertexId>* moved =
-        stored.stage < static_cast<int>(sets.size()) ? &sets[at(stored.stage)] : nullptr;
-    if (moved == nullptr) continue;
-    if (std::count(stored.source_of.begin(), stored.source_of.end(), k) > 0) from_sources(*moved);
-    if (std::count(stored.target_of.begin(), stored.target_of.end(), k) > 0) from_targets(*moved);
+    if (stored.stage >= static_cast<int>(sets.size())) continue;
+    const auto reads = [&](const std::vector<int>& list) { return std::count(list.begin(), list.end(), k) > 0; };
+    if (reads(stored.source_of) || reads(stored.attention_source_of)) from_sources(sets[at(stored.stage)]);
+    if (reads(stored.target_of) || reads(stored.attention_target_of)) from_targets(sets[at(stored.stage)]);
   }
 }
 
@@ -79,8 +78,8 @@ std::vector<std::vector<VertexId>> EngineImpl<Acc>::affected_sets(const BatchDel
           for (std::int32_t e = 0; e < span.count; ++e) mark_consumers(spec.consumers, span.neighbours[e], 0);
         });
       };
-      if (spec.gather >= 0) {
-        spread_gather(k, sets, delta);
+      if (spec.on_edges()) {
+        spread_on_edges(k, sets, delta);
         continue;
       }
       for (const VertexId u : spec.message_table < 0 ? delta.features_changed : sets.back()) spread(u);

@@ -24,6 +24,7 @@ struct EngineOptions {
   bool exact = true;             // false: float32 accumulators
   bool compact = false;          // Incremental: only aggregates are kept, rows are derived again when needed; the
                                  // program must be closed (no stage loads stored rows)
+  bool on_demand = false;        // Incremental: batches are noted, and propagated as far as a query asks
   bool constrained = false;  // Incremental: attention of a target that moves is summed again (NeutronRT, Algorithm 4)
   int threads = 1;
   int fanout = 10;                                // Sampled
@@ -67,6 +68,13 @@ struct StateBytes {
   std::size_t aggregates = 0, messages = 0, stored = 0, contexts = 0, outputs = 0, scratch = 0;
 };
 
+// What a query of an engine on demand cost: rows computed and in-edges read for it, or whether it brought all up to
+// date.
+struct DemandStats {
+  std::int64_t rows = 0, edges = 0;
+  bool whole = false;
+};
+
 // Difference found by verify(): the first one, in words.
 struct Mismatch {
   bool found = false;
@@ -89,6 +97,11 @@ class Engine {
   virtual void begin_journal() = 0;    // from here on old rows are kept ...
   virtual void restore_journal() = 0;  // ... and put back, bit for bit; staged outputs are dropped
   virtual std::vector<VertexId> staged_vertices() const = 0;
+
+  // ---- on demand (the writer's place); no effect where nothing is pending
+  virtual DemandStats demand(std::span<const std::int64_t> ids) = 0;  // brings these outputs up to date
+  virtual void settle() = 0;                                          // brings everything up to date
+  virtual bool pending() const = 0;
 
   // ---- readers (any thread)
   virtual std::int64_t read(std::span<const std::int64_t> ids,

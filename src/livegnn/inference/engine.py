@@ -33,6 +33,7 @@ from livegnn.graph.ids import Translation
 from livegnn.graph.updates import Updates
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
+from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.inference.storage import model_digest
 from livegnn.models.compile import compile_model
@@ -40,6 +41,7 @@ from livegnn.models.model import Model
 
 __all__ = ["Engine", "Handle", "WhatIfView"]
 
+Mode: TypeAlias = Literal["eager", "on_demand", "hybrid"]
 Strategy: TypeAlias = Literal["incremental", "constrained", "affected", "khop", "sampled", "full"]
 Callback: TypeAlias = Callable[[Changes], object]
 
@@ -73,6 +75,10 @@ class Engine:
              precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
              state: "fast" keeps message rows and what later layers need of a vertex; "compact" keeps aggregates only
              and derives the rest again for the vertices that a batch touches (NeutronRT V.B). The bits are the same.
+             mode: "eager" brings every output up to date with each batch; "on_demand" notes batches and computes what
+             is asked for when it is asked for; "hybrid" does so, but keeps the `hot` vertices that are asked for most
+             up to date. Same outputs, bit for bit; reads take the writer's place, an error that a batch's messages
+             bring shows when they are asked for, and `changes.vertices` names new vertices only.
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
@@ -90,6 +96,8 @@ class Engine:
         precision: Literal["exact", "float32"] = "exact",
         threads: int | None = None,
         *,
+        mode: Mode = "eager",
+        hot: int = 1000,
         state: Literal["fast", "compact"] = "fast",
         path: Literal["auto", "push", "pull", "sweep"] = "auto",
         fanout: int = 10,
@@ -102,6 +110,14 @@ class Engine:
         _choice("precision", precision, ("exact", "float32"))
         _choice("state", state, ("fast", "compact"))
         _choice("path", path, _PATHS)
+        _choice("mode", mode, ("eager", "on_demand", "hybrid"))
+        if mode != "eager" and (strategy, precision, state) != ("incremental", "exact", "fast"):
+            raise ValueInvalid(
+                f'[Engine] expected strategy="incremental", precision="exact" and state="fast" with mode={mode!r}, got '
+                f"{strategy!r}, {precision!r} and {state!r}; leave them out"
+            )
+        if type(hot) is not int or hot < 1:
+            raise ValueInvalid(f"[Engine] expected hot as an int of at least 1, got {hot!r}; pass a positive integer")
         if state == "compact" and strategy != "incremental":
             raise ValueInvalid(
                 f'[Engine] expected strategy="incremental" with state="compact", got {strategy!r}, which keeps no rows '
@@ -118,6 +134,8 @@ class Engine:
         self.precision = precision
         self.threads = threads or _cores()
         self.state = state
+        self.mode: Mode = mode
+        self._demand = Demand(hot if mode == "hybrid" else 0)
         self._path, self._fanout, self._seed = path, fanout, seed
         self._callbacks: list[Handle] = []
         self._closed = False
@@ -145,6 +163,7 @@ class Engine:
             path=_PATHS[self._path],
             exact=self.precision == "exact",
             compact=self.state == "compact",
+            on_demand=self.mode != "eager",
             constrained=self.strategy == "constrained",
             threads=self.threads,
             fanout=self._fanout,
@@ -191,6 +210,8 @@ class Engine:
         return changes
 
     def _published(self, change: Any, version: int) -> Changes:
+        if self.mode == "hybrid":
+            self._demand.after_batch(self.native)
         changes = Changes(change, self.graph, version)
         for handle in self._callbacks:
             try:
@@ -259,6 +280,8 @@ class Engine:
 
     def embeddings(self, ids: object) -> Rows:
         """The module's output rows, (k, d) float32, all of one version. Raises: VertexUnknown naming the id."""
+        if self.mode != "eager":
+            return self._demanded(ids)
         native, id_map = self.native, self.graph._ids
         if id_map is None:
             rows: Rows = native.read(self.graph._slots("embeddings", ids))
@@ -277,6 +300,31 @@ class Engine:
                 return rows
         rows = native.read(self.graph._slots("embeddings", ids))
         return rows
+
+    def _demanded(self, ids: object) -> Rows:
+        with self.graph._lock:
+            slots = self.graph._slots("embeddings", ids)
+            if not self.graph._supposed:  # what_if has completed the state
+                self._demand.query(self.native, slots)
+            rows: Rows = self.native.read(slots)
+        return rows
+
+    def complete(self) -> None:
+        """Brings every output up to date. Does nothing with mode="eager", where they always are.
+
+        Raises: RangeOverflow where a pending batch's messages leave the fixed-point range: call rescale().
+        """
+        with self.graph._lock:
+            self._complete()
+
+    def _complete(self) -> None:
+        if self.mode != "eager" and not self.graph._supposed:
+            self.native.settle()
+
+    @property
+    def last_demand(self) -> DemandStats:
+        """What the latest query cost; zeros with mode="eager"."""
+        return self._demand.last
 
     def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
         """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
@@ -330,6 +378,7 @@ class Engine:
         Raises: StateMismatch naming what differs and at which vertex.
         """
         with self.graph._lock:
+            self._complete()
             if self.strategy == "sampled":
                 raise UsageError(
                     "[verify] expected an exact strategy, got sampled, whose outputs are estimates; use another one"
@@ -358,6 +407,7 @@ class Engine:
         version, edge ids, batching, threads or memory layout.
         """
         with self.graph._lock:
+            self._complete()
             parts = (
                 model_digest(self.model),
                 f"{self.graph._store.digest():016x}",
@@ -377,6 +427,8 @@ class Engine:
             "strategy": self.strategy,
             "precision": self.precision,
             "state": self.state,
+            "mode": self.mode,
+            "hot": self._demand.hot or 1000,
             "path": self._path,
             "fanout": self._fanout,
             "seed": self._seed,
@@ -414,6 +466,7 @@ class WhatIfView:
         self._place = graph._writing("what_if")
         self._place.__enter__()
         try:
+            engine._complete()
             buffer, self._translation = graph._translated(self._updates)
             self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
             graph._supposed = True

@@ -1,0 +1,153 @@
+"""Engines on demand give an eager engine's bits, whatever is asked for and when."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import livegnn as lg
+from livegnn.testing import graph_columns, random_batch, random_graph, random_model
+from livegnn.testing.edge_models import EDGE_FAMILIES
+from livegnn.testing.models import FAMILIES
+
+
+def run(seed, mode, *, batches=12, family=None, threads=1):
+    """Random batches and queries on one graph with an eager and a lazy engine attached."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, family=family, depth=int(rng.integers(1, 4)), on_edges=True)
+    weighted = model.uses_weights or bool(rng.integers(2))
+    graph, mirror = random_graph(rng, model.input_width, weighted, **graph_columns(model))
+    eager = lg.Engine(model, graph, threads=1)
+    lazy = lg.Engine(model, graph, mode=mode, hot=2, threads=threads, scales=eager.scales)
+    for batch in range(batches):
+        graph.apply(random_batch(rng, mirror, int(rng.integers(1, 7))))
+        for _ in range(int(rng.integers(3))):
+            live = graph.vertices()
+            asked = rng.choice(live, int(rng.integers(1, min(4, len(live)) + 1)))
+            assert lazy.embeddings(asked).tobytes() == eager.embeddings(asked).tobytes(), f"seed {seed} batch {batch}"
+        if rng.integers(6) == 0:
+            with lazy.what_if(random_batch(rng, mirror.copy(), 3)) as view:
+                view.embeddings(view.vertices[:1])
+        if rng.integers(5) == 0:
+            assert lazy.state_digest() == eager.state_digest()
+    live = graph.vertices()
+    assert lazy.embeddings(live).tobytes() == eager.embeddings(live).tobytes()
+    lazy.verify()
+    assert lazy.state_digest() == eager.state_digest()
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["on_demand", "hybrid"]), st.sampled_from([1, 2]))
+def test_any_interleaving_of_updates_and_queries(seed, mode, threads):
+    run(seed, mode, threads=threads)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *EDGE_FAMILIES])
+def test_every_family(family):
+    for seed in range(4):
+        run(seed, "on_demand", family=family)
+
+
+def big(mode):
+    rng = np.random.default_rng(0)
+    n = 3000
+    layers = [lg.SAGE(rng.standard_normal((8, 8)), rng.standard_normal((8, 8)), activation="relu") for _ in range(2)]
+    graph = lg.Graph(
+        rng.standard_normal((n, 8)).astype(np.float32), rng.integers(0, n, 12_000), rng.integers(0, n, 12_000)
+    )
+    return lg.Engine(lg.Model(layers), graph, mode=mode, threads=1), rng, n
+
+
+def change(rng, n, count):
+    updates = lg.Updates()
+    for v in rng.choice(n, count, replace=False):
+        updates.set_features(int(v), rng.standard_normal(8).astype(np.float32))
+    return updates
+
+
+def test_a_query_for_one_vertex_computes_a_few_rows():
+    live, rng, n = big("on_demand")
+    for _ in range(5):
+        live.apply(change(rng, n, 100))
+    live.embeddings([0])
+    assert not live.last_demand.whole
+    assert live.last_demand.rows < 60
+    live.embeddings([0])
+    assert live.last_demand.rows == 0  # it is fresh now
+    live.verify()
+
+
+def test_a_query_for_all_brings_everything_up_to_date():
+    live, rng, n = big("on_demand")
+    live.apply(change(rng, n, 500))
+    live.embeddings(np.arange(n))
+    assert live.last_demand.whole
+    live.embeddings([1])
+    assert live.last_demand.rows == 0
+
+
+def test_hot_vertices_are_fresh_before_they_are_asked_for():
+    live, rng, n = big("hybrid")
+    for _ in range(3):
+        live.embeddings([7, 8])
+    live.apply(change(rng, n, 200))
+    live.embeddings([7, 8])
+    assert live.last_demand.rows == 0
+    live.verify()
+
+
+def test_nothing_pending_costs_nothing():
+    live, _, n = big("on_demand")
+    live.embeddings(np.arange(n))
+    assert live.last_demand == type(live.last_demand)()
+
+
+def test_an_overflow_shows_when_it_is_asked_for_and_rescale_mends_it():
+    live, rng, n = big("on_demand")
+    updates = lg.Updates()
+    updates.set_features(5, np.full(8, 1e7, np.float32))
+    live.apply(updates)
+    with pytest.raises(lg.errors.RangeOverflow):
+        live.complete()
+    with pytest.raises(lg.errors.RangeOverflow):
+        live.embeddings(np.arange(n))
+    live.rescale()
+    live.verify()
+    assert live.embeddings([5]).tobytes() == live.recompute()[[5]].tobytes()
+
+
+def test_a_batch_that_fails_elsewhere_leaves_what_was_pending():
+    live, rng, n = big("on_demand")
+    strict = lg.Engine(live.model, live.graph, threads=1)
+    live.graph.apply(change(rng, n, 50))
+    updates = lg.Updates()
+    updates.set_features(5, np.full(8, 1e7, np.float32))
+    with pytest.raises(lg.errors.RangeOverflow):
+        live.graph.apply(updates)
+    asked = np.arange(0, n, 7)
+    assert live.embeddings(asked).tobytes() == strict.embeddings(asked).tobytes()
+    live.verify()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "lazy"}, "expected mode to be one of eager, on_demand, hybrid, got 'lazy'"),
+        ({"mode": "on_demand", "state": "compact"}, "with mode='on_demand'"),
+        ({"mode": "hybrid", "strategy": "full"}, "with mode='hybrid'"),
+        ({"mode": "hybrid", "hot": 0}, "expected hot as an int of at least 1, got 0"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    engine, _, _ = big("eager")
+    with pytest.raises(lg.errors.ValueInvalid, match=message):
+        lg.Engine(engine.model, engine.graph, **options)
+
+
+def test_a_saved_engine_keeps_its_mode(tmp_path):
+    live, rng, n = big("on_demand")
+    live.apply(change(rng, n, 30))
+    live.save(tmp_path / "engine.lg")
+    loaded = lg.Engine.load(tmp_path / "engine.lg")
+    assert loaded.mode == "on_demand"
+    assert loaded.state_digest() == live.state_digest()
