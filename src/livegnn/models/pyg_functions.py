@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from livegnn.models import ir
 from livegnn.models.layers import fold_batch_norm
+from livegnn.models.messages import linear
 from livegnn.models.pyg_context import VERTEX_COUNT, Flat, Import, Refusal, Stacked, is_symbol, refuse, to_array
 from livegnn.models.pyg_modules import mish, tanhshrink
 
@@ -200,13 +201,13 @@ def _batch_norm(
 def _linear(record: Import, input: Any, weight: Any, bias: Any = None) -> Any:
     if is_symbol(weight) or is_symbol(bias):
         raise _Unfit("its weight is computed from the features")
-    return ir.Linear(_value(input), to_array(weight), to_array(bias))
+    return linear(_value(input), to_array(weight), to_array(bias))
 
 
 def _matmul(record: Import, input: Any, other: Any) -> Any:
     if is_symbol(other) or getattr(other, "ndim", 0) != 2:
         raise _Unfit("its second factor is not a constant matrix")
-    return ir.Linear(_value(input), to_array(other).T)
+    return linear(_value(input), to_array(other).T)
 
 
 def _addmm(record: Import, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:

@@ -11,6 +11,7 @@ from torch_geometric import nn as pyg
 
 from livegnn.models import ir
 from livegnn.models.layers import fold_batch_norm
+from livegnn.models.messages import linear
 from livegnn.models.pyg_context import Import, refuse, to_array
 
 __all__ = ["GLOBAL_NORMS", "LOCAL_MODULES", "convert_local"]
@@ -38,7 +39,7 @@ def _activation(kind: str, param: str | None = None) -> Converter:
 
 
 def _linear(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return ir.Linear(x, to_array(module.weight), to_array(module.bias))
+    return linear(x, to_array(module.weight), to_array(module.bias))
 
 
 def _identity(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:

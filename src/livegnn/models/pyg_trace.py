@@ -45,7 +45,8 @@ def read_forward(
 ) -> Any:
     """The symbol that `call(module, *symbols)` computes.
 
-    Args:     call: calls the module's forward with features, edges and weights (None where there are none).
+    Args:     call: calls the module's forward with features, edges, weights, attributes and types (None where there
+              are none).
               examples: tensors of a small graph, for a recording.
               prefix: the module's qualified name, "" for the whole model.
     Raises:   ModelUnsupported.
@@ -66,8 +67,8 @@ class _Root(nn.Module):
         super().__init__()
         self.inner, self.call, self.absent = inner, call, absent
 
-    def forward(self, a: Any, b: Any, c: Any) -> Any:
-        given = [None if i in self.absent else each for i, each in enumerate((a, b, c))]
+    def forward(self, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+        given = [None if i in self.absent else each for i, each in enumerate((a, b, c, d, e))]
         return self.call(self.inner, *given)
 
 
@@ -141,10 +142,11 @@ class _Reader:
             inner = _Function(inner)
         example = torch.randn(7, x.width)
 
-        def call(module: nn.Module, rows: Any, _edges: Any, _weights: Any) -> Any:
+        def call(module: nn.Module, rows: Any, *_columns: Any) -> Any:
             return module(rows)
 
-        result = read_forward(inner, call, (x, None, None), (example, None, None), self.record, name)
+        nothing = (None,) * 4
+        result = read_forward(inner, call, (x, *nothing), (example, *nothing), self.record, name)
         if not isinstance(result, ir.Value):
             raise refuse(name, "it does not return one row per vertex", "return the rows")
         return result
@@ -231,7 +233,7 @@ def _single_call(absent: tuple[int, ...], call: Caller) -> fx.Graph:
     """The graph of a model that is one leaf, such as a single convolution."""
 
     graph = fx.Graph()
-    holders = [graph.placeholder(name) for name in ("a", "b", "c")]
+    holders = [graph.placeholder(name) for name in ("a", "b", "c", "d", "e")]
     arguments: list[Any] = [None if i in absent else holder for i, holder in enumerate(holders)]
 
     def leaf(*args: Any, **kwargs: Any) -> fx.Node:

@@ -144,7 +144,7 @@ def local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, Any
     if op == "Activation":
         return _activate(entry["kind"], float(entry["param"]), x)
     if op == "Linear":
-        y = np.array([array["weight"] @ row for row in x], dtype=kind).reshape(len(x), -1)
+        y = np.array([array["weight"] @ row for row in x], dtype=kind)
         return y.reshape(len(x), len(array["weight"])) + array.get("bias", kind(0))
     if op == "PReLU":
         return np.maximum(x, 0) + array["slope"] * np.minimum(x, 0)
