@@ -45,11 +45,11 @@ def edge_widths(module: nn.Module, required: bool) -> list[int]:
 
 
 def relations(module: nn.Module, required: bool) -> int | None:
-    """The number of types that the layers tell; None if they read none and the forward can do without."""
+    """The number of types that all layers know; None if they read none and the forward can do without."""
     typed = [each for each in module.modules() if isinstance(each, (pyg.RGCNConv, pyg.RGATConv))]
     typed += [each for each in module.modules() if isinstance(each, pyg.FiLMConv) and each.num_relations > 1]
     if typed:
-        return max(int(each.num_relations) for each in typed)
+        return min(int(each.num_relations) for each in typed)
     return _TYPES_UNSTATED if required else None
 
 

@@ -13,12 +13,15 @@ from livegnn.models.edges import EdgeWeight
 from livegnn.models.pyg_attention import ATTENTION
 from livegnn.models.pyg_call import Call, Conv, Run
 from livegnn.models.pyg_context import EDGES, TYPES, VERTEX_COUNT, WEIGHTS, Flat, Import, refuse
+from livegnn.models.pyg_edgewise import EDGEWISE
 from livegnn.models.pyg_linear import LINEAR
+from livegnn.models.pyg_multi import MULTI
 from livegnn.models.pyg_refused import REFUSED_CONVS
+from livegnn.models.pyg_typed import TYPED
 
 __all__ = ["CONVS", "convert_conv"]
 
-CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION}
+CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI}
 
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
 

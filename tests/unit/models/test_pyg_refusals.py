@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric.nn.aggr import PowerMeanAggregation
 
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
 from livegnn.models.pyg import from_pyg
@@ -53,8 +54,19 @@ def refuses(module, *parts, **options):
         (pyg.TransformerConv(4, 4, edge_dim=3), "it needs edge_attr if it has an edge_dim"),
         (pyg.DNAConv(4), "softmax attention"),
         (pyg.ChebConv(4, 4, 2), "not a supported sum"),
-        (pyg.ResGatedGraphConv(4, 4), "destination's own row"),
-        (pyg.EdgeConv(nn.Linear(8, 4)), "destination's own row"),
+        (pyg.ResGatedGraphConv(4, 4, edge_dim=2), "it needs edge_attr if it has an edge_dim"),
+        (pyg.GINEConv(nn.Linear(4, 4)), "it is not given the edge_attr that it reads; pass edge_attr"),
+        (pyg.NNConv(4, 4, nn.Linear(4, 16)), "it is not given the edge_attr"),
+        (pyg.CGConv(4, 2), "it needs edge_attr if its dim is above 0"),
+        (pyg.GeneralConv(4, 4, 2), "it needs edge_attr if it has in_edge_channels"),
+        (pyg.RGCNConv(4, 4, 2), "it is not given the edge_type that it reads; pass edge_type"),
+        (pyg.FastRGCNConv(4, 4, 2), "it is not given the edge_type"),
+        (pyg.RGATConv(4, 4, 2), "one softmax over messages of several relations' weights"),
+        (pyg.RGATConv(4, 4, 1, mod="f-additive"), "asks of every attention weight whether it is 0"),
+        (pyg.FiLMConv(4, 4, 2), "it is not given the edge_type"),
+        (pyg.EGConv(4, 4, ["max"], 2), "self-loops up to the largest vertex that has an edge"),
+        (pyg.SAGEConv(4, 4, aggr=PowerMeanAggregation(p=2.0, clamp_min=None)), "powers of numbers below 0"),
+        (pyg.SAGEConv(4, 4, aggr=PowerMeanAggregation(p=0.0)), "p=0 divides by 0"),
         (pyg.GatedGraphConv(4, 2), "gated recurrent unit"),
         (OwnGCN(4, 4), "a subclass of GCNConv"),
         (OwnConv(), "its code is not known"),
@@ -107,6 +119,8 @@ def test_global_norms_in_models_of_pyg(kind, norm):
 
 def test_norms_inside_an_mlp_are_named():
     refuses(Wrap(pyg.GINConv(pyg.MLP([4, 4, 4], norm="graph_norm"))), "layer.nn.norms.0 (GraphNorm)")
+    refuses(Wrap(pyg.EdgeConv(nn.LSTM(8, 4))), "layer.nn (LSTM): this module is not supported")
+    refuses(Wrap(pyg.GENConv(4, 4, norm="instance")), "layer.mlp.1 (InstanceNorm1d): this module is not supported")
 
 
 @pytest.mark.parametrize(
