@@ -14,11 +14,12 @@ _TYPES_UNSTATED = 3  # tried on a forward whose layers tell no number of types
 
 
 def stated_widths(module: nn.Module) -> list[int]:
-    """Every width that a layer states for its input, in order of the layers."""
+    """Every width that a layer states for its input, in order of the layers; a recurrent cell's after all others."""
     found: list[int] = []
-    for each in module.modules():
-        for key in ("in_channels", "in_features", "num_features", "channels"):
-            _add(found, getattr(each, key, None))
+    for keys in (("in_channels", "in_features", "num_features", "channels"), ("input_size",)):
+        for each in module.modules():
+            for key in keys:
+                _add(found, getattr(each, key, None))
     return found
 
 

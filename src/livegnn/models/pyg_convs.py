@@ -8,20 +8,27 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from torch_geometric import nn as pyg
+
 from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight
 from livegnn.models.pyg_attention import ATTENTION
-from livegnn.models.pyg_call import Call, Conv, Run
+from livegnn.models.pyg_call import BY_OPTION, Call, Conv, Run
 from livegnn.models.pyg_context import EDGES, TYPES, VERTEX_COUNT, WEIGHTS, Flat, Import, refuse
 from livegnn.models.pyg_edgewise import EDGEWISE
 from livegnn.models.pyg_linear import LINEAR
 from livegnn.models.pyg_multi import MULTI
+from livegnn.models.pyg_operators import OPERATORS
 from livegnn.models.pyg_refused import REFUSED_CONVS
 from livegnn.models.pyg_typed import TYPED
 
-__all__ = ["CONVS", "convert_conv"]
+__all__ = ["CONVS", "READ_THROUGH", "convert_conv"]
 
-CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI}
+CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
+#: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
+READ_THROUGH: dict[Any, tuple[str, str]] = {
+    pyg.AntiSymmetricConv: (BY_OPTION, "as its `phi` is; `num_iters`, `epsilon`, `gamma`, `act`, `bias`"),
+}
 
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
 

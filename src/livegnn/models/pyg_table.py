@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch_geometric.nn import conv
 
-from livegnn.models.pyg_convs import CONVS
+from livegnn.models.pyg_convs import CONVS, READ_THROUGH
 from livegnn.models.pyg_refused import REFUSED_CONVS
 
 __all__ = ["table", "with_table"]
@@ -21,11 +21,11 @@ _TABLE = re.compile(r"^\| layer \| now \| how, or why not \|\n(?:\|.*\n)+", re.M
 
 def table() -> str:
     """One line for every name that torch_geometric.nn.conv exports, in its order."""
-    supported = {kind.__name__: entry for kind, entry in CONVS.items()}
+    supported = {kind.__name__: (entry.exactness, entry.how) for kind, entry in CONVS.items()}
+    supported.update({kind.__name__: (exactness, how) for kind, (exactness, how) in READ_THROUGH.items()})
     lines = ["| layer | now | how, or why not |", "|---|---|---|"]
     for name in conv.__all__:
-        entry = supported.get(name)
-        now, text = ("refused", REFUSED_CONVS[name]) if entry is None else (entry.exactness, entry.how)
+        now, text = supported[name] if name in supported else ("refused", REFUSED_CONVS[name])
         lines.append(f"| {name} | {now} | {text} |")
     return "\n".join(lines) + "\n"
 

@@ -18,7 +18,7 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg_context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
-from livegnn.models.pyg_convs import convert_conv
+from livegnn.models.pyg_convs import READ_THROUGH, convert_conv
 from livegnn.models.pyg_functions import apply_function, canonical_name
 from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, convert_local
 
@@ -35,7 +35,7 @@ def _is_leaf(module: nn.Module) -> bool:
     kind = type(module)
     if isinstance(module, pyg.MessagePassing):
         return True
-    if kind in _CONTAINERS or kind in _MODELS:
+    if kind in _CONTAINERS or kind in _MODELS or kind in READ_THROUGH:
         return False
     return kind in LOCAL_MODULES or f"{kind.__module__}.".startswith(_LIBRARIES)
 
