@@ -12,8 +12,9 @@ from typing import Any, Literal
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
+from livegnn.models.attention_layers import GAT, GATv2
 from livegnn.models.edges import Gather, HeadDot, Loops, RowMatrix, Source, Target
-from livegnn.models.messages import block_rows, linear, mean_of_heads, shift
+from livegnn.models.messages import block_rows, mean_of_heads, shift
 from livegnn.models.pyg_aggregation import scale
 from livegnn.models.pyg_call import TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg_context import refuse, to_array
@@ -52,49 +53,49 @@ def _fill(conv: Any, call: Call) -> Literal["mean"] | float:
     raise refuse(call.where, f"fill_value={what} is not supported", "use fill_value='mean' or a number")
 
 
-def _finish(conv: Any, call: Call, y: ir.Value) -> ir.Value:
-    """Heads side by side or their mean, the residual, the bias."""
-    if not conv.concat:
-        y = mean_of_heads(y, conv.heads)
-    if getattr(conv, "res", None) is not None:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.res, call.x))))
-    return shift(y, to_array(conv.bias))
-
-
 def _gat(conv: Any, call: Call) -> ir.Value:
     _no_weights_back(call)
     call.sum_only("softmax attention")
-    shared = conv.lin is not None
-    source = dense(conv.lin if shared else conv.lin_src, call.x)
-    target = source if shared else dense(conv.lin_dst, call.x)
-    terms: list[tuple[float, ir.Value]] = [
-        (1.0, Source(ir.Linear(source, per_head(conv.att_src)))),
-        (1.0, Target(ir.Linear(target, per_head(conv.att_dst)))),
-    ]
-    if call.attributes is not None and conv.lin_edge is not None:
-        weight = per_head(conv.att_edge) @ to_array(conv.lin_edge.weight)
-        terms.append((1.0, linear(call.attributes, call.record.constant(weight))))
-    score = ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", float(conv.negative_slope))
-    read = conv.lin_edge is not None
-    fill = _fill(conv, call) if read else "mean"
-    return _finish(conv, call, Gather(Source(source), "softmax", score, conv.heads, _loops(conv), fill))
+    shared, read = conv.lin is not None, conv.lin_edge is not None
+    layer = GAT(
+        to_array(conv.lin.weight if shared else conv.lin_src.weight),
+        to_array(conv.att_src)[0],
+        to_array(conv.att_dst)[0],
+        to_array(conv.bias),
+        weight_edge=to_array(conv.lin_edge.weight) if read else None,
+        att_edge=to_array(conv.att_edge)[0] if read else None,
+        weight_target=None if shared else to_array(conv.lin_dst.weight),
+        concat=conv.concat,
+        slope=float(conv.negative_slope),
+        self_loops=conv.add_self_loops,
+        fill=_fill(conv, call) if read else "mean",
+        residual=None if conv.res is None else to_array(conv.res.weight),
+    )
+    if read and call.attributes is not None:
+        call.record.constant(layer.folded_edge_weight())
+    return layer.over(call.x, call.attributes)
 
 
 def _gatv2(conv: Any, call: Call) -> ir.Value:
     _no_weights_back(call)
     call.sum_only("softmax attention")
-    source = dense(conv.lin_l, call.x)
-    target = source if conv.share_weights else dense(conv.lin_r, call.x)
-    terms: list[tuple[float, ir.Value]] = [(1.0, Target(target)), (1.0, Source(source))]
-    if call.attributes is not None:
-        if conv.lin_edge is None:
-            raise refuse(call.where, "it is given edge_attr without an edge_dim", "leave edge_attr out")
-        terms.append((1.0, dense(conv.lin_edge, call.attributes)))
-    score = ir.Linear(
-        ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", float(conv.negative_slope)), per_head(conv.att)
+    if call.attributes is not None and conv.lin_edge is None:
+        raise refuse(call.where, "it is given edge_attr without an edge_dim", "leave edge_attr out")
+    layer = GATv2(
+        to_array(conv.lin_l.weight),
+        to_array(conv.att)[0],
+        to_array(conv.bias),
+        weight_target=None if conv.share_weights else to_array(conv.lin_r.weight),
+        bias_source=to_array(conv.lin_l.bias),
+        bias_target=to_array(conv.lin_r.bias),
+        weight_edge=None if conv.lin_edge is None else to_array(conv.lin_edge.weight),
+        concat=conv.concat,
+        slope=float(conv.negative_slope),
+        self_loops=conv.add_self_loops,
+        fill=_fill(conv, call),
+        residual=None if conv.res is None else to_array(conv.res.weight),
     )
-    y = Gather(Source(source), "softmax", score, conv.heads, _loops(conv), _fill(conv, call))
-    return _finish(conv, call, y)
+    return layer.over(call.x, call.attributes)
 
 
 def _transformer(conv: Any, call: Call) -> ir.Value:
@@ -142,7 +143,8 @@ def _super_gat(conv: Any, call: Call) -> ir.Value:
     else:
         alpha = HeadDot(Target(scale(h, 1.0 / math.sqrt(conv.out_channels))), Source(h), conv.heads)
     score = ir.Activation(alpha, "leaky_relu", float(conv.negative_slope))
-    return _finish(conv, call, Gather(Source(h), "softmax", score, conv.heads, _loops(conv)))
+    y: ir.Value = Gather(Source(h), "softmax", score, conv.heads, _loops(conv))
+    return shift(y if conv.concat else mean_of_heads(y, conv.heads), to_array(conv.bias))
 
 
 def _feast(conv: Any, call: Call) -> ir.Value:
