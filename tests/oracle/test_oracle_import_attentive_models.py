@@ -92,3 +92,61 @@ class Graph(nn.Module):
 
 def test_attributes_that_a_forward_may_do_without_are_given_where_a_layer_reads_them():
     assert assert_equal(Graph()).attribute_width == 2
+
+
+class Deep(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.lin, self.edge = nn.Linear(4, 6), nn.Linear(3, 6)
+        self.layers = nn.ModuleList(
+            pyg.DeepGCNLayer(
+                pyg.GENConv(6, 6, t=0.5, learn_t=True), nn.LayerNorm(6), nn.ReLU(), block=block, dropout=0.1
+            )
+            for _ in range(2 if block != "dense" else 1)
+        )
+
+    def forward(self, x, edge_index, edge_attr):
+        x, edge_attr = self.lin(x), self.edge(edge_attr)
+        for layer in self.layers:
+            x = layer(x, edge_index, edge_attr)
+        return x
+
+
+@pytest.mark.parametrize("block", ["res+", "res", "dense", "plain"])
+def test_deep_gcn(block):
+    assert assert_equal(Deep(block), rtol=ROUNDED).attribute_width == 3
+
+
+class Weighed(nn.Module):
+    """Weights become a column of the attributes, in three ways of writing it."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.conv, self.way = pyg.GATv2Conv(4, 3, edge_dim=4, add_self_loops=False), way
+
+    def forward(self, x, edge_index, edge_weight, edge_attr):
+        column = {
+            "view": lambda: edge_weight.view(-1, 1),
+            "index": lambda: edge_weight[:, None],
+            "unsqueeze": lambda: edge_weight.unsqueeze(-1),
+        }[self.way]()
+        return self.conv(x, edge_index, torch.cat([edge_attr, column], dim=-1))
+
+
+@pytest.mark.parametrize("way", ["view", "index", "unsqueeze"])
+def test_weights_as_a_column_of_attributes(way):
+    model = assert_equal(Weighed(way), edge_width=3)
+    assert (model.weights, model.attribute_width) == ("required", 3)
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = pyg.SAGEConv(4, 4), pyg.MessageNorm(True)
+
+    def forward(self, x, edge_index):
+        return self.norm(x, self.conv(x, edge_index)).abs()
+
+
+def test_message_norm_and_absolute_values():
+    assert_equal(Normed())

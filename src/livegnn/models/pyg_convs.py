@@ -11,7 +11,7 @@ from typing import Any
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight
+from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg_attention import ATTENTION
 from livegnn.models.pyg_call import BY_OPTION, Call, Conv, Run
 from livegnn.models.pyg_context import EDGES, TYPES, VERTEX_COUNT, WEIGHTS, Flat, Import, refuse
@@ -109,6 +109,8 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
         raise refuse(where, "its first argument is not one row per vertex", "pass the features or a layer's output")
     if edges is not EDGES:
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
+    if isinstance(weight, EdgeAttribute):
+        raise refuse(where, "its edge_weight is the forward's edge_attr", "name that argument edge_weight")
     if weight is not None and weight is not WEIGHTS:
         raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
     if types is not None and types is not TYPES:

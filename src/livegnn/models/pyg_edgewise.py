@@ -15,7 +15,7 @@ from livegnn.models.pyg_aggregation import add_number, scale
 from livegnn.models.pyg_call import BY_OPTION, TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg_context import refuse, to_array
 from livegnn.models.pyg_linear import normalised
-from livegnn.models.pyg_modules import LOCAL_MODULES
+from livegnn.models.pyg_modules import LOCAL_MODULES, message_norm
 
 __all__ = ["EDGEWISE"]
 
@@ -196,8 +196,7 @@ def _gen(conv: Any, call: Call) -> ir.Value:
     if hasattr(conv, "lin_aggr_out"):
         y = dense(conv.lin_aggr_out, y)
     if hasattr(conv, "msg_norm"):
-        length = ir.Activation(HeadDot(call.x, call.x), "sqrt")
-        y = scale(ir.Multiply(ir.L2Normalize(y), length), conv.msg_norm.scale)
+        y = message_norm(conv.msg_norm, call.x, y)
     root = dense(conv.lin_dst, call.x) if hasattr(conv, "lin_dst") else call.x
     y = ir.Combine(((1.0, y), (1.0, root)))
     for position in range(len(conv.mlp)):

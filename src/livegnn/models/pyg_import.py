@@ -74,6 +74,13 @@ def _frozen(module: nn.Module) -> nn.Module:
 
 
 def _refuse_unreadable(module: nn.Module) -> None:
+    if isinstance(module, pyg.LightGCN):
+        raise refuse(
+            type(module).__name__,
+            "its vertices' rows are parameters, and its forward ranks pairs",
+            "give embedding.weight to the graph as features, and import a module of its convs whose forward takes "
+            "(x, edge_index)",
+        )
     for name, each in module.named_modules():
         where = f"{name} ({type(each).__name__})" if name else type(each).__name__
         if isinstance(each, torch.jit.ScriptModule):

@@ -33,7 +33,7 @@ REFUSED_CONVS: dict[str, str] = {
     "HANConv": _VERTEX_TYPES,
     "PointGNNConv": _POSITION,
     "GPSConv": "its attention runs over all vertices, so one update would change every row",
-    "DirGNNConv": "it sends messages against the edges too, which is not supported yet",
+    "DirGNNConv": "it sends messages against the edges, too, which is not supported yet",
     "MeshCNNConv": "a mesh's faces are not a graph of edges",
 }
 

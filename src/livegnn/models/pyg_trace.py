@@ -20,12 +20,13 @@ from livegnn.models import ir
 from livegnn.models.pyg_context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
 from livegnn.models.pyg_convs import READ_THROUGH, convert_conv
 from livegnn.models.pyg_functions import apply_function, canonical_name
-from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, convert_local
+from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg_refused import REFUSED_CONVS
 
 __all__ = ["read_forward"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP)
-_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE)
+_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -130,8 +131,9 @@ class _Reader:
         kind = type(module)
         if kind in GLOBAL_NORMS:
             raise refuse(where, GLOBAL_NORMS[kind], "use BatchNorm or LayerNorm(mode='node')")
-        if kind not in LOCAL_MODULES and kind is not pyg.JumpingKnowledge:
-            raise refuse(where, "this module is not supported", "see docs/models.md for those that are")
+        if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
+            reason = REFUSED_CONVS.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
+            raise refuse(where, reason or "this module is not supported", "see docs/models.md for those that are")
         if all(isinstance(each, Flat) for each in args) and len(args) == 1 and not kwargs:
             return Flat(self.record.name(convert_local(module, (args[0].value,), {}, self.record, where), where))
         return self.record.name(convert_local(module, args, kwargs, self.record, where), where)

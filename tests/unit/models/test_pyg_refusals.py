@@ -114,6 +114,112 @@ def test_modules(layer, reason):
     refuses(Wrap(layer, lambda net, x, e, w: net.layer(x)), f"layer ({type(layer).__name__})", reason)
 
 
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "it sends messages against the edges, too"),
+        (pyg.GPSConv(4, pyg.GCNConv(4, 4)), "its attention runs over all vertices"),
+        (pyg.HeteroConv({("a", "to", "a"): pyg.GCNConv(4, 4)}), "several kinds of vertices"),
+    ],
+)
+def test_layers_that_hold_layers(layer, reason):
+    refuses(Wrap(layer), f"layer ({type(layer).__name__})", reason)
+
+
+class OnColumns(nn.Module):
+    """A module that may take everything an edge has."""
+
+    def __init__(self, layer, how):
+        super().__init__()
+        self.layer, self.lin, self.how = layer, nn.Linear(4, 4), how
+
+    def forward(self, x, edge_index, edge_weight, edge_attr, edge_type):
+        return self.how(self, self.lin(x), edge_index, edge_weight, edge_attr, edge_type)
+
+
+@pytest.mark.parametrize(
+    ("layer", "how", "reason"),
+    [
+        (
+            pyg.GCNConv(4, 4),
+            lambda net, x, e, w, a, t: net.layer(x, e, a),
+            "its edge_weight is the forward's edge_attr",
+        ),
+        (pyg.GCNConv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e[:, t == 1]), "getitem in OnColumns"),
+        (pyg.GCNConv(4, 4), lambda net, x, e, w, a, t: net.lin(a), "it returns one row per edge"),
+        (pyg.GCNConv(4, 4), lambda net, x, e, w, a, t: net.layer(net.lin(a), e), "first argument is not one row per"),
+        (
+            pyg.GINEConv(nn.Linear(4, 4)),
+            lambda net, x, e, w, a, t: net.layer(x, e, w),
+            "its edge_attr is one number per edge, not a row",
+        ),
+        (pyg.GINEConv(nn.Linear(4, 4)), lambda net, x, e, w, a, t: net.layer(x, e, x), "not one row per edge"),
+        (
+            pyg.GATConv(4, 4, edge_dim=4),
+            lambda net, x, e, w, a, t: net.layer(x, e, net.lin(a)),
+            "take the mean of edge_attr, which is computed inside the model",
+        ),
+        (
+            pyg.GATConv(4, 4, edge_dim=1),
+            lambda net, x, e, w, a, t: net.layer(x, e, w),
+            "take the mean of edge_attr, which is computed inside the model",
+        ),
+        (
+            pyg.GATConv(4, 4, edge_dim=4, fill_value="max"),
+            lambda net, x, e, w, a, t: net.layer(x, e, a),
+            "fill_value='max' is not supported; use fill_value='mean' or a number",
+        ),
+        (
+            pyg.GATv2Conv(4, 4, edge_dim=4, fill_value=torch.ones(4)),
+            lambda net, x, e, w, a, t: net.layer(x, e, a),
+            "fill_value=a tensor",
+        ),
+        (
+            pyg.GATConv(4, 4),
+            lambda net, x, e, w, a, t: net.layer(x, e, return_attention_weights=True)[0],
+            "it returns its attention weights, too",
+        ),
+        (
+            pyg.TransformerConv(4, 4),
+            lambda net, x, e, w, a, t: net.layer(x, e, return_attention_weights=False)[0],
+            "it returns its attention weights, too",
+        ),
+        (pyg.TransformerConv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e, a), "needs edge_attr if it has an edge"),
+        (pyg.GATv2Conv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e, a), "edge_attr without an edge_dim"),
+        (
+            pyg.PDNConv(4, 4, 4, 2),
+            lambda net, x, e, w, a, t: net.layer(x, e, a),
+            "the attributes of the vertex's last self-loop edge; train it with add_self_loops=False",
+        ),
+        (pyg.FastRGCNConv(4, 4, 2, aggr="max"), lambda net, x, e, w, a, t: net.layer(x, e, t), "use RGCNConv"),
+        (pyg.FAConv(4), lambda net, x, e, w, a, t: net.layer(x, x, e, w), "edge_weight if normalize=False"),
+        (
+            pyg.SuperGATConv(4, 4),
+            lambda net, x, e, w, a, t: net.layer(x, e, batch=x),
+            "its argument batch is not read; leave batch out",
+        ),
+    ],
+)
+def test_columns_of_edges(layer, how, reason):
+    refuses(OnColumns(layer, how), reason, edge_width=4, input_width=4)
+
+
+def test_widths_of_attributes():
+    with pytest.raises(ModelError, match=r"got GCNConv's without; leave edge_width out"):
+        from_pyg(pyg.GCNConv(4, 4), edge_width=3)
+
+    class Untold(nn.Module):
+        def forward(self, x, edge_index, edge_attr):
+            return x
+
+    with pytest.raises(ModelError, match=r"tells the edge attributes' width, got none in Untold; pass edge_width="):
+        from_pyg(Untold(), input_width=3)
+
+
+def test_light_gcn_has_no_features():
+    refuses(pyg.LightGCN(20, 4, 2), "LightGCN: its vertices' rows are parameters", "give embedding.weight to the graph")
+
+
 @pytest.mark.parametrize("norm", ["layer_norm", "graph_norm", "instance_norm", "pair_norm"])
 @pytest.mark.parametrize("kind", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
 def test_global_norms_in_models_of_pyg(kind, norm):
