@@ -10,7 +10,7 @@ from torch_geometric import nn as pyg
 
 from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight, Gather, HeadDot, Loops, RowMatrix, Source, Target
-from livegnn.models.messages import linear, mean_of_heads, ones, shift
+from livegnn.models.messages import block_rows, linear, mean_of_heads, ones, shift
 from livegnn.models.pyg_aggregation import add_number, scale
 from livegnn.models.pyg_call import BY_OPTION, TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg_context import refuse, to_array
@@ -175,10 +175,7 @@ def _general(conv: Any, call: Call) -> ir.Value:
             other = message_from(Target, Source)
             alpha = scale(HeadDot(other, message, conv.heads), 1.0 / float(conv.scaler))
         else:
-            att = to_array(conv.att_msg)[0]
-            weight = np.zeros((conv.heads, *att.shape))
-            weight[np.arange(conv.heads), np.arange(conv.heads)] = att
-            alpha = linear(message, weight.reshape(conv.heads, -1))
+            alpha = linear(message, block_rows(to_array(conv.att_msg)[0]))
         y = Gather(message, "softmax", ir.Activation(alpha, "leaky_relu", 0.2), conv.heads)
     y = mean_of_heads(y, conv.heads)
     root = call.x if isinstance(conv.lin_self, torch.nn.Identity) else dense(conv.lin_self, call.x)

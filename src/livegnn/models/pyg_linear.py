@@ -156,7 +156,12 @@ def _simple(conv: Any, call: Call) -> ir.Value:
 
 
 LINEAR: dict[Any, Conv] = {
-    pyg.SimpleConv: Conv(_simple, "every aggregation; `combine_root`; a softmax is exact to float32", BY_OPTION),
+    pyg.SimpleConv: Conv(
+        _simple,
+        "every aggregation; edge weights; `combine_root`; exact to float32 with softmax, or weights and no sum, mean, "
+        "max or min",
+        BY_OPTION,
+    ),
     pyg.GCNConv: Conv(
         _gcn,
         "degree-normalised sum, max or min; all of `improved`, `add_self_loops`, `bias`; `normalize=False` with sum, "
@@ -171,7 +176,7 @@ LINEAR: dict[Any, Conv] = {
     ),
     pyg.GraphConv: Conv(
         _graph_conv,
-        "every aggregation; edge weights; a softmax, or weights with variances, is exact to float32",
+        "every aggregation; edge weights; exact to float32 with softmax, or weights and no sum, mean, max or min",
         BY_OPTION,
     ),
     pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),
