@@ -56,7 +56,7 @@ def linear(x: ir.Value, weight: Any, bias: Any = None) -> ir.Value:
     """W x + b. On edges, every part of `x` that is one end's row is multiplied at its vertex, once."""
     parts = _parts(x, 0) if x.on_edges else []
     at_ends = [(coef, part, start) for coef, part, start in parts if isinstance(part, Source | Target)]
-    if not at_ends:
+    if not at_ends or weight.shape[1] != x.width:
         return ir.Linear(x, weight, bias)
     uses = Counter((id(part.x), start) for _, part, start in at_ends)
     known: dict[tuple[int, int], ir.Value] = {}

@@ -20,6 +20,9 @@ def stated_widths(module: nn.Module) -> list[int]:
         for each in module.modules():
             for key in keys:
                 _add(found, getattr(each, key, None))
+    for each in module.modules():
+        if isinstance(each, pyg.EdgeConv) and isinstance(each.nn, nn.Module):  # its nn reads two vertices' rows
+            found += [width // 2 for width in stated_widths(each.nn) if width % 2 == 0 and width // 2 not in found]
     return found
 
 
