@@ -7,6 +7,7 @@ from livegnn import errors
 from livegnn._native import __version__
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Changes, Engine, Handle, LayerStats, Stats, WhatIfView
+from livegnn.models.attention_layers import GAT, GINE, RGCN, GATv2
 from livegnn.models.layers import (
     APPNP,
     GCN,
@@ -48,14 +49,18 @@ __all__ = [
     "Activate",
     "BatchNorm",
     "Dense",
+    "GAT",
+    "GATv2",
     "GCN",
     "GIN",
+    "GINE",
     "GraphConv",
     "JumpingKnowledge",
     "L2Normalize",
     "LG",
     "LayerNorm",
     "LogSoftmax",
+    "RGCN",
     "Residual",
     "SAGE",
     "SGC",

@@ -38,10 +38,36 @@ def liven(module, seed=0):
     return module.eval()
 
 
-def assert_equal(module, *, weighted=None, rtol=EXACT, input_width=None, call=None, sizes=((1, 0), (2, 4), (12, 40))):
+def columns(model, seed, edges, types):
+    """Attributes and types of the edges, as a model reads them, by the names that PyG's layers give them."""
+    rng = np.random.default_rng([seed, 7])
+    given = {}
+    if model.attribute_width is not None:
+        given["edge_attr"] = rng.standard_normal((edges, model.attribute_width)).astype(np.float32)
+    if model.uses_types:
+        given["edge_type"] = rng.integers(0, types, edges)
+    return given
+
+
+def tensor(array):
+    """Floats as float64, integers as they are."""
+    return torch.tensor(array).double() if array.dtype.kind == "f" else torch.tensor(array)
+
+
+def assert_equal(
+    module,
+    *,
+    weighted=None,
+    rtol=EXACT,
+    input_width=None,
+    edge_width=None,
+    types=3,
+    call=None,
+    sizes=((1, 0), (2, 4), (12, 40)),
+):
     """from_pyg(module) gives the module's own float64 output on graphs of several sizes; returns the model."""
     liven(module)
-    model = from_pyg(module, input_width=input_width)
+    model = from_pyg(module, input_width=input_width, edge_width=edge_width)
     spec = model.to_arrays()
     truth = copy.deepcopy(module).double()
     variants = (
@@ -52,12 +78,15 @@ def assert_equal(module, *, weighted=None, rtol=EXACT, input_width=None, call=No
     for with_weights in variants:
         for seed, (vertices, edges) in enumerate(sizes):
             x, src, dst, weight = graph(seed, vertices, edges, model.input_width)
-            got = evaluate(spec, x, src, dst, weight if with_weights else None)
+            given = columns(model, seed, len(src), types)
+            attributes, kinds = given.get("edge_attr"), given.get("edge_type")
+            got = evaluate(spec, x, src, dst, weight if with_weights else None, np.float64, attributes, kinds)
+            named = {name: tensor(array) for name, array in given.items()}
             arguments = [torch.tensor(x).double(), torch.tensor(np.stack([src, dst]))]
             if with_weights:
                 arguments.append(torch.tensor(weight).double())
             with torch.no_grad():
-                want = (call or truth)(*arguments) if call is None else call(truth, *arguments)
+                want = truth(*arguments, **named) if call is None else call(truth, *arguments, **named)
             want = want.numpy().reshape(vertices, -1)
             scale = np.abs(want).max(initial=1e-300)
             assert got.shape == want.shape

@@ -103,7 +103,7 @@ def test_nothing_pending_costs_nothing():
 
 
 def test_an_overflow_shows_when_it_is_asked_for_and_rescale_mends_it():
-    live, rng, n = big("on_demand")
+    live, _, n = big("on_demand")
     updates = lg.Updates()
     updates.set_features(5, np.full(8, 1e7, np.float32))
     live.apply(updates)

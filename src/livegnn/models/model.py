@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import ColumnMissing, ModelError
+from livegnn.errors import ColumnMissing, ModelError, WidthMismatch
 from livegnn.models import edges, ir, stored
 from livegnn.models.layers import Layer, first_input_width
 
@@ -87,6 +87,11 @@ class Model:
         if len(inputs) != 1:
             raise ModelError(f"[Model] expected exactly one Input, got {len(inputs)}; build all values on one ir.Input")
         self._input = inputs[0]
+        widths = sorted({value.width for value in self._values if isinstance(value, edges.EdgeAttribute)})
+        if len(widths) > 1:
+            raise WidthMismatch(
+                f"[Model] expected edge attributes of one width, got layers that read {widths}; check their weights"
+            )
         if unweighted is not None and (_reads_weights(unweighted) or unweighted.width != output.width):
             raise ModelError("[Model] expected an unweighted output of equal width, got another; rebuild it")
         if edge_head is not None:

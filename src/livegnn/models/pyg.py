@@ -20,18 +20,26 @@ __all__ = ["from_pyg"]
 
 
 def from_pyg(
-    module: torch.nn.Module, *, check: bool = True, weighted: bool | None = None, input_width: int | None = None
+    module: torch.nn.Module,
+    *,
+    check: bool = True,
+    weighted: bool | None = None,
+    input_width: int | None = None,
+    edge_width: int | None = None,
 ) -> Model:
     """The model that computes what `module` computes in eval mode.
 
-    output[v] = module(x, edge_index)[v], or module(x, edge_index, edge_weight)[v].
+    output[v] = module(x, edge_index[, edge_weight][, edge_attr][, edge_type])[v].
 
-    Args:     module: any torch module whose forward takes (x, edge_index[, edge_weight]) or one Data; not changed.
+    Args:     module: any torch module whose forward takes (x, edge_index) and any of edge_weight, edge_attr, edge_type,
+                  or one Data; not changed.
               check: compare the result with the module on random graphs; a module that had to be recorded is always
                   compared.
               weighted: whether the forward is given the graph's edge weights. None: as its signature says; where they
                   are optional, the model reads them on a graph that has them (Model.for_graph).
               input_width: the features' width, where no layer tells it.
+              edge_width: the edge attributes' width, where no layer tells it; 0 gives none to a forward that can do
+                  without.
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.
@@ -49,7 +57,7 @@ def from_pyg(
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
     try:
-        outputs, names = import_module(module, check, weighted, input_width)
+        outputs, names = import_module(module, check, weighted, input_width, edge_width)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error)) from error
     return _model(outputs, names)

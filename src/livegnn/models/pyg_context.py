@@ -1,8 +1,9 @@
 """What the importer's parts share: symbols that stand for tensors, refusals, and the record of one import.
 
-While a module is read, every tensor that depends on the features is a `Symbol`: an `ir.Value` (one row per vertex), a
-`Flat` (a value of width 1 that the module holds as a vector), `EDGES`, `WEIGHTS`, a `Stacked` or a `Refusal`, an
-unsupported result that matters only if something reads it.
+While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
+per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
+vector), `EDGES`, `WEIGHTS`, `TYPES`, a `Stacked` or a `Refusal`, an unsupported result that matters only if something
+reads it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = [
     "NotTraceable",
     "Refusal",
     "Stacked",
+    "TYPES",
     "is_symbol",
     "refuse",
     "to_array",
@@ -41,6 +43,7 @@ class Marker:
 
 EDGES = Marker("edge_index")
 WEIGHTS = Marker("edge_weight")
+TYPES = Marker("edge_type")
 VERTEX_COUNT = Marker("the number of vertices")
 
 

@@ -16,8 +16,20 @@ import torch
 import torch.nn.functional as F
 
 from livegnn.models import ir
+from livegnn.models.edges import EdgeWeight
 from livegnn.models.layers import fold_batch_norm
-from livegnn.models.pyg_context import VERTEX_COUNT, Flat, Import, Refusal, Stacked, is_symbol, refuse, to_array
+from livegnn.models.messages import linear
+from livegnn.models.pyg_context import (
+    VERTEX_COUNT,
+    WEIGHTS,
+    Flat,
+    Import,
+    Refusal,
+    Stacked,
+    is_symbol,
+    refuse,
+    to_array,
+)
 from livegnn.models.pyg_modules import mish, tanhshrink
 
 __all__ = ["apply_function", "canonical_name"]
@@ -200,13 +212,13 @@ def _batch_norm(
 def _linear(record: Import, input: Any, weight: Any, bias: Any = None) -> Any:
     if is_symbol(weight) or is_symbol(bias):
         raise _Unfit("its weight is computed from the features")
-    return ir.Linear(_value(input), to_array(weight), to_array(bias))
+    return linear(_value(input), to_array(weight), to_array(bias))
 
 
 def _matmul(record: Import, input: Any, other: Any) -> Any:
     if is_symbol(other) or getattr(other, "ndim", 0) != 2:
         raise _Unfit("its second factor is not a constant matrix")
-    return ir.Linear(_value(input), to_array(other).T)
+    return linear(_value(input), to_array(other).T)
 
 
 def _addmm(record: Import, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
@@ -324,6 +336,8 @@ def _mean(record: Import, input: Any, dim: Any = None) -> Any:
 def _getitem(record: Import, input: Any, index: Any) -> Any:
     if isinstance(input, (list, tuple, dict)):
         return input[index]
+    if index in ((slice(None), None), (Ellipsis, None)) and (isinstance(input, Flat) or input is WEIGHTS):
+        return _column(input)
     x = _value(input)
     if isinstance(index, tuple) and len(index) == 2 and index[0] in (slice(None), Ellipsis):
         columns = index[1]
@@ -353,8 +367,15 @@ def _split(record: Import, tensor: Any, split_size_or_sections: Any, dim: int = 
     return tuple(ir.Slice(x, int(end) - int(size), int(end)) for end, size in zip(ends, sizes, strict=True))
 
 
+def _column(input: Any) -> ir.Value:
+    """One number per row, or the graph's weights, as a column."""
+    return EdgeWeight() if input is WEIGHTS else _value(input.value)
+
+
 def _reshape(record: Import, input: Any, *shape: Any) -> Any:
     extents = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    if input is WEIGHTS and extents == (-1, 1):
+        return _column(input)
     value = input.value if isinstance(input, Flat) else _value(input)
     rows = extents[:1] in ((-1,), (VERTEX_COUNT,))
     if rows and len(extents) == 2 and extents[1] == value.width:
@@ -378,8 +399,8 @@ def _flatten(record: Import, input: Any, start_dim: int = 0, end_dim: int = -1) 
 
 
 def _unsqueeze(record: Import, input: Any, dim: int) -> Any:
-    if isinstance(input, Flat) and dim in (1, -1):
-        return input.value
+    if (isinstance(input, Flat) or input is WEIGHTS) and dim in (1, -1):
+        return _column(input)
     raise _Unfit("it does not turn a vector into a column")
 
 
@@ -413,7 +434,10 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
-    **{kind: _unary(kind) for kind in ("relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign")},
+    **{
+        kind: _unary(kind)
+        for kind in ("abs", "relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign")
+    },
     **dict.fromkeys(("contiguous", "clone", "detach", "requires_grad", "cpu"), _same),
     **dict.fromkeys(("to", "float", "type_as", "type"), _cast),
     **dict.fromkeys(("dropout", "dropout1d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _dropout),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import torch
@@ -11,9 +12,11 @@ from torch_geometric import nn as pyg
 
 from livegnn.errors import ModelError
 from livegnn.models import ir
+from livegnn.models.edges import EdgeAttribute
 from livegnn.models.model import Model
-from livegnn.models.pyg_check import check_import, random_graph
-from livegnn.models.pyg_context import EDGES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg_check import Columns, as_tensors, check_import, sample
+from livegnn.models.pyg_columns import edge_widths, relations, stated_widths
+from livegnn.models.pyg_context import EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg_modules import uninitialised
 from livegnn.models.pyg_signature import Signature, read_signature
 from livegnn.models.pyg_trace import read_forward
@@ -22,7 +25,7 @@ __all__ = ["import_module"]
 
 
 def import_module(
-    module: nn.Module, check: bool, weighted: bool | None, input_width: int | None
+    module: nn.Module, check: bool, weighted: bool | None, input_width: int | None, edge_width: int | None
 ) -> tuple[dict[bool, ir.Value], dict[int, str]]:
     """({weighted: output}, names by id), on one shared Input.
 
@@ -32,15 +35,17 @@ def import_module(
     _refuse_unreadable(module)
     frozen = _frozen(module)
     signature = read_signature(frozen)
-    width = _input_width(frozen, signature) if input_width is None else input_width
-    x = ir.Input(width)
+    columns = _columns(frozen, signature, input_width, edge_width)
+    x = ir.Input(columns.width)
+    attributes = None if columns.attributes is None else EdgeAttribute(columns.attributes)
     record = Import()
     record.name(x, "input")
     outputs: dict[bool, ir.Value] = {}
     for with_weights in _variants(signature, weighted, type(module).__name__):
-        outputs[with_weights] = _read(frozen, signature, x, with_weights, record)
+        columns = dataclasses.replace(columns, weighted=with_weights)
+        outputs[with_weights] = _read(frozen, signature, (x, attributes), columns, record)
         if check or record.recorded:
-            check_import(frozen, signature, outputs[with_weights], with_weights, record.rounded)
+            check_import(frozen, signature, outputs[with_weights], columns, record.rounded)
     if True in outputs and not Model.from_output(outputs[True]).uses_weights:
         outputs = {False: outputs.get(False, outputs[True])}
     return outputs, dict(record.names)
@@ -69,6 +74,13 @@ def _frozen(module: nn.Module) -> nn.Module:
 
 
 def _refuse_unreadable(module: nn.Module) -> None:
+    if isinstance(module, pyg.LightGCN):
+        raise refuse(
+            type(module).__name__,
+            "its vertices' rows are parameters, and its forward ranks pairs",
+            "give embedding.weight to the graph as features, and import a module of its convs whose forward takes "
+            "(x, edge_index)",
+        )
     for name, each in module.named_modules():
         where = f"{name} ({type(each).__name__})" if name else type(each).__name__
         if isinstance(each, torch.jit.ScriptModule):
@@ -87,55 +99,76 @@ def _refuse_unreadable(module: nn.Module) -> None:
             raise refuse(where, "its forward was replaced on the object", "use the class's own forward")
 
 
-def _input_width(module: nn.Module, signature: Signature) -> int:
-    """The features' width: of the widths that the layers state, the first with which the module runs."""
-    stated = _stated_widths(module)
+def _columns(module: nn.Module, signature: Signature, input_width: int | None, edge_width: int | None) -> Columns:
+    """The features' and the attributes' widths: of those that the layers state, the first with which the module runs.
+
+    Attributes or types that a forward may do without are given where a layer reads them.
+    """
+    stated = stated_widths(module) if input_width is None else [input_width]
     if not stated:
         raise ModelError(
             f"[from_pyg] expected a layer that tells the features' width, got none in {type(module).__name__}; "
             "pass input_width="
         )
-    return next((width for width in stated if _runs(module, signature, width)), stated[0])
+    weighted = signature.weights == "required"
+    types = None if signature.types == "none" else relations(module, signature.types == "required")
+    attributes = _attribute_widths(module, signature, edge_width)
+    tries = [Columns(width, weighted, each, types) for each in attributes for width in stated]
+    return next((columns for columns in tries if _runs(module, signature, columns)), tries[0])
 
 
-def _stated_widths(module: nn.Module) -> list[int]:
-    found: list[int] = []
-    for each in module.modules():
-        for key in ("in_channels", "in_features", "num_features", "channels"):
-            width = getattr(each, key, None)
-            width = width[0] if isinstance(width, (tuple, list)) else width
-            if isinstance(width, int) and width > 0 and width not in found:
-                found.append(width)
-    return found
+def _attribute_widths(module: nn.Module, signature: Signature, edge_width: int | None) -> list[int | None]:
+    kind = type(module).__name__
+    if edge_width is not None:
+        if edge_width and signature.attributes == "none":
+            raise ModelError(
+                f"[from_pyg] expected a forward with edge_attr, got {kind}'s without; leave edge_width out"
+            )
+        return [edge_width or None]
+    if signature.attributes == "none":
+        return [None]
+    found: list[int | None] = [*edge_widths(module, signature.attributes == "required")]
+    if not found and signature.attributes == "required":
+        raise ModelError(
+            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {kind}; pass edge_width="
+        )
+    return found or [None]
 
 
-def _runs(module: nn.Module, signature: Signature, width: int) -> bool:
-    x, edge_index, weight = _example(width, signature.weights == "required")
+def _runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
     try:
         with torch.no_grad():
-            signature.run(module, x, edge_index, weight)
+            signature.run(module, *_example(columns))
     except Exception:  # a wrong width fails in as many ways as there are modules
         return False
     return True
 
 
-def _example(width: int, weighted: bool) -> tuple[Any, Any, Any]:
+def _example(columns: Columns) -> tuple[Any, ...]:
     """A small graph as float32 tensors."""
-    features, edge_index, weight = random_graph(7, 20, width, seed=99)
-    given = torch.tensor(weight, dtype=torch.float32) if weighted else None
-    return torch.tensor(features, dtype=torch.float32), torch.tensor(edge_index), given
+    return as_tensors(sample(columns, 7, 20, seed=99), torch.float32)
 
 
-def _read(module: nn.Module, signature: Signature, x: ir.Input, weighted: bool, record: Import) -> ir.Value:
-    features, edge_index, weight = _example(x.width, weighted)
-    examples = (features, edge_index if signature.edges is not None else None, weight)
-    symbols = (x, EDGES if signature.edges is not None else None, WEIGHTS if weighted else None)
-    result = read_forward(module, signature.call, symbols, examples, record, "")
+def _read(
+    module: nn.Module,
+    signature: Signature,
+    rows: tuple[ir.Input, EdgeAttribute | None],
+    columns: Columns,
+    record: Import,
+) -> ir.Value:
+    x, attributes = rows
+    given = list(_example(columns))
+    symbols = [x, EDGES, WEIGHTS if columns.weighted else None, attributes, None if columns.types is None else TYPES]
+    if signature.edges is None:
+        given[1] = symbols[1] = None
+    result = read_forward(module, signature.call, tuple(symbols), tuple(given), record, "")
     kind = type(module).__name__
     if isinstance(result, Refusal):
         raise result.error
     if isinstance(result, Flat):
-        return result.value
+        result = result.value
+    if isinstance(result, ir.Value) and result.on_edges:
+        raise refuse(f"{kind}.forward", "it returns one row per edge", "return one tensor with a row per vertex")
     if not isinstance(result, ir.Value):
         returned = next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
         raise refuse(f"{kind}.forward", f"it returns a {returned}", "return one tensor with a row per vertex")

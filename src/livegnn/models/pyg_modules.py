@@ -10,10 +10,12 @@ from torch import nn
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
+from livegnn.models.edges import HeadDot
 from livegnn.models.layers import fold_batch_norm
+from livegnn.models.messages import linear
 from livegnn.models.pyg_context import Import, refuse, to_array
 
-__all__ = ["GLOBAL_NORMS", "LOCAL_MODULES", "convert_local"]
+__all__ = ["GLOBAL_NORMS", "LOCAL_MODULES", "SEVERAL_ARGUMENTS", "convert_local"]
 
 Converter: TypeAlias = Callable[[Any, ir.Value, Import, str], ir.Value]
 
@@ -26,7 +28,6 @@ GLOBAL_NORMS: dict[Any, str] = {
     pyg.MeanSubtractionNorm: _GLOBAL,
     pyg.GraphSizeNorm: "it divides by the number of vertices, so one new vertex would change every row",
     pyg.DiffGroupNorm: "its groups are not supported yet",
-    pyg.MessageNorm: "it scales messages inside a layer, which no supported layer does",
 }
 
 
@@ -38,7 +39,7 @@ def _activation(kind: str, param: str | None = None) -> Converter:
 
 
 def _linear(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return ir.Linear(x, to_array(module.weight), to_array(module.bias))
+    return linear(x, to_array(module.weight), to_array(module.bias))
 
 
 def _identity(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
@@ -158,9 +159,22 @@ LOCAL_MODULES: dict[Any, Converter] = {
 }
 
 
+SEVERAL_ARGUMENTS = (pyg.JumpingKnowledge, pyg.MessageNorm)  # row-local modules of several rows
+
+
+def message_norm(module: Any, x: ir.Value, message: ir.Value) -> ir.Value:
+    """scale ||x|| message / ||message||."""
+    length = ir.Activation(HeadDot(x, x), "sqrt")
+    return ir.Combine(((float(module.scale), ir.Multiply(ir.L2Normalize(message), length)),))
+
+
 def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, where: str) -> ir.Value:
-    """The value of a row-local module of LOCAL_MODULES or a JumpingKnowledge; extra arguments must be None."""
+    """The value of a row-local module of LOCAL_MODULES or SEVERAL_ARGUMENTS; extra arguments must be None."""
     given = [each for each in (*args, *kwargs.values()) if each is not None]
+    if type(module) is pyg.MessageNorm:
+        if len(given) != 2 or not all(isinstance(each, ir.Value) for each in given):
+            raise refuse(where, "it is not called with rows and messages alone", "call it with these two")
+        return message_norm(module, *given)
     if len(given) != 1:
         raise refuse(where, f"it is called with {len(given)} arguments", "call it with the rows alone")
     if type(module) is pyg.JumpingKnowledge:

@@ -4,82 +4,43 @@ from __future__ import annotations
 
 __all__ = ["REFUSED_AGGREGATIONS", "REFUSED_CONVS"]
 
-_ATTENTION = "softmax attention is a family not built yet"
-_DESTINATION = "its messages depend on the destination's own row, a family not built yet"
-_EDGE = "it reads edge attributes, which no supported layer does yet"
-_TYPED = "it needs vertex or edge types, a family not built yet"
+_VERTEX_TYPES = "it needs several kinds of vertices, which a graph here does not have"
 _POSITION = "it builds or needs a geometry of positions, not a graph that changes edge by edge"
 _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
-_LAPLACIAN = "its operator is not a supported sum over edges yet"
 
 REFUSED_CONVS: dict[str, str] = {
     "MessagePassing": "it is the abstract base of all layers",
-    "ChebConv": _LAPLACIAN,
+    "ChebConv": "its Laplacian divides by out-degrees, which are not kept",
     "CuGraphSAGEConv": _CUDA,
     "GravNetConv": _POSITION,
-    "GatedGraphConv": "its gated recurrent unit is not supported yet",
-    "ResGatedGraphConv": _DESTINATION,
-    "GATConv": _ATTENTION,
     "CuGraphGATConv": _CUDA,
     "FusedGATConv": _CUDA,
-    "GATv2Conv": _ATTENTION,
-    "TransformerConv": _ATTENTION,
-    "AGNNConv": _ATTENTION,
-    "GINEConv": _EDGE,
-    "ARMAConv": "its stacked recursive operator is not supported yet",
-    "MFConv": "it chooses weights by degree, which is not supported yet",
-    "RGCNConv": _TYPED,
-    "FastRGCNConv": _TYPED,
     "CuGraphRGCNConv": _CUDA,
-    "RGATConv": _TYPED,
     "SignedConv": "it needs positive and negative edges apart, which is not supported yet",
-    "DNAConv": _ATTENTION,
+    "DNAConv": "its rows are the histories of all layers, not one row per vertex",
     "PointNetConv": _POSITION,
-    "GMMConv": _EDGE,
-    "SplineConv": _EDGE,
-    "NNConv": _EDGE,
-    "CGConv": _DESTINATION,
-    "EdgeConv": _DESTINATION,
+    "SplineConv": "its B-spline kernels need libraries that PyG does not bring",
     "DynamicEdgeConv": _POSITION,
     "XConv": _POSITION,
     "PPFConv": _POSITION,
-    "FeaStConv": _ATTENTION,
     "PointTransformerConv": _POSITION,
     "HypergraphConv": "a hypergraph's incidence is not a graph of edges",
-    "LEConv": _LAPLACIAN,
-    "PNAConv": "its minima, maxima and deviations are a family not built yet",
-    "ClusterGCNConv": _LAPLACIAN,
-    "GENConv": "its softmax or power aggregation is not supported yet",
     "PANConv": "it pools paths of several lengths with one degree for all, which is not supported yet",
     "WLConv": "it hashes colours of whole neighbourhoods; there is no number to keep up to date",
-    "WLConvContinuous": _LAPLACIAN,
-    "FiLMConv": _DESTINATION,
-    "SuperGATConv": _ATTENTION,
-    "FAConv": _ATTENTION,
-    "EGConv": "its mixture of aggregations is not supported yet",
-    "PDNConv": _EDGE,
-    "GeneralConv": "its options cover several families not built yet",
-    "HGTConv": _TYPED,
-    "HEATConv": _TYPED,
-    "HeteroConv": _TYPED,
-    "HANConv": _TYPED,
+    "HGTConv": _VERTEX_TYPES,
+    "HEATConv": _VERTEX_TYPES,
+    "HeteroConv": _VERTEX_TYPES,
+    "HANConv": _VERTEX_TYPES,
     "PointGNNConv": _POSITION,
     "GPSConv": "its attention runs over all vertices, so one update would change every row",
-    "AntiSymmetricConv": "it repeats a layer with itself inside, which is not supported yet",
-    "DirGNNConv": "it sends messages against the edges too, which is not supported yet",
+    "DirGNNConv": "it sends messages against the edges, too, which is not supported yet",
     "MeshCNNConv": "a mesh's faces are not a graph of edges",
 }
 
 REFUSED_AGGREGATIONS: dict[str, str] = {
     "MulAggregation": "products cannot be undone",
-    "VarAggregation": "variances are a family not built yet",
-    "StdAggregation": "deviations are a family not built yet",
     "MedianAggregation": "medians cannot be kept exact incrementally",
     "QuantileAggregation": "quantiles cannot be kept exact incrementally",
-    "SoftmaxAggregation": "softmax attention is a family not built yet",
-    "PowerMeanAggregation": "powers of messages are not supported yet",
     "LSTMAggregation": "its result depends on the order of the edges",
     "GRUAggregation": "its result depends on the order of the edges",
-    "MultiAggregation": "several aggregations at once are not supported yet",
-    "DegreeScalerAggregation": "scalers by degree are a family not built yet",
 }

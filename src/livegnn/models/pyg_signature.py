@@ -1,10 +1,10 @@
-"""Which argument of a module's forward is what: features, edges, edge weights, or one data object."""
+"""Which argument of a module's forward is what: features, edges, the edges' weights, attributes and types, or data."""
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from torch import nn
 from torch_geometric import nn as pyg
@@ -17,48 +17,68 @@ __all__ = ["Signature", "read_signature"]
 _FEATURES = ("x", "features", "feats", "feat", "h", "inputs", "input")
 _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
 _WEIGHTS = ("edge_weight", "edge_weights", "weight", "weights", "ew")
+_ATTRIBUTES = ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "edge_feats", "edge_feat")
+_TYPES = ("edge_type", "edge_types", "etype", "etypes")
+
+Use: TypeAlias = Literal["none", "optional", "required"]
 
 
 @dataclass(frozen=True)
 class Signature:
-    """How to call a module. `weights`: whether its forward takes edge weights."""
+    """How to call a module: its forward's names for what livegnn supplies, and whether it must have them.
+
+    Everything is called with five things in this order: features, edges, weights, attributes, types; None where the
+    graph has none.
+    """
 
     features: str
     edges: str | None
     weight: str | None
-    weights: Literal["none", "optional", "required"]
+    weights: Use
     data: bool = False
+    attribute: str | None = None
+    attributes: Use = "none"
+    type: str | None = None
+    types: Use = "none"
 
-    def call(self, module: Any, x: Any, edge_index: Any, edge_weight: Any) -> Any:
-        """module(x, edge_index[, edge_weight]) in the module's own terms; data objects are stood in for."""
-        if self.data:
-            return module(_DataView(x, edge_index, edge_weight))
-        return module(*self._arguments(x, edge_index), **self._weight(edge_weight))
+    def call(self, module: Any, *given: Any) -> Any:
+        """The module's result in its own terms; data objects are stood in for."""
+        return module(_DataView(*given)) if self.data else self._call(module, *given)
 
-    def run(self, module: Any, x: Any, edge_index: Any, edge_weight: Any) -> Any:
+    def run(self, module: Any, *given: Any) -> Any:
         """The same with a real data object."""
-        if self.data:
-            return module(Data(x=x, edge_index=edge_index, edge_weight=edge_weight))
-        return module(*self._arguments(x, edge_index), **self._weight(edge_weight))
+        if not self.data:
+            return self._call(module, *given)
+        names = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type")
+        columns = {name: each for name, each in zip(names, given, strict=True) if each is not None}
+        return module(Data(**{"edge_weight": None, **columns}))
 
-    def _arguments(self, x: Any, edge_index: Any) -> tuple[Any, ...]:
-        return (x,) if self.edges is None else (x, edge_index)
-
-    def _weight(self, edge_weight: Any) -> dict[str, Any]:
-        return {} if self.weight is None or edge_weight is None else {self.weight: edge_weight}
+    def _call(self, module: Any, x: Any, edge_index: Any, *columns: Any) -> Any:
+        arguments = (x,) if self.edges is None else (x, edge_index)
+        names = (self.weight, self.attribute, self.type)
+        named = {name: each for name, each in zip(names, columns, strict=True) if name is not None and each is not None}
+        return module(*arguments, **named)
 
 
 class _DataView:
     """What a forward(data) may read of a torch_geometric Data."""
 
-    def __init__(self, x: Any, edge_index: Any, edge_weight: Any) -> None:
+    def __init__(self, x: Any, edge_index: Any, edge_weight: Any, edge_attr: Any, edge_type: Any) -> None:
         self.x, self.edge_index, self.edge_weight = x, edge_index, edge_weight
         self.batch = None
+        if edge_attr is not None:
+            self.edge_attr = edge_attr
+        if edge_type is not None:
+            self.edge_type = edge_type
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise refuse(f"data.{name}", "the forward reads it", "read x, edge_index and edge_weight only")
+        if name == "edge_attr":
+            raise refuse("data.edge_attr", "the forward reads it, and no layer tells its width", "pass edge_width=")
+        raise refuse(
+            f"data.{name}", "the forward reads it", "read x, edge_index, edge_weight, edge_attr and edge_type only"
+        )
 
 
 def read_signature(module: nn.Module) -> Signature:
@@ -73,26 +93,33 @@ def read_signature(module: nn.Module) -> Signature:
     if not names:  # forward(*args), as GAE has it: passed on
         return Signature("x", "edge_index", None, "none")
     if len(required) == 1 and required[0] not in _FEATURES:
-        return Signature("x", "edge_index", "edge_weight", "optional", data=True)
+        return Signature(
+            "x", "edge_index", "edge_weight", "optional", True, "edge_attr", "optional", "edge_type", "optional"
+        )
     features = names[0]
-    if features in _EDGES or features in _WEIGHTS:
+    if features in (*_EDGES, *_WEIGHTS, *_ATTRIBUTES, *_TYPES):
         raise refuse(f"{kind}.forward({features}, ...)", "the features do not come first", "use (x, edge_index)")
     edges = names[1] if len(required) > 1 else None
-    if edges is not None and (edges in _WEIGHTS or edges == "edge_attr" or edges == "batch"):
+    if edges is not None and edges in (*_WEIGHTS, *_ATTRIBUTES, *_TYPES, "batch"):
         raise refuse(f"{kind}.forward(..., {edges}, ...)", "the edges do not come second", "use (x, edge_index)")
     if edges is None and len(names) > 1 and names[1] in _EDGES:
         edges = names[1]
-    weight = next((name for name in names[2:] if name in _WEIGHTS), None)
+    weight, attribute, kind_of_edge = (
+        next((name for name in names[2:] if name in known), None) for known in (_WEIGHTS, _ATTRIBUTES, _TYPES)
+    )
     for name in required:
-        if name not in (features, edges, weight):
+        if name not in (features, edges, weight, attribute, kind_of_edge):
             raise refuse(
                 f"{kind}.forward(..., {name})",
-                "livegnn supplies features, edges and edge weights only",
+                "livegnn supplies features, edges and the edges' weights, attributes and types only",
                 "give this argument a default, or name it edge_weight if it is one weight per edge",
             )
-    if weight is None:
-        return Signature(features, edges, None, "none")
-    return Signature(features, edges, weight, "required" if weight in required else "optional")
+
+    def use(name: str | None) -> Use:
+        return "none" if name is None else "required" if name in required else "optional"
+
+    columns = (attribute, use(attribute), kind_of_edge, use(kind_of_edge))
+    return Signature(features, edges, weight, use(weight), False, *columns)
 
 
 def _parameters(module: nn.Module) -> dict[str, Any]:

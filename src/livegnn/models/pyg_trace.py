@@ -18,14 +18,15 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg_context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
-from livegnn.models.pyg_convs import convert_conv
+from livegnn.models.pyg_convs import READ_THROUGH, convert_conv
 from livegnn.models.pyg_functions import apply_function, canonical_name
-from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, convert_local
+from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg_refused import REFUSED_CONVS
 
 __all__ = ["read_forward"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP)
-_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE)
+_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -35,7 +36,7 @@ def _is_leaf(module: nn.Module) -> bool:
     kind = type(module)
     if isinstance(module, pyg.MessagePassing):
         return True
-    if kind in _CONTAINERS or kind in _MODELS:
+    if kind in _CONTAINERS or kind in _MODELS or kind in READ_THROUGH:
         return False
     return kind in LOCAL_MODULES or f"{kind.__module__}.".startswith(_LIBRARIES)
 
@@ -45,7 +46,8 @@ def read_forward(
 ) -> Any:
     """The symbol that `call(module, *symbols)` computes.
 
-    Args:     call: calls the module's forward with features, edges and weights (None where there are none).
+    Args:     call: calls the module's forward with features, edges, weights, attributes and types (None where there
+              are none).
               examples: tensors of a small graph, for a recording.
               prefix: the module's qualified name, "" for the whole model.
     Raises:   ModelUnsupported.
@@ -66,8 +68,8 @@ class _Root(nn.Module):
         super().__init__()
         self.inner, self.call, self.absent = inner, call, absent
 
-    def forward(self, a: Any, b: Any, c: Any) -> Any:
-        given = [None if i in self.absent else each for i, each in enumerate((a, b, c))]
+    def forward(self, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+        given = [None if i in self.absent else each for i, each in enumerate((a, b, c, d, e))]
         return self.call(self.inner, *given)
 
 
@@ -129,8 +131,9 @@ class _Reader:
         kind = type(module)
         if kind in GLOBAL_NORMS:
             raise refuse(where, GLOBAL_NORMS[kind], "use BatchNorm or LayerNorm(mode='node')")
-        if kind not in LOCAL_MODULES and kind is not pyg.JumpingKnowledge:
-            raise refuse(where, "this module is not supported", "see docs/models.md for those that are")
+        if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
+            reason = REFUSED_CONVS.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
+            raise refuse(where, reason or "this module is not supported", "see docs/models.md for those that are")
         if all(isinstance(each, Flat) for each in args) and len(args) == 1 and not kwargs:
             return Flat(self.record.name(convert_local(module, (args[0].value,), {}, self.record, where), where))
         return self.record.name(convert_local(module, args, kwargs, self.record, where), where)
@@ -141,10 +144,11 @@ class _Reader:
             inner = _Function(inner)
         example = torch.randn(7, x.width)
 
-        def call(module: nn.Module, rows: Any, _edges: Any, _weights: Any) -> Any:
+        def call(module: nn.Module, rows: Any, *_columns: Any) -> Any:
             return module(rows)
 
-        result = read_forward(inner, call, (x, None, None), (example, None, None), self.record, name)
+        nothing = (None,) * 4
+        result = read_forward(inner, call, (x, *nothing), (example, *nothing), self.record, name)
         if not isinstance(result, ir.Value):
             raise refuse(name, "it does not return one row per vertex", "return the rows")
         return result
@@ -231,7 +235,7 @@ def _single_call(absent: tuple[int, ...], call: Caller) -> fx.Graph:
     """The graph of a model that is one leaf, such as a single convolution."""
 
     graph = fx.Graph()
-    holders = [graph.placeholder(name) for name in ("a", "b", "c")]
+    holders = [graph.placeholder(name) for name in ("a", "b", "c", "d", "e")]
     arguments: list[Any] = [None if i in absent else holder for i, holder in enumerate(holders)]
 
     def leaf(*args: Any, **kwargs: Any) -> fx.Node:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("torch_geometric")
+pyg = pytest.importorskip("torch_geometric.nn")
 
 from benchmarks.generate import GeneratedGraph, Shape, chung_lu  # noqa: E402
 from benchmarks.networks import KINDS, network  # noqa: E402
@@ -27,6 +29,16 @@ SHAPE = Shape(
     out_degree_max=40,
 )
 PEERS = {"pyg": PygFull, "rc": RecomputeAffected, "numpy": RippleNumpy, "torch": RippleTorch}
+
+
+@pytest.fixture(autouse=True)
+def own_propagate() -> None:
+    """PyG writes a class's propagate for the aggregation of its first object, which another test may have made."""
+    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GraphConv, pyg.GINConv):
+        sys.modules.pop(f"{kind.__module__}_{kind.__name__}_propagate", None)
+        for name in ("propagate", "collect"):
+            if name in vars(kind):
+                delattr(kind, name)
 
 
 @pytest.fixture(scope="module")
