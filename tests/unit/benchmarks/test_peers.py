@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -29,16 +27,6 @@ SHAPE = Shape(
     out_degree_max=40,
 )
 PEERS = {"pyg": PygFull, "rc": RecomputeAffected, "numpy": RippleNumpy, "torch": RippleTorch}
-
-
-@pytest.fixture(autouse=True)
-def own_propagate() -> None:
-    """PyG writes a class's propagate for the aggregation of its first object, which another test may have made."""
-    for kind in (pyg.GCNConv, pyg.SAGEConv, pyg.GraphConv, pyg.GINConv):
-        sys.modules.pop(f"{kind.__module__}_{kind.__name__}_propagate", None)
-        for name in ("propagate", "collect"):
-            if name in vars(kind):
-                delattr(kind, name)
 
 
 @pytest.fixture(scope="module")
