@@ -182,7 +182,7 @@ def rows(entry: Entry, work: Workload, kind: str, touched: Mapping[str, Sequence
 
 def reduced(count: float, khop: float) -> str:
     """A count and how many times smaller than khop's it is."""
-    return f"{rate(count)} ({khop / count:.3g}x)" if count else "0"
+    return f"{rate(count)} ({rate(khop / count)}x)" if count else "0"
 
 
 def never_more(touched: Mapping[str, Sequence[Touched]]) -> str:

@@ -89,6 +89,7 @@ def test_a_batch_with_more_edges_than_affected_is_marked() -> None:
 
 def test_cells() -> None:
     assert edges_touched.reduced(1240.0, 124_000.0) == "1.24K (100x)"
+    assert edges_touched.reduced(168.0, 1_800_000.0) == "168 (10.7Kx)"
     assert edges_touched.reduced(0.0, 10.0) == "0"
     touched = {name: [Touched(0, 0, 0)] for name in STRATEGIES}
     for row in edges_touched.rows(ENTRY, ENTRY.load(), "gin", touched):
