@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-TABLES = ("speed", "strategies", "store", "depth", "real", "quality", "extremes")
+TABLES = ("speed", "strategies", "store", "depth", "real", "quality", "extremes", "attention", "edges_touched")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -161,6 +161,8 @@ class EngineImpl final : public Engine {
   void evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread);
   void find_result_rows(int stage);
   std::int64_t out_edges(const std::vector<VertexId>& vertices) const;
+  std::int64_t all_in_edges() const;
+  void count_reread(int stage, std::int64_t edges);
   void choose_path(int k, const std::vector<VertexId>& rows);
   template <typename Body>
   void each_source(int k, std::size_t first, std::size_t last, Body&& change);

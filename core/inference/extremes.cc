@@ -142,10 +142,12 @@ void EngineImpl<Acc>::settle_extremes(int k) {
   const std::vector<VertexId>& rows = touched.set.collect();
   if (compact() && spec.message_table >= 0) derive_exposed(k, rows);
   std::vector<ExtremeStats> counts(at(pool_.threads()));
+  std::vector<std::int64_t> reread(at(pool_.threads()), 0);
   const auto settle = [&](VertexId v, int thread) {
     const std::uint8_t flags = touched.flags[at(v)];
     bool changed = (flags & ExtremeFlag::kValueChanged) != 0;
     const std::int64_t bytes = (flags & ExtremeFlag::kExposed) != 0 ? reread_exposed(k, v, &changed, thread) : 0;
+    if (bytes > 0) reread[at(thread)] += graph_.in_degree(v);
     counts[at(thread)].count((flags & kDeletion) != 0, (flags & ExtremeFlag::kHolderLeft) != 0, changed, bytes);
     if (changed) mark_consumers(spec.consumers, v, thread);
   };
@@ -161,6 +163,7 @@ void EngineImpl<Acc>::settle_extremes(int k) {
   ExtremeStats& sum = stats_[at(spec.stage)].extremes;
   sum.present = true;
   for (const ExtremeStats& count : counts) sum.add(count);
+  for (const std::int64_t edges : reread) count_reread(spec.stage, edges);
 }
 
 // Whether a row agrees with one from scratch: the same best messages, and nothing false about the next ones.

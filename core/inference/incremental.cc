@@ -246,6 +246,18 @@ std::int64_t EngineImpl<Acc>::out_edges(const std::vector<VertexId>& vertices) c
 }
 
 template <typename Acc>
+std::int64_t EngineImpl<Acc>::all_in_edges() const {
+  return graph_.edge_count() * (graph_.options().undirected ? 2 : 1);
+}
+
+// The messages of these in-edges are summed again.
+template <typename Acc>
+void EngineImpl<Acc>::count_reread(int stage, std::int64_t edges) {
+  stats_[at(stage)].reread += edges;
+  stats_[at(stage)].edges += edges;
+}
+
+template <typename Acc>
 void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   Plan& plan = plans_[at(k)];
   const AggregationSpec& spec = aggregation(k);
@@ -263,13 +275,13 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   plan.changed.assign(plan.sources.size(), 0);
   plan.stride = round_up(spec.width, 16);
   const std::int64_t edges = out_edges(plan.sources);
-  stats_[at(spec.stage)].edges += edges;
   plan.path = options_.force_path;
   if (plan.path == Path::None) {
     // A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one.
-    plan.path = edges * 10 > graph_.edge_count() * (graph_.options().undirected ? 2 : 1) * 6 ? Path::Sweep : Path::Push;
+    plan.path = edges * 10 > all_in_edges() * 6 ? Path::Sweep : Path::Push;
   }
   if (options_.strategy == Strategy::Affected) plan.path = Path::Pull;
+  if (plan.path == Path::Push) stats_[at(spec.stage)].edges += edges;
   if (plan.path == Path::Push) plan.deltas.need(plan.sources.size() * at(plan.stride));
   stats_[at(spec.stage)].path = plan.path;
 }

@@ -14,10 +14,10 @@ void EngineImpl<Acc>::propagate_full() {
   std::vector<float> out(at(slots_) * at(stride));
   forward(*scratch_state_, false, out.data(), stride);
   for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(stride), 0);
-  for (StageStats& stats : stats_) {
-    stats.affected = slots_;
-    stats.edges = graph_.edge_count();
-    stats.path = Path::Sweep;
+  for (StageStats& stats : stats_) stats.affected = slots_;
+  for (const AggregationSpec& spec : source().aggregations) {
+    count_reread(spec.stage, all_in_edges());
+    stats_[at(spec.stage)].path = Path::Sweep;
   }
 }
 
@@ -157,7 +157,10 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
     for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
       const AggregationSpec& spec = aggregation(k);
       if (spec.stage + 1 != static_cast<int>(stage)) continue;
-      for (const VertexId v : rows) stats_[at(spec.stage)].edges += graph_.in_degree(v);
+      const std::int64_t most = options_.strategy == Strategy::Sampled ? options_.fanout : all_in_edges();
+      std::int64_t read = 0;
+      for (const VertexId v : rows) read += std::min<std::int64_t>(graph_.in_degree(v), most);
+      count_reread(spec.stage, read);
       pool_.run((total + 31) / 32, [&](std::int64_t task, int thread) {
         const std::int64_t first = task * 32, last = std::min(total, first + 32);
         if (spec.gather >= 0) return gather_sampled(k, state, rows.data() + first, last - first, thread);

@@ -59,6 +59,9 @@ void EngineImpl<Acc>::pull(int k) {
   const auto total = static_cast<std::int64_t>(rows.size());
   const std::int64_t share = total > 64 ? 32 : total;
   if (total == 0) return;
+  std::int64_t read = 0;
+  for (const VertexId v : rows) read += graph_.in_degree(v);
+  count_reread(aggregation(k).stage, read);
   pool_.run((total + share - 1) / share, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     for (std::int64_t i = task * share; i < std::min(total, (task + 1) * share); ++i)
@@ -69,6 +72,7 @@ void EngineImpl<Acc>::pull(int k) {
 template <typename Acc>
 void EngineImpl<Acc>::sweep(int k) {
   const std::int64_t slots = slots_;
+  count_reread(aggregation(k).stage, all_in_edges());
   pool_.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     const std::int64_t last = std::min(slots, (task + 1) * kRowsPerTask);

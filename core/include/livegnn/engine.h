@@ -51,7 +51,7 @@ struct StageStats {
   std::int64_t affected = 0;  // rows evaluated
   std::int64_t edges = 0;     // edges along which work was done, those below among them
   std::int64_t scanned = 0;   // attention: in-edges of moved targets whose scores were looked at
-  std::int64_t reread = 0;    // messages on edges: in-edges whose messages were computed or summed again
+  std::int64_t reread = 0;    // in-edges whose messages were read to reduce a row again
   Path path = Path::None;
   double transform_seconds = 0.0, aggregate_seconds = 0.0;
   ExtremeStats extremes;

@@ -37,11 +37,13 @@ class ExtremeStats:
 class LayerStats:
     """One stage of a batch: stage k computes the messages of layer k + 1, the last stage the outputs.
 
-    affected: rows computed.  edges: edges along which work was done.  path: "push", "pull", "sweep", or "none" where no
-    edges follow.  transform_seconds, aggregate_seconds: wall time of the two halves; where many deltas reach the last
-    stage, its rows are finished among them, and that time is in the aggregate_seconds before it.
+    affected: rows computed.  path: "push", "pull", "sweep", or "none" where no edges follow.
+    transform_seconds, aggregate_seconds: wall time of the two halves; where many deltas reach the last stage, its rows
+    are finished among them, and that time is in the aggregate_seconds before it.
+    edges: out-edges of changed rows where deltas are pushed, in-edges of the rows that are reduced again elsewhere (a
+    sweep: all; "sampled": those drawn), and `scanned`; the batch's own edges are not counted.
     scanned, reread: of `edges`, in-edges of moved attention targets whose scores were looked at, and in-edges whose
-    messages were computed or summed again.
+    messages were read to reduce a row again.
     extremes: what happened to minima and maxima of this stage's messages; None where there are none.
     """
 
