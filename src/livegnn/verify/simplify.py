@@ -29,6 +29,8 @@ def is_constant(expr: Expr, number: float | None = None) -> bool:
 
 def wide(expr: Expr, width: int) -> Expr:
     """The expression with its one column repeated to `width`, where it has one only."""
+    if is_constant(expr) and expr.array is not None and expr.width != width:
+        return ex.constant(np.repeat(expr.array, width))
     return expr if expr.width == width else ex.take(expr, [0] * width)
 
 
