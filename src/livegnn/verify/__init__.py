@@ -1,4 +1,4 @@
-"""Message-passing operators of the user's own, and proofs about them before they are trusted (docs/verify.md)."""
+"""Message-passing operators of the user's own, proved before they are trusted and run (docs/verify.md)."""
 
 from livegnn.verify.layer import OperatorLayer, layer
 from livegnn.verify.operator import Operator
