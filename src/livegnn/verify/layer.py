@@ -63,7 +63,12 @@ class OperatorLayer:
                 "layers before it"
             )
         builder = _Builder(self._subject, x, self.run)
-        return builder.transformed(builder.aggregated(), self._rest)
+        y = builder.transformed(builder.aggregated(), self._rest)
+        if any(value is x for value in ir.walk(y)):
+            return y
+        return ir.Combine(
+            ((1.0, y), (0.0, linear(builder.lowering.one, np.ones((y.width, 1)))))
+        )  # a model has an input
 
 
 def layer(
@@ -99,7 +104,8 @@ def layer(
     chosen: Run = "incremental" if run is None else run
     report.raise_if_unsound(chosen, accept_tested=accept_tested)
     subject = Subject(operator, seconds)
-    alone = evaluate(_Builder(subject, ir.Input(operator.width), chosen).aggregated(), *_no_edges(operator))
+    with np.errstate(all="ignore"):
+        alone = evaluate(_Builder(subject, ir.Input(operator.width), chosen).aggregated(), *_no_edges(operator))
     made = OperatorLayer(operator, chosen, report, subject, _rest=bool(alone.any()))
     for number in range(_GRAPHS):
         _compare(made, number)
@@ -142,7 +148,9 @@ def _compare(made: OperatorLayer, seed: int) -> None:
         for v in range(count)
     ]
     truth = np.concatenate(expected)
-    got = evaluate(made.apply(ir.Input(operator.width)), rows, EdgeList(src, dst, weight[:, 0], attributes, types))
+    edges_of = EdgeList(src, dst, weight[:, 0], attributes, types)
+    with np.errstate(all="ignore"):
+        got = evaluate(made.apply(ir.Input(operator.width)), rows, edges_of)
     known = np.isfinite(truth).all(axis=1)
     size = float(np.abs(truth[known]).max(initial=0.0)) or 1.0
     gap = np.abs(got - truth).max(axis=1)
@@ -151,7 +159,7 @@ def _compare(made: OperatorLayer, seed: int) -> None:
         v = int(wrong[0]) if len(wrong) else 0
         raise ModelMismatch(
             f"[verify {operator.name}] expected {truth[v]} for vertex {v} of a random graph, as the functions say, got "
-            f"{got[v]}; report this operator, or write it with other operations"
+            f"{got[v]}; guard divisions by 0, and roots and logarithms of what has none, with where"
         )
 
 

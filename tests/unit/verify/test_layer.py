@@ -139,6 +139,14 @@ def test_a_layer_that_differs_from_its_functions_is_never_handed_out(monkeypatch
         made(mean())
 
 
+def test_results_that_pass_through_infinity_are_refused():
+    operator = mean(
+        msg_local=lambda h_u: np.maximum(h_u, 0), msg_cbn=lambda nct, mlc: nct / mlc, aggregate="min", source_nn=None
+    )
+    with pytest.raises(ModelMismatch, match="guard divisions by 0"):
+        made(operator, "full")
+
+
 # ---- what the values compute
 
 
@@ -221,6 +229,12 @@ def test_modules_of_torch():
         a = torch.nn.functional.elu(message(rows))[:2].sum(0, keepdim=True)
         expected = torch.nn.functional.leaky_relu(out(torch.cat([rows[2:], a], dim=1)))
     assert np.allclose(computed(one, x, [0, 1], [2, 2])[2], expected.numpy(), atol=1e-5)
+
+
+def test_operators_that_read_no_row_still_make_a_model():
+    one = made(Operator(3, msg_local=lambda weight: weight, aggregate="max"))
+    got = computed(one, np.ones((3, 3)), [0, 1], [2, 2], weight=np.array([0.5, -1.0]))
+    assert got.tolist() == [[0.0], [0.0], [0.5]]
 
 
 def test_edges_of_other_types_do_not_count():
