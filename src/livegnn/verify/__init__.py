@@ -1,5 +1,6 @@
-"""Message-passing operators of the user's own, and proofs about them before they are trusted (docs/verify.md)."""
+"""Message-passing operators of the user's own, proved before they are trusted and run (docs/verify.md)."""
 
+from livegnn.verify.layer import OperatorLayer, layer
 from livegnn.verify.operator import Operator
 from livegnn.verify.propose import Attempt, Proposal, propose
 from livegnn.verify.prove import prove
@@ -9,10 +10,12 @@ __all__ = [
     "Operator",
     "prove",
     "propose",
+    "layer",
     # what they give
     "Attempt",
     "Condition",
     "Counterexample",
+    "OperatorLayer",
     "Proposal",
     "Report",
 ]

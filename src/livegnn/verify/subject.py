@@ -174,9 +174,15 @@ class Subject:
         """transform(h_v, a) of the vertex whose in-edges these are, by Equations 5 to 9: (1, out)."""
         message = self.message(edges)
         a = self.aggregate(self.times_source(self.combine(self.context(message), message), edges))
-        if self.operator.transform is None:
-            return a
-        return self._rowwise("transform", {"h_v": edges["h_v"][:1], "a": a}, 1)
+        return self.transform(edges["h_v"][:1], a)
+
+    def layer_of_none(self, row: Float64) -> Float64:
+        """transform(h_v, 0) of a vertex without in-edges: (1, out)."""
+        return self.transform(row, np.zeros((1, self.aggregate_width)))
+
+    def transform(self, row: Float64, a: Float64) -> Float64:
+        """transform(h_v, a), (1, out)."""
+        return a if self.operator.transform is None else self._rowwise("transform", {"h_v": row, "a": a}, 1)
 
     def _samples(self, where: str, count: int, rng: np.random.Generator) -> dict[str, Float64]:
         edges = random_edges(self.operator, rng, count)
