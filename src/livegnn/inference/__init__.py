@@ -2,5 +2,6 @@
 
 from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
 from livegnn.inference.engine import Engine, Handle, WhatIfView
+from livegnn.inference.readout import Readout
 
-__all__ = ["Changes", "Engine", "ExtremeStats", "Handle", "LayerStats", "Stats", "WhatIfView"]
+__all__ = ["Changes", "Engine", "ExtremeStats", "Handle", "LayerStats", "Readout", "Stats", "WhatIfView"]
