@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-TABLES = ("speed", "strategies", "store", "depth", "real", "quality", "extremes")
+TABLES = ("speed", "strategies", "store", "depth", "real", "quality", "extremes", "deadline")
 
 
 def main(arguments: list[str] | None = None) -> int:

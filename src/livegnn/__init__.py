@@ -6,7 +6,7 @@ Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fift
 from livegnn import errors
 from livegnn._native import __version__
 from livegnn.graph import Graph, Updates
-from livegnn.inference import Changes, Engine, Handle, LayerStats, Readout, Stats, WhatIfView
+from livegnn.inference import Changes, Engine, Handle, LayerStats, Readout, Stats, Stream, StreamBatch, WhatIfView
 from livegnn.models.layers import (
     APPNP,
     GCN,
@@ -42,6 +42,8 @@ __all__ = [
     "LayerStats",
     "Readout",
     "Stats",
+    "Stream",
+    "StreamBatch",
     "WhatIfView",
     # models without PyG
     "Model",

@@ -10,7 +10,9 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
@@ -33,6 +35,7 @@ from livegnn.graph.ids import Translation
 from livegnn.graph.updates import Updates
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
+from livegnn.inference.deadline import Stream
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.inference.storage import model_digest
 from livegnn.models.compile import compile_model
@@ -209,6 +212,29 @@ class Engine:
             )
         changes: Changes = self.graph._apply_for(self, updates)
         return changes
+
+    def stream(
+        self,
+        source: Iterable[Updates | tuple[Any, ...]],
+        latency: str | float | timedelta,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Stream:
+        """Applies a stream of updates in batches sized by a deadline: `for batch in engine.stream(source, "50ms"): ...`
+
+        An update's effect is published at most `latency` after it was taken from the source, where that is possible;
+        batch.late says where it was not. Batches are applied as the iterator is asked for them.
+
+        Args:    source: Updates objects, each kept whole, or tuples such as ("add_edge", u, v) and ("add_edge", u, v,
+                 {"weight": 1.0}) with the scalar methods of Updates; a sequence, or an iterable that may be slow or
+                 endless, which a thread reads no further ahead than the next batch.
+                 latency: "50ms", "2s", "500us", "1min", seconds or a timedelta.
+        Raises:  ValueInvalid, DtypeInvalid for a bad latency; while iterating UpdateError or UsageError, naming the
+                 update's place in the stream: all before it is applied, and nothing else.
+        """
+        if self._closed:
+            raise UsageError("[stream] expected an open engine, got one that was closed; make a new engine")
+        return Stream(self, source, latency, clock=clock)
 
     def _published(self, change: Any, version: int) -> Changes:
         changes = Changes(change, self.graph, version)
