@@ -81,6 +81,26 @@ def test_pools_equal_sums_in_integers_and_maxima_by_sorting(kind, pool, stream):
             assert same_bits(got[group], pooled(kind, rows[groups == group])), group
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("terms", "total"),
+    [
+        ([2**24, 1], 2**24),  # a tie goes to even
+        ([2**24, 1, 2.0**-149], 2**24 + 2),  # and is none by the smallest part, far below
+        ([2**24, 1, 2.0**-40], 2**24 + 2),
+        ([2**24, 1, -(2.0**-149)], 2**24),
+        ([2**24, 2, 1], 2**24 + 4),
+        ([2.0**100, 1.0, -(2.0**100)], 1.0),
+        ([2.0**-149, 2.0**-148], 3 * 2.0**-149),
+    ],
+)
+def test_sums_are_rounded_once(sign, terms, total):
+    rows = sign * np.array(terms, np.float32)[:, None]
+    pool, slots = Sums(1), np.arange(len(terms))
+    pool.move(Moves(slots, slots * 0 - 1, slots * 0, rows, rows), rows)
+    assert pool.read(np.zeros(1, np.int64)).astype(np.float32).tolist() == [[sign * total]]
+
+
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_large_groups_that_lose_their_maxima(seed):
