@@ -65,29 +65,34 @@ class _Names:
 
     def __init__(self) -> None:
         self.index: dict[int, int] = {}
+        self.names: list[int] = []  # by own number; stale where it is free
+        self.counts: Int64 = np.zeros(8, np.int64)  # members, by own number
         self._free: list[int] = []
-        self.counts: Int64 = np.zeros(0, np.int64)  # members, by own number
 
     def numbered(self, groups: list[int]) -> Int64:
         """Own numbers of groups, new ones for new groups."""
         for group in groups:
             if group not in self.index:
-                self.index[group] = self._free.pop() if self._free else len(self.index)
-        result = np.fromiter((self.index[group] for group in groups), np.int64, len(groups))
-        grown = np.zeros(max(len(self.counts), len(self.index)), np.int64)
-        grown[: len(self.counts)] = self.counts
-        self.counts = grown
-        return result
+                if not self._free:
+                    self._free.append(len(self.names))
+                    self.names.append(group)
+                number = self._free.pop()
+                self.names[number] = group
+                self.index[group] = number
+        if len(self.names) > len(self.counts):
+            grown = np.zeros(2 * len(self.names), np.int64)
+            grown[: len(self.counts)] = self.counts
+            self.counts = grown
+        return np.fromiter((self.index[group] for group in groups), np.int64, len(groups))
 
     def count(self, moves: Moves) -> None:
         """Follows the members; a group without any is forgotten."""
         leaves, enters = moves.old_groups[moves.old_groups >= 0], moves.new_groups[moves.new_groups >= 0]
         np.add.at(self.counts, enters, 1)
         np.subtract.at(self.counts, leaves, 1)
-        empty = set(np.unique(leaves[self.counts[leaves] == 0]).tolist())
-        if empty:
-            self.index = {group: number for group, number in self.index.items() if number not in empty}
-            self._free.extend(sorted(empty))
+        for number in np.unique(leaves[self.counts[leaves] == 0]).tolist():
+            del self.index[self.names[number]]
+            self._free.append(number)
 
 
 class Readout:
@@ -304,8 +309,7 @@ class Readout:
         group = self._assigned.get(change.id)
         graph = self.engine.graph
         if group is None and change.id in graph:  # removed further up in this batch
-            number = int(self._group[graph._slot("apply", change.id)])
-            group = next(name for name, own in self._names.index.items() if own == number)
+            group = self._names.names[int(self._group[graph._slot("apply", change.id)])]
         if group is None:
             raise ColumnMissing(
                 f"[apply, update {change.update}] expected a group for new vertex {change.id!r}, which a readout pools "
@@ -366,7 +370,7 @@ class Readout:
         slots = np.flatnonzero(engine.graph._store.live())
         fresh = engine.native.read(slots)
         names = _Names()
-        own = {number: name for name, number in self._names.index.items()}
+        own = self._names.names
         self._group[slots] = names.numbered([own[number] for number in self._group[slots].tolist()])
         none = np.full(len(slots), -1, np.int64)
         names.count(Moves(slots, none, self._group[slots], fresh, fresh))
