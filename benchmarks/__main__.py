@@ -9,7 +9,18 @@ import os
 import sys
 from pathlib import Path
 
-TABLES = ("speed", "strategies", "store", "depth", "real", "quality", "extremes", "attention", "edges_touched")
+TABLES = (
+    "speed",
+    "strategies",
+    "store",
+    "depth",
+    "real",
+    "quality",
+    "extremes",
+    "attention",
+    "edges_touched",
+    "deadline",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

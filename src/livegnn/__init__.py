@@ -6,7 +6,7 @@ Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fift
 from livegnn import errors
 from livegnn._native import __version__
 from livegnn.graph import Graph, Updates
-from livegnn.inference import Changes, Engine, Handle, LayerStats, Stats, WhatIfView
+from livegnn.inference import Changes, Engine, Handle, LayerStats, Readout, Stats, Stream, StreamBatch, WhatIfView
 from livegnn.models.attention_layers import GAT, GINE, RGCN, GATv2
 from livegnn.models.layers import (
     APPNP,
@@ -41,7 +41,10 @@ __all__ = [
     "Changes",
     "Handle",
     "LayerStats",
+    "Readout",
     "Stats",
+    "Stream",
+    "StreamBatch",
     "WhatIfView",
     # models without PyG
     "Model",

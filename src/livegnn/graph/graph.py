@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -37,6 +37,15 @@ class Consumer(Protocol):
 
     def _published(self, change: Any, version: int) -> Any:
         """Called in the applying thread after version was published; the result is what consumer.apply returns."""
+
+
+class VertexChange(NamedTuple):
+    """One vertex that a batch adds or removes: its slot, its id, and the place of the update in the batch."""
+
+    slot: int
+    id: Any
+    adds: bool
+    update: int
 
 
 class Graph:
@@ -106,6 +115,7 @@ class Graph:
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
         self._natives: list[Any] = []
+        self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
 
     @classmethod
     def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False) -> Self:
@@ -320,6 +330,8 @@ class Graph:
             self._busy = True
             try:
                 if self._ids is None and updates._keys is None:
+                    if self._guards:
+                        self._ask_guards(updates, updates._buffer)
                     changes = self._apply_native(updates._buffer)
                 else:
                     changes = self._apply_named(updates)
@@ -339,6 +351,8 @@ class Graph:
     def _apply_named(self, updates: Updates) -> Any:
         """Applies updates whose ids are not slots; the id map follows only what the store has taken."""
         buffer, translation = self._translated(updates)
+        if self._guards:
+            self._ask_guards(updates, buffer)
         if translation is None:
             return self._apply_native(buffer)
         try:
@@ -350,6 +364,18 @@ class Graph:
             raise type(error)(f"{error} ({hint})") from error
         translation.commit()
         return changes
+
+    def _ask_guards(self, updates: Updates, buffer: _native.UpdateBuffer) -> None:
+        """Tells every guard which vertices the batch adds and removes, in order; what one raises refuses the batch."""
+        batch: list[VertexChange] = []
+        if updates._vertex_ops:
+            slots, ids, keys = buffer.ids()[0].tolist(), updates._buffer.ids()[0].tolist(), updates._keys
+            for first, last, adds in updates._vertex_ops:
+                names = ids[first:last] if keys is None else [keys[place] for place in ids[first:last]]
+                places = range(first, last)
+                batch.extend(map(VertexChange, slots[first:last], names, [adds] * len(names), places))
+        for guard in self._guards:
+            guard(batch)
 
     def _notify(self, changes: Any, version: int, wanted: Consumer | None) -> Any:
         """Tells every consumer, in order of attachment, even after one has failed; then the first failure is raised."""

@@ -1,6 +1,19 @@
 """Exact incremental inference: the engine, what a batch changed, and views of what it would change."""
 
 from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
+from livegnn.inference.deadline import Stream, StreamBatch
 from livegnn.inference.engine import Engine, Handle, WhatIfView
+from livegnn.inference.readout import Readout
 
-__all__ = ["Changes", "Engine", "ExtremeStats", "Handle", "LayerStats", "Stats", "WhatIfView"]
+__all__ = [
+    "Changes",
+    "Engine",
+    "ExtremeStats",
+    "Handle",
+    "LayerStats",
+    "Readout",
+    "Stats",
+    "Stream",
+    "StreamBatch",
+    "WhatIfView",
+]

@@ -10,10 +10,12 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +30,12 @@ from livegnn.errors import (
     VertexUnknown,
     WidthMismatch,
 )
-from livegnn.graph.graph import Graph
+from livegnn.graph.graph import Graph, VertexChange
 from livegnn.graph.ids import Translation
 from livegnn.graph.updates import Updates
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
+from livegnn.inference.deadline import Stream
 from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.inference.storage import model_digest
@@ -48,6 +51,25 @@ Callback: TypeAlias = Callable[[Changes], object]
 _STRATEGIES = {"incremental": 0, "constrained": 0, "affected": 1, "khop": 2, "sampled": 3, "full": 4}
 _PATHS = {"auto": 0, "push": 1, "pull": 2, "sweep": 3}
 _log = logging.getLogger("livegnn")
+
+
+class Follower(Protocol):
+    """What is kept live from an engine's rows. Called in the applying thread, under the graph's lock."""
+
+    def _before(self, batch: list[VertexChange]) -> None:
+        """Before a batch is applied, with the vertices that it adds and removes; may raise and so refuse it."""
+
+    def _after(self, changed: NDArray[np.int64], version: int) -> None:
+        """After the rows of these slots were published, and before any callback of on_change."""
+
+    def _suits(self, model: Model) -> None:
+        """Before another model takes over; may raise and so refuse it."""
+
+    def _rebuilt(self) -> None:
+        """After all rows were made anew."""
+
+    def close(self) -> None:
+        """Leaves the engine."""
 
 
 class Handle:
@@ -138,6 +160,7 @@ class Engine:
         self._demand = Demand(hot if mode == "hybrid" else 0)
         self._path, self._fanout, self._seed = path, fanout, seed
         self._callbacks: list[Handle] = []
+        self._followers: list[Follower] = []
         self._closed = False
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
@@ -209,10 +232,40 @@ class Engine:
         changes: Changes = self.graph._apply_for(self, updates)
         return changes
 
+    def stream(
+        self,
+        source: Iterable[Updates | tuple[Any, ...]],
+        latency: str | float | timedelta,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Stream:
+        """Applies a stream of updates in batches sized by a deadline: `for batch in engine.stream(source, "50ms"): ...`
+
+        An update's effect is published at most `latency` after it was taken from the source, where that is possible;
+        batch.late says where it was not. Batches are applied as the iterator is asked for them.
+
+        Args:    source: Updates objects, each kept whole, or tuples such as ("add_edge", u, v) and ("add_edge", u, v,
+                 {"weight": 1.0}) with the scalar methods of Updates; a sequence, or an iterable that may be slow or
+                 endless, which a thread reads no further ahead than the next batch.
+                 latency: "50ms", "2s", "500us", "1min", seconds or a timedelta.
+        Raises:  ValueInvalid, DtypeInvalid for a bad latency; while iterating UpdateError or UsageError, naming the
+                 update's place in the stream: all before it is applied, and nothing else.
+        """
+        if self._closed:
+            raise UsageError("[stream] expected an open engine, got one that was closed; make a new engine")
+        return Stream(self, source, latency, clock=clock)
+
     def _published(self, change: Any, version: int) -> Changes:
         if self.mode == "hybrid":
             self._demand.after_batch(self.native)
         changes = Changes(change, self.graph, version)
+        if self._followers:
+            changed = change.vertices()
+            for follower in self._followers:
+                try:
+                    follower._after(changed, version)
+                except Exception:
+                    _log.exception("[Readout] following failed at version %d; the next reader builds it anew", version)
         for handle in self._callbacks:
             try:
                 handle._callback(changes)
@@ -231,6 +284,14 @@ class Engine:
         self._callbacks = [*self._callbacks, handle]
         return handle
 
+    def _follow(self, follower: Follower) -> None:
+        self._followers = [*self._followers, follower]
+        self.graph._guards = [*self.graph._guards, follower._before]
+
+    def _unfollow(self, follower: Follower) -> None:
+        self._followers = [each for each in self._followers if each is not follower]
+        self.graph._guards = [each for each in self.graph._guards if each != follower._before]
+
     def what_if(self, updates: Updates) -> WhatIfView:
         """A view of the outputs as they would be after `updates`, to be used as `with engine.what_if(u) as view`.
 
@@ -246,8 +307,10 @@ class Engine:
         """
         _refuse_other("swap", "model", model, Model)
         with self.graph._writing("swap"):
+            for follower in self._followers:
+                follower._suits(model)
             self.native, self.model = self._build(model, None), model
-            self.graph._refresh_natives()
+            self._made_anew()
 
     def rescale(self, headroom: float = 512.0) -> None:
         """Chooses the fixed-point units anew from the present graph and rebuilds the state. Logged; never automatic.
@@ -268,11 +331,18 @@ class Engine:
                 *rows, capacity = native.scale_exponents()
                 native = self._build(self.model, [[e - coarser for e in row] for row in rows] + [capacity])
             self.native = native
-            self.graph._refresh_natives()
+            self._made_anew()
         _log.info("[rescale] fixed-point units chosen anew at version %d, headroom %g", self.graph.version, headroom)
 
+    def _made_anew(self) -> None:
+        self.graph._refresh_natives()
+        for follower in self._followers:
+            follower._rebuilt()
+
     def close(self) -> None:
-        """Detaches the engine from its graph; its last outputs stay readable."""
+        """Detaches the engine, and its readouts, from its graph; their last rows stay readable."""
+        for follower in self._followers:
+            follower.close()
         self.graph._detach(self)
         self._closed = True
 

@@ -1,0 +1,493 @@
+"""Readouts: rows of a whole graph, or of groups of its vertices, pooled from an engine's outputs and kept live.
+
+A readout keeps a copy of the output rows, by slot, since a changed row's old bits must leave the pool. After each batch
+it reads the rows that changed, and moves them.
+
+Order of things. Before a batch is applied, `_before` works out which slots it adds and removes, and refuses it where a
+new vertex has no group; nothing of that counts until the batch is in. After the engine has published, and before any
+on_change callback, `_after` follows. Both run in the applying thread under the graph's lock. Readers take the readout's
+own lock, for the copy of the pooled rows only; `_after` holds it while it changes them.
+
+Invariant: the state is a function of the engine's output rows and of the groups. So whatever interrupts `_after`
+(Ctrl-C) is mended by building the state again: `_torn` says that it must be, `version` which one it stands for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from livegnn.errors import (
+    ColumnMissing,
+    InvariantBroken,
+    ModelMismatch,
+    StateMismatch,
+    UsageError,
+    ValueInvalid,
+)
+from livegnn.graph import checks
+from livegnn.graph.graph import VertexChange
+from livegnn.inference.engine import Engine
+from livegnn.inference.pools import Maxima, Moves, Pool, Sums
+from livegnn.inference.reading import Head, Rows, predictions
+from livegnn.models import edges, ir
+from livegnn.models.evaluate import EdgeList, evaluate
+from livegnn.models.model import Model
+
+__all__ = ["Readout"]
+
+Int64 = NDArray[np.int64]
+Kind: TypeAlias = Literal["add", "mean", "max"]
+GroupOf: TypeAlias = Callable[[Any], Any]
+
+_POOLS: dict[str, type[Sums] | type[Maxima]] = {"add": Sums, "mean": Sums, "max": Maxima}
+_BUILD_ROWS = 16384
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """What the batch that makes `version` does to membership: slots it removes, and those it adds with groups."""
+
+    version: int
+    removed: list[int]
+    added: dict[int, int]  # slot -> group, by the caller's name
+    named: list[object]  # ids among them whose groups came from assign()
+
+
+class _Names:
+    """Groups by the caller's integers and by small ones of our own, which are used again."""
+
+    def __init__(self) -> None:
+        self.index: dict[int, int] = {}
+        self.names: list[int] = []  # by own number; stale where it is free
+        self.counts: Int64 = np.zeros(8, np.int64)  # members, by own number
+        self._free: list[int] = []
+
+    def numbered(self, groups: list[int]) -> Int64:
+        """Own numbers of groups, new ones for new groups."""
+        for group in groups:
+            if group not in self.index:
+                if not self._free:
+                    self._free.append(len(self.names))
+                    self.names.append(group)
+                number = self._free.pop()
+                self.names[number] = group
+                self.index[group] = number
+        if len(self.names) > len(self.counts):
+            grown = np.zeros(2 * len(self.names), np.int64)
+            grown[: len(self.counts)] = self.counts
+            self.counts = grown
+        return np.fromiter((self.index[group] for group in groups), np.int64, len(groups))
+
+    def count(self, moves: Moves) -> None:
+        """Follows the members; a group without any is forgotten."""
+        leaves, enters = moves.old_groups[moves.old_groups >= 0], moves.new_groups[moves.new_groups >= 0]
+        np.add.at(self.counts, enters, 1)
+        np.subtract.at(self.counts, leaves, 1)
+        for number in np.unique(leaves[self.counts[leaves] == 0]).tolist():
+            del self.index[self.names[number]]
+            self._free.append(number)
+
+
+class Readout:
+    """The live pool of an engine's output rows: PyG's global_add_pool, global_mean_pool, global_max_pool.
+
+    r[g] = head(pool of y[v] over the vertices v of group g);  an empty group pools to 0
+
+    Args:    kind: "add", "mean" or "max".
+             groups: None (one group, 0, of all vertices); (vertex_count,) integers of at least 0, row i for
+             graph.vertices()[i]; or a function of an array of vertex ids that gives as many integers, called now and
+             with the new vertices of each batch before it is applied.
+             head: row-local, after the pool: a Model without edges, or a function of (k, width) rows.
+    Raises:  ColumnMissing by apply, before anything changes, where a batch adds a vertex without a group: with an
+             array, give it by assign() first. ModelMismatch for a head that reads edges or another width.
+    Exactness: add is the exact sum of the rows, rounded once; mean divides that by the count; max is exact. All are
+             functions of the rows alone, so bit-equal to a run from scratch; nothing overflows.
+    Cost:    of a batch: its changed rows, and for max see docs/readouts.md. A copy of the output rows is kept.
+
+    >>> import numpy as np, livegnn as lg
+    >>> graph = lg.Graph(np.eye(3, dtype=np.float32), [0, 1], [1, 2])
+    >>> engine = lg.Engine(lg.Model([lg.LG()], input_width=3), graph)
+    >>> readout = lg.Readout(engine, "add", groups=[7, 7, 9])
+    >>> readout.rows([7, 9, 5]).shape
+    (3, 3)
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        kind: Kind = "add",
+        groups: object = None,
+        *,
+        head: Model | Head | None = None,
+    ) -> None:
+        if not isinstance(engine, Engine):
+            raise UsageError(f"[Readout] expected a livegnn Engine, got {type(engine).__name__}; pass one")
+        if not isinstance(kind, str) or kind not in _POOLS:
+            raise ValueInvalid(f"[Readout] expected kind to be one of {', '.join(_POOLS)}, got {kind!r}; choose one")
+        if engine.mode != "eager":
+            raise UsageError(
+                f'[Readout] expected an engine with mode="eager", got {engine.mode!r}, whose batches do not tell '
+                "which outputs they change; make another engine on the same graph"
+            )
+        _check_head(head, engine.model.output_width)
+        self.engine, self.kind, self.head = engine, kind, head
+        self._group_of: GroupOf | None = groups if callable(groups) else None
+        self._one_group = groups is None
+        self._assigned: dict[object, int] = {}  # by id, of vertices to come
+        self._pending: _Pending | None = None
+        self._lock = threading.Lock()
+        self._torn = False
+        self._closed = False
+        graph = engine.graph
+        if engine._closed:
+            raise UsageError("[Readout] expected an open engine, got one that was closed; make a new engine")
+        with graph._writing("Readout"):
+            slots = np.flatnonzero(graph._store.live())
+            found = self._groups_at_start(groups, graph._external(slots))
+            self._names = _Names()
+            self._group = np.full(graph.slot_count, -1, np.int64)  # own number by slot, -1 where free
+            self._group[slots] = self._names.numbered(found)
+            self._build()
+            engine._follow(self)
+
+    def _groups_at_start(self, groups: object, ids: Any) -> list[int]:
+        if groups is None:
+            return [0] * len(ids)
+        if callable(groups):
+            return self._asked("Readout", ids)
+        return _group_array("Readout", groups, len(ids), "vertices()")
+
+    # ---- reading (any thread)
+
+    def rows(self, group_ids: object = None) -> Rows:
+        """Pooled rows, after the head where there is one; (k, d) float32, all of one version.
+
+        group_ids: (k,) integers; one without vertices gives the head of 0, as in PyG. Default: those of `group_ids`.
+        """
+        pooled = self.pooled(group_ids)
+        if self.head is None:
+            return pooled
+        if isinstance(self.head, Model):
+            return _headed(self.head, pooled)
+        return np.asarray(self.head(pooled), np.float32)
+
+    def pooled(self, group_ids: object = None) -> Rows:
+        """Rows before the head, (k, width) float32."""
+        wanted = None if group_ids is None else _group_array("rows", group_ids, None, "")
+        with self._whole():
+            names = self._present() if wanted is None else wanted
+            numbers = np.fromiter((self._names.index.get(name, -1) for name in names), np.int64, len(names))
+            found = numbers >= 0
+            result = np.zeros((len(names), self._rows.shape[1]))
+            result[found] = self._pool.read(numbers[found])
+            if self.kind == "mean":
+                result[found] /= self._names.counts[numbers[found]][:, None]
+        with np.errstate(over="ignore"):  # beyond float32: infinity, as in PyG
+            return result.astype(np.float32)
+
+    def predict(self, group_ids: object = None, head: Head | None = None) -> NDArray[Any]:
+        """As Engine.predict, of rows(group_ids): the class with the largest value, or for one column its sigmoid."""
+        return predictions(self.rows(group_ids), head)
+
+    @property
+    def group_ids(self) -> Int64:
+        """Groups that have vertices, (k,) int64 ascending; [0] with groups=None."""
+        with self._whole():
+            return np.array(self._present(), np.int64)
+
+    @property
+    def version(self) -> int:
+        """The version of the graph that rows() stands for."""
+        with self._whole():
+            return self._version
+
+    def state_bytes(self) -> dict[str, int]:
+        """Bytes of state by part: rows (the copy), groups, pool."""
+        with self._whole():
+            groups = self._group.nbytes + self._names.counts.nbytes
+            return {"rows": self._rows.nbytes, "groups": groups, "pool": self._pool.bytes()}
+
+    def _present(self) -> list[int]:
+        return [0] if self._one_group else sorted(self._names.index)
+
+    # ---- writing
+
+    def assign(self, ids: object, groups: object) -> None:
+        """Gives vertices their groups, row by row: those of the graph move now, others when a batch adds them.
+
+        A group that waits for its vertex is taken up by the batch that adds it. A vertex that is removed forgets its
+        own and needs one to come back, but for one that the same batch adds again: that stays where it was.
+
+        Raises:  UsageError with groups=None or a function, and inside a callback; WidthMismatch, ValueInvalid,
+                 DtypeInvalid. Then nothing has changed.
+        """
+        if self._one_group or self._group_of is not None:
+            made = "groups=None" if self._one_group else "a function for groups="
+            raise UsageError(
+                f"[assign] expected a readout made with an array of groups, got one made with {made}; make another"
+            )
+        if self._closed:
+            raise UsageError("[assign] expected an open readout, got one that was closed; make another")
+        graph = self.engine.graph
+        with graph._writing("assign"):
+            self._catch_up()
+            names = _id_list(graph, ids)
+            found = _group_array("assign", groups, len(names), "ids")
+            live = graph.is_live(ids) if names else np.zeros(0, np.bool_)
+            last = dict(zip(names, range(len(names)), strict=True))  # of an id given twice, the later row counts
+            for row in last.values():
+                if not live[row]:
+                    self._assigned[names[row]] = found[row]
+            moved = [row for row in last.values() if live[row]]
+            if moved:
+                slots = graph._slots("assign", [names[row] for row in moved])
+                self._move(slots, [found[row] for row in moved], self._rows[slots], graph.version)
+
+    def close(self) -> None:
+        """Leaves the engine; the last rows stay readable."""
+        with self.engine.graph._lock:
+            if not self._closed:
+                self._catch_up()
+            self.engine._unfollow(self)
+            self._closed = True
+
+    # ---- audits
+
+    def verify(self) -> None:
+        """Compares the live state with one computed from scratch, from a run of the model from scratch if it is exact.
+
+        Raises: StateMismatch naming the group and what differs.
+        """
+        engine = self.engine
+        if self._closed:
+            raise UsageError("[verify] expected an open readout, got one that was closed; verify before closing it")
+        with engine.graph._lock:
+            self._catch_up()
+            slots = np.flatnonzero(engine.graph._store.live())
+            if engine.precision == "exact" and engine.strategy != "sampled":
+                fresh = engine.recompute()[slots]
+            else:
+                fresh = engine.native.read(slots)
+            _, pool = _built(self.kind, slots, self._group[slots], fresh, len(self._group))
+            names = self._present()
+            numbers = np.fromiter((self._names.index.get(name, -1) for name in names), np.int64, len(names))
+            numbers = numbers[numbers >= 0]
+            held, made = self._pool.state(numbers), pool.state(numbers)
+            wrong = (held != made).any(axis=tuple(range(1, held.ndim)))
+            counts = np.bincount(self._group[slots], minlength=len(self._names.counts))
+            wrong |= counts[numbers] != self._names.counts[numbers]
+            if wrong.any():
+                group = names[int(np.argmax(wrong))]
+                raise StateMismatch(
+                    f"[verify] expected the {self.kind} of group {group} to equal one from scratch at version "
+                    f"{self._version}, got another; make the readout again"
+                )
+
+    # ---- following the engine (the applying thread, under the graph's lock)
+
+    def _before(self, batch: list[VertexChange]) -> None:
+        """Works out who comes and goes. Raises: ColumnMissing where a new vertex has no group."""
+        self._catch_up()
+        graph = self.engine.graph
+        last = {change.slot: change for change in batch}
+        new = [change for change in last.values() if change.adds]
+        removed = [change.slot for change in batch if not change.adds]
+        if self._one_group:
+            groups = [0] * len(new)
+        elif self._group_of is not None:
+            kind = object if graph._ids is not None and graph._ids.text else np.int64
+            groups = self._asked("apply", np.array([change.id for change in new], kind)) if new else []
+        else:
+            groups = [self._waiting(change) for change in new]
+        added = dict(zip((change.slot for change in new), groups, strict=True))
+        names = [change.id for change in new]
+        self._pending = _Pending(graph.version + 1, [slot for slot in removed if slot not in added], added, names)
+
+    def _waiting(self, change: VertexChange) -> int:
+        group = self._assigned.get(change.id)
+        graph = self.engine.graph
+        if group is None and change.id in graph:  # removed further up in this batch
+            group = self._names.names[int(self._group[graph._slot("apply", change.id)])]
+        if group is None:
+            raise ColumnMissing(
+                f"[apply, update {change.update}] expected a group for new vertex {change.id!r}, which a readout pools "
+                f"by group, got none; call readout.assign([{change.id!r}], [group]) first"
+            )
+        return group
+
+    def _after(self, changed: Int64, version: int) -> None:
+        """Follows a batch: changed are the slots of live vertices with other output rows."""
+        pending = self._pending
+        if self._torn or pending is None or pending.version != version or self._version != version - 1:
+            self._catch_up()
+            return
+        added = np.fromiter(pending.added, np.int64, len(pending.added))
+        live = np.union1d(changed, added)
+        removed = np.setdiff1d(np.array(pending.removed, np.int64), live)
+        slots = np.concatenate([live, removed])
+        new = np.zeros((len(slots), self._rows.shape[1]), np.float32)
+        new[: len(live)] = self.engine.native.read(live)
+        self._move(slots, None, new, version)
+
+    def _suits(self, model: Model) -> None:
+        """Raises: ModelMismatch if the head does not take that model's rows."""
+        _check_head(self.head, model.output_width)
+
+    def _rebuilt(self) -> None:
+        """The engine's rows were made anew (swap, rescale)."""
+        self._torn = True
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Builds the state again if something interrupted us. To be called under the graph's lock."""
+        if self._torn or self._version != self.engine.graph.version:
+            with self._lock:
+                self._torn = True
+                self._take_members(self.engine.graph.version)
+                self._build()
+                self._pending, self._torn = None, False
+
+    def _take_members(self, version: int) -> None:
+        """Membership as the pending batch left it, where that has made this version; doing it again does no harm."""
+        self._grow(self.engine.graph.slot_count)
+        pending = self._pending
+        if pending is None or pending.version != version:
+            return
+        self._group[pending.removed] = -1
+        numbers = self._names.numbered(list(pending.added.values()))
+        self._group[list(pending.added)] = numbers
+        for name in pending.named:
+            self._assigned.pop(name, None)
+        live = self.engine.graph._store.live()
+        if (self._group[: len(live)][live] < 0).any():
+            raise InvariantBroken("[Readout] expected a group for every live vertex, got one without; make it again")
+
+    def _build(self) -> None:
+        """Pool, counts and the copy of the rows, from membership and the engine's rows."""
+        engine = self.engine
+        slots = np.flatnonzero(engine.graph._store.live())
+        fresh = engine.native.read(slots)
+        names = _Names()
+        own = self._names.names
+        self._group[slots] = names.numbered([own[number] for number in self._group[slots].tolist()])
+        none = np.full(len(slots), -1, np.int64)
+        names.count(Moves(slots, none, self._group[slots], fresh, fresh))
+        self._rows, self._pool = _built(self.kind, slots, self._group[slots], fresh, len(self._group))
+        self._names = names
+        self._version = engine.graph.version
+
+    def _move(self, slots: Int64, groups: list[int] | None, new: Rows, version: int) -> None:
+        """Gives slots new rows, and groups: those given, or else those of the pending batch."""
+        with self._lock:
+            self._torn = True
+            self._grow(self.engine.graph.slot_count)
+            old_groups = self._group[slots]
+            if groups is not None:
+                self._group[slots] = self._names.numbered(groups)
+            elif self._pending is not None and (self._pending.added or self._pending.removed):
+                self._group[self._pending.removed] = -1
+                self._group[list(self._pending.added)] = self._names.numbered(list(self._pending.added.values()))
+            moves = Moves(slots, old_groups, self._group[slots], self._rows[slots], new)
+            self._rows[slots] = new
+            self._pool.move(moves, self._rows)
+            self._names.count(moves)
+            if groups is None and self._pending is not None:
+                for name in self._pending.named:
+                    self._assigned.pop(name, None)
+            self._version, self._pending, self._torn = version, None, False
+
+    def _grow(self, count: int) -> None:
+        if count > len(self._group):
+            grown = np.full(max(count, 2 * len(self._group)), -1, np.int64)
+            grown[: len(self._group)] = self._group
+            rows = np.zeros((len(grown), self._rows.shape[1]), np.float32)
+            rows[: len(self._rows)] = self._rows
+            self._group, self._rows = grown, rows
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Holds the state for a reader; one that was torn is mended first."""
+        while True:
+            with self._lock:
+                if not self._torn:
+                    yield
+                    return
+            with self.engine.graph._lock:
+                self._catch_up()
+
+    def _asked(self, where: str, ids: Any) -> list[int]:
+        """Groups of vertices by the caller's function."""
+        assert self._group_of is not None
+        try:
+            given = self._group_of(ids)
+        except Exception as cause:
+            raise ValueInvalid(
+                f"[{where}] expected groups from the readout's function for {len(ids)} vertices, got "
+                f"{type(cause).__name__}: {cause}; mend the function"
+            ) from cause
+        return _group_array(where, given, len(ids), "the ids given to the readout's function")
+
+    def __repr__(self) -> str:
+        return f"Readout({self.engine!r}, {self.kind!r}, groups={len(self.group_ids)}, version={self.version})"
+
+
+def _built(kind: str, slots: Int64, groups: Int64, fresh: Rows, count: int) -> tuple[Rows, Pool]:
+    """The copy of the rows, by slot, and the pool."""
+    rows = np.zeros((count, fresh.shape[1]), np.float32)
+    rows[slots] = fresh
+    pool: Pool = _POOLS[kind](fresh.shape[1])
+    none = np.full(len(slots), -1, np.int64)
+    for begin in range(0, len(slots), _BUILD_ROWS):  # bounds the memory of what a pool works out
+        part = slice(begin, begin + _BUILD_ROWS)
+        pool.move(Moves(slots[part], none[part], groups[part], fresh[part], fresh[part]), rows)
+    return rows, pool
+
+
+def _group_array(where: str, groups: object, count: int | None, of: str) -> list[int]:
+    array = checks.integer_array(where, "groups", groups)
+    if count is not None:
+        checks.same_length(where, "groups", array, count, of)
+    if array.size and array.min() < 0:
+        row = int(np.argmax(array < 0))
+        raise ValueInvalid(f"[{where}] expected groups of at least 0, got {array[row]} at row {row}; mend the group")
+    result: list[int] = array.tolist()
+    return result
+
+
+def _id_list(graph: Any, ids: object) -> list[Any]:
+    if graph._ids is not None:
+        listed: list[Any] = graph._ids.listed("assign", "ids", ids)
+        return listed
+    plain: list[Any] = checks.id_array("assign", "ids", ids).tolist()
+    return plain
+
+
+def _check_head(head: object, width: int) -> None:
+    if head is None:
+        return
+    if isinstance(head, Model):
+        local = not any(isinstance(value, ir.Propagate | edges.Gather) for value in ir.walk(head.output))
+        if not local or head.input_width != width:
+            got = f"width {head.input_width}" if local else "one that reads edges"
+            raise ModelMismatch(
+                f"[Readout] expected a row-local head for rows of width {width}, got {got}; pass a Model of lg.Dense "
+                "and alike"
+            )
+    elif not callable(head):
+        raise UsageError(f"[Readout] expected head as a Model or a function of rows, got {head!r}; pass one")
+
+
+def _headed(head: Model, rows: Rows) -> Rows:
+    """Row by row, so that a row's bits do not depend on which others are read with it."""
+    none = EdgeList(np.empty(0, np.int64), np.empty(0, np.int64))
+    result = np.zeros((len(rows), head.output_width), np.float32)
+    for i, row in enumerate(rows):
+        result[i] = evaluate(head.output, row[None], none, np.float64)[0]
+    return result
