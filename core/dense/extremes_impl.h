@@ -27,18 +27,26 @@ struct ExtremeBlock {
 
   static std::uint32_t beats(W a, W b) { return kMax ? greater(a, b) : greater(b, a); }
 
+  std::uint32_t tied() const { return has_next & open_next; }
+  std::uint32_t known_next() const { return has_next & ~open_next; }
+  std::uint32_t bounded_next() const { return open_next & ~has_next; }
+
   void take_out(W term, std::uint32_t lanes) {
-    const std::uint32_t top = lanes & has_best & equal(term, best);
-    const std::uint32_t second = lanes & has_best & ~top & has_next & equal(term, next);
-    const std::uint32_t promoted = top & has_next, exposed = top & open_next, emptied = top & ~has_next & ~open_next;
+    const std::uint32_t holder = lanes & has_best & equal(term, best);
+    const std::uint32_t second = lanes & has_best & ~holder & known_next() & equal(term, next);
+    const std::uint32_t counted = holder & tied(), promoted = holder & known_next();
+    const std::uint32_t exposed = holder & bounded_next(), emptied = holder & ~has_next & ~open_next;
+    next = blend(next, plus(next, W::set(-1.0f)), counted);
+    const std::uint32_t single = counted & equal(next, W::set(0.0f));
+    next = blend(next, best, single);
     best = blend(best, next, promoted | exposed);  // where exposed, the bound on what is left
     best = blend(best, W::set(0.0f), emptied);
     next = blend(next, W::set(0.0f), emptied);
     has_best &= ~(exposed | emptied);
     open_best |= exposed;
-    has_next &= ~(promoted | second);
+    has_next &= ~(promoted | second | single);
     open_next = (open_next & ~exposed) | promoted | second;
-    holder_left |= top;
+    holder_left |= holder;
   }
 
   void put_in(W term, std::uint32_t lanes) {
@@ -46,17 +54,19 @@ struct ExtremeBlock {
     const std::uint32_t first = lanes & ~has_best & ~open_best;
     const std::uint32_t covers = lanes & open_best & (above | same);
     const std::uint32_t wins = lanes & has_best & above, ties = lanes & has_best & same;
-    const std::uint32_t below = lanes & has_best & ~above & ~same;
+    const std::uint32_t below = lanes & has_best & ~above & ~same & ~tied();
     const std::uint32_t over_next = beats(term, next), at_next = equal(term, next);
     const std::uint32_t seconds =
-        below & ((has_next & over_next) | (open_next & (over_next | at_next)) | ~(has_next | open_next));
+        below & ((known_next() & over_next) | (bounded_next() & (over_next | at_next)) | ~(has_next | open_next));
+    const W one_more = plus(blend(W::set(0.0f), next, tied()), W::set(1.0f));
     next = blend(next, best, covers | wins);
-    next = blend(next, term, ties | seconds);
+    next = blend(next, term, seconds);
+    next = blend(next, one_more, ties);
     best = blend(best, term, first | covers | wins);
     has_best |= first | covers;
     open_best &= ~covers;
     has_next |= wins | ties | seconds;
-    open_next = (open_next & ~(wins | ties | seconds)) | covers;
+    open_next = (open_next & ~(wins | seconds)) | covers | ties;
   }
 };
 

@@ -13,9 +13,10 @@ namespace livegnn {
 inline constexpr int kPanel = 32;  // columns of a packed weight panel
 
 // Minima and maxima. Per column a row keeps the best message and the next best, each of them exactly (`has`) or as a
-// bound on all that is left (`open`). One ExtremeMasks stands for 16 columns, a bit each; a column with no bit has no
-// messages, and best is 0. An open best means that the column has to be read again unless a message that reaches the
-// bound still comes. A term is t = fl(edge * fl(source * x)), -0 taken as +0.
+// bound on all that is left (`open`). Where several messages are best, both bits of next are set, and it counts how
+// many there are beside the first, at least. One ExtremeMasks stands for 16 columns, a bit each; a column with no bit
+// has no messages, and best is 0. An open best means that the column has to be read again unless a message that reaches
+// the bound still comes. A term is t = fl(edge * fl(source * x)), -0 taken as +0.
 struct ExtremeMasks {
   std::uint16_t has_best, has_next, open_best, open_next;
 };

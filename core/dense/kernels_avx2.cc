@@ -83,6 +83,7 @@ struct W {
     _mm256_storeu_ps(p + 8, high);
   }
 };
+inline W plus(W a, W b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
 inline W times(W a, W b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
 inline W times_plus_zero(W a, W b) {
   const W product = times(a, b);

@@ -56,6 +56,7 @@ struct W {
   static W set(float x) { return {_mm512_set1_ps(x)}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
 };
+inline W plus(W a, W b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline W times(W a, W b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline W times_plus_zero(W a, W b) { return {_mm512_add_ps(_mm512_mul_ps(a.v, b.v), _mm512_setzero_ps())}; }
 inline W blend(W a, W b, std::uint32_t lanes) {

@@ -130,6 +130,9 @@ inline std::uint32_t lanes_where(W a, W b, Test test) {
   for (int i = 0; i < 16; ++i) lanes |= static_cast<std::uint32_t>(test(a.v[i], b.v[i]) ? 1 : 0) << i;
   return lanes;
 }
+inline W plus(W a, W b) {
+  return each(a, b, [](float x, float y) { return x + y; });
+}
 inline W times(W a, W b) {
   return each(a, b, [](float x, float y) { return x * y; });
 }

@@ -3,7 +3,8 @@
 //
 // F: load, store, set, add, mul, fma, max, div, leaky(x, slope), relu(x)
 // Q: load, store, add, sub, zero; quantise(F) -> Q; to_float(Q) -> F; any(Q); in_range(F, limit) -> bool
-// W (vector of kBlock columns of an extremum): load, store, set, times_plus_zero, blend, finite, beats, equal as masks
+// W (vector of kBlock columns of an extremum): load, store, set; plus, times, times_plus_zero, blend; greater, equal
+// and finite as one bit per column
 
 #include "dense/extremes_impl.h"
 

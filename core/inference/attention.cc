@@ -12,7 +12,6 @@ namespace livegnn {
 namespace {
 
 constexpr std::int64_t kRowsPerTask = 8;
-constexpr float kScoreMax = 1e6f;
 
 }  // namespace
 
@@ -138,7 +137,6 @@ std::int64_t EngineImpl<Acc>::sum_stale_heads(int k, const State<Acc>& state, Ve
     if (ahead != kNoVertex) scores.prefetch(ahead);
     const float* t = scores.row(u);
     for (const int head : heads) {
-      if (!(std::fabs(t[head]) <= kScoreMax)) out_of_range(k, u);
       const std::int32_t bin = bin_of(t[head]);
       if (row.holders[head] == 0 || bin > row.top[head]) {
         row.top[head] = bin;
@@ -172,6 +170,8 @@ void EngineImpl<Acc>::attend_from_scratch(int k, const State<Acc>& state, Vertex
   std::memset(static_cast<void*>(acc), 0, state.aggregates[at(k)].row_bytes());
   const float* s = state.stored[at(attend.target_table)].row(v);
   for (int head = 0; head < attend.heads; ++head) {
+    check_score(k, s[head], v);
+    check_score(k, state.stored[at(attend.source_table)].row(v)[head], v);
     row.shift[head] = s[head];
     row.holders[head] = kStale;
   }
@@ -266,7 +266,7 @@ void EngineImpl<Acc>::plan_moved_sources(int k) {
     std::memcpy(source.message, messages.row(u), at(width) * sizeof(float));
     for (int head = 0; head < attend.heads; ++head) {
       const float t = scores.row(u)[head];
-      if (!(std::fabs(t) <= kScoreMax)) out_of_range(k, u);
+      check_score(k, t, u);
       const bool same = std::memcmp(&t, &t_before[head], sizeof(float)) == 0 &&
                         std::memcmp(before + head * wide, messages.row(u) + head * wide, at(wide) * sizeof(float)) == 0;
       source.moved[head] = same ? 0 : 1;
@@ -304,7 +304,7 @@ std::int64_t EngineImpl<Acc>::move_target(int k, VertexId v, const AttentionRow&
   for (int head = 0; head < attend.heads; ++head) {
     const float before = row.shift[head];
     if (std::memcmp(&before, &s[head], sizeof(float)) == 0) continue;
-    if (!(std::fabs(s[head]) <= kScoreMax)) out_of_range(k, v);
+    check_score(k, s[head], v);
     row.shift[head] = s[head];
     if (row.holders[head] == kStale || row.holders[head] == 0) continue;
     const bool reference_moves = std::min(row.top[head], bin_of(-s[head])) != row.low[head];

@@ -44,7 +44,13 @@ struct AttentionTables {  // e^(-4 n) and e^(-4 slope n)
   float above[kBinsKept], below[kBinsKept];
 };
 
-inline std::int32_t bin_of(float t) { return static_cast<std::int32_t>(std::floor(t * (1.0f / kBinWidth))); }
+inline constexpr float kScoreMax = 1e6f;  // of |t| and |s|
+
+// Scores are checked before they count; beyond, the nearest bin that an int holds.
+inline std::int32_t bin_of(float t) {
+  const float inside = t > -2.0f * kScoreMax ? (t < 2.0f * kScoreMax ? t : 2.0f * kScoreMax) : -2.0f * kScoreMax;
+  return static_cast<std::int32_t>(std::floor(inside * (1.0f / kBinWidth)));
+}
 inline bool is_above(float t, float s) { return t + s > 0.0f; }
 
 // One head of one source: its score, its bin, and the weight within the bin on either side.

@@ -42,7 +42,12 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
   } catch (...) {
     // State is a function of the graph: with the graph as before, a run from scratch gives every bit back.
     graph.undo(delta);
-    for (std::size_t i = 0; i <= reached && i < engines.size(); ++i) engines[i]->rebuild();
+    for (std::size_t i = 0; i <= reached && i < engines.size(); ++i) {
+      try {
+        engines[i]->rebuild();
+      } catch (const Error&) {  // on demand, of what was pending before; the engine tries again when it is asked
+      }
+    }
     throw;
   }
   std::vector<Changes> changes;

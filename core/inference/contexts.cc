@@ -49,29 +49,41 @@ float DegreeContext::loop_weight(const GraphStore& graph, VertexId v) const {
   return weight;
 }
 
-void DegreeContext::finish(const GraphStore& graph, VertexId v) {
-  Factors& factors = factors_[index(v)];
-  factors.loop = loop_weight(graph, v);
-  const Fixed degree = sum_[index(v)] + fixed(factors.loop);
+void DegreeContext::refuse_negative(Fixed degree, VertexId v) const {
   if (degree < 0) {
     throw Error(ErrorKind::DegreeNegative,
                 "[apply] expected a weighted in-degree of at least 0 at vertex " + std::to_string(v) + ", got " +
                     std::to_string(static_cast<double>(degree) / kUnit) + "; degree normalisation has no value there");
   }
+}
+
+DegreeContext::Fixed DegreeContext::sum_of(const GraphStore& graph, VertexId v) const {
+  Fixed sum = 0;
+  graph.visit_in(v, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) {
+      if (spec_.self_loops && span.neighbours[i] == v) continue;
+      if (spec_.relation >= 0 && span.types[i] != spec_.relation) continue;
+      sum += fixed(spec_.weighted && span.weights != nullptr ? span.weights[i] : 1.0f);
+    }
+  });
+  return sum;
+}
+
+void DegreeContext::check(const GraphStore& graph, VertexId v) const {
+  refuse_negative(sum_of(graph, v) + fixed(loop_weight(graph, v)), v);
+}
+
+void DegreeContext::finish(const GraphStore& graph, VertexId v) {
+  Factors& factors = factors_[index(v)];
+  factors.loop = loop_weight(graph, v);
+  const Fixed degree = sum_[index(v)] + fixed(factors.loop);
+  refuse_negative(degree, v);
   factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(degree) / kUnit));
 }
 
 void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
   for (VertexId v = first; v < last; ++v) {
-    Fixed sum = 0;
-    graph.visit_in(v, [&](const EdgeSpan& span) {
-      for (std::int32_t i = 0; i < span.count; ++i) {
-        if (spec_.self_loops && span.neighbours[i] == v) continue;
-        if (spec_.relation >= 0 && span.types[i] != spec_.relation) continue;
-        sum += fixed(spec_.weighted && span.weights != nullptr ? span.weights[i] : 1.0f);
-      }
-    });
-    sum_[index(v)] = sum;
+    sum_[index(v)] = sum_of(graph, v);
     finish(graph, v);
   }
 }

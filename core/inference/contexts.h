@@ -21,8 +21,10 @@ class DegreeContext {
 
   // Brings the context up to date with a batch; afterwards changed() lists vertices whose s or L has other bits.
   void update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before);
-  void restore();  // undoes the latest update, bit for bit
-  void forget();   // there is nothing to restore
+  void restore();                                         // undoes the latest update, bit for bit
+  void check(const GraphStore& graph, VertexId v) const;  // throws where v has no degree in the graph as it is
+  bool weighted() const { return spec_.weighted; }
+  void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 
   float scale(VertexId v) const { return factors_[index(v)].scale; }
@@ -58,6 +60,8 @@ class DegreeContext {
   void touch(VertexId v);
   void count(const EdgeRecord& edge, float weight, int sign);
   float loop_weight(const GraphStore& graph, VertexId v) const;
+  Fixed sum_of(const GraphStore& graph, VertexId v) const;
+  void refuse_negative(Fixed degree, VertexId v) const;
   void finish(const GraphStore& graph, VertexId v);  // loop, degree, scale from the in-edges' sum
 
   ContextSpec spec_;

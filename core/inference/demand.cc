@@ -20,15 +20,20 @@ constexpr double kPullCost = 0.5;  // of an in-edge read against an out-edge pus
 
 template <typename Acc>
 void EngineImpl<Acc>::defer(const BatchDelta& delta) {
+  stats_.assign(source().stages.size(), StageStats{});
+  publication_.prepare(std::min(slots_before_, graph_.slot_count()), graph_.slot_count());
+  if (broken_) {  // built from the graph when it is asked for
+    outputs_stale_ = true;
+    return;
+  }
   pending_.add(delta, graph_.feature_stride());
   stale_known_ = false;
   check_degrees(delta);
-  publication_.prepare(slots_before_, graph_.slot_count());
-  stats_.assign(source().stages.size(), StageStats{});
-  if (source().contexts.empty()) return;
-  for (DegreeContext& context : state_.contexts) {  // a degree without a value is refused now, not when it is asked for
-    context.update(graph_, pending_.delta(), slots_);
-    context.restore();
+  for (const DegreeContext& context : state_.contexts) {  // a degree without a value is refused now
+    if (!context.weighted()) continue;
+    for (const EdgeRecord& edge : delta.removed) context.check(graph_, edge.dst);
+    for (const EdgeRecord& edge : delta.added) context.check(graph_, edge.dst);
+    for (const EdgeReweighted& edge : delta.reweighted) context.check(graph_, edge.before.dst);
   }
 }
 
@@ -206,6 +211,11 @@ DemandStats EngineImpl<Acc>::demand(std::span<const std::int64_t> ids) {
       compute_needed();
       for (const VertexId v : asked) fresh_.add(v);
       demanded_.insert(demanded_.end(), asked.begin(), asked.end());
+      if (demanded_.size() > demanded_limit_) {
+        std::sort(demanded_.begin(), demanded_.end());
+        demanded_.erase(std::unique(demanded_.begin(), demanded_.end()), demanded_.end());
+        demanded_limit_ = std::max<std::size_t>(4096, 2 * demanded_.size());
+      }
     }
   } catch (...) {
     step_back();
@@ -226,13 +236,12 @@ template <typename Acc>
 void EngineImpl<Acc>::settle() {
   if (broken_) rebuild();
   if (!pending_.any()) return;
-  const BatchDelta delta = pending_.delta();
-  pending_.clear();
+  const BatchDelta delta = pending_.take();
   stale_known_ = false;
   try {
     propagate_now(delta);
   } catch (...) {
-    broken_ = true;
+    broken_ = outputs_stale_ = true;
     publication_.drop_staged();
     throw;
   }

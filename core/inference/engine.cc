@@ -22,6 +22,10 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       rows_before_(source().stored.size()),
       row_scratch_(at(options.threads)) {
   for (const AttentionSpec& spec : source().attentions) attention_factors_.push_back(attention_tables(spec));
+  for (const AggregationSpec& spec : source().aggregations) {
+    const bool shared = spec.message_table >= 0 && !source().stored[at(spec.message_table)].attention_source_of.empty();
+    invariant(!shared, "an attention has rows of its own");
+  }
   const bool given = !options.scale_exponents.empty();
   if (given) {
     invariant(options.scale_exponents.size() == scales_.size() + 1,
@@ -78,6 +82,12 @@ StateBytes EngineImpl<Acc>::bytes() const {
   for (const DegreeContext& context : state_.contexts) bytes.contexts += context.bytes();
   bytes.outputs = publication_.bytes();
   for (const VertexSet& set : dirty_) bytes.scratch += set.bytes();
+  for (const Touched& touched : touched_) bytes.scratch += touched.set.bytes() + touched.flags.capacity();
+  for (const auto* sets : {&moved_sources_, &stale_}) {
+    for (const VertexSet& set : *sets) bytes.scratch += set.bytes();
+  }
+  for (const RowsBefore& rows : rows_before_) bytes.scratch += rows.bytes();
+  bytes.scratch += fresh_.bytes() + demanded_.capacity() * sizeof(VertexId);
   bytes.scratch += journal_.bytes();
   return bytes;
 }

@@ -126,6 +126,7 @@ class EngineImpl final : public Engine {
     return spec.reduce == Reduce::Max ? kernels_.max : kernels_.min;
   }
   [[noreturn]] void out_of_range(int k, VertexId v) const;
+  void check_score(int k, float score, VertexId v) const;
   // The whole sum of v from its in-edges and its own term. weigh: only edges that it admits, times its factor.
   template <typename Admit>
   void sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const;
@@ -135,6 +136,7 @@ class EngineImpl final : public Engine {
   void forward(State<Acc>& state, bool choose_scales, float* out, std::int64_t out_stride) const;
   void forward_stage(int stage, State<Acc>& state, float* out, std::int64_t out_stride) const;
   void forward_aggregate(int k, State<Acc>& state) const;
+  void build_state(bool stage_outputs);
   void choose_scales(int k, const State<Acc>& state);
   void set_scales(int k, const std::vector<float>& magnitudes, int spare_bits);
   void choose_capacity();
@@ -302,11 +304,13 @@ class EngineImpl final : public Engine {
   std::vector<VertexSet> stale_;  // per stage: rows that the pending batches can have changed, where stale_known_
   VertexSet fresh_;               // outputs among them that a query has brought up to date
   bool stale_known_ = false;
-  std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state
+  std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state, some several times
+  std::size_t demanded_limit_ = 4096;
   std::uint32_t stale_epoch_ = 0;
   std::int64_t stale_edges_ = 0;  // out of the stale rows: about what propagating all of it would cost
   DemandStats demand_stats_;
-  bool broken_ = false;  // a propagation failed half-way: the state has to be built again
+  bool broken_ = false;         // a propagation failed half-way: the state has to be built again
+  bool outputs_stale_ = false;  // and the outputs that readers see are not the graph's
 
   // push scratch: the edges of one push; a source is a place in the plan's list
   struct Entry {

@@ -175,11 +175,18 @@ bool EngineImpl<Acc>::extreme_agrees(int k, const Acc* live, const Acc* fresh) c
   for (int c = 0; c < spec.width; ++c) {
     const ExtremeMasks &x = a.masks[c / kBlock], &y = b.masks[c / kBlock];
     const auto bit = [&](std::uint16_t mask) { return ((mask >> (c % kBlock)) & 1) != 0; };
+    const bool tied = bit(x.has_next) && bit(x.open_next), fresh_tied = bit(y.has_next) && bit(y.open_next);
     if (bit(x.open_best) || bit(x.has_best) != bit(y.has_best)) return false;
-    if (bit(x.has_next) && !(bit(y.has_next) && a.next[c] == b.next[c])) return false;
-    const bool beyond = spec.reduce == Reduce::Max ? b.next[c] > a.next[c] : b.next[c] < a.next[c];
-    if (bit(x.open_next) && bit(y.has_next) && beyond) return false;
-    if (!bit(x.has_next) && !bit(x.open_next) && bit(y.has_next)) return false;
+    if (tied) {
+      if (!fresh_tied || a.next[c] > b.next[c]) return false;
+      continue;
+    }
+    const bool fresh_second = bit(y.has_next);  // whether there is a second message, and which
+    const float second = fresh_tied ? b.best[c] : b.next[c];
+    const bool beyond = spec.reduce == Reduce::Max ? second > a.next[c] : second < a.next[c];
+    if (bit(x.has_next) && !(fresh_second && a.next[c] == second)) return false;
+    if (bit(x.open_next) && fresh_second && beyond) return false;
+    if (!bit(x.has_next) && !bit(x.open_next) && fresh_second) return false;
   }
   return true;
 }

@@ -168,27 +168,38 @@ void EngineImpl<Acc>::recompute(float* out) const {
 
 template <typename Acc>
 void EngineImpl<Acc>::rebuild() {
-  const bool outputs_stale = pending() || !demanded_.empty();
+  outputs_stale_ |= pending() || !demanded_.empty();
+  publication_.drop_staged();
+  build_state(outputs_stale_);
+  if (!outputs_stale_) return;
+  publication_.publish(graph_, {}, {});
+  outputs_stale_ = false;
+}
+
+// State from scratch with the recorded scales. Until it is whole the engine counts as broken, and will try again.
+template <typename Acc>
+void EngineImpl<Acc>::build_state(bool stage_outputs) {
+  broken_ = true;
   pending_.clear();
   demanded_.clear();
-  stale_known_ = broken_ = false;
+  stale_known_ = false;
   state_ = State<Acc>(source(), compact());
   result_rows_.clear();  // they point into the state that was
   journal_.end();
-  slots_ = graph_.slot_count();
-  publication_.drop_staged();
+  slots_before_ = slots_ = graph_.slot_count();
   if (!incremental()) {
     state_.reserve(slots_);
     for (DegreeContext& context : state_.contexts) context.rebuild(graph_, 0, slots_);
+    broken_ = false;
     return;
   }
   const int stride = round_up(output_width(), 16);
   std::vector<float> out(at(slots_) * at(stride));
   forward(state_, false, out.data(), stride);
-  if (!outputs_stale) return;
+  broken_ = false;
+  if (!stage_outputs) return;
   publication_.prepare(slots_, slots_);
   for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(stride), 0);
-  publication_.publish(graph_, {}, {});
 }
 
 template <typename Acc>

@@ -4,6 +4,7 @@
 //
 // Edges are taken in their stored order, (time, id), which is a function of the history alone; sums are kept in double.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "dense/activations.h"
@@ -24,6 +25,7 @@ class EngineImpl<Acc>::Gatherer {
  public:
   Gatherer(const EngineImpl& engine, int k, const State<Acc>& state, int thread)
       : engine_(engine),
+        k_(k),
         spec_(engine.gather_spec(k)),
         aggregation_(engine.aggregation(k)),
         state_(state),
@@ -197,11 +199,15 @@ class EngineImpl<Acc>::Gatherer {
       const double count = spec_.kind == Gathering::Mean ? static_cast<double>(edges_taken_) : 1.0;
       for (int c = 0; c < width_; ++c) row_[at(c)] = static_cast<float>(sum_[at(c)] / count);
     }
+    for (int c = 0; c < width_; ++c) {
+      if (!std::isfinite(row_[at(c)])) engine_.out_of_range(k_, open_);
+    }
     sink(open_, row_.data());
     open_ = kNoVertex;
   }
 
   const EngineImpl& engine_;
+  const int k_;
   const GatherSpec& spec_;
   const AggregationSpec& aggregation_;
   const State<Acc>& state_;

@@ -26,7 +26,7 @@ bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std
 
 template <typename Acc>
 void EngineImpl<Acc>::out_of_range(int k, VertexId v) const {
-  if (aggregation(k).extreme()) {
+  if (aggregation(k).extreme() || aggregation(k).gather >= 0) {
     throw Error(ErrorKind::RangeOverflow, "[apply] expected finite messages in " + aggregation(k).name +
                                               ", got NaN or infinity at vertex " + std::to_string(v) +
                                               "; check weights and features");
@@ -34,8 +34,16 @@ void EngineImpl<Acc>::out_of_range(int k, VertexId v) const {
   throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " +
                                             aggregation(k).name +
                                             " within the fixed-point range (by default 512 times the largest at "
-                                            "creation), got one beyond it; the batch was rolled back: call "
+                                            "creation), got one beyond it; a batch at work is rolled back: call "
                                             "engine.rescale(headroom=...) first");
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::check_score(int k, float score, VertexId v) const {
+  if (std::fabs(score) <= kScoreMax) return;
+  throw Error(ErrorKind::RangeOverflow, "[apply] expected attention scores of at most 10^6 in " + aggregation(k).name +
+                                            ", got " + std::to_string(score) + " at vertex " + std::to_string(v) +
+                                            "; a batch at work is rolled back: scale the features");
 }
 
 template <typename Acc>
@@ -105,6 +113,10 @@ template <typename Acc>
 void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
   slots_before_ = slots_;
   delta_ = &delta;
+  if (broken_) {  // what this batch brings is in the graph already
+    stats_.assign(source().stages.size(), StageStats{});
+    return build_state(true);
+  }
   if (journal_armed_ || compact()) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
   grow();
   check_degrees(delta);

@@ -1,5 +1,7 @@
 #include "inference/pending.h"
 
+#include <utility>
+
 namespace livegnn {
 
 namespace {
@@ -64,6 +66,12 @@ void Pending::add(const BatchDelta& next, std::int32_t feature_stride) {
     const auto row = next.features_before.begin() + static_cast<std::ptrdiff_t>(i) * stride;
     delta_.features_before.insert(delta_.features_before.end(), row, row + stride);
   }
+}
+
+BatchDelta Pending::take() {
+  BatchDelta delta = std::move(delta_);
+  clear();
+  return delta;
 }
 
 void Pending::clear() {

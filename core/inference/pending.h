@@ -14,6 +14,7 @@ class Pending {
   bool any() const { return any_; }
   const BatchDelta& delta() const { return delta_; }
   void add(const BatchDelta& next, std::int32_t feature_stride);
+  BatchDelta take();  // and nothing is pending
   void clear();
 
  private:

@@ -74,6 +74,11 @@ class RowsBefore {
     places_[static_cast<std::size_t>(v)] = {epoch_, static_cast<std::uint32_t>(thread), log.size()};
     log.insert(log.end(), row, row + stride_);
   }
+  std::size_t bytes() const {
+    std::size_t bytes = places_.capacity() * sizeof(Place);
+    for (const auto& log : logs_) bytes += log.capacity() * sizeof(float);
+    return bytes;
+  }
   const float* find(VertexId v, const float* now) const {
     const Place& place = places_[static_cast<std::size_t>(v)];
     return place.epoch == epoch_ ? logs_[place.thread].data() + place.offset : now;

@@ -63,7 +63,11 @@ void check_column(Row& row, int column, std::vector<float> messages, bool max) {
     return;
   }
   CHECK(row.best[c] == messages[0]);
-  CHECK(!(bit(masks.has_next, column) && bit(masks.open_next, column)));
+  if (bit(masks.has_next, column) && bit(masks.open_next, column)) {  // tied
+    const auto holders = std::count(messages.begin(), messages.end(), messages[0]);
+    CHECK(row.next[c] >= 1.0f && row.next[c] + 1.0f <= static_cast<float>(holders));
+    return;
+  }
   if (bit(masks.has_next, column)) CHECK(messages.size() > 1 && row.next[c] == messages[1]);
   if (bit(masks.open_next, column)) CHECK(messages.size() < 2 || !beaten(row.next[c], messages[1]));
   if (!bit(masks.has_next, column) && !bit(masks.open_next, column)) CHECK(messages.size() == 1);

@@ -36,7 +36,7 @@ LAYERS = {
     pyg.GCN2Conv: [lambda: WithFirst(pyg.GCN2Conv(4, 0.1))],
     pyg.LGConv: [lambda: pyg.LGConv()],
     pyg.MixHopConv: [lambda: pyg.MixHopConv(4, 3)],
-    pyg.GATConv: [lambda: pyg.GATConv(4, 3)],
+    pyg.GATConv: [lambda: pyg.GATConv(4, 3, heads=2), lambda: pyg.GATConv(4, 3, edge_dim=2)],
     pyg.GATv2Conv: [lambda: pyg.GATv2Conv(4, 3)],
     pyg.TransformerConv: [lambda: pyg.TransformerConv(4, 3)],
     pyg.AGNNConv: [lambda: pyg.AGNNConv()],

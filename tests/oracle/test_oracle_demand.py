@@ -102,18 +102,84 @@ def test_nothing_pending_costs_nothing():
     assert live.last_demand == type(live.last_demand)()
 
 
-def test_an_overflow_shows_when_it_is_asked_for_and_rescale_mends_it():
-    live, _, n = big("on_demand")
+def far(value=1e7):
     updates = lg.Updates()
-    updates.set_features(5, np.full(8, 1e7, np.float32))
-    live.apply(updates)
+    updates.set_features(5, np.full(8, value, np.float32))
+    return updates
+
+
+def test_an_overflow_shows_every_time_it_is_asked_for_until_it_is_mended():
+    live, rng, n = big("on_demand")
+    live.apply(far(1e20))
+    for _ in range(4):
+        with pytest.raises(lg.errors.RangeOverflow):
+            live.complete()
+        with pytest.raises(lg.errors.RangeOverflow):
+            live.embeddings(np.arange(n))
+    live.apply(change(rng, n, 20))
     with pytest.raises(lg.errors.RangeOverflow):
         live.complete()
+    live.apply(far(1.0))
+    assert live.embeddings(np.arange(n)).tobytes() == live.recompute().tobytes()
+    live.verify()
+
+
+def test_rescale_mends_an_overflow():
+    live, _, _ = big("on_demand")
+    live.apply(far())
     with pytest.raises(lg.errors.RangeOverflow):
-        live.embeddings(np.arange(n))
+        live.complete()
     live.rescale()
     live.verify()
     assert live.embeddings([5]).tobytes() == live.recompute()[[5]].tobytes()
+
+
+def test_a_batch_that_is_refused_while_an_overflow_is_pending():
+    rng = np.random.default_rng(1)
+    n = 60
+    weight = rng.random(200).astype(np.float32)
+    graph = lg.Graph(rng.standard_normal((n, 8)).astype(np.float32), *rng.integers(0, n, (2, 200)), weight=weight)
+    sums = [lg.SAGE(rng.standard_normal((8, 8)), aggregate="sum") for _ in range(2)]
+    first = lg.Engine(lg.Model(sums), graph, mode="on_demand", threads=1)
+    second = lg.Engine(lg.Model([lg.GCN(np.eye(8), weighted=True)]), graph, mode="on_demand", threads=1)
+    first.apply(far(1e20))
+    updates = lg.Updates()
+    updates.add_edge(1, 2, weight=-100.0)
+    with pytest.raises(lg.errors.DegreeNegative):
+        graph.apply(updates)
+    graph.apply(far(1.0))
+    for engine in (first, second):
+        engine.verify()
+        assert engine.embeddings(np.arange(n)).tobytes() == engine.recompute().tobytes()
+
+
+def test_hot_vertices_out_of_range_do_not_fail_the_batch():
+    live, _, n = big("hybrid")
+    seen = []
+    live.on_change(lambda changes: seen.append(changes.version))
+    live.embeddings(np.arange(0, 100))
+    live.apply(far(1e20))
+    assert seen == [1]
+    with pytest.raises(lg.errors.RangeOverflow):
+        live.embeddings(np.arange(n))
+
+
+def test_beside_the_what_if_of_another_engine():
+    live, rng, n = big("on_demand")
+    other = lg.Engine(live.model, live.graph, threads=1)
+    live.apply(change(rng, n, 50))
+    with other.what_if(change(rng, n, 5)):
+        assert live.embeddings(np.arange(n)).tobytes() == other.embeddings(np.arange(n)).tobytes()
+    live.verify()
+
+
+def test_a_closed_engine_keeps_its_last_rows():
+    live, rng, n = big("on_demand")
+    live.apply(change(rng, n, 50))
+    expected = live.recompute()
+    live.close()
+    live.graph.apply(change(rng, n, 50))
+    assert live.embeddings(np.arange(n)).tobytes() == expected.tobytes()
 
 
 def test_a_batch_that_fails_elsewhere_leaves_what_was_pending():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from livegnn.errors import RangeOverflow
+
 __all__ = ["Demand", "DemandStats"]
+
+_log = logging.getLogger("livegnn")
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,10 @@ class Demand:
         if len(asked) > self.hot:
             asked = np.sort(asked[np.argpartition(-self._counts[asked], self.hot)[: self.hot]])
         if len(asked):
-            native.demand(asked.astype(np.int64))
+            try:
+                native.demand(asked.astype(np.int64))
+            except RangeOverflow as error:  # the batch stands; whoever asks is told
+                _log.warning("[hybrid] hot vertices are behind: %s", error)
 
     def _count(self, slots: NDArray[np.int64]) -> None:
         if int(slots.max()) >= len(self._counts):

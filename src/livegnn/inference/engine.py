@@ -24,6 +24,7 @@ from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
     ModelMismatch,
+    RangeOverflow,
     StateMismatch,
     UsageError,
     ValueInvalid,
@@ -343,6 +344,11 @@ class Engine:
         """Detaches the engine, and its readouts, from its graph; their last rows stay readable."""
         for follower in self._followers:
             follower.close()
+        with self.graph._lock:
+            try:
+                self._complete()
+            except RangeOverflow as error:
+                _log.warning("[close] outputs stay as they were before the batches that are pending: %s", error)
         self.graph._detach(self)
         self._closed = True
 
@@ -374,7 +380,7 @@ class Engine:
     def _demanded(self, ids: object) -> Rows:
         with self.graph._lock:
             slots = self.graph._slots("embeddings", ids)
-            if not self.graph._supposed:  # what_if has completed the state
+            if not self.graph._supposed and not self._closed:  # what_if and close have completed the state
                 self._demand.query(self.native, slots)
             rows: Rows = self.native.read(slots)
         return rows
@@ -388,7 +394,7 @@ class Engine:
             self._complete()
 
     def _complete(self) -> None:
-        if self.mode != "eager" and not self.graph._supposed:
+        if self.native.pending() and not self.graph._supposed and not self._closed:
             self.native.settle()
 
     @property
@@ -536,7 +542,9 @@ class WhatIfView:
         self._place = graph._writing("what_if")
         self._place.__enter__()
         try:
-            engine._complete()
+            for consumer in graph._consumers:
+                if isinstance(consumer, Engine):
+                    consumer._complete()
             buffer, self._translation = graph._translated(self._updates)
             self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
             graph._supposed = True

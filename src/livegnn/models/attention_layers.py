@@ -61,7 +61,8 @@ class GAT:
               weight_edge: (heads columns, attributes) and att_edge: (heads, columns), both or neither.
               weight_target: (heads columns, in) in place of W in a_target's term.
               concat: False takes the heads' mean.   residual: R, (width of y, in).
-    Exactness: messages are gathered edge by edge; equal to a run from scratch to float32.
+    Exactness: without edge attributes split sums, a function of the graph bit for bit; with them messages are gathered
+              edge by edge (docs/attention.md).
     Source: Velickovic et al. 2018, eq. 1 to 6; torch_geometric.nn.GATConv.
     """
 
@@ -124,7 +125,7 @@ class GATv2:
     Args:     weight_source, weight_target: S and T, (heads columns, in); weight_target None shares S and b_s.
               att: (heads, columns).   bias: as wide as y.   bias_source, bias_target: (heads columns,).
               weight_edge: (heads columns, attributes).   Loops, concat and residual are as in GAT.
-    Exactness: messages are gathered edge by edge; equal to a run from scratch to float32.
+    Exactness: messages are gathered edge by edge; bit for bit a run from scratch on the same history.
     Source: Brody et al. 2022, eq. 7; torch_geometric.nn.GATv2Conv.
     """
 
@@ -172,7 +173,7 @@ class GINE:
 
     Args:     mlp: row-local layers.   weight_edge: E, (in, attributes), None where attributes are as wide as x.
               bias_edge: c, (in,).
-    Exactness: messages are gathered edge by edge; equal to a run from scratch to float32.
+    Exactness: messages are gathered edge by edge; bit for bit a run from scratch on the same history.
     Source: Hu et al. 2020, eq. A.1; torch_geometric.nn.GINEConv.
     """
 

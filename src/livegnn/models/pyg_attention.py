@@ -16,7 +16,7 @@ from livegnn.models.attention_layers import GAT, GATv2
 from livegnn.models.edges import Gather, HeadDot, Loops, RowMatrix, Source, Target
 from livegnn.models.messages import block_rows, mean_of_heads, shift
 from livegnn.models.pyg_aggregation import scale
-from livegnn.models.pyg_call import TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg_call import BY_OPTION, TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg_context import refuse, to_array
 
 __all__ = ["ATTENTION"]
@@ -161,8 +161,9 @@ ATTENTION: dict[Any, Conv] = {
     pyg.GATConv: Conv(
         _gat,
         "`heads`, `concat`, `negative_slope`, `add_self_loops`, `edge_dim` with `fill_value` 'mean' or a number, "
-        "`residual`, `bias`; two widths where one kind of rows is passed",
-        TO_FLOAT32,
+        "`residual`, `bias`; two widths where one kind of rows is passed; bit-exact without `edge_dim`, "
+        "with a slope from 0 to 1",
+        BY_OPTION,
         _BACK,
         vectors=True,
     ),

@@ -18,7 +18,7 @@ Run: TypeAlias = Callable[[Any, str, ir.Value], Any]  # reads a row-local module
 
 Exactness: TypeAlias = Literal["bit-exact", "exact to float32", "bit-exact or exact to float32"]
 
-BIT_EXACT: Exactness = "bit-exact"  # sums, means, extremes along edges alone
+BIT_EXACT: Exactness = "bit-exact"  # sums, means, extremes along edges, attention that separates
 TO_FLOAT32: Exactness = "exact to float32"  # messages are computed edge by edge and gathered
 BY_OPTION: Exactness = "bit-exact or exact to float32"  # the text says which option needs messages edge by edge
 

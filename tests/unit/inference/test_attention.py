@@ -138,15 +138,34 @@ def test_weights_far_below_the_top_do_not_disturb_it():
     live.verify()
 
 
-def test_a_score_without_bounds_is_refused_and_rolled_back():
-    features = np.zeros((2, 3), np.float32)
+@pytest.mark.parametrize("score", [2e6, -2e6, 1e10, -1e12, 3e38])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_score_without_bounds_is_refused_and_rolled_back(score, column):
+    features = np.zeros((3, 3), np.float32)
     live = lg.Engine(scalar(), lg.Graph(features, [0], [1]), threads=1)
     before = live.state_digest()
-    updates = lg.Updates()
-    updates.set_features(0, [1e7, 0, 0])
-    with pytest.raises(lg.errors.RangeOverflow, match="vertex 0"):
-        live.apply(updates)
+    row = np.zeros(3)
+    row[column] = score
+    for vertex in (0, 1, 2):  # with out-edges, with in-edges, with none
+        updates = lg.Updates()
+        updates.set_features(vertex, row)
+        with pytest.raises(lg.errors.RangeOverflow, match=rf"attention scores .* at vertex {vertex}"):
+            live.apply(updates)
     assert live.state_digest() == before
+    live.verify()
+    features[2, column] = score
+    with pytest.raises(lg.errors.RangeOverflow, match="at vertex 2"):
+        lg.Engine(scalar(), lg.Graph(features, [0], [1]), threads=1)
+
+
+def test_a_row_that_is_not_finite_is_refused():
+    x = ir.Input(1)
+    model = lg.Model.from_output(edges.Gather(ir.Activation(edges.Source(x), "exp")))
+    live = lg.Engine(model, lg.Graph(np.zeros((2, 1), np.float32), [0], [1]), threads=1)
+    updates = lg.Updates()
+    updates.set_features(0, [1000.0])
+    with pytest.raises(lg.errors.RangeOverflow, match=r"expected finite messages .* at vertex 1"):
+        live.apply(updates)
     live.verify()
 
 
