@@ -54,7 +54,10 @@ LAYERS = {
     pyg.GENConv: [lambda: pyg.GENConv(4, 3, aggr="mean"), lambda: pyg.GENConv(4, 3)],
     pyg.RGCNConv: [lambda: pyg.RGCNConv(4, 3, 2)],
     pyg.FastRGCNConv: [lambda: pyg.FastRGCNConv(4, 3, 2)],
-    pyg.RGATConv: [lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation")],
+    pyg.RGATConv: [
+        lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation"),
+        lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation", edge_dim=2),
+    ],
     pyg.FiLMConv: [lambda: pyg.FiLMConv(4, 3)],
     pyg.PNAConv: [pna, lambda: pna(pre_layers=2)],
     pyg.EGConv: [lambda: pyg.EGConv(4, 4, num_heads=2), lambda: pyg.EGConv(4, 4, ["symnorm", "max"], num_heads=2)],

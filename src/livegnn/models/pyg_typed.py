@@ -11,7 +11,7 @@ from livegnn.models import ir
 from livegnn.models.edges import Gather, Source, Target
 from livegnn.models.messages import mean_of_heads, ones, shift
 from livegnn.models.pyg_aggregation import SIMPLE
-from livegnn.models.pyg_call import BIT_EXACT, TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg_call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg_context import refuse, to_array
 
 __all__ = ["TYPED"]
@@ -152,8 +152,9 @@ TYPED: dict[Any, Conv] = {
     pyg.RGATConv: Conv(
         _rgat,
         "`attention_mechanism='within-relation'`, or one relation; both `attention_mode`s, `heads`, `dim`, `concat`, "
-        "`edge_dim`, `num_bases`, `num_blocks`, `mod` None, additive, scaled and f-scaled",
-        TO_FLOAT32,
+        "`edge_dim`, `num_bases`, `num_blocks`, `mod` None, additive, scaled and f-scaled; bit-exact with additive-self "
+        "attention and without `edge_dim`",
+        BY_OPTION,
         ("return_attention_weights",),
     ),
     pyg.FiLMConv: Conv(_film, "every aggregation; `num_relations`, `nn`, `act`", TO_FLOAT32),
