@@ -152,8 +152,8 @@ TYPED: dict[Any, Conv] = {
     pyg.RGATConv: Conv(
         _rgat,
         "`attention_mechanism='within-relation'`, or one relation; both `attention_mode`s, `heads`, `dim`, `concat`, "
-        "`edge_dim`, `num_bases`, `num_blocks`, `mod` None, additive, scaled and f-scaled; bit-exact with additive-self "
-        "attention and without `edge_dim`",
+        "`edge_dim`, `num_bases`, `num_blocks`, `mod` None, additive, scaled and f-scaled; bit-exact with "
+        "additive-self attention and without `edge_dim`",
         BY_OPTION,
         ("return_attention_weights",),
     ),
