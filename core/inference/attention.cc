@@ -137,6 +137,7 @@ std::int64_t EngineImpl<Acc>::sum_stale_heads(int k, const State<Acc>& state, Ve
     if (ahead != kNoVertex) scores.prefetch(ahead);
     const float* t = scores.row(u);
     for (const int head : heads) {
+      check_score(k, t[head], u);
       const std::int32_t bin = bin_of(t[head]);
       if (row.holders[head] == 0 || bin > row.top[head]) {
         row.top[head] = bin;

@@ -192,7 +192,10 @@ class Model:
     def __repr__(self) -> str:
         return (
             f"Model({self.input_width} -> {self.output_width}, depth {self.depth}, "
-            f"{len(self._values)} values, weights {self.weights})"
+            f"{len(self._values)} values, weights {self.weights}"
+            + (f", edge attributes {self.attribute_width}" if self.attribute_width is not None else "")
+            + (", edge types" if self.uses_types else "")
+            + ")"
         )
 
 

@@ -153,9 +153,11 @@ def test_a_score_without_bounds_is_refused_and_rolled_back(score, column):
             live.apply(updates)
     assert live.state_digest() == before
     live.verify()
-    features[2, column] = score
-    with pytest.raises(lg.errors.RangeOverflow, match="at vertex 2"):
-        lg.Engine(scalar(), lg.Graph(features, [0], [1]), threads=1)
+    for vertex in (0, 2):
+        made = np.zeros((3, 3), np.float32)
+        made[vertex, column] = score
+        with pytest.raises(lg.errors.RangeOverflow, match=rf"attention scores .* at vertex {vertex}"):
+            lg.Engine(scalar(), lg.Graph(made, [0, 2], [1, 0]), threads=1)
 
 
 def test_a_row_that_is_not_finite_is_refused():
