@@ -5,7 +5,7 @@
 
 namespace livegnn {
 
-void bind_graph(nanobind::module_& m);   // graph.cc: UpdateBuffer, GraphStore
+void bind_graph(nanobind::module_& m);    // graph.cc: UpdateBuffer, GraphStore
 void bind_program(nanobind::module_& m);  // program.cc: compiled models
 void bind_engine(nanobind::module_& m);   // engine.cc: the engine and what_if
 
