@@ -101,12 +101,12 @@ void bind_aggregations(nb::class_<Program>& program) {
 void bind_attentions(nb::class_<Program>& program) {
   program.def(
       "add_attention",
-      [](Program& p, int heads, float slope, bool own_loop, bool skip_loops, int source_table, int target_table,
+      [](Program& p, float slope, bool own_loop, bool skip_loops, int source_table, int target_table,
          int message_table) {
-        p.attentions.push_back({heads, slope, own_loop, skip_loops, source_table, target_table, message_table});
+        p.attentions.push_back({slope, own_loop, skip_loops, source_table, target_table, message_table});
         return p.attentions.size() - 1;
       },
-      "heads"_a, "slope"_a, "own_loop"_a, "skip_loops"_a, "source_table"_a, "target_table"_a, "message_table"_a);
+      "slope"_a, "own_loop"_a, "skip_loops"_a, "source_table"_a, "target_table"_a, "message_table"_a);
 }
 
 }  // namespace

@@ -70,6 +70,11 @@ struct ExtremeBlock {
   }
 };
 
+inline int flags_of(std::uint32_t changed, std::uint32_t open, std::uint32_t left, std::uint32_t odd) {
+  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
+         (left != 0 ? ExtremeFlag::kHolderLeft : 0) | (odd != 0 ? ExtremeFlag::kNotFinite : 0);
+}
+
 inline std::uint32_t lanes_of(int width, int block) {
   const int left = width - block * kBlock;
   return left >= kBlock ? 0xffffu : (1u << left) - 1u;
@@ -89,8 +94,7 @@ int insert_extreme(ExtremeRow row, const float* x, float source, float edge, int
     open |= b.open_best;
     odd |= lanes & ~finite(term);
   }
-  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
-         (odd != 0 ? ExtremeFlag::kNotFinite : 0);
+  return flags_of(changed, open, 0, odd);
 }
 
 template <bool kMax>
@@ -107,8 +111,7 @@ int remove_extreme(ExtremeRow row, const float* x, float source, float edge, int
     open |= b.open_best;
     left |= b.holder_left;
   }
-  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
-         (left != 0 ? ExtremeFlag::kHolderLeft : 0);
+  return flags_of(changed, open, left, 0);
 }
 
 template <bool kMax>
@@ -133,8 +136,7 @@ int replace_extreme(ExtremeRow row, const float* before, const float* now, float
     open |= b.open_best;
     left |= b.holder_left;
   }
-  return (changed != 0 ? ExtremeFlag::kValueChanged : 0) | (open != 0 ? ExtremeFlag::kExposed : 0) |
-         (left != 0 ? ExtremeFlag::kHolderLeft : 0) | (odd != 0 ? ExtremeFlag::kNotFinite : 0);
+  return flags_of(changed, open, left, odd);
 }
 
 template <bool kMax>

@@ -11,7 +11,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 8;
+constexpr std::int64_t kRowsPerTask = 8, kSourcesPerTask = 32;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ AttentionTables EngineImpl<Acc>::attention_tables(const AttentionSpec& spec) {
 
 template <typename Acc>
 AttentionRow EngineImpl<Acc>::attention_row(int k, void* memory) const {
-  return AttentionRow::of(memory, aggregation(k).width, attention(k).heads);
+  return AttentionRow::of(memory, aggregation(k).width, aggregation(k).heads);
 }
 
 // The row of v, about to change.
@@ -69,7 +69,7 @@ template <typename Acc>
 template <bool kAdd>
 void EngineImpl<Acc>::add_share(int k, const AttentionRow& row, int head, const SourceScore& source,
                                 const float* message, VertexId v) const {
-  const int wide = aggregation(k).width / attention(k).heads, from = head * wide;
+  const int wide = aggregation(k).width / aggregation(k).heads, from = head * wide;
   const bool above = is_above(source.t, row.shift[head]);
   const float weight = share_of(k, row, head, source, above);
   std::int64_t* sums = (above ? row.above : row.below) + from;
@@ -121,9 +121,9 @@ std::int64_t EngineImpl<Acc>::sum_stale_heads(int k, const State<Acc>& state, Ve
   const AttentionSpec& attend = attention(k);
   const StoredRows& scores = state.stored[at(attend.source_table)];
   const StoredRows& messages = state.stored[at(attend.message_table)];
-  const int wide = aggregation(k).width / attend.heads;
+  const int wide = aggregation(k).width / aggregation(k).heads;
   std::vector<int> heads;
-  for (int head = 0; head < attend.heads; ++head) {
+  for (int head = 0; head < aggregation(k).heads; ++head) {
     if (row.holders[head] != kStale) continue;
     heads.push_back(head);
     row.holders[head] = 0;
@@ -170,7 +170,7 @@ void EngineImpl<Acc>::attend_from_scratch(int k, const State<Acc>& state, Vertex
   const AttentionRow row = attention_row(k, acc);
   std::memset(static_cast<void*>(acc), 0, state.aggregates[at(k)].row_bytes());
   const float* s = state.stored[at(attend.target_table)].row(v);
-  for (int head = 0; head < attend.heads; ++head) {
+  for (int head = 0; head < aggregation(k).heads; ++head) {
     check_score(k, s[head], v);
     check_score(k, state.stored[at(attend.source_table)].row(v)[head], v);
     row.shift[head] = s[head];
@@ -185,7 +185,7 @@ void EngineImpl<Acc>::attend_edge(int k, const EdgeRecord& edge, int sign) {
   if (edge.src == edge.dst && (attend.skip_loops || attend.own_loop)) return;
   const AttentionRow row = open_attention(k, edge.dst, 0);
   const float* message = state_.stored[at(attend.message_table)].row(edge.src);
-  for (int head = 0; head < attend.heads; ++head) {
+  for (int head = 0; head < aggregation(k).heads; ++head) {
     const SourceScore source = score_of(k, state_, edge.src, head);
     if (sign > 0) {
       move_head<true>(k, row, head, source, message, edge.dst);
@@ -220,7 +220,7 @@ struct EngineImpl<Acc>::MovedSource {
 // A target's share of a moved source.
 template <typename Acc>
 void EngineImpl<Acc>::replace_source(int k, VertexId v, const std::int64_t* delta, int thread) {
-  const int width = aggregation(k).width, heads = attention(k).heads, wide = width / heads;
+  const int width = aggregation(k).width, heads = aggregation(k).heads, wide = width / heads;
   const MovedSource source = MovedSource::of(const_cast<std::int64_t*>(delta), width, heads);
   const AttentionRow row = open_attention(k, v, thread);
   for (int head = 0; head < heads; ++head) {
@@ -249,23 +249,24 @@ void EngineImpl<Acc>::replace_source(int k, VertexId v, const std::int64_t* delt
 template <typename Acc>
 void EngineImpl<Acc>::plan_moved_sources(int k) {
   const AttentionSpec& attend = attention(k);
-  const int width = aggregation(k).width, wide = width / attend.heads;
+  const int width = aggregation(k).width, wide = width / aggregation(k).heads;
   Plan& plan = plans_[at(k)];
   plan.path = Path::Push;
   plan.sources = moved_sources_[at(k)].collect();
   plan.changed.assign(plan.sources.size(), 0);
-  plan.stride = MovedSource::stride(width, attend.heads);
+  plan.stride = MovedSource::stride(width, aggregation(k).heads);
   plan.deltas.need(plan.sources.size() * at(plan.stride));
   const StoredRows& scores = state_.stored[at(attend.source_table)];
   const StoredRows& messages = state_.stored[at(attend.message_table)];
   const auto run = [&](std::int64_t i) {
     const VertexId u = plan.sources[at(i)];
-    const MovedSource source = MovedSource::of(plan.deltas.data() + i * std::int64_t{plan.stride}, width, attend.heads);
+    const MovedSource source =
+        MovedSource::of(plan.deltas.data() + i * std::int64_t{plan.stride}, width, aggregation(k).heads);
     const float* t_before = rows_before_[at(attend.source_table)].find(u, scores.row(u));
     const float* before = rows_before_[at(attend.message_table)].find(u, messages.row(u));
     std::memcpy(source.message_before, before, at(width) * sizeof(float));
     std::memcpy(source.message, messages.row(u), at(width) * sizeof(float));
-    for (int head = 0; head < attend.heads; ++head) {
+    for (int head = 0; head < aggregation(k).heads; ++head) {
       const float t = scores.row(u)[head];
       check_score(k, t, u);
       const bool same = std::memcmp(&t, &t_before[head], sizeof(float)) == 0 &&
@@ -277,14 +278,10 @@ void EngineImpl<Acc>::plan_moved_sources(int k) {
       source.now[head] = SourceScore::of(t, attend.slope);
     }
   };
-  const auto total = static_cast<std::int64_t>(plan.sources.size());
-  if (total < 64) {
-    for (std::int64_t i = 0; i < total; ++i) run(i);
-  } else {
-    pool_.run((total + 31) / 32, [&](std::int64_t task, int) {
-      for (std::int64_t i = task * 32; i < std::min(total, (task + 1) * 32); ++i) run(i);
-    });
-  }
+  in_shares(static_cast<std::int64_t>(plan.sources.size()), kSourcesPerTask,
+            [&](std::int64_t first, std::int64_t last, int) {
+              for (std::int64_t i = first; i < last; ++i) run(i);
+            });
   stats_[at(aggregation(k).stage)].edges += out_edges(plan.sources);
   stats_[at(aggregation(k).stage)].path = Path::Push;
 }
@@ -302,7 +299,7 @@ std::int64_t EngineImpl<Acc>::move_target(int k, VertexId v, const AttentionRow&
     float before, now;
   };
   std::vector<Border> borders;
-  for (int head = 0; head < attend.heads; ++head) {
+  for (int head = 0; head < aggregation(k).heads; ++head) {
     const float before = row.shift[head];
     if (std::memcmp(&before, &s[head], sizeof(float)) == 0) continue;
     check_score(k, s[head], v);
@@ -347,15 +344,10 @@ void EngineImpl<Acc>::attend(int k) {
     reread[at(thread)] += sum_stale_heads(k, state_, v, row);
     mark_consumers(spec.consumers, v, thread);
   };
-  const auto total = static_cast<std::int64_t>(rows.size());
-  if (total <= kRowsPerTask || pool_.threads() == 1) {
-    for (const VertexId v : rows) settle(v, 0);
-  } else {
-    pool_.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-      for (std::int64_t i = task * kRowsPerTask; i < std::min(total, (task + 1) * kRowsPerTask); ++i)
-        settle(rows[at(i)], thread);
-    });
-  }
+  in_shares(static_cast<std::int64_t>(rows.size()), kRowsPerTask,
+            [&](std::int64_t first, std::int64_t last, int thread) {
+              for (std::int64_t i = first; i < last; ++i) settle(rows[at(i)], thread);
+            });
   StageStats& stats = stats_[at(spec.stage)];
   for (std::size_t thread = 0; thread < scanned.size(); ++thread) {
     stats.scanned += scanned[thread];

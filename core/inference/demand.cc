@@ -66,14 +66,12 @@ void EngineImpl<Acc>::find_operands(int k, std::vector<int>* sources, std::vecto
     if (spec.root == Root::Table) targets->push_back(stage_of(spec.root_table));
     return;
   }
-  for (std::size_t t = 0; t < source().stored.size(); ++t) {
-    const StoredSpec& stored = source().stored[t];
+  for (const StoredSpec& stored : source().stored) {
     const auto reads = [&](const std::vector<int>& list) { return std::count(list.begin(), list.end(), k) > 0; };
-    if (reads(stored.source_of) || reads(stored.attention_source_of)) {
-      sources->push_back(stored.stage);
-      targets->push_back(stored.stage);  // a loop of its own
-    }
-    if (reads(stored.target_of) || reads(stored.attention_target_of)) targets->push_back(stored.stage);
+    const bool at_source = reads(stored.source_of) || reads(stored.attention_source_of);
+    if (at_source) sources->push_back(stored.stage);
+    if ((at_source && has_own_loop(k)) || reads(stored.target_of) || reads(stored.attention_target_of))
+      targets->push_back(stored.stage);
   }
 }
 
@@ -118,8 +116,7 @@ void EngineImpl<Acc>::pull_needed(int stage, const std::vector<VertexId>& rows) 
     if (step.op != Op::LoadAggregate) continue;
     const int k = step.index;
     RowTable<Acc>& table = state_.aggregates[at(k)];
-    pool_.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-      const std::int64_t first = task * kRowsPerTask, last = std::min(total, first + kRowsPerTask);
+    in_shares(total, kRowsPerTask, [&](std::int64_t first, std::int64_t last, int thread) {
       if (aggregation(k).gather >= 0) {
         for (std::int64_t i = first; i < last; ++i) journal_.save_aggregate(state_, k, rows[at(i)], thread);
         gather_into(k, state_, rows.data() + first, last - first, thread);

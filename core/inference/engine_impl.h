@@ -1,6 +1,7 @@
 // The engine's members, by the file that defines them. Acc is std::int64_t (exact) or float.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -112,6 +113,14 @@ class EngineImpl final : public Engine {
   bool compact() const { return options_.compact; }
   bool incremental() const {
     return options_.strategy == Strategy::Incremental || options_.strategy == Strategy::Affected;
+  }
+
+  // body(first, last, thread) for every share of `total`; on this thread alone where there is one share.
+  template <typename Body>
+  void in_shares(std::int64_t total, std::int64_t share, Body&& body) const {
+    if (total <= share || pool_.threads() == 1) return body(std::int64_t{0}, total, 0);
+    pool_.run((total + share - 1) / share,
+              [&](std::int64_t task, int thread) { body(task * share, std::min(total, (task + 1) * share), thread); });
   }
 
   // ---- terms.cc: one message into one aggregate row
@@ -241,6 +250,9 @@ class EngineImpl final : public Engine {
 
   // ---- gather.cc: messages computed edge by edge
   class Gatherer;
+  bool has_own_loop(int k) const {  // messages on edges: whether a vertex hears itself once, whatever its edges
+    return aggregation(k).gather >= 0 ? gather_spec(k).loops == Loops::Replace : attention(k).own_loop;
+  }
   const GatherSpec& gather_spec(int k) const { return source().gathers[at(aggregation(k).gather)]; }
   template <typename Admit, typename Sink>
   void gather_rows(int k, const State<Acc>& state, const VertexId* rows, std::int64_t count, int thread, Admit&& admit,

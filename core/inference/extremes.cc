@@ -151,15 +151,10 @@ void EngineImpl<Acc>::settle_extremes(int k) {
     counts[at(thread)].count((flags & kDeletion) != 0, (flags & ExtremeFlag::kHolderLeft) != 0, changed, bytes);
     if (changed) mark_consumers(spec.consumers, v, thread);
   };
-  const auto total = static_cast<std::int64_t>(rows.size());
-  if (total <= kRowsPerTask || pool_.threads() == 1) {
-    for (const VertexId v : rows) settle(v, 0);
-  } else {
-    pool_.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-      for (std::int64_t i = task * kRowsPerTask; i < std::min(total, (task + 1) * kRowsPerTask); ++i)
-        settle(rows[at(i)], thread);
-    });
-  }
+  in_shares(static_cast<std::int64_t>(rows.size()), kRowsPerTask,
+            [&](std::int64_t first, std::int64_t last, int thread) {
+              for (std::int64_t i = first; i < last; ++i) settle(rows[at(i)], thread);
+            });
   ExtremeStats& sum = stats_[at(spec.stage)].extremes;
   sum.present = true;
   for (const ExtremeStats& count : counts) sum.add(count);

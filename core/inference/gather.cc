@@ -294,10 +294,7 @@ void EngineImpl<Acc>::gather_moved(int k) {
           mark_consumers(spec.consumers, v, thread);
         });
   };
-  if (total <= kRowsPerTask || pool_.threads() == 1) return run(0, total, 0);
-  pool_.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-    run(task * kRowsPerTask, std::min(total, (task + 1) * kRowsPerTask), thread);
-  });
+  in_shares(total, kRowsPerTask, run);
 }
 
 template <typename Acc>

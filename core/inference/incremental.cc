@@ -115,7 +115,9 @@ void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
   delta_ = &delta;
   if (broken_) {  // what this batch brings is in the graph already
     stats_.assign(source().stages.size(), StageStats{});
-    return build_state(true);
+    build_state(true);
+    outputs_stale_ = false;
+    return;
   }
   if (journal_armed_ || compact()) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
   grow();

@@ -25,10 +25,8 @@ void EngineImpl<Acc>::propagate_full() {
 template <typename Acc>
 void EngineImpl<Acc>::spread_on_edges(int k, const std::vector<std::vector<VertexId>>& sets, const BatchDelta& delta) {
   const AggregationSpec& spec = aggregation(k);
-  const bool own_loop = spec.gather >= 0 ? gather_spec(k).loops == Loops::Replace : attention(k).own_loop;
   const auto from_sources = [&](const std::vector<VertexId>& vertices) {
     for (const VertexId u : vertices) {
-      if (own_loop) mark_consumers(spec.consumers, u, 0);
       graph_.visit_out(u, [&](const EdgeSpan& span) {
         for (std::int32_t e = 0; e < span.count; ++e) mark_consumers(spec.consumers, span.neighbours[e], 0);
       });
@@ -37,14 +35,15 @@ void EngineImpl<Acc>::spread_on_edges(int k, const std::vector<std::vector<Verte
   const auto from_targets = [&](const std::vector<VertexId>& vertices) {
     for (const VertexId v : vertices) mark_consumers(spec.consumers, v, 0);
   };
-  if (spec.gather >= 0 && gather_spec(k).source_input) from_sources(delta.features_changed);
-  if (spec.gather >= 0 && gather_spec(k).target_input) from_targets(delta.features_changed);
-  for (const StoredSpec& stored : source().stored) {
-    if (stored.stage >= static_cast<int>(sets.size())) continue;
-    const auto reads = [&](const std::vector<int>& list) { return std::count(list.begin(), list.end(), k) > 0; };
-    if (reads(stored.source_of) || reads(stored.attention_source_of)) from_sources(sets[at(stored.stage)]);
-    if (reads(stored.target_of) || reads(stored.attention_target_of)) from_targets(sets[at(stored.stage)]);
+  if (spec.gather >= 0) {
+    const GatherSpec& gather = gather_spec(k);
+    if (gather.source_input) from_sources(delta.features_changed);
+    if (gather.target_input || (gather.source_input && has_own_loop(k))) from_targets(delta.features_changed);
   }
+  std::vector<int> sources, targets;
+  find_operands(k, &sources, &targets);
+  for (const int stage : sources) from_sources(sets[at(stage)]);
+  for (const int stage : targets) from_targets(sets[at(stage)]);
 }
 
 // Per stage, the vertices that a batch can reach, by the graph's structure alone (no look at values).

@@ -153,7 +153,6 @@ class Program:
     ) -> None: ...
     def add_attention(
         self,
-        heads: int,
         slope: float,
         own_loop: bool,
         skip_loops: bool,

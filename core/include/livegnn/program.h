@@ -74,7 +74,6 @@ struct GatherSpec {
 
 // Softmax attention whose score is LeakyReLU(t_u + s_v), t of the source and s of the target, one column per head each.
 struct AttentionSpec {
-  int heads = 1;
   float slope = 0.2f;     // of LeakyReLU below zero, 0 to 1
   bool own_loop = false;  // self-loop edges do not count; every vertex hears itself once
   bool skip_loops = false;

@@ -158,7 +158,7 @@ class Engine:
         self.threads = threads or _cores()
         self.state = state
         self.mode: Mode = mode
-        self._demand = Demand(hot if mode == "hybrid" else 0)
+        self._hot, self._demand = hot, Demand(hot if mode == "hybrid" else 0)
         self._path, self._fanout, self._seed = path, fanout, seed
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
@@ -504,7 +504,7 @@ class Engine:
             "precision": self.precision,
             "state": self.state,
             "mode": self.mode,
-            "hot": self._demand.hot or 1000,
+            "hot": self._hot,
             "path": self._path,
             "fanout": self._fanout,
             "seed": self._seed,

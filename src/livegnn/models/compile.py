@@ -251,7 +251,6 @@ class Compiler:
         gather = made.value
         assert isinstance(gather, edges.Gather)
         made.attention = self.program.add_attention(
-            heads=gather.heads,
             slope=parts.slope,
             own_loop=gather.loops == "replace",
             skip_loops=gather.loops == "drop",

@@ -131,7 +131,7 @@ def _propagate(value: ir.Propagate, edges: EdgeList, x: Rows) -> Rows:
         src, dst, weight = src[chosen], dst[chosen], weight[chosen]
     if value.norm == "gcn":
         return _propagate_gcn(value, src, dst, weight, x)
-    total = _reduce(value, len(x), dst, weight[:, None] * x[src])
+    total = _reduce(value.reduce, len(x), dst, weight[:, None] * x[src])
     if value.norm == "mean":
         total /= np.maximum(np.bincount(dst, minlength=len(x)), 1)[:, None].astype(x.dtype)
     return total
@@ -153,18 +153,18 @@ def _propagate_gcn(value: ir.Propagate, src: Rows, dst: Rows, weight: Rows, x: R
     if value.self_loops:
         terms = np.concatenate([terms, (scale * scale * loop)[:, None] * x])
         dst = np.concatenate([dst, np.arange(len(x))])
-    return _reduce(value, len(x), dst, terms)
+    return _reduce(value.reduce, len(x), dst, terms)
 
 
-def _reduce(value: ir.Propagate, count: int, dst: Rows, terms: Rows) -> Rows:
+def _reduce(reduce: str, count: int, dst: Rows, terms: Rows) -> Rows:
     """Terms (m, w) to the vertices they go to: sum, maximum or minimum per column, 0 where there is none."""
     total = np.zeros((count, terms.shape[1]), terms.dtype)
-    if value.reduce == "sum":
+    if reduce == "sum":
         np.add.at(total, dst, terms)
         return total
-    worst, reduce = (-np.inf, np.maximum) if value.reduce == "max" else (np.inf, np.minimum)
+    worst, better = (-np.inf, np.maximum) if reduce == "max" else (np.inf, np.minimum)
     total[dst] = worst
-    reduce.at(total, dst, terms)
+    better.at(total, dst, terms)
     return total
 
 
@@ -212,9 +212,7 @@ def _gather(value: on_edges.Gather, edges: EdgeList, rows: dict[int, Rows], coun
             known[id(each)] = _STEPS[type(each)](each, edges, *(known[id(x)] for x in each.inputs))
     message = known[id(value.message)]
     if value.reduce in ("max", "min"):
-        return _reduce(
-            ir.Propagate(ir.Input(1), reduce="max" if value.reduce == "max" else "min"), count, edges.dst, message
-        )
+        return _reduce(value.reduce, count, edges.dst, message)
     if value.score is not None:
         score = known[id(value.score)]
         top = np.full((count, value.heads), -np.inf, dtype)
