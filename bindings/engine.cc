@@ -208,16 +208,18 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
 }  // namespace
 
 void bind_engine(nb::module_& m) {
+  nb::class_<BatchFollower>(m, "BatchFollower");
   bind_changes(m);
   nb::class_<Engine> engine = bind_engine_class(m);
   bind_engine_facts(engine);
   m.def(
       "apply_batch",
-      [](GraphStore& graph, const std::vector<Engine*>& engines, const UpdateBuffer& batch) {
+      [](GraphStore& graph, const std::vector<Engine*>& engines, const std::vector<BatchFollower*>& followers,
+         const UpdateBuffer& batch) {
         nb::gil_scoped_release release;
-        return apply_batch(graph, engines, batch);
+        return apply_batch(graph, engines, followers, batch);
       },
-      "graph"_a, "engines"_a, "batch"_a);
+      "graph"_a, "engines"_a, "followers"_a, "batch"_a);
   nb::class_<WhatIf>(m, "NativeWhatIf")
       .def(nb::init<GraphStore&, Engine&, const UpdateBuffer&>(), "graph"_a, "engine"_a, "batch"_a,
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::call_guard<nb::gil_scoped_release>())

@@ -557,6 +557,7 @@ void bind_store(nb::module_& m) {
       .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
            nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1)
+      .def("set_apply_threads", &GraphStore::set_apply_threads, "threads"_a)
       .def(
           "apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply(buffer); }, "buffer"_a, Release())
       .def_prop_ro("version", &GraphStore::version)

@@ -68,4 +68,7 @@ NB_MODULE(_core, m) {
   livegnn::bind_program(m);
   livegnn::bind_engine(m);
 #endif
+#ifdef LIVEGNN_BIND_SAMPLING
+  livegnn::bind_sampling(m);
+#endif
 }

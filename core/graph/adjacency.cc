@@ -285,10 +285,8 @@ void Adjacency::clear(VertexId v) {
 
 void Adjacency::prefetch_tail(VertexId v) const {
   const List& list = lists_[v];
-  if (list.capacity == kHub || list.capacity == 0) return;
-  const std::int64_t tail = list.place + list.count;
-  prefetch_line(pool_.neighbours(tail));
-  prefetch_line(pool_.ids(tail));
+  if (list.capacity == kHub) return prefetch_line(list.hub);
+  if (list.capacity > 0) pool_.prefetch_append(list.place + list.count);
 }
 
 }  // namespace livegnn

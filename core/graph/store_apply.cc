@@ -359,9 +359,14 @@ void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) {
   const std::span<const Update> updates = batch.updates();
   std::size_t at = 0;
   try {
-    for (; at < updates.size(); ++at) {
-      prefetch_update(batch, at);
-      apply_update(batch, updates[at]);
+    while (at < updates.size()) {
+      if (const std::size_t end = end_of_run(batch, at); end > at) {
+        add_run(batch, at, end);
+      } else {
+        prefetch_update(batch, at);
+        apply_update(batch, updates[at]);
+        ++at;
+      }
     }
     write_delta(*journal, delta);
   } catch (const Error& error) {

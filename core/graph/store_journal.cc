@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "graph/journal.h"
 #include "livegnn/graph.h"
@@ -14,7 +15,9 @@ constexpr std::size_t kScanMax = 16;  // up to here a linear scan beats a table
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 EdgeRecord mirrored(const EdgeRecord& record) {
-  return {record.dst, record.src, record.weight, record.id, record.type};
+  EdgeRecord turned = record;
+  std::swap(turned.src, turned.dst);
+  return turned;
 }
 
 // Each undirected edge a second time, the other way round; self-loops once.
@@ -68,7 +71,7 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
   ReweightedIndex reweighted(delta.reweighted, scratch_->reweighted);
   for (const EdgeChange& change : journal.edges) {
     const EdgeEntry& entry = change.entry;
-    const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.id, entry.type};
+    const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.type, entry.id, entry.time};
     if (change.kind == EdgeChangeKind::AttrSet) {
       delta.reattributed.push_back(record);
       continue;
@@ -83,7 +86,8 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
       if (EdgeReweighted* known = reweighted.find(entry.id)) {
         known->weight_after = entry.weight;
       } else {
-        reweighted.add({{record.src, record.dst, change.weight_before, record.id, record.type}, entry.weight});
+        reweighted.add({record, entry.weight});
+        delta.reweighted.back().before.weight = change.weight_before;
       }
     } else {
       delta.removed.push_back(record);

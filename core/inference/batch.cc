@@ -33,9 +33,16 @@ void ExtremeStats::add(const ExtremeStats& other) {
   reread_bytes += other.reread_bytes;
 }
 
-std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
+std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
+                                 std::span<BatchFollower* const> followers, const UpdateBuffer& batch) {
   for (const Engine* engine : engines) engine->anticipate(batch);
   const BatchDelta delta = graph.apply(batch);
+  try {
+    for (const BatchFollower* follower : followers) follower->check(delta);
+  } catch (...) {
+    graph.undo(delta);
+    throw;
+  }
   std::size_t reached = 0;
   try {
     for (; reached < engines.size(); ++reached) engines[reached]->propagate(delta);
@@ -50,6 +57,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     }
     throw;
   }
+  for (BatchFollower* follower : followers) follower->follow(delta, batch);
   std::vector<Changes> changes;
   changes.reserve(engines.size());
   for (Engine* engine : engines) changes.push_back(engine->publish());

@@ -136,7 +136,7 @@ EngineOptions with(int threads, Strategy strategy = Strategy::Incremental, Path 
 
 bool refuses(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
   try {
-    apply_batch(graph, engines, batch);
+    apply_batch(graph, engines, {}, batch);
   } catch (const Error& error) {
     return error.kind() == ErrorKind::RangeOverflow;
   }
@@ -164,7 +164,7 @@ TEST(every_strategy_path_and_thread_count_stays_equal_to_a_run_from_scratch) {
     std::vector<Engine*> engines;
     for (const auto& engine : kept) engines.push_back(engine.get());
     for (int round = 0; round < 8; ++round) {
-      apply_batch(world.graph, engines, world.batch(1 + static_cast<int>(world.rng() % 12)));
+      apply_batch(world.graph, engines, {}, world.batch(1 + static_cast<int>(world.rng() % 12)));
       for (Engine* engine : engines) {
         const Mismatch mismatch = engine->verify();
         CHECK(!mismatch.found);
@@ -215,7 +215,7 @@ TEST(large_batches_on_many_threads_stay_equal_to_a_run_from_scratch) {
   std::vector<Engine*> engines;
   for (const auto& engine : kept) engines.push_back(engine.get());
   for (const int size : {40, 400, 1500, 5, 3000}) {
-    const std::vector<Changes> changes = apply_batch(world.graph, engines, world.batch(size));
+    const std::vector<Changes> changes = apply_batch(world.graph, engines, {}, world.batch(size));
     for (std::size_t i = 0; i < engines.size(); ++i) {
       CHECK(!engines[i]->verify().found);
       CHECK(engines[i]->digest() == engines[0]->digest());
@@ -250,7 +250,7 @@ void check_readers(unsigned vertices, unsigned edges_per_vertex, int batch, int 
   std::vector<std::vector<float>> versions{rows_of(*before)};
   for (int round = 0; round < rounds; ++round) {
     Engine* engines[] = {before.get()};
-    apply_batch(first.graph, engines, first.batch(batch));
+    apply_batch(first.graph, engines, {}, first.batch(batch));
     versions.push_back(rows_of(*before));
   }
   std::atomic<bool> stop = false;
@@ -274,7 +274,7 @@ void check_readers(unsigned vertices, unsigned edges_per_vertex, int batch, int 
     if (round % 3 == 0) {
       WhatIf view(second.graph, *engine, next);
     }
-    apply_batch(second.graph, engines, next);
+    apply_batch(second.graph, engines, {}, next);
   }
   stop = true;
   reader.join();
@@ -296,7 +296,7 @@ TEST(small_batches_after_a_failed_one_find_the_new_state) {
       CHECK(refuses(world.graph, engines, batch));
       UpdateBuffer small;
       world.set_row(small, UpdateKind::SetFeatures, 1, 1.0f);
-      apply_batch(world.graph, engines, small);
+      apply_batch(world.graph, engines, {}, small);
       CHECK(!engine->verify().found);
     }
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "livegnn/follower.h"
 #include "livegnn/graph.h"
 #include "livegnn/program.h"
 
@@ -120,7 +121,8 @@ class Engine {
 };
 
 // Applies one batch to the store and to every engine, all or none, and publishes. Changes in the engines' order.
-std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch);
+std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
+                                 std::span<BatchFollower* const> followers, const UpdateBuffer& batch);
 
 // A batch that is looked at and taken back. Between construction and close() the graph and the engine are as after the
 // batch; readers still see the committed version.

@@ -138,7 +138,8 @@ class GraphStore {
   // The same with slots, ids and next edge id as given. Throws Error; then the store is empty as before.
   void restore(const GraphArrays& arrays, int threads);
 
-  // ---- batches
+  // ---- batches; long runs of added edges are written by up to two threads
+  void set_apply_threads(int threads) { apply_threads_ = threads; }
   BatchDelta apply(const UpdateBuffer& batch);  // throws Error naming the update; then nothing has changed
   void apply_into(const UpdateBuffer& batch, BatchDelta& delta);  // the same, reusing the memory of `delta`
   // Exact: ids, order, next edge id and version as before the batch; only for the latest batch. After that, the batch
@@ -230,6 +231,8 @@ class GraphStore {
   void set_edge_attr(const UpdateBuffer& batch, const Update& update);
   void set_features(const UpdateBuffer& batch, const Update& update);
   void add_vertex(const UpdateBuffer& batch, const Update& update);
+  std::size_t end_of_run(const UpdateBuffer& batch, std::size_t first) const;
+  void add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end);
   void remove_vertex(const Update& update);
   void journal_removed(VertexId u, const EdgeEntry& entry);
   void journal_vertex(VertexId v);
@@ -273,6 +276,7 @@ class GraphStore {
   std::int64_t edge_count_ = 0;
   EdgeId next_edge_id_ = 0;
   std::int64_t version_ = 0;
+  int apply_threads_ = 1;
 };
 
 // Short readers, inline for the engine's loops.

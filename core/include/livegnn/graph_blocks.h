@@ -102,6 +102,17 @@ class BlockPool {
     prefetch_line(ids_.data() + place);
   }
 
+  void prefetch_append(std::int64_t place) const {  // the last key before the place, and every column at it
+    prefetch(place);
+    prefetch_line(ids_.data() + place - 1);
+    if (columns_.time) {
+      prefetch_line(times_.data() + place);
+      prefetch_line(times_.data() + place - 1);
+    }
+    if (columns_.type) prefetch_line(types_.data() + place);
+    if (columns_.weight) prefetch_line(weights_.data() + place);
+  }
+
   PoolColumns columns() const { return columns_; }
   std::int64_t places_used() const { return top_; }   // handed out or on a free list
   std::int64_t places_free() const { return free_; }  // on free lists

@@ -16,9 +16,10 @@ inline constexpr EdgeId kNoEdge = -1;
 struct EdgeRecord {
   VertexId src;
   VertexId dst;
-  float weight;  // 1 where the graph has no weights
+  float weight;       // 1 where the graph has no weights
+  std::int32_t type;  // 0 where the graph has no types
   EdgeId id;
-  std::int32_t type = 0;  // 0 where the graph has no types
+  EdgeTime time = 0;  // 0 where the graph has no times
 };
 
 struct EdgeReweighted {

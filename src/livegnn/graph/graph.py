@@ -35,6 +35,10 @@ class Consumer(Protocol):
     def native(self) -> Any:
         """The native engine that takes part in the batch itself, or None."""
 
+    @property
+    def follower(self) -> Any:
+        """The native follower that may refuse a batch and keeps up with it, or None."""
+
     def _published(self, change: Any, version: int) -> Any:
         """Called in the applying thread after version was published; the result is what consumer.apply returns."""
 
@@ -103,18 +107,19 @@ class Graph:
         }
         self._set_up(options, arrays.ids)
         columns = (arrays.weight, arrays.time, arrays.edge_type, arrays.edge_attr)
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._store.load(arrays.features, arrays.src, arrays.dst, *columns, threads)
+        self._store.load(arrays.features, arrays.src, arrays.dst, *columns, _cores())
 
     def _set_up(self, options: dict[str, Any], ids: IdMap | None) -> None:
         self._options = options
         self._store = _native.GraphStore(**options, block_edges_max=self._block_edges_max)
+        self._store.set_apply_threads(_cores())
         self._ids = ids
         self._lock = threading.RLock()
         self._busy = False
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
         self._natives: list[Any] = []
+        self._followers: list[Any] = []
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
 
     @classmethod
@@ -314,6 +319,7 @@ class Graph:
     def _refresh_natives(self) -> None:
         """To be called under _writing() when a consumer's native half has changed."""
         self._natives = [c.native for c in self._consumers if c.native is not None]
+        self._followers = [c.follower for c in self._consumers if c.follower is not None]
 
     def _apply_for(self, consumer: Consumer, updates: Updates) -> Any:
         """Applies a batch and returns what this consumer made of it."""
@@ -343,8 +349,8 @@ class Graph:
                 self._busy = False
 
     def _apply_native(self, buffer: _native.UpdateBuffer) -> Any:
-        if self._natives:
-            return _native.apply_batch(self._store, self._natives, buffer)
+        if self._natives or self._followers:
+            return _native.apply_batch(self._store, self._natives, self._followers, buffer)
         self._store.apply(buffer)
         return ()
 
@@ -486,6 +492,10 @@ class Graph:
             slots, got = graph._store.slot_count, len(graph._ids.names)
             raise StoredStateInvalid(f"[load] expected ids for {slots} slots, got {got}; save the graph again")
         return graph
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")

@@ -111,6 +111,8 @@ class Engine:
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
     """
 
+    follower = None  # an engine takes part in batches by its native half
+
     def __init__(
         self,
         model: Model,

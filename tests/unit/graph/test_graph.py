@@ -206,6 +206,7 @@ class Recorder:
     """A consumer without a native half that notes what it hears."""
 
     native = None
+    follower = None
 
     def __init__(self, log: list[Any], name: str, act: Any = None) -> None:
         self.log, self.name, self.act = log, name, act

@@ -1,0 +1,74 @@
+// Long runs of added edges, as bulk streams bring them: checked and journaled one by one, as ever, and only then put
+// into the lists, so that each direction can be written by its own thread and with its misses overlapped.
+#include "graph/journal.h"
+#include "graph/parallel.h"
+#include "livegnn/graph.h"
+
+namespace livegnn {
+
+namespace {
+constexpr std::size_t kRunMin = 256;  // below, a thread costs more than it saves
+constexpr std::size_t kRecordsAhead = 24, kEdgesAhead = 10;
+}  // namespace
+
+// One past the last update of the run that starts at `first`, if it may be taken as one; else `first`.
+std::size_t GraphStore::end_of_run(const UpdateBuffer& batch, std::size_t first) const {
+  const std::span<const Update> updates = batch.updates();
+  // A simple graph looks for the edge before it adds it, and an undirected one keeps both directions in the same lists.
+  if (options_.simple || options_.undirected) return first;
+  std::size_t end = first;
+  while (end < updates.size() && updates[end].kind == UpdateKind::AddEdge) ++end;
+  const bool degrees_fit = static_cast<std::size_t>(out_.entry_count()) + (end - first) < INT32_MAX;
+  return end - first >= kRunMin && degrees_fit ? end : first;
+}
+
+// `at` follows the update under check, so that an error can name it; what was journaled of the run is then taken back.
+void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end) {
+  const std::span<const Update> updates = batch.updates();
+  std::vector<EdgeChange>& changes = scratch_->journal->edges;
+  const std::size_t start = changes.size();
+  const EdgeId next_before = next_edge_id_;
+  const auto slots = static_cast<std::int64_t>(slot_count_);
+  const auto prefetch_live = [&](std::int64_t v) {
+    if (v >= 0 && v < slots) prefetch_line(live_.data() + v);
+  };
+  try {
+    for (; at < end; ++at) {
+      if (at + kRecordsAhead < end) {
+        prefetch_live(updates[at + kRecordsAhead].u);
+        prefetch_live(updates[at + kRecordsAhead].v);
+      }
+      const Update& update = updates[at];
+      const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
+      EdgeEntry entry = checked_entry(batch, update, u, v);
+      entry.id = next_edge_id_;
+      changes.push_back({EdgeChangeKind::Added, u, entry, entry.weight, -1});
+      if (options_.attr_width > 0) attributes_.insert(entry.id, batch.row(update));
+      ++next_edge_id_;
+    }
+  } catch (...) {
+    for (std::size_t i = start; i < changes.size() && options_.attr_width > 0; ++i) {
+      if (attributes_.find(changes[i].entry.id) != nullptr) attributes_.erase(changes[i].entry.id);
+    }
+    changes.resize(start);
+    next_edge_id_ = next_before;
+    throw;
+  }
+  const auto insert_all = [&](Adjacency& lists, bool by_src) {
+    const auto owner = [&](std::size_t i) { return by_src ? changes[i].u : changes[i].entry.neighbour; };
+    for (std::size_t i = start; i < changes.size(); ++i) {
+      if (i + kRecordsAhead < changes.size()) lists.prefetch_list(owner(i + kRecordsAhead));
+      if (i + kEdgesAhead < changes.size()) lists.prefetch_tail(owner(i + kEdgesAhead));
+      EdgeEntry entry = changes[i].entry;
+      if (!by_src) entry.neighbour = changes[i].u;
+      lists.insert(owner(i), entry);
+    }
+  };
+  graph_parallel::run(std::min(apply_threads_, 2), [&](int thread) {
+    if (thread == 0) insert_all(out_, true);
+    if (thread == 1 || apply_threads_ == 1) insert_all(*in_, false);
+  });
+  edge_count_ += static_cast<std::int64_t>(changes.size() - start);
+}
+
+}  // namespace livegnn

@@ -1,0 +1,285 @@
+// All tables over one graph: batches come in, whole versions go out.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+
+#include "livegnn/sampling.h"
+#include "sampling/read.h"
+#include "sampling/reservoir_table.h"
+#include "sampling/version_lock.h"
+#include "util/thread_pool.h"
+
+namespace livegnn {
+
+int bucket_of(VertexId v) { return static_cast<int>(mix(static_cast<std::uint64_t>(v)) % kBuckets); }
+
+namespace {
+constexpr std::size_t kParallelEdges = 512;  // below, waking the pool costs more than it saves
+constexpr std::int64_t kParallelBlocks = 4;
+
+EdgeTime latest_time(const UpdateBuffer& batch, EdgeTime now) {
+  for (const Update& update : batch.updates()) {
+    if (update.kind == UpdateKind::AddEdge && update.time != kUnsetTime) now = std::max(now, update.time);
+  }
+  return now;
+}
+}  // namespace
+
+struct Reservoirs::Impl {
+  Impl(const GraphStore& store, const SamplingOptions& wanted, std::vector<std::uint8_t> buckets)
+      : graph(store),
+        options(wanted),
+        owned(std::move(buckets)),
+        stride(store.feature_stride()),
+        pool(wanted.threads) {}
+
+  const GraphStore& graph;
+  SamplingOptions options;
+  OwnedBuckets owned;
+  std::vector<std::unique_ptr<ReservoirTable>> tables;  // by number; nullptr where dropped
+
+  // what readers see beside the rows
+  mutable VersionLock lock;
+  Column<float> features;  // slot_count rows of stride, where options.features
+  Column<std::uint8_t> live;
+  VertexId slot_count = 0;
+  std::int32_t stride;
+  std::atomic<std::int64_t> version{0};
+  EdgeTime now = INT64_MIN;
+  bool broken = false;  // memory ended in the middle of a batch
+
+  std::mutex pool_mutex;
+  ThreadPool pool;
+
+  const ReservoirTable& table(std::int32_t number) const {
+    invariant(number >= 0 && static_cast<std::size_t>(number) < tables.size() && tables[number] != nullptr,
+              "a table of samples was asked for that is not there");
+    return *tables[static_cast<std::size_t>(number)];
+  }
+
+  float* feature_row(VertexId v) { return features.data() + static_cast<std::int64_t>(v) * stride; }
+
+  void copy_features(VertexId v) {
+    if (!options.features || stride == 0) return;
+    std::memcpy(feature_row(v), graph.feature_row(v), static_cast<std::size_t>(stride) * sizeof(float));
+  }
+
+  // Slots that are new since the last batch; readers are held off.
+  void grow() {
+    const VertexId slots = graph.slot_count();
+    for (const auto& table : tables) {
+      if (table != nullptr) table->grow(slots);
+    }
+    if (slots <= slot_count) return;
+    live.reserve(slots);
+    if (options.features) features.reserve(static_cast<std::int64_t>(slots) * stride);
+    for (VertexId v = slot_count; v < slots; ++v) {
+      live[v] = graph.is_live(v) ? 1 : 0;
+      copy_features(v);
+    }
+    slot_count = slots;
+  }
+
+  void publish(const BatchDelta& delta, EdgeTime latest) {
+    const std::unique_lock held(lock);
+    grow();
+    for (const auto& table : tables) {
+      if (table != nullptr) table->switch_rows();
+    }
+    for (const VertexId v : delta.vertices_added) live[v] = 1;
+    for (const VertexId v : delta.vertices_removed) live[v] = 0;
+    for (const VertexId v : delta.features_changed) copy_features(v);
+    now = latest;
+    version.store(graph.version(), std::memory_order_release);
+  }
+
+  // task(table, shard) for all of them; in this thread where there is little to do.
+  template <typename Task>
+  void run_shards(bool parallel, const Task& task) {
+    std::vector<std::pair<ReservoirTable*, int>> jobs;
+    for (const auto& table : tables) {
+      for (int shard = 0; table != nullptr && shard < table->shards(); ++shard) jobs.emplace_back(table.get(), shard);
+    }
+    if (!parallel || pool.threads() == 1) {
+      for (const auto& [table, shard] : jobs) task(*table, shard);
+      return;
+    }
+    const std::lock_guard held(pool_mutex);
+    pool.run(static_cast<std::int64_t>(jobs.size()),
+             [&](std::int64_t at, int) { task(*jobs[static_cast<std::size_t>(at)].first, jobs[at].second); });
+  }
+};
+
+namespace {
+// The tables as read.h wants them: one per hop of a query.
+struct TableSource {
+  std::vector<const ReservoirTable*> tables;
+  const float* feature_rows;
+  std::int64_t stride;
+
+  void prefetch_row(std::size_t hop, VertexId v) const { tables[hop]->prefetch_row_pointer(v); }
+  const Row* row(std::size_t hop, VertexId v) const { return tables[hop]->row(v); }
+  void prefetch_features(VertexId v) const { prefetch_line(feature_rows + v * stride); }
+  const float* features(VertexId v) const { return feature_rows + v * stride; }
+};
+}  // namespace
+
+Reservoirs::Reservoirs(const GraphStore& graph, const SamplingOptions& options, std::vector<std::uint8_t> owned)
+    : impl_(std::make_unique<Impl>(graph, options, std::move(owned))) {
+  impl_->grow();
+  impl_->version = graph.version();
+  if (graph.options().has_time) {
+    graph.visit_edges([&](VertexId, VertexId, EdgeId, float, EdgeTime time, std::int32_t) {
+      impl_->now = std::max(impl_->now, time);
+    });
+  }
+}
+
+Reservoirs::~Reservoirs() = default;
+
+std::int32_t Reservoirs::add_table(const OneHop& query) {
+  auto table = std::make_unique<ReservoirTable>(impl_->graph, query, impl_->options);
+  table->grow(impl_->graph.slot_count());
+  {
+    const std::lock_guard held(impl_->pool_mutex);
+    impl_->pool.run(table->shards(), [&](std::int64_t shard, int) {
+      table->back_fill(static_cast<int>(shard), impl_->owned, impl_->now);
+    });
+  }
+  const std::unique_lock held(impl_->lock);
+  impl_->tables.push_back(std::move(table));
+  return static_cast<std::int32_t>(impl_->tables.size()) - 1;
+}
+
+void Reservoirs::drop_table(std::int32_t table) {
+  impl_->table(table);
+  std::unique_ptr<ReservoirTable> gone;
+  const std::unique_lock held(impl_->lock);
+  gone.swap(impl_->tables[static_cast<std::size_t>(table)]);
+}
+
+const OneHop& Reservoirs::query(std::int32_t table) const { return impl_->table(table).query(); }
+
+void Reservoirs::check(const BatchDelta& delta) const {
+  invariant(!impl_->broken, "memory ended in the middle of an earlier batch; make the sampler anew");
+  for (const auto& table : impl_->tables) {
+    if (table != nullptr) table->check(delta, impl_->owned);
+  }
+}
+
+void Reservoirs::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
+  Impl& impl = *impl_;
+  impl.broken = true;  // unless all of this comes through
+  const EdgeTime latest = latest_time(batch, impl.now);
+  for (const auto& table : impl.tables) {
+    if (table != nullptr) table->grow_stage();
+  }
+  const std::size_t edges = delta.added.size() + delta.removed.size() + delta.reweighted.size();
+  impl.run_shards(edges * impl.tables.size() >= kParallelEdges,
+                  [&](ReservoirTable& table, int shard) { table.stage(shard, delta, impl.owned, latest); });
+  impl.publish(delta, latest);
+  for (const auto& table : impl.tables) {
+    if (table != nullptr) table->retire();
+  }
+  impl.broken = false;
+}
+
+std::int64_t Reservoirs::sample(const SampleRequest& request) {
+  Impl& impl = *impl_;
+  const std::shared_lock held(impl.lock);
+  invariant(!impl.broken, "memory ended in the middle of an earlier batch; make the sampler anew");
+  TableSource source{{}, impl.features.data(), impl.stride};
+  std::vector<std::int32_t> fan_outs;
+  for (const std::int32_t table : request.tables) {
+    source.tables.push_back(&impl.table(table));
+    fan_outs.push_back(source.tables.back()->query().fan_out);
+  }
+  for (std::size_t i = 0; i < request.seeds.size(); ++i) {
+    const std::int64_t seed = request.seeds[i];
+    if (seed >= 0 && seed < impl.slot_count && impl.live[seed] != 0) continue;
+    throw Error(ErrorKind::VertexUnknown, "[sample] expected seeds that are live vertices (version " +
+                                              std::to_string(impl.version.load()) + "), got " + std::to_string(seed) +
+                                              " at row " + std::to_string(i) + "; add the vertex first");
+  }
+  const QueryShape shape(fan_outs);
+  const auto count = static_cast<std::int64_t>(request.seeds.size());
+  const std::int64_t block = shape.block_seeds(), blocks = (count + block - 1) / block;
+  const auto read = [&](std::int64_t at, int) {
+    read_block(source, request, fan_outs, shape, at * block, std::min(count, (at + 1) * block));
+  };
+  std::unique_lock pooled(impl.pool_mutex, std::defer_lock);
+  if (blocks >= kParallelBlocks && impl.pool.threads() > 1 && pooled.try_lock()) {
+    impl.pool.run(blocks, read);
+  } else {
+    for (std::int64_t at = 0; at < blocks; ++at) read(at, 0);
+  }
+  return impl.version;
+}
+
+std::int64_t Reservoirs::version() const { return impl_->version.load(std::memory_order_acquire); }
+
+EdgeTime Reservoirs::now() const {
+  const std::shared_lock held(impl_->lock);
+  return impl_->now;
+}
+
+void Reservoirs::set_now(EdgeTime now) {
+  const std::unique_lock held(impl_->lock);
+  impl_->now = std::max(impl_->now, now);
+}
+
+std::vector<SampleChange> Reservoirs::changes(std::int32_t table) const { return impl_->table(table).changes(); }
+
+SampleView Reservoirs::view(std::int32_t table, VertexId v) const {
+  const ReservoirTable& rows = impl_->table(table);
+  return rows.view(rows.row(v));
+}
+
+const float* Reservoirs::feature_row(VertexId v) const { return impl_->graph.feature_row(v); }
+bool Reservoirs::owns(VertexId v) const { return owns_vertex(impl_->owned, v); }
+
+SamplingBytes Reservoirs::bytes() const {
+  SamplingBytes sum{};
+  for (const auto& table : impl_->tables) {
+    if (table == nullptr) continue;
+    sum.rows_live += table->live_bytes();
+    sum.rows_reserved += table->reserved_bytes();
+    sum.pointers += table->pointer_bytes();
+    sum.expiry += table->expiry_bytes();
+  }
+  sum.features = impl_->features.bytes() + impl_->live.bytes();
+  return sum;
+}
+
+std::int64_t Reservoirs::refills() const {
+  std::int64_t sum = 0;
+  for (const auto& table : impl_->tables) sum += table == nullptr ? 0 : table->refills();
+  return sum;
+}
+
+std::uint64_t Reservoirs::digest() const {
+  const std::shared_lock held(impl_->lock);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < impl_->tables.size(); ++i) {
+    if (impl_->tables[i] != nullptr) sum += mix(impl_->tables[i]->digest(impl_->owned) + i);
+  }
+  return sum;
+}
+
+void Reservoirs::check_invariants() const {
+  for (const auto& table : impl_->tables) {
+    if (table != nullptr) table->check_invariants(impl_->owned, impl_->now);
+  }
+  const auto bytes = static_cast<std::size_t>(impl_->stride) * sizeof(float);
+  for (VertexId v = 0; v < impl_->graph.slot_count(); ++v) {
+    invariant((impl_->live[v] != 0) == impl_->graph.is_live(v), "a seed's liveness is out of date");
+    invariant(!impl_->options.features || bytes == 0 ||
+                  std::memcmp(impl_->feature_row(v), impl_->graph.feature_row(v), bytes) == 0,
+              "a copied feature row is out of date");
+  }
+}
+
+}  // namespace livegnn

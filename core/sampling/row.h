@@ -1,0 +1,64 @@
+// Rows of samples and the pool that they come from.
+//
+// A row is one run of memory: the header, then the columns neighbours, edge ids, ranks and, where entries can expire,
+// times, each `capacity` long. Readers follow a pointer to it; a row that they can reach is never written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "livegnn/types.h"
+#include "util/aligned.h"
+
+namespace livegnn {
+
+struct Row {
+  std::int32_t count;
+  std::int32_t capacity;
+  std::int32_t complete;  // the row holds all candidates
+  std::int32_t unused;
+
+  VertexId* neighbours() { return reinterpret_cast<VertexId*>(this + 1); }
+  EdgeId* ids() { return reinterpret_cast<EdgeId*>(neighbours() + (capacity + 1) / 2 * 2); }
+  std::uint64_t* ranks() { return reinterpret_cast<std::uint64_t*>(ids() + capacity); }
+  EdgeTime* times() { return reinterpret_cast<EdgeTime*>(ranks() + capacity); }
+  const VertexId* neighbours() const { return const_cast<Row*>(this)->neighbours(); }
+  const EdgeId* ids() const { return const_cast<Row*>(this)->ids(); }
+  const std::uint64_t* ranks() const { return const_cast<Row*>(this)->ranks(); }
+  const EdgeTime* times() const { return const_cast<Row*>(this)->times(); }
+};
+static_assert(sizeof(Row) == 16);
+
+struct RowEntry {
+  VertexId neighbour;
+  EdgeId id;
+  std::uint64_t rank;
+  EdgeTime time;
+};
+
+// Rows of a few capacities, cut from chunks; freed ones wait on a list of their class. Not thread-safe.
+class RowPool {
+ public:
+  RowPool(std::int32_t capacity_max, bool timed);
+
+  Row* allocate(std::int32_t count);  // an empty row with room for so many, 1 <= count <= capacity_max
+  void free(Row* row);
+  std::size_t live_bytes() const { return live_bytes_; }
+  std::size_t reserved_bytes() const { return chunks_.size() * kChunkBytes + large_bytes_ - live_bytes_; }
+
+ private:
+  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+  std::size_t row_bytes(std::int32_t capacity) const;
+
+  bool timed_;
+  std::vector<std::int32_t> capacities_;  // by class, ascending
+  std::vector<std::uint8_t> class_of_;    // by count
+  std::vector<std::vector<Row*>> free_;   // by class
+  std::vector<AlignedBytes> chunks_;
+  std::vector<AlignedBytes> large_;  // rows above a quarter of a chunk, each its own; given back with the pool
+  std::size_t chunk_used_ = kChunkBytes;
+  std::size_t live_bytes_ = 0, large_bytes_ = 0;
+};
+
+}  // namespace livegnn
