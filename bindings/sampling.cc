@@ -4,8 +4,10 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -57,40 +59,59 @@ Out<T> copied(std::span<const T> values) {
   return array.release();
 }
 
-// (version, vertices per hop, edge ids per hop, features per level); the last two empty where not asked for.
+// The arrays of an answer, as a request wants them.
+class Answer {
+ public:
+  Answer(const Ids& seeds, const std::vector<std::int32_t>& fan_outs, const std::vector<std::int32_t>& widths,
+         bool edge_ids) {
+    request.seeds = {seeds.data(), seeds.size()};
+    request.widths = widths;
+    shape_ = {seeds.size()};
+    add_features(0);
+    for (std::size_t hop = 0; hop < fan_outs.size(); ++hop) {
+      shape_.push_back(static_cast<std::size_t>(fan_outs[hop]));
+      vertices_.emplace_back(shape_);
+      request.vertices.push_back(vertices_.back().data());
+      if (edge_ids) {
+        ids_.emplace_back(shape_);
+        request.edge_ids.push_back(ids_.back().data());
+      }
+      add_features(hop + 1);
+    }
+  }
+  // (version, vertices per hop, edge ids per hop, features per level); the last two empty where not asked for.
+  nb::tuple release(std::int64_t version) {
+    return nb::make_tuple(version, release_all(vertices_), release_all(ids_), release_all(features_));
+  }
+
+  SampleRequest request;
+
+ private:
+  void add_features(std::size_t level) {
+    if (request.widths.empty()) return;
+    std::vector<std::size_t> rows = shape_;
+    rows.push_back(static_cast<std::size_t>(request.widths.at(level)));
+    features_.emplace_back(rows);
+    request.features.push_back(features_.back().data());
+  }
+
+  std::vector<std::size_t> shape_;
+  std::vector<NewArray<std::int64_t>> vertices_, ids_;
+  std::vector<NewArray<float>> features_;
+};
+
 nb::tuple sample(Reservoirs& reservoirs, const std::vector<std::int32_t>& tables, const Ids& seeds,
                  const std::vector<std::int32_t>& widths, bool edge_ids) {
-  SampleRequest request;
-  request.tables = tables;
-  request.seeds = {seeds.data(), seeds.size()};
-  request.widths = widths;
-  std::vector<NewArray<std::int64_t>> vertices, ids;
-  std::vector<NewArray<float>> features;
-  std::vector<std::size_t> shape{seeds.size()};
-  const auto add_features = [&](std::size_t level) {
-    if (widths.empty()) return;
-    std::vector<std::size_t> rows = shape;
-    rows.push_back(static_cast<std::size_t>(widths.at(level)));
-    features.emplace_back(rows);
-    request.features.push_back(features.back().data());
-  };
-  add_features(0);
-  for (std::size_t hop = 0; hop < tables.size(); ++hop) {
-    shape.push_back(static_cast<std::size_t>(reservoirs.query(tables[hop]).fan_out));
-    vertices.emplace_back(shape);
-    request.vertices.push_back(vertices.back().data());
-    if (edge_ids) {
-      ids.emplace_back(shape);
-      request.edge_ids.push_back(ids.back().data());
-    }
-    add_features(hop + 1);
-  }
+  std::vector<std::int32_t> fan_outs;
+  for (const std::int32_t table : tables) fan_outs.push_back(reservoirs.query(table).fan_out);
+  Answer answer(seeds, fan_outs, widths, edge_ids);
+  answer.request.tables = tables;
   std::int64_t version = 0;
   {
     nb::gil_scoped_release release;
-    version = reservoirs.sample(request);
+    version = reservoirs.sample(answer.request);
   }
-  return nb::make_tuple(version, release_all(vertices), release_all(ids), release_all(features));
+  return answer.release(version);
 }
 
 OneHop one_hop(std::int32_t hop, std::int32_t edge_type, int direction, int by, std::int32_t fan_out,
@@ -98,6 +119,26 @@ OneHop one_hop(std::int32_t hop, std::int32_t edge_type, int direction, int by, 
   invariant(hop >= 1 && direction >= 0 && direction <= 2 && by >= 0 && by <= 2, "a one-hop query of no known kind");
   invariant(fan_out >= 1 && fan_out <= kFanOutMax && ttl >= 0, "a one-hop query out of range");
   return {hop, edge_type, static_cast<HopDirection>(direction), static_cast<SampleBy>(by), fan_out, ttl};
+}
+
+using HopNumbers = std::array<std::int64_t, 6>;  // hop, edge type, direction, by, fan-out, ttl
+
+nb::tuple ad_hoc(const GraphStore& graph, const std::vector<HopNumbers>& numbers, std::uint64_t seed, std::int64_t now,
+                 bool sort_all, const Ids& seeds, const std::vector<std::int32_t>& widths, bool edge_ids, int threads) {
+  std::vector<OneHop> hops;
+  std::vector<std::int32_t> fan_outs;
+  for (const HopNumbers& n : numbers) {
+    hops.push_back(one_hop(static_cast<std::int32_t>(n[0]), static_cast<std::int32_t>(n[1]), static_cast<int>(n[2]),
+                           static_cast<int>(n[3]), static_cast<std::int32_t>(n[4]), n[5]));
+    fan_outs.push_back(hops.back().fan_out);
+  }
+  Answer answer(seeds, fan_outs, widths, edge_ids);
+  {
+    nb::gil_scoped_release release;
+    sample_ad_hoc(graph, hops, seed, now, sort_all ? AdHocMethod::SortAll : AdHocMethod::Index, answer.request,
+                  threads);
+  }
+  return answer.release(graph.version());
 }
 
 void bind_reservoirs(nb::module_& m) {
@@ -150,6 +191,10 @@ void bind_reservoirs(nb::module_& m) {
 
 }  // namespace
 
-void bind_sampling(nb::module_& m) { bind_reservoirs(m); }
+void bind_sampling(nb::module_& m) {
+  bind_reservoirs(m);
+  m.def("sample_ad_hoc", &ad_hoc, "graph"_a, "hops"_a, "seed"_a, "now"_a, "sort_all"_a, nb::arg("seeds").noconvert(),
+        "widths"_a, "edge_ids"_a, "threads"_a);
+}
 
 }  // namespace livegnn

@@ -2,99 +2,56 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 namespace livegnn {
 
 namespace {
 constexpr std::size_t kAhead = 12;
-
-const EdgeRecord& itself(const EdgeRecord& edge) { return edge; }
-
 std::int32_t capacity_of(const OneHop& query) { return query.fan_out + std::max(4, query.fan_out / 2); }
-
-[[noreturn]] void refuse_weight(const EdgeRecord& edge) {
-  throw Error(ErrorKind::ValueInvalid, "[sample] expected weights of at least 0 for a weighted sample, got " +
-                                           std::to_string(edge.weight) + " for edge " + std::to_string(edge.src) +
-                                           " -> " + std::to_string(edge.dst) + " (edge id " + std::to_string(edge.id) +
-                                           "); correct the weight");
-}
 }  // namespace
 
 ReservoirTable::ReservoirTable(const GraphStore& graph, const OneHop& query, const SamplingOptions& options)
     : graph_(graph),
-      query_(query),
-      order_(query.by, options.seed, query.hop),
+      candidates_(graph, query, options.seed),
       capacity_(capacity_of(query)),
       track_changes_(options.track_changes) {
   shards_.reserve(static_cast<std::size_t>(options.threads));
   for (int i = 0; i < options.threads; ++i) shards_.emplace_back(capacity_, timed());
 }
 
-// ---- candidates
-
-EdgeTime ReservoirTable::horizon(EdgeTime now) const {
-  if (!timed() || now == INT64_MIN || now < INT64_MIN + query_.ttl) return INT64_MIN;
-  return now - query_.ttl;
-}
-
-bool ReservoirTable::matches(const EdgeRecord& edge, EdgeTime horizon) const {
-  if (query_.edge_type != kAnyType && edge.type != query_.edge_type) return false;
-  if (timed() && edge.time <= horizon) return false;
-  return query_.by != SampleBy::Weighted || edge.weight > 0.0f;
-}
-
-RowEntry ReservoirTable::entry_of(const EdgeRecord& edge, VertexId neighbour) const {
-  return {neighbour, edge.id, order_.rank(edge.id, edge.weight, edge.time), edge.time};
-}
-
-// visitor(v, neighbour) for every end of the edge in whose list it is a candidate, of this shard and owned.
-template <typename Visitor>
-void ReservoirTable::visit_ends(const EdgeRecord& edge, int shard, const OwnedBuckets& owned, Visitor&& visitor) const {
-  const auto end = [&](VertexId v, VertexId neighbour) {
-    if (shard_of(v) == shard && owns_vertex(owned, v)) visitor(v, neighbour);
+void ReservoirTable::prefetch_record(std::span<const EdgeRecord> records, std::size_t at) const {
+  const auto owner = [&](const EdgeRecord& edge) {
+    return query().direction == HopDirection::In ? edge.dst : edge.src;
   };
-  const bool one_way = graph_.options().undirected;  // such an edge has a record for each direction
-  if (one_way || query_.direction != HopDirection::In) end(edge.src, edge.dst);
-  if (one_way || query_.direction == HopDirection::Out) return;
-  if (query_.direction == HopDirection::In || edge.src != edge.dst) end(edge.dst, edge.src);
-}
-
-template <typename Records, typename RecordOf>
-void ReservoirTable::prefetch_record(const Records& records, std::size_t at, RecordOf&& record_of) const {
   if (at + 2 * kAhead < records.size()) {
-    const EdgeRecord& edge = record_of(records[at + 2 * kAhead]);
-    const VertexId v = query_.direction == HopDirection::In ? edge.dst : edge.src;
+    const VertexId v = owner(records[at + 2 * kAhead]);
     prefetch_row_pointer(v);
     prefetch_line(stage_of_.data() + v);
   }
   if (at + kAhead < records.size()) {
-    const EdgeRecord& edge = record_of(records[at + kAhead]);
-    if (const Row* row = this->row(query_.direction == HopDirection::In ? edge.dst : edge.src)) prefetch_line(row);
+    if (const Row* row = this->row(owner(records[at + kAhead]))) prefetch_line(row);
   }
 }
 
-template <typename Records, typename RecordOf, typename Visitor>
-void ReservoirTable::visit_records(const Records& records, RecordOf&& record_of, EdgeTime horizon, int shard,
+// visitor(v, entry) for every end of every record that is a candidate there, where v is owned and of this shard.
+template <typename Visitor>
+void ReservoirTable::visit_records(std::span<const EdgeRecord> records, EdgeTime horizon, int shard,
                                    const OwnedBuckets& owned, Visitor&& visitor) const {
   for (std::size_t i = 0; i < records.size(); ++i) {
-    prefetch_record(records, i, record_of);
-    const EdgeRecord& edge = record_of(records[i]);
-    if (!matches(edge, horizon)) continue;
-    visit_ends(edge, shard, owned,
-               [&](VertexId v, VertexId neighbour) { visitor(v, entry_of(edge, neighbour), records[i]); });
+    prefetch_record(records, i);
+    const EdgeRecord& edge = records[i];
+    if (!candidates_.matches(edge, horizon)) continue;
+    candidates_.visit_ends(edge, [&](VertexId v, VertexId neighbour) {
+      if (shard_of(v) == shard && owns_vertex(owned, v)) visitor(v, candidates_.entry_of(edge, neighbour));
+    });
   }
 }
 
 void ReservoirTable::check(const BatchDelta& delta, const OwnedBuckets& owned) const {
-  if (query_.by != SampleBy::Weighted) return;
   const auto check_edge = [&](const EdgeRecord& edge, float weight) {
-    if (weight >= 0.0f || (query_.edge_type != kAnyType && edge.type != query_.edge_type)) return;
-    if (!owns_vertex(owned, edge.src) && !owns_vertex(owned, edge.dst)) return;
-    EdgeRecord bad = edge;
-    bad.weight = weight;
-    refuse_weight(bad);
+    if (owns_vertex(owned, edge.src) || owns_vertex(owned, edge.dst)) candidates_.check_weight(edge, weight);
   };
+  if (query().by != SampleBy::Weighted) return;
   for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight);
   for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after);
 }
@@ -161,11 +118,11 @@ void shift(Row& row, std::int32_t at, std::int32_t by, bool timed) {
 }
 
 // Place of the first entry that is not before `entry`.
-std::int32_t place_of(const Row& row, const RowEntry& entry, const EdgeOrder& order) {
+std::int32_t place_of(const Row& row, const RowEntry& entry, const Candidates& candidates) {
   std::int32_t first = 0, count = row.count;
   while (count > 0) {
     const std::int32_t half = count / 2;
-    if (order.before(row.ranks()[first + half], row.ids()[first + half], entry.rank, entry.id)) {
+    if (candidates.before(row, first + half, entry)) {
       first += half + 1;
       count -= half + 1;
     } else {
@@ -179,8 +136,9 @@ std::int32_t place_of(const Row& row, const RowEntry& entry, const EdgeOrder& or
 void ReservoirTable::add(Shard& shard, VertexId v, const RowEntry& entry) {
   const Row* seen = current(shard, v);
   const bool all = seen == nullptr || seen->complete != 0;
-  if (!all && (seen->count == 0 || !before(entry, *seen, seen->count - 1))) return;  // behind what the row knows
-  if (all && seen != nullptr && seen->count == capacity_ && !before(entry, *seen, seen->count - 1)) {
+  if (!all && (seen->count == 0 || !candidates_.before(entry, *seen, seen->count - 1)))
+    return;  // behind what the row knows
+  if (all && seen != nullptr && seen->count == capacity_ && !candidates_.before(entry, *seen, seen->count - 1)) {
     touch(shard, v).after->complete = 0;
     return;
   }
@@ -189,7 +147,7 @@ void ReservoirTable::add(Shard& shard, VertexId v, const RowEntry& entry) {
     --row.count;
     row.complete = 0;
   }
-  const std::int32_t at = place_of(row, entry, order_);
+  const std::int32_t at = place_of(row, entry, candidates_);
   shift(row, at, 1, timed());
   row.neighbours()[at] = entry.neighbour;
   row.ids()[at] = entry.id;
@@ -204,9 +162,9 @@ void ReservoirTable::remove(Shard& shard, VertexId v, const RowEntry& entry) {
   if (seen->complete == 0) {
     if (seen->count == 0) return;
     const std::int32_t last = seen->count - 1;
-    if (order_.before(seen->ranks()[last], seen->ids()[last], entry.rank, entry.id)) return;
+    if (candidates_.before(*seen, last, entry)) return;
   }
-  const std::int32_t at = place_of(*seen, entry, order_);
+  const std::int32_t at = place_of(*seen, entry, candidates_);
   invariant(at < seen->count && seen->ids()[at] == entry.id, "an edge left that its row of samples does not hold");
   Row& row = *touch(shard, v).after;
   shift(row, at + 1, -1, timed());
@@ -240,12 +198,10 @@ void ReservoirTable::note_expiry(Shard& shard, VertexId v, const Row* row) const
 
 // The end of a staged row's batch: refilled if it became too short, dropped if it is empty.
 void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
-  if (staged.after->complete == 0 && staged.after->count < query_.fan_out) {
-    const bool all = scan(staged.vertex, horizon, shard.found);
+  if (staged.after->complete == 0 && staged.after->count < query().fan_out) {
+    const bool all = candidates_.scan(staged.vertex, horizon, capacity_, shard.found);
     shard.pool.free(staged.after);
-    staged.after = shard.pool.allocate(std::max(static_cast<std::int32_t>(shard.found.size()), 1));
-    write_row(*staged.after, shard.found);
-    staged.after->complete = all ? 1 : 0;
+    staged.after = new_row(shard, all);
     ++shard.refills;
   }
   if (staged.after->count == 0) {
@@ -261,21 +217,20 @@ void ReservoirTable::stage(int at, const BatchDelta& delta, const OwnedBuckets& 
     if (track_changes_ && old.before != nullptr) shard.pool.free(const_cast<Row*>(old.before));
   }
   shard.staged.clear();
-  const EdgeTime horizon = this->horizon(now);
+  const EdgeTime horizon = candidates_.horizon(now);
   if (timed()) expire(shard, horizon);
-  const auto taken_out = [&](VertexId v, const RowEntry& entry, const auto&) { remove(shard, v, entry); };
-  const auto put_in = [&](VertexId v, const RowEntry& entry, const auto&) { add(shard, v, entry); };
-  visit_records(delta.removed, itself, horizon, at, owned, taken_out);
-  if (query_.by == SampleBy::Weighted) {
+  const auto leaves = [&](VertexId v, const RowEntry& entry) { remove(shard, v, entry); };
+  const auto arrives = [&](VertexId v, const RowEntry& entry) { add(shard, v, entry); };
+  visit_records(delta.removed, horizon, at, owned, leaves);
+  if (query().by == SampleBy::Weighted) {
     for (const EdgeReweighted& edge : delta.reweighted) {
-      const std::span<const EdgeRecord> before(&edge.before, 1);
-      visit_records(before, itself, horizon, at, owned, taken_out);
-      EdgeRecord record = edge.before;
-      record.weight = edge.weight_after;
-      visit_records(std::span<const EdgeRecord>(&record, 1), itself, horizon, at, owned, put_in);
+      EdgeRecord after = edge.before;
+      after.weight = edge.weight_after;
+      visit_records({&edge.before, 1}, horizon, at, owned, leaves);
+      visit_records({&after, 1}, horizon, at, owned, arrives);
     }
   }
-  visit_records(delta.added, itself, horizon, at, owned, put_in);
+  visit_records(delta.added, horizon, at, owned, arrives);
   for (Staged& staged : shard.staged) settle(shard, staged, horizon);
 }
 
@@ -305,119 +260,28 @@ void ReservoirTable::retire() {
   }
 }
 
-// ---- scans
-
-template <typename Visitor>
-void ReservoirTable::visit_lists(VertexId v, Visitor&& visitor) const {
-  const bool one_way = graph_.options().undirected;
-  if (one_way || query_.direction != HopDirection::In) {
-    graph_.visit_out(v, [&](const EdgeSpan& span) { visitor(span, false); });
+Row* ReservoirTable::new_row(Shard& shard, bool complete) const {
+  Row* row = shard.pool.allocate(std::max(static_cast<std::int32_t>(shard.found.size()), 1));
+  row->count = static_cast<std::int32_t>(shard.found.size());
+  row->complete = complete ? 1 : 0;
+  for (std::size_t i = 0; i < shard.found.size(); ++i) {
+    const RowEntry& entry = shard.found[i];
+    row->neighbours()[i] = entry.neighbour;
+    row->ids()[i] = entry.id;
+    row->ranks()[i] = entry.rank;
+    if (timed()) row->times()[i] = entry.time;
   }
-  if (!one_way && query_.direction != HopDirection::Out) {
-    graph_.visit_in(v, [&](const EdgeSpan& span) { visitor(span, true); });
-  }
-}
-
-namespace {
-EdgeRecord record_of(const EdgeSpan& span, std::int32_t i, VertexId v, bool incoming) {
-  EdgeRecord edge{v, span.neighbours[i], 1.0f, 0, span.ids[i], 0};
-  if (incoming) std::swap(edge.src, edge.dst);
-  if (span.weights != nullptr) edge.weight = span.weights[i];
-  if (span.types != nullptr) edge.type = span.types[i];
-  if (span.times != nullptr) edge.time = span.times[i];
-  return edge;
-}
-}  // namespace
-
-void ReservoirTable::trim(std::vector<RowEntry>& found, std::size_t count) const {
-  if (found.size() <= count) return;
-  std::nth_element(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count) - 1, found.end(),
-                   [&](const RowEntry& a, const RowEntry& b) { return order_.before(a.rank, a.id, b.rank, b.id); });
-  found.resize(count);
-}
-
-void ReservoirTable::scan_all(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found, bool& all) const {
-  const auto keep = static_cast<std::size_t>(capacity_);
-  RowEntry bar{};  // once there are enough, what is not before the largest of them is passed over
-  bool barred = false;
-  visit_lists(v, [&](const EdgeSpan& span, bool incoming) {
-    for (std::int32_t i = 0; i < span.count; ++i) {
-      const EdgeRecord edge = record_of(span, i, v, incoming);
-      if (!matches(edge, horizon)) {
-        if (query_.by == SampleBy::Weighted && edge.weight < 0.0f) refuse_weight(edge);
-        continue;
-      }
-      if (incoming && query_.direction == HopDirection::Both && edge.src == edge.dst) continue;
-      const RowEntry entry = entry_of(edge, span.neighbours[i]);
-      if (barred && !order_.before(entry.rank, entry.id, bar.rank, bar.id)) continue;
-      found.push_back(entry);
-      if (found.size() < 4 * keep) continue;
-      trim(found, keep);
-      bar = found.back();  // the largest of those kept: nth_element puts it there
-      barred = true;
-    }
-  });
-  all = !barred && found.size() <= keep;
-}
-
-// Lists are in (time, id) order, so the latest are read from the end and the rest is left alone.
-void ReservoirTable::scan_latest(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found, bool& all) const {
-  std::vector<std::pair<EdgeSpan, bool>> spans;
-  visit_lists(v, [&](const EdgeSpan& span, bool incoming) { spans.emplace_back(span, incoming); });
-  std::size_t taken[2] = {0, 0};
-  for (auto at = spans.rbegin(); at != spans.rend(); ++at) {
-    const auto& [span, incoming] = *at;
-    for (std::int32_t i = span.count - 1; i >= 0; --i) {
-      if (taken[incoming] == static_cast<std::size_t>(capacity_)) {
-        all = false;
-        break;
-      }
-      const EdgeRecord edge = record_of(span, i, v, incoming);
-      if (!matches(edge, horizon)) continue;
-      if (incoming && query_.direction == HopDirection::Both && edge.src == edge.dst) continue;
-      found.push_back(entry_of(edge, span.neighbours[i]));
-      ++taken[incoming];
-    }
-  }
-  if (found.size() > static_cast<std::size_t>(capacity_)) all = false;
-}
-
-bool ReservoirTable::scan(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found) const {
-  found.clear();
-  bool all = true;
-  if (query_.by == SampleBy::TopK) {
-    scan_latest(v, horizon, found, all);
-  } else {
-    scan_all(v, horizon, found, all);
-  }
-  trim(found, static_cast<std::size_t>(capacity_));
-  std::sort(found.begin(), found.end(),
-            [&](const RowEntry& a, const RowEntry& b) { return order_.before(a.rank, a.id, b.rank, b.id); });
-  return all;
-}
-
-void ReservoirTable::write_row(Row& row, std::span<const RowEntry> entries) const {
-  row.count = static_cast<std::int32_t>(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    row.neighbours()[i] = entries[i].neighbour;
-    row.ids()[i] = entries[i].id;
-    row.ranks()[i] = entries[i].rank;
-    if (timed()) row.times()[i] = entries[i].time;
-  }
+  return row;
 }
 
 void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) {
   Shard& shard = shards_[static_cast<std::size_t>(at)];
-  const EdgeTime horizon = this->horizon(now);
   for (VertexId v = 0; v < slot_count_; ++v) {
     if (shard_of(v) != at || !owns_vertex(owned, v)) continue;
-    const bool all = scan(v, horizon, shard.found);
+    const bool all = candidates_.scan(v, candidates_.horizon(now), capacity_, shard.found);
     if (shard.found.empty()) continue;
-    Row* row = shard.pool.allocate(static_cast<std::int32_t>(shard.found.size()));
-    write_row(*row, shard.found);
-    row->complete = all ? 1 : 0;
-    rows_[v] = row;
-    note_expiry(shard, v, row);
+    rows_[v] = new_row(shard, all);
+    note_expiry(shard, v, rows_[v]);
   }
 }
 
@@ -425,7 +289,7 @@ void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) 
 
 SampleView ReservoirTable::view(const Row* row) const {
   if (row == nullptr) return {};
-  const auto count = static_cast<std::size_t>(std::min(row->count, query_.fan_out));
+  const auto count = static_cast<std::size_t>(std::min(row->count, query().fan_out));
   return {{row->neighbours(), count}, {row->ids(), count}};
 }
 
@@ -482,28 +346,16 @@ std::uint64_t ReservoirTable::digest(const OwnedBuckets& owned) const {
 
 void ReservoirTable::check_invariants(const OwnedBuckets& owned, EdgeTime now) const {
   std::vector<RowEntry> all;
-  const EdgeTime horizon = this->horizon(now);
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     const Row* row = this->row(v);
     all.clear();
-    if (owns_vertex(owned, v)) {
-      visit_lists(v, [&](const EdgeSpan& span, bool incoming) {
-        for (std::int32_t i = 0; i < span.count; ++i) {
-          const EdgeRecord edge = record_of(span, i, v, incoming);
-          if (!matches(edge, horizon)) continue;
-          if (incoming && query_.direction == HopDirection::Both && edge.src == edge.dst) continue;
-          all.push_back(entry_of(edge, span.neighbours[i]));
-        }
-      });
-    }
-    std::sort(all.begin(), all.end(),
-              [&](const RowEntry& a, const RowEntry& b) { return order_.before(a.rank, a.id, b.rank, b.id); });
+    if (owns_vertex(owned, v)) candidates_.sort_all(v, candidates_.horizon(now), all);
     const std::size_t count = row == nullptr ? 0 : static_cast<std::size_t>(row->count);
     invariant(count <= all.size() && count <= static_cast<std::size_t>(capacity_), "a row of samples is too long");
     if (row == nullptr || row->complete != 0) {
       invariant(count == all.size(), "a complete row of samples lacks candidates");
     } else {
-      invariant(row->count >= query_.fan_out, "a row of samples is too short");
+      invariant(row->count >= query().fan_out, "a row of samples is too short");
     }
     for (std::size_t i = 0; i < count; ++i) {
       invariant(row->ids()[i] == all[i].id && row->neighbours()[i] == all[i].neighbour &&

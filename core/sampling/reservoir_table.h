@@ -12,7 +12,7 @@
 
 #include "livegnn/graph.h"
 #include "livegnn/sampling.h"
-#include "sampling/keys.h"
+#include "sampling/candidates.h"
 #include "sampling/row.h"
 
 namespace livegnn {
@@ -24,7 +24,7 @@ class ReservoirTable {
  public:
   ReservoirTable(const GraphStore& graph, const OneHop& query, const SamplingOptions& options);
 
-  const OneHop& query() const { return query_; }
+  const OneHop& query() const { return candidates_.query(); }
   std::int32_t capacity() const { return capacity_; }
   int shards() const { return static_cast<int>(shards_.size()); }
 
@@ -69,21 +69,11 @@ class ReservoirTable {
   };
 
   int shard_of(VertexId v) const { return static_cast<int>((static_cast<std::uint32_t>(v) >> 4) % shards_.size()); }
-  bool timed() const { return query_.ttl > 0; }
-  EdgeTime horizon(EdgeTime now) const;  // edges up to this time have expired
-  bool matches(const EdgeRecord& edge, EdgeTime horizon) const;
-  RowEntry entry_of(const EdgeRecord& edge, VertexId neighbour) const;
-  bool before(const RowEntry& a, const Row& row, std::int32_t at) const {
-    return order_.before(a.rank, a.id, row.ranks()[at], row.ids()[at]);
-  }
-
+  bool timed() const { return candidates_.timed(); }
+  void prefetch_record(std::span<const EdgeRecord> records, std::size_t at) const;
   template <typename Visitor>
-  void visit_ends(const EdgeRecord& edge, int shard, const OwnedBuckets& owned, Visitor&& visitor) const;
-  template <typename Records, typename RecordOf>
-  void prefetch_record(const Records& records, std::size_t at, RecordOf&& record_of) const;
-  template <typename Records, typename RecordOf, typename Visitor>
-  void visit_records(const Records& records, RecordOf&& record_of, EdgeTime horizon, int shard,
-                     const OwnedBuckets& owned, Visitor&& visitor) const;
+  void visit_records(std::span<const EdgeRecord> records, EdgeTime horizon, int shard, const OwnedBuckets& owned,
+                     Visitor&& visitor) const;
 
   Staged& touch(Shard& shard, VertexId v);
   const Row* current(const Shard& shard, VertexId v) const;
@@ -91,21 +81,13 @@ class ReservoirTable {
   void remove(Shard& shard, VertexId v, const RowEntry& entry);
   void expire(Shard& shard, EdgeTime horizon);
   void settle(Shard& shard, Staged& staged, EdgeTime horizon);
-  void write_row(Row& row, std::span<const RowEntry> entries) const;
+  Row* new_row(Shard& shard, bool complete) const;  // of shard.found
   Row* with_room(Shard& shard, const Row* row, std::int32_t count) const;
 
-  // The first capacity_ candidates of v into found, sorted; true if they are known to be all.
-  bool scan(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found) const;
-  void scan_all(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found, bool& all) const;
-  void scan_latest(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found, bool& all) const;
-  void trim(std::vector<RowEntry>& found, std::size_t count) const;  // to the first `count`, in any order
-  template <typename Visitor>
-  void visit_lists(VertexId v, Visitor&& visitor) const;  // visitor(span, incoming)
   void note_expiry(Shard& shard, VertexId v, const Row* row) const;
 
   const GraphStore& graph_;
-  OneHop query_;
-  EdgeOrder order_;
+  Candidates candidates_;
   std::int32_t capacity_;
   bool track_changes_;
   std::vector<Shard> shards_;

@@ -264,3 +264,15 @@ class Reservoirs(BatchFollower):
     def digest(self) -> int: ...
     def check_invariants(self) -> None: ...
     def bytes(self) -> dict[str, int]: ...
+
+def sample_ad_hoc(
+    graph: GraphStore,
+    hops: list[tuple[int, int, int, int, int, int]],
+    seed: int,
+    now: int,
+    sort_all: bool,
+    seeds: _I64,
+    widths: list[int],
+    edge_ids: bool,
+    threads: int,
+) -> tuple[int, list[_I64], list[_I64], list[_F32]]: ...

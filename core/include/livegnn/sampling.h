@@ -105,4 +105,12 @@ class Reservoirs final : public BatchFollower {
   std::unique_ptr<Impl> impl_;
 };
 
+// The same answers computed when they are asked, from the store, by the caller's lock. Seeds must be live.
+enum class AdHocMethod : std::uint8_t {
+  Index,   // reads what it must: the ends of the time-ordered lists, one pass for the other strategies
+  SortAll  // collects and sorts all neighbours, as graph databases do (Helios, section 3.1)
+};
+void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now,
+                   AdHocMethod method, const SampleRequest& request, int threads);
+
 }  // namespace livegnn

@@ -1,0 +1,88 @@
+// Queries sampled when they are asked, from the store: what pre-sampling is compared with, and checked against.
+#include <algorithm>
+#include <cstring>
+
+#include "graph/parallel.h"
+#include "livegnn/sampling.h"
+#include "sampling/candidates.h"
+#include "sampling/read.h"
+
+namespace livegnn {
+
+namespace {
+struct StoreFeatures {
+  const GraphStore& graph;
+  void prefetch_features(VertexId v) const { prefetch_line(graph.feature_row(v)); }
+  const float* features(VertexId v) const { return graph.feature_row(v); }
+};
+
+class AdHoc {
+ public:
+  AdHoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now, AdHocMethod method)
+      : graph_(graph), now_(now), method_(method) {
+    for (const OneHop& hop : hops) hops_.emplace_back(graph, hop, seed);
+  }
+
+  void read(const SampleRequest& request, const QueryShape& shape, std::int64_t first, std::int64_t last) const {
+    std::vector<RowEntry> found;
+    const StoreFeatures source{graph_};
+    const std::int64_t* parents = request.seeds.data() + first;
+    std::int64_t count = last - first;
+    const auto features_of = [&](std::size_t level, const std::int64_t* vertices, std::int64_t values) {
+      if (request.features.empty() || request.widths[level] == 0) return;
+      const std::int64_t start = shape.range(level, first, last).first;
+      read_features(source, vertices, values, request.widths[level],
+                    request.features[level] + start * request.widths[level]);
+    };
+    features_of(0, parents, count);
+    for (std::size_t hop = 0; hop < hops_.size(); ++hop) {
+      const LevelRange range = shape.range(hop + 1, first, last);
+      const std::int32_t fan_out = hops_[hop].query().fan_out;
+      std::int64_t* vertices = request.vertices[hop] + range.first;
+      std::int64_t* ids = request.edge_ids.empty() ? nullptr : request.edge_ids[hop] + range.first;
+      for (std::int64_t i = 0; i < count; ++i) {
+        find(hops_[hop], parents[i], found);
+        const auto there = std::min<std::int64_t>(static_cast<std::int64_t>(found.size()), fan_out);
+        for (std::int64_t k = 0; k < fan_out; ++k) {
+          vertices[i * fan_out + k] = k < there ? found[static_cast<std::size_t>(k)].neighbour : -1;
+          if (ids != nullptr) ids[i * fan_out + k] = k < there ? found[static_cast<std::size_t>(k)].id : -1;
+        }
+      }
+      parents = vertices;
+      count = range.count;
+      features_of(hop + 1, vertices, count);
+    }
+  }
+
+ private:
+  void find(const Candidates& hop, std::int64_t parent, std::vector<RowEntry>& found) const {
+    found.clear();
+    if (parent < 0) return;
+    const auto v = static_cast<VertexId>(parent);
+    if (method_ == AdHocMethod::SortAll) {
+      hop.sort_all(v, hop.horizon(now_), found);
+    } else {
+      hop.scan(v, hop.horizon(now_), hop.query().fan_out, found);
+    }
+  }
+
+  const GraphStore& graph_;
+  EdgeTime now_;
+  AdHocMethod method_;
+  std::vector<Candidates> hops_;
+};
+}  // namespace
+
+void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now,
+                   AdHocMethod method, const SampleRequest& request, int threads) {
+  const AdHoc ad_hoc(graph, hops, seed, now, method);
+  std::vector<std::int32_t> fan_outs;
+  for (const OneHop& hop : hops) fan_outs.push_back(hop.fan_out);
+  const QueryShape shape(fan_outs);
+  const auto count = static_cast<std::int64_t>(request.seeds.size());
+  graph_parallel::run_pieces(static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1))), count,
+                             1,
+                             [&](std::int64_t first, std::int64_t last) { ad_hoc.read(request, shape, first, last); });
+}
+
+}  // namespace livegnn
