@@ -75,15 +75,9 @@ def _check_seeds(query: Query, schema: Schema) -> None:
 
 def _check_columns(query: Query, number: int, hop: Hop, schema: Schema) -> None:
     if hop.by == "top_k" and not schema.has_time:
-        problem = (
-            "expected edges with times for top_k, got a graph without; give the graph time=, or sample by='random'"
-        )
-        _refuse(query, number, "by", problem)
+        _refuse(query, number, "by", "expected edges with times for top_k, got a graph without; give it time=")
     if hop.by == "weighted" and not schema.has_weight:
-        problem = (
-            "expected edges with weights for weighted, got a graph without; give it weight=, or sample by='random'"
-        )
-        _refuse(query, number, "by", problem)
+        _refuse(query, number, "by", "expected edges with weights for weighted, got a graph without; give it weight=")
 
 
 class _HopResolver:
@@ -138,9 +132,8 @@ class _HopResolver:
         if not named:
             self._refuse(f"expected no edge type on a graph without them, got {code}; leave it out: .out()")
         by_code = [edge_type.name for edge_type in named if edge_type.code == code]
-        advice = (
-            f"did you mean {by_code[0]!r}?" if by_code else f"one of {_cut([str(edge_type) for edge_type in named])}"
-        )
+        there = _cut([str(edge_type) for edge_type in named])
+        advice = f"did you mean {by_code[0]!r}?" if by_code else f"name one of {there}"
         self._refuse(f"expected an edge type by name on a graph that has names, got {code}; {advice}")
 
     def _ways(self, meant: list[EdgeType]) -> list[tuple[str | None, str | None]]:
@@ -149,7 +142,8 @@ class _HopResolver:
         if direction == "both" and self._hop.edge_type is not None and not self._schema.undirected:
             only = meant[0]
             if only.src != only.dst:
-                advice = f"use .out({called(only.name)}) or .in_({called(only.name)})"
+                name = called(self._hop.edge_type)
+                advice = f"use .out({name}) or .in_({name})"
                 problem = f"expected an edge type that joins vertices of one type for both, got {only}; {advice}"
                 self._refuse(problem, "direction")
         ways = [pair for edge_type in meant for pair in _pairs(edge_type, direction)]
