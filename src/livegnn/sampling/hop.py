@@ -30,6 +30,8 @@ __all__ = [
     "hops_fault",
     "name_fault",
     "nearest",
+    "plain",
+    "plain_edge_type",
     "shown",
     "strategy_fault",
     "whole",
@@ -70,10 +72,10 @@ class Hop:
         )
         if fault:
             raise QueryInvalid(f"[Hop] {fault}")
-        object.__setattr__(self, "direction", str(self.direction))
-        object.__setattr__(self, "edge_type", _plain(self.edge_type))
+        object.__setattr__(self, "direction", plain(self.direction))
+        object.__setattr__(self, "edge_type", plain_edge_type(self.edge_type))
         object.__setattr__(self, "fanout", whole(self.fanout))
-        object.__setattr__(self, "by", str(self.by))
+        object.__setattr__(self, "by", plain(self.by))
 
 
 class Draft(NamedTuple):
@@ -94,9 +96,26 @@ def whole(value: object) -> int | None:
         return None
 
 
+def plain(name: str) -> str:
+    """Python's own string of the same characters; numpy's strings and enums print in their own way."""
+    return str.__str__(name)
+
+
+def plain_edge_type(edge_type: EdgeTypeName) -> EdgeTypeName:
+    """An edge type of Python's own str, int and tuple."""
+    if isinstance(edge_type, str):
+        return plain(edge_type)
+    if isinstance(edge_type, tuple):
+        return cast(tuple[str, str, str], tuple(map(plain, edge_type)))
+    return whole(edge_type)
+
+
 def shown(value: object) -> str:
-    """repr(value), cut to fit into a message."""
-    text = repr(value)
+    """repr(value) on one line, cut to fit into a message."""
+    try:
+        text = repr(value).replace("\n", " ")
+    except ValueError:  # Python writes no integers of thousands of digits
+        text = f"a very long {type(value).__name__}"
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
 
 
@@ -168,14 +187,3 @@ def hops_fault(count: int) -> str | None:
 def called(edge_type: EdgeTypeName) -> str:
     """The arguments that name an edge type in Python, without parentheses."""
     return "" if edge_type is None else repr(edge_type)
-
-
-def _plain(edge_type: EdgeTypeName) -> EdgeTypeName:
-    """Python's own str, int and tuple, so that numpy's equal them in every form."""
-    if edge_type is None:
-        return None
-    if isinstance(edge_type, str):
-        return str(edge_type)
-    if isinstance(edge_type, tuple):
-        return cast(tuple[str, str, str], tuple(map(str, edge_type)))
-    return whole(edge_type)

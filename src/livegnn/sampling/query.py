@@ -23,6 +23,8 @@ from livegnn.sampling.hop import (
     fanout_fault,
     hops_fault,
     name_fault,
+    plain,
+    plain_edge_type,
     shown,
     strategy_fault,
 )
@@ -57,7 +59,7 @@ class Query:
                 fault = name_fault(what, value)
                 if fault:
                     raise QueryInvalid(f"[query] {fault}")
-                object.__setattr__(self, key, str(value))  # numpy's strings print in their own way
+                object.__setattr__(self, key, plain(value))
         if not isinstance(self.hops, tuple) or not all(isinstance(hop, Hop) for hop in self.hops):
             raise QueryInvalid(f"[query] expected a tuple of Hop, got {shown(self.hops)}; build it with lg.query(...)")
         fault = hops_fault(len(self.hops))
@@ -137,7 +139,7 @@ class Query:
         fault = hops_fault(len(self.hops) + 1)
         if fault:
             self._refuse(fault, "", query_text.step_text(direction, edge_type))
-        return OpenHop(self, direction, edge_type)
+        return OpenHop(self, direction, plain_edge_type(edge_type))
 
     def _refuse(self, problem: str, before: str, pointed: str, after: str = "") -> NoReturn:
         """Raises with this query's text and what was attempted next: before, the part to point at, after."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,14 @@ def test_the_default_strategy_is_random():
     assert lg.query().out().sample(3) == lg.query().out().sample(3, by="random")
 
 
+class Relation(enum.StrEnum):
+    CLICK = "Click"
+
+
+def test_names_of_an_enum_are_their_strings():
+    assert repr(lg.query(Relation.CLICK).out(Relation.CLICK)) == "lg.query('Click').out('Click')"
+
+
 def test_numbers_and_strings_of_numpy_are_taken_as_pythons_own():
     plain = lg.query("User").out(3).sample(25)
     numpy = lg.query(np.str_("User")).out(np.int64(3)).sample(np.int32(25))
@@ -131,10 +140,13 @@ def test_two_directions_in_a_row_are_refused(direction, second):
         getattr(opened, second)("Click")
 
 
-@pytest.mark.parametrize("fanout", [0, -1, 65536, 2**70, None, True, 2.0, "3", [1]])
+@pytest.mark.parametrize(
+    "fanout", [0, -1, 65536, pytest.param(10**5000, id="huge"), None, True, 2.0, "3", [1], np.eye(2)]
+)
 def test_a_fanout_outside_its_domain_is_refused(fanout):
-    with pytest.raises(QueryInvalid, match="expected a fan-out from 1 to 65535"):
+    with pytest.raises(QueryInvalid, match="expected a fan-out from 1 to 65535") as caught:
         lg.query().out().sample(fanout)
+    assert len(str(caught.value).splitlines()) == 3
     with pytest.raises(QueryInvalid, match="expected a fan-out from 1 to 65535"):
         Hop("out", None, fanout, "random")
 
