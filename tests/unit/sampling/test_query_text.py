@@ -131,6 +131,17 @@ def test_the_carets_count_wide_characters_twice():
     assert carets.index("^") == shown.index("0") + 2
 
 
+@pytest.mark.parametrize("hops_before", [0, 3, 8])
+def test_a_long_line_is_cut_around_the_place(hops_before):
+    text = "g.V()" + ".OutV('a').sample(1)" * hops_before + ".OutV('a').sample(0)" + ".OutV('a').sample(1)" * 7
+    with pytest.raises(QueryInvalid) as caught:
+        Query.parse(text)
+    _, shown, carets = str(caught.value).splitlines()
+    assert len(shown) < 125
+    assert shown.strip().strip("…") in text
+    assert (shown[carets.index("^")], carets.strip()) == ("0", "^")
+
+
 @pytest.mark.parametrize("given", [None, 3, b"g.V()"])
 def test_only_strings_are_parsed(given):
     with pytest.raises(QueryInvalid, match=r"\[query text\] expected a string"):
