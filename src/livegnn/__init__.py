@@ -28,6 +28,7 @@ from livegnn.models.layers import (
 )
 from livegnn.models.model import Model
 from livegnn.models.pyg import from_pyg
+from livegnn.sampling import Query, query
 
 __all__ = [
     "__version__",
@@ -46,6 +47,9 @@ __all__ = [
     "Stream",
     "StreamBatch",
     "WhatIfView",
+    # sampling
+    "Query",
+    "query",
     # models without PyG
     "Model",
     "APPNP",

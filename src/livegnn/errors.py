@@ -17,6 +17,7 @@ LiveGnnError
 │   ├── ModelUnsupported        a layer or option that cannot be kept exact; names the layer and the reason
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
 │   └── OperatorUnsound         a user's operator that is not proved to be incremental
+├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── DataMissing                 a dataset or an optional dependency that is not at hand
@@ -41,6 +42,7 @@ __all__ = [
     "ModelMismatch",
     "ModelUnsupported",
     "OperatorUnsound",
+    "QueryInvalid",
     "RangeOverflow",
     "StateMismatch",
     "StoredStateInvalid",
@@ -140,6 +142,12 @@ class OperatorUnsound(ModelError):
     """A user's operator for which a condition of incremental runs is refuted, or not proved."""
 
     hint = "mend the functions by the counterexample, or run the operator as constrained or full"
+
+
+class QueryInvalid(LiveGnnError, ValueError):
+    """A sampling query that cannot be read, or that the graph cannot answer."""
+
+    hint = "mend the query at the place that the message points at; see docs/queries.md"
 
 
 class StateMismatch(LiveGnnError):

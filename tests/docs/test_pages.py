@@ -10,10 +10,10 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["demand", "engine", "models", "readouts", "verify"])
+@pytest.mark.parametrize("page", ["demand", "engine", "models", "queries", "readouts", "verify"])
 def test_the_programs_of_a_page_print_what_they_say(page):
     program = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL))
-    promised = [line[2:] for line in program.splitlines() if line.startswith("# ")]
+    promised = [line[2:] for line in program.splitlines() if line.startswith("# ") or line == "#"]
     assert promised
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -1,0 +1,21 @@
+"""Pre-sampling: the samples of a query, kept as the graph changes. Start here: query.py, then plan.py."""
+
+from livegnn.sampling.decompose import OneHop
+from livegnn.sampling.hop import Hop
+from livegnn.sampling.plan import Plan, PlannedQuery, PlannedTable, plan
+from livegnn.sampling.query import OpenHop, Query, query
+from livegnn.sampling.schema import EdgeType, Schema
+
+__all__ = [
+    "EdgeType",
+    "Hop",
+    "OneHop",
+    "OpenHop",
+    "Plan",
+    "PlannedQuery",
+    "PlannedTable",
+    "Query",
+    "Schema",
+    "plan",
+    "query",
+]
