@@ -45,10 +45,10 @@ class RowPool {
   Row* allocate(std::int32_t count);  // an empty row with room for so many, 1 <= count <= capacity_max
   void free(Row* row);
   std::size_t live_bytes() const { return live_bytes_; }
-  std::size_t reserved_bytes() const { return chunks_.size() * kChunkBytes + large_bytes_ - live_bytes_; }
+  std::size_t reserved_bytes() const { return chunk_total_ + large_bytes_ - live_bytes_; }
 
  private:
-  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kChunkBytesMax = std::size_t{1} << 20;
   std::size_t row_bytes(std::int32_t capacity) const;
 
   bool timed_;
@@ -57,7 +57,7 @@ class RowPool {
   std::vector<std::vector<Row*>> free_;   // by class
   std::vector<AlignedBytes> chunks_;
   std::vector<AlignedBytes> large_;  // rows above a quarter of a chunk, each its own; given back with the pool
-  std::size_t chunk_used_ = kChunkBytes;
+  std::size_t chunk_used_ = 0, chunk_bytes_ = 0, chunk_total_ = 0;
   std::size_t live_bytes_ = 0, large_bytes_ = 0;
 };
 

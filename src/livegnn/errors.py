@@ -18,6 +18,7 @@ LiveGnnError
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
 │   └── OperatorUnsound         a user's operator that is not proved to be incremental
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
+├── VersionPending              a read that asked for a version which is not there yet
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── DataMissing                 a dataset or an optional dependency that is not at hand
@@ -49,6 +50,7 @@ __all__ = [
     "UpdateError",
     "UsageError",
     "ValueInvalid",
+    "VersionPending",
     "VertexExists",
     "VertexIdGap",
     "VertexUnknown",
@@ -148,6 +150,13 @@ class QueryInvalid(LiveGnnError, ValueError):
     """A sampling query that cannot be read, or that the graph cannot answer."""
 
     hint = "mend the query at the place that the message points at; see docs/queries.md"
+
+
+class VersionPending(LiveGnnError, TimeoutError):
+    """A read asked for at least some version, and the wait for it ended first."""
+
+    retryable = True
+    hint = "ask again, or for an earlier version"
 
 
 class StateMismatch(LiveGnnError):

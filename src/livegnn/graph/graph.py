@@ -107,12 +107,12 @@ class Graph:
         }
         self._set_up(options, arrays.ids)
         columns = (arrays.weight, arrays.time, arrays.edge_type, arrays.edge_attr)
-        self._store.load(arrays.features, arrays.src, arrays.dst, *columns, _cores())
+        self._store.load(arrays.features, arrays.src, arrays.dst, *columns, core_count())
 
     def _set_up(self, options: dict[str, Any], ids: IdMap | None) -> None:
         self._options = options
         self._store = _native.GraphStore(**options, block_edges_max=self._block_edges_max)
-        self._store.set_apply_threads(_cores())
+        self._store.set_apply_threads(core_count())
         self._ids = ids
         self._lock = threading.RLock()
         self._busy = False
@@ -494,7 +494,8 @@ class Graph:
         return graph
 
 
-def _cores() -> int:
+def core_count() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,12 +1,16 @@
 """Pre-sampling: the samples of a query, kept as the graph changes. Start here: query.py, then plan.py."""
 
+from livegnn.sampling.ad_hoc import AdHocSampler
 from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.hop import Hop
 from livegnn.sampling.plan import Plan, PlannedQuery, PlannedTable, plan
+from livegnn.sampling.presampler import PreSampler, SamplerStats
 from livegnn.sampling.query import OpenHop, Query, query
+from livegnn.sampling.sample import Sample
 from livegnn.sampling.schema import EdgeType, Schema
 
 __all__ = [
+    "AdHocSampler",
     "EdgeType",
     "Hop",
     "OneHop",
@@ -14,7 +18,10 @@ __all__ = [
     "Plan",
     "PlannedQuery",
     "PlannedTable",
+    "PreSampler",
     "Query",
+    "Sample",
+    "SamplerStats",
     "Schema",
     "plan",
     "query",
