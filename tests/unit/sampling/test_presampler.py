@@ -151,7 +151,7 @@ def test_an_engine_that_refuses_a_batch_takes_the_sampler_back_too() -> None:
 
 def test_reading_at_least_a_version() -> None:
     sampler = lg.PreSampler(small(), LATEST)
-    with pytest.raises(VersionPending, match="expected version 1 or later within .* got 0") as caught:
+    with pytest.raises(VersionPending, match=r"expected version 1 or later within .* got 0") as caught:
         sampler.sample([0], at_least=1, timeout=0.01)
     assert caught.value.retryable
     writer = threading.Timer(0.05, sampler.apply, [added(0, 4, time=40)])
