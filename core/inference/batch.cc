@@ -33,12 +33,14 @@ void ExtremeStats::add(const ExtremeStats& other) {
   reread_bytes += other.reread_bytes;
 }
 
-std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch) {
+std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines, const UpdateBuffer& batch,
+                                 const std::function<void()>& before_publish) {
   for (const Engine* engine : engines) engine->anticipate(batch);
   const BatchDelta delta = graph.apply(batch);
   std::size_t reached = 0;
   try {
     for (; reached < engines.size(); ++reached) engines[reached]->propagate(delta);
+    if (before_publish) before_publish();
   } catch (...) {
     // State is a function of the graph: with the graph as before, a run from scratch gives every bit back.
     graph.undo(delta);
