@@ -137,8 +137,8 @@ class ByteLog(ABC):
         """The largest durable offset."""
 
     @abstractmethod
-    def _find(self, key: str) -> int | None:
-        """The offset of the entry with this key, among those whose keys are known."""
+    def _find(self, key: str, tail: int) -> int | None:
+        """The offset of the entry with this key, among those of the first `tail` whose keys are known."""
 
     @abstractmethod
     def _put(self, offset: int, key: str, framed: bytes) -> int | None:
@@ -158,20 +158,27 @@ class ByteLog(ABC):
         own = uuid.uuid4().hex if key is None else key
         while True:
             self._check_open("append")
-            found = None if key is None else self._find(key)
+            offset = expect if expect is not None else self._tail_seen or self.tail
+            found = None if key is None else self._find(key, self._known(offset))
             if found is None:
-                offset = self.tail if expect is None else expect
                 found = self._put(offset, own, frame.encode(offset, own, payload))
+            if found is None:  # the place is taken, or there are fewer entries
+                tail = self.tail
+                found = None if key is None else self._find(key, tail)
                 if found is None and expect is None:
-                    continue  # another writer was faster: the next place
+                    continue
             if found is None or expect not in (None, found):
-                got = "another entry there" if found is None else f"the entry with key {key!r} at {found}"
+                got = f"{self.tail} entries" if found is None else f"the entry with key {key!r} at {found}"
                 raise LogConflict(
-                    f"[append, log {self.name}] expected offset {expect} to be the next one, got {got} "
-                    f"({self.tail} entries); read what has been appended since"
+                    f"[append, log {self.name}] expected offset {offset} to be the next one, got {got}; "
+                    "read what has been appended since"
                 )
             self._tail_seen = max(self._tail_seen, found + 1)
             return found
+
+    def _known(self, offset: int) -> int:
+        """So many entries before `offset` exist; the tail is looked up only where that is not known."""
+        return offset if offset <= self._tail_seen else min(offset, self.tail)
 
     def _read(self, from_offset: int, limit: int | None) -> Iterator[Entry]:
         last = self.tail if limit is None else min(self.tail, from_offset + limit)

@@ -58,44 +58,71 @@ class KafkaLog(ByteLog):
         self._scanned = 0  # records [0, _scanned) were looked at; those in _passed_over do not count
         self._passed_over: list[int] = []
         self._position: int | None = None  # where the consumer reads on
+        self._clients: list[Any] = []
         common = {"bootstrap.servers": host, "log_level": 0, "error_cb": _quiet, **(config or {})}
         room = entry_bytes_max + 65536  # for headers and the request
-        reading = {"group.id": "livegnn-log", "enable.auto.commit": False, "auto.offset.reset": "error"}
-        fetching = {"fetch.max.bytes": max(52428800, room), "max.partition.fetch.bytes": room, "fetch.wait.max.ms": 10}
-        writing = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "message.max.bytes": room}
-        writing["message.timeout.ms"] = int(timeout_seconds_max * 1000)
-        self._consumer = self._kafka.Consumer(
-            {**common, **reading, **fetching, "receive.message.max.bytes": 2 * room + max(52428800, room)}
-        )
         try:
-            self._producer = self._kafka.Producer({**common, **writing})
-            self._make_topic({**common}, replicas)
+            self._consumer = self._consumer_of(common, room)
+            self._watcher = self._consumer_of(common, room)  # a question does not wait behind a fetch
+            self._producer = self._kafka.Producer(
+                {
+                    **common,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "linger.ms": 0,
+                    "message.max.bytes": room,
+                    "message.timeout.ms": int(timeout_seconds_max * 1000),
+                }
+            )
+            self._make_topic(common, replicas)
             self._begin()
         except BaseException:
             self._closed = True
-            self._consumer.close()
+            self._close()
             raise
+
+    def _consumer_of(self, common: dict[str, Any], room: int) -> Any:
+        fetch_max = max(50 << 20, room)
+        client = self._kafka.Consumer(
+            {
+                **common,
+                "group.id": "livegnn-log",  # asked for, though nothing is committed to it
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,
+                "max.partition.fetch.bytes": room,
+                "fetch.max.bytes": fetch_max,
+                "receive.message.max.bytes": fetch_max + room,
+            }
+        )
+        self._clients.append(client)
+        return client
 
     # ---- what ByteLog asks
 
     def _tail(self) -> int:
         self._scan(self._end())
-        return self._scanned - len(self._passed_over)
+        return self._count()
 
     def _committed(self) -> int:
         return self._tail() - 1
 
-    def _find(self, key: str) -> int | None:
-        return self._keys.find(key, self.tail, self._keys_of)
+    def _find(self, key: str, tail: int) -> int | None:
+        return self._keys.find(key, tail, self._keys_of)
 
     def _put(self, offset: int, key: str, framed: bytes) -> int | None:
         if len(framed) > self._entry_bytes_max:
             raise self._too_large(len(framed))
-        if self.tail != offset:
+        if self._count() < offset:
+            self._scan(self._end())
+        if self._count() != offset:
             return None
-        failure = self._send(key, framed)
-        self._scan(self._end())
-        if offset < self._scanned - len(self._passed_over) and self._key_at(offset) == key:
+        place, failure = self._send(key, framed)
+        if place is not None and place == self._scanned:  # nothing came between: it counts
+            self._scanned = place + 1
+        else:
+            self._scan(self._end())
+        if offset < self._count() and self._key_at(offset, place, key) == key:
             self._keys.note(offset, key)
             return offset
         if failure is not None:
@@ -106,15 +133,14 @@ class KafkaLog(ByteLog):
         return None
 
     def _frames(self, first: int, last: int) -> list[bytes]:
-        self._scan(self._end())
         start = self._place(first)
         stop = min(self._place(last - 1) + 1, start + _READ_COUNT_MAX)
         passed_over = set(self._passed_over)
         return [record.value() for record in self._records(start, stop) if record.offset() not in passed_over]
 
     def _close(self) -> None:
-        self._producer.flush(_CALL_SECONDS_MAX)
-        self._consumer.close()
+        for client in self._clients:
+            client.close()
 
     # ---- which records count
 
@@ -130,10 +156,14 @@ class KafkaLog(ByteLog):
         while self._scanned < end:
             for record in self._records(self._scanned, min(end, self._scanned + _READ_COUNT_MAX)):
                 place = record.offset()
-                count = self._scanned - len(self._passed_over)
+                count = self._count()
                 if frame.claimed_offset(self.name, count, record.value()) != count:
                     self._passed_over.append(place)
                 self._scanned = place + 1
+
+    def _count(self) -> int:
+        """Entries among the records that were looked at."""
+        return self._scanned - len(self._passed_over)
 
     def _place(self, offset: int) -> int:
         """The Kafka offset of an entry."""
@@ -144,7 +174,10 @@ class KafkaLog(ByteLog):
             place += 1
         return place
 
-    def _key_at(self, offset: int) -> str:
+    def _key_at(self, offset: int, sent: int | None, key: str) -> str:
+        """The key of an entry; `key` if it is the record that was just sent."""
+        if sent == self._place(offset):
+            return key
         return next(iter(self._keys_of(offset, offset + 1)))
 
     def _keys_of(self, first: int, last: int) -> Iterable[str]:
@@ -158,7 +191,7 @@ class KafkaLog(ByteLog):
     def _make_topic(self, config: dict[str, Any], replicas: int) -> None:
         """The topic, kept for ever; whoever comes second finds it."""
         try:
-            topics = self._consumer.list_topics(timeout=self._seconds_max).topics
+            topics = self._watcher.list_topics(timeout=self._seconds_max).topics
             if self.name in topics and topics[self.name].error is None:
                 return
             admin = need("confluent_kafka.admin", "kafka")
@@ -168,10 +201,11 @@ class KafkaLog(ByteLog):
             client = admin.AdminClient(config)
             made = client.create_topics([topic], operation_timeout=_CALL_SECONDS_MAX)
             made[self.name].result(self._seconds_max)
-        except self._kafka.KafkaException as cause:
-            if cause.args[0].code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+        except (self._kafka.KafkaException, TimeoutError) as cause:
+            error = cause.args[0] if cause.args else None
+            if error is None or error.code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise LogUnavailable(
-                    f"[open_log] expected a Kafka cluster with topic {self.name}, got {cause.args[0]}; "
+                    f"[open_log] expected a Kafka cluster with topic {self.name}, got {error or 'no answer'}; "
                     "start it, mend the URL, or make the topic"
                 ) from cause
 
@@ -181,7 +215,7 @@ class KafkaLog(ByteLog):
         partition = self._kafka.TopicPartition(self.name, 0)
         while True:
             try:
-                low, high = self._consumer.get_watermark_offsets(partition, timeout=_CALL_SECONDS_MAX, cached=False)
+                low, high = self._watcher.get_watermark_offsets(partition, timeout=_CALL_SECONDS_MAX, cached=False)
             except self._kafka.KafkaException as cause:
                 if time.monotonic() >= deadline:
                     raise self._unavailable(cause.args[0]) from cause
@@ -216,25 +250,29 @@ class KafkaLog(ByteLog):
                 raise self._unavailable(f"{len(found)} of {stop - start} records")
         return found
 
-    def _send(self, key: str, framed: bytes) -> object:
-        """Sends one record and waits for its fate: None, or what went wrong."""
+    def _send(self, key: str, framed: bytes) -> tuple[int | None, object]:
+        """Sends one record and waits for its fate: its place, or None and what went wrong."""
         fate: list[Any] = []
         deadline = time.monotonic() + self._seconds_max + _CALL_SECONDS_MAX
+
+        def heard(error: Any, record: Any) -> None:
+            fate.extend((error, record.offset()))
+
+        error: Any = None
         try:
-            self._producer.produce(
-                self.name, framed, key=key, partition=0, on_delivery=lambda error, _: fate.append(error)
-            )
+            self._producer.produce(self.name, framed, key=key, partition=0, on_delivery=heard)
+            while not fate and time.monotonic() < deadline:
+                self._producer.poll(_POLL_SECONDS)
+            if not fate:
+                return None, "no answer"
+            error = fate[0]
         except self._kafka.KafkaException as cause:
-            if cause.args[0].code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
-                raise self._too_large(len(framed)) from cause
-            return cause.args[0]
-        while not fate and time.monotonic() < deadline:
-            self._producer.poll(_POLL_SECONDS)
-        if not fate:
-            return "no answer"
-        if fate[0] is not None and fate[0].code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
+            error = cause.args[0]
+        if error is None:
+            return int(fate[1]), None
+        if error.code() == self._kafka.KafkaError.MSG_SIZE_TOO_LARGE:
             raise self._too_large(len(framed))
-        return fate[0]
+        return None, error
 
     def _too_large(self, size: int) -> ValueInvalid:
         return ValueInvalid(

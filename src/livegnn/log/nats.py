@@ -4,8 +4,8 @@ stream  = the log's name, subject "livegnn.log." name, file storage, no limits, 
 message = frame (frame.py), header Nats-Msg-Id = key
 
 An append carries Nats-Expected-Last-Sequence: the server writes it at its offset or not at all, so a repeated try
-after a lost acknowledgement finds its own entry there. nats-py is asynchronous: a thread of the log's own runs its event
-loop, reconnects, and every call waits for its answer, trying again for at most timeout_seconds_max.
+after a lost acknowledgement finds its own entry there. nats-py is asynchronous: a thread of the log's own runs its
+event loop, reconnects, and every call waits for its answer, trying again for at most timeout_seconds_max.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class NatsLog(ByteLog):
     def _committed(self) -> int:
         return self._tail() - 1
 
-    def _find(self, key: str) -> int | None:
-        return self._keys.find(key, self.tail, self._keys_of)
+    def _find(self, key: str, tail: int) -> int | None:
+        return self._keys.find(key, tail, self._keys_of)
 
     def _put(self, offset: int, key: str, framed: bytes) -> int | None:
         most = self._client.max_payload - 1024  # the headers count too
@@ -137,12 +137,10 @@ class NatsLog(ByteLog):
         async def quiet(_: Exception) -> None:
             """Lost connections are seen by the calls that need them."""
 
+        asked = {"max_reconnect_attempts": -1, "reconnect_time_wait": _PAUSE_SECONDS, "error_cb": quiet, **options}
+
         async def connect() -> Any:
-            options.setdefault("max_reconnect_attempts", -1)
-            return await asyncio.wait_for(
-                self._nats.connect(url, error_cb=quiet, reconnect_time_wait=_PAUSE_SECONDS, **options),
-                self._seconds_max,
-            )
+            return await asyncio.wait_for(self._nats.connect(url, **asked), self._seconds_max)
 
         try:
             return asyncio.run_coroutine_threadsafe(connect(), self._loop).result()

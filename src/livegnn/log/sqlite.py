@@ -89,7 +89,7 @@ class SqliteLog(ByteLog):
             self._committed_seen = tail - 1
         return self._committed_seen
 
-    def _find(self, key: str) -> int | None:
+    def _find(self, key: str, tail: int) -> int | None:
         with self._failures("append"):
             row = self._database.execute(f"SELECT offset FROM {self._table} WHERE key = ?", (key,)).fetchone()
         return None if row is None else int(row[0])
@@ -98,7 +98,7 @@ class SqliteLog(ByteLog):
         with self._failures("append"), self._transaction():
             if self._tail() != offset:
                 return None
-            taken = self._find(key)  # another process may have come in between with the same key
+            taken = self._find(key, offset)  # another process may have come in between with the same key
             if taken is not None:
                 return taken
             self._database.execute(f"INSERT INTO {self._table} VALUES (?, ?, ?)", (offset, key, framed))
