@@ -105,7 +105,9 @@ class SqliteLog(ByteLog):
         return offset
 
     def _frames(self, first: int, last: int) -> list[bytes]:
-        query = f"SELECT offset, frame FROM {self._table} WHERE offset >= ? AND offset < ? ORDER BY offset"
+        query = (
+            f"SELECT offset, CAST(frame AS BLOB) FROM {self._table} WHERE offset >= ? AND offset < ? ORDER BY offset"
+        )
         frames: list[bytes] = []
         size = 0
         with self._failures("read"), contextlib.closing(self._database.execute(query, (first, last))) as rows:

@@ -126,7 +126,9 @@ class Attachment:
 
     def catch_up(self) -> int:
         """Applies what the log has more than the graph, and returns the graph's version. Raises: as replay."""
-        with self.graph._lock:
+        with self.graph._lock:  # between two entries, too, no other batch may come in
+            if self.graph._busy:
+                self.graph._refuse_writer("catch_up")
             self._replaying = True
             try:
                 for entry in self.log.read(self._offset):
