@@ -277,9 +277,11 @@ Array stored(const nb::dict& arrays, const char* name) {
 
 // Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
 void set_buffer_columns(UpdateBuffer& buffer, nb::dict arrays) {
-  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"), has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
+  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
+             has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
              missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
-  const auto type = stored<In1<std::int32_t>>(arrays, "type"), row_width = stored<In1<std::int32_t>>(arrays, "row_width");
+  const auto type = stored<In1<std::int32_t>>(arrays, "type"),
+             row_width = stored<In1<std::int32_t>>(arrays, "row_width");
   const auto u = stored<Ids>(arrays, "u"), v = stored<Ids>(arrays, "v"), time = stored<Ids>(arrays, "time"),
              edge_id = stored<Ids>(arrays, "edge_id");
   const auto weight = stored<Row>(arrays, "weight"), rows = stored<Row>(arrays, "rows");

@@ -76,6 +76,28 @@ def test_a_stream_that_lost_its_beginning_is_refused(nats_server, name):
         _ = log.tail
 
 
+def test_an_acknowledgement_that_was_lost(nats_server, name, monkeypatch):
+    """The message is there, and the server has forgotten its id: the second try finds it at its place."""
+    stream = {"name": name, "subjects": [f"livegnn.log.{name}"], "duplicate_window": 0.1}
+    with_jetstream(nats_server, lambda jetstream: jetstream.add_stream(**stream))
+    with open_log(nats_server.url(name)) as log:
+        publish, tries = log._stream.publish, []
+
+        async def lose(*args, **options):
+            tries.append(await publish(*args, **options))
+            await asyncio.sleep(0.5)
+            raise nats.errors.TimeoutError
+
+        async def lose_once(*args, **options):
+            return await (publish if tries else lose)(*args, **options)
+
+        monkeypatch.setattr(log._stream, "publish", lose_once)
+        assert log.append(b"x") == 0
+        assert len(tries) == 1
+        assert log.append(b"y") == 1
+        assert [entry.payload for entry in log.read()] == [b"x", b"y"]
+
+
 def test_a_stream_of_the_log_cannot_be_purged(nats_server, name):
     with open_log(nats_server.url(name)) as log:
         log.append(b"x")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import livegnn as lg
-from livegnn.errors import LogDamaged, ValueInvalid
+from livegnn.errors import LogDamaged, ValueInvalid, WidthMismatch
 from livegnn.log import codec, frame
 
 DAMAGED = r"^\[history, offset 7\] expected .*, got .*; (restore|read)"
@@ -181,3 +181,22 @@ def test_a_frame_cut_short_lengthened_or_in_the_wrong_place_is_refused():
     for wrong in [framed[:size] for size in range(len(framed))] + [framed + b"x", frame.encode(8, "key", b"payload")]:
         with pytest.raises(LogDamaged, match=DAMAGED):
             frame.decode("history", 7, wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda c: c.pop("kind"), KeyError),
+        (lambda c: c.update(u=c["u"].astype(np.int32)), TypeError),
+        (lambda c: c.update(time=c["time"][1:]), WidthMismatch),
+        (lambda c: c.update(rows=c["rows"][1:]), WidthMismatch),
+        (lambda c: c.update(row_width=c["row_width"] + 1), WidthMismatch),
+        (lambda c: c.update(kind=c["kind"] + np.uint8(8)), ValueInvalid),
+    ],
+)
+def test_columns_that_do_not_fit_each_other_are_refused(change, error):
+    columns, keys = every_kind()._to_columns()
+    same(lg.Updates._from_columns(columns, keys), every_kind())
+    change(columns)
+    with pytest.raises(error):
+        lg.Updates._from_columns(columns, keys)
