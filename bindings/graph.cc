@@ -225,6 +225,100 @@ void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
   }
 }
 
+// ---- updates as columns, for logs
+
+// One value an update; optional fields hold what Update holds when they are not given. row_width is -1 without a row;
+// rows are joined in the order of the updates.
+nb::dict buffer_columns(const UpdateBuffer& buffer) {
+  std::vector<std::uint8_t> kind, missing_ignore, has_weight;
+  std::vector<std::int32_t> type, row_width;
+  std::vector<std::int64_t> u, v, time, edge_id;
+  std::vector<float> weight, rows;
+  for (const Update& update : buffer.updates()) {
+    kind.push_back(static_cast<std::uint8_t>(update.kind));
+    missing_ignore.push_back(update.missing_ignore);
+    has_weight.push_back(update.has_weight);
+    type.push_back(update.type);
+    u.push_back(update.u);
+    v.push_back(update.v);
+    time.push_back(update.time);
+    edge_id.push_back(update.edge_id);
+    weight.push_back(update.weight);
+    row_width.push_back(update.row < 0 ? -1 : update.row_width);
+    if (update.row >= 0) rows.insert(rows.end(), buffer.row(update), buffer.row(update) + update.row_width);
+  }
+  nb::dict out;
+  out["kind"] = make_array(std::move(kind));
+  out["missing_ignore"] = make_array(std::move(missing_ignore));
+  out["has_weight"] = make_array(std::move(has_weight));
+  out["type"] = make_array(std::move(type));
+  out["u"] = make_array(std::move(u));
+  out["v"] = make_array(std::move(v));
+  out["time"] = make_array(std::move(time));
+  out["edge_id"] = make_array(std::move(edge_id));
+  out["weight"] = make_array(std::move(weight));
+  out["row_width"] = make_array(std::move(row_width));
+  out["rows"] = make_array(std::move(rows));
+  return out;
+}
+
+// The array of that name; its dtype and shape are part of the format.
+template <typename Array>
+Array stored(const nb::dict& arrays, const char* name) {
+  if (!arrays.contains(name)) throw nb::key_error(name);
+  Array array;
+  if (!nb::try_cast<Array>(arrays[name], array, false)) {
+    throw nb::type_error((std::string("[from_arrays] expected the dtype and shape that to_arrays() gave for ") + name +
+                          ", got another; save it again")
+                             .c_str());
+  }
+  return array;
+}
+
+// Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
+void set_buffer_columns(UpdateBuffer& buffer, nb::dict arrays) {
+  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
+             has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
+             missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
+  const auto type = stored<In1<std::int32_t>>(arrays, "type"),
+             row_width = stored<In1<std::int32_t>>(arrays, "row_width");
+  const auto u = stored<Ids>(arrays, "u"), v = stored<Ids>(arrays, "v"), time = stored<Ids>(arrays, "time"),
+             edge_id = stored<Ids>(arrays, "edge_id");
+  const auto weight = stored<Row>(arrays, "weight"), rows = stored<Row>(arrays, "rows");
+  const std::size_t count = kind.size();
+  for (const std::size_t size : {has_weight.size(), missing_ignore.size(), type.size(), row_width.size(), u.size(),
+                                 v.size(), time.size(), edge_id.size(), weight.size()}) {
+    check_lengths("from_arrays", count, size, "each column");
+  }
+  std::size_t floats = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (kind.data()[i] > static_cast<std::uint8_t>(UpdateKind::RemoveVertex)) {
+      throw Error(ErrorKind::ValueInvalid, "[from_arrays] expected a kind of update from 0 to 7, got " +
+                                               std::to_string(kind.data()[i]) + "; save the updates again");
+    }
+    floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
+  }
+  check_lengths("from_arrays", floats, rows.size(), "rows");
+  buffer.clear();
+  buffer.reserve(count);
+  const float* row = rows.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    Update update = make_update(static_cast<UpdateKind>(kind.data()[i]), u.data()[i], v.data()[i]);
+    update.missing_ignore = missing_ignore.data()[i] != 0;
+    update.has_weight = has_weight.data()[i] != 0;
+    update.type = type.data()[i];
+    update.time = time.data()[i];
+    update.edge_id = edge_id.data()[i];
+    update.weight = weight.data()[i];
+    if (row_width.data()[i] >= 0) {
+      const auto width = static_cast<std::size_t>(row_width.data()[i]);
+      give_row(buffer, update, row, width);
+      row += width;
+    }
+    buffer.add(update);
+  }
+}
+
 void bind_update_buffer(nb::module_& m) {
   nb::class_<UpdateBuffer>(m, "UpdateBuffer", "Updates waiting to be applied, in order.")
       .def(nb::init<>())
@@ -232,6 +326,8 @@ void bind_update_buffer(nb::module_& m) {
       .def("clear", &UpdateBuffer::clear)
       .def("extend", &UpdateBuffer::extend, "other"_a)
       .def("ids", &buffer_ids)
+      .def("to_arrays", &buffer_columns)
+      .def("from_arrays", &set_buffer_columns, "arrays"_a)
       .def("set_ids", &set_buffer_ids, nb::arg("u").noconvert(), nb::arg("v").noconvert())
       .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
            nb::arg("attr").noconvert() = nb::none())
@@ -475,19 +571,6 @@ nb::dict to_arrays(const GraphStore& store) {
   out["live"] = make_array(live_flags(store));
   out["counters"] = make_array(std::vector<std::int64_t>{store.version(), store.next_edge_id()});
   return out;
-}
-
-// The array of that name; its dtype and shape are part of the format.
-template <typename Array>
-Array stored(const nb::dict& arrays, const char* name) {
-  if (!arrays.contains(name)) throw nb::key_error(name);
-  Array array;
-  if (!nb::try_cast<Array>(arrays[name], array, false)) {
-    throw nb::type_error((std::string("[from_arrays] expected the dtype and shape that to_arrays() gave for ") + name +
-                          ", got another; save the graph again")
-                             .c_str());
-  }
-  return array;
 }
 
 void from_arrays(GraphStore& store, nb::dict arrays) {

@@ -1,5 +1,6 @@
 """Types of the compiled module; bindings/ has the code."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ class UpdateBuffer:
     def clear(self) -> None: ...
     def extend(self, other: UpdateBuffer) -> None: ...
     def ids(self) -> tuple[_I64, _I64]: ...
+    def to_arrays(self) -> _Columns: ...
+    def from_arrays(self, arrays: _Columns) -> None: ...
     def set_ids(self, u: _I64, v: _I64) -> None: ...
     def add_edge(
         self,
@@ -234,7 +237,11 @@ class NativeWhatIf:
     def close(self) -> None: ...
 
 def apply_batch(
-    graph: GraphStore, engines: list[NativeEngine], followers: list[BatchFollower], batch: UpdateBuffer
+    graph: GraphStore,
+    engines: list[NativeEngine],
+    followers: list[BatchFollower],
+    batch: UpdateBuffer,
+    before_publish: Callable[[], object] | None = None,
 ) -> list[NativeChanges]: ...
 
 # ---- sampling

@@ -6,7 +6,8 @@ the lock, may read but not write. Engines publish their own rows and are not rea
 
 Applying. ids are translated (only where the graph has ids of its own) -> one native call applies the batch to the store
 and to every attached engine, all or none -> the id map follows -> each consumer learns of the version, in order of
-attachment.
+attachment. Where the graph is attached to a log, `_record` writes the batch down inside that native call, when nothing
+can refuse it any more and no reader has seen it yet.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class Graph:
         self._natives: list[Any] = []
         self._followers: list[Any] = []
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
+        self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
     def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False) -> Self:
@@ -338,7 +340,7 @@ class Graph:
                 if self._ids is None and updates._keys is None:
                     if self._guards:
                         self._ask_guards(updates, updates._buffer)
-                    changes = self._apply_native(updates._buffer)
+                    changes = self._apply_native(updates._buffer, updates)
                 else:
                     changes = self._apply_named(updates)
                 version = self._store.version
@@ -348,7 +350,11 @@ class Graph:
             finally:
                 self._busy = False
 
-    def _apply_native(self, buffer: _native.UpdateBuffer) -> Any:
+    def _apply_native(self, buffer: _native.UpdateBuffer, updates: Updates) -> Any:
+        """The batch in slots, all or none; `updates` is what the caller gave, for the record."""
+        record = self._record
+        if record is not None:
+            return _native.apply_batch(self._store, self._natives, self._followers, buffer, lambda: record(updates))
         if self._natives or self._followers:
             return _native.apply_batch(self._store, self._natives, self._followers, buffer)
         self._store.apply(buffer)
@@ -360,9 +366,9 @@ class Graph:
         if self._guards:
             self._ask_guards(updates, buffer)
         if translation is None:
-            return self._apply_native(buffer)
+            return self._apply_native(buffer, updates)
         try:
-            changes = self._apply_native(buffer)
+            changes = self._apply_native(buffer, updates)
         except UpdateError as error:
             hint = _ids_behind(str(error), updates, translation)
             if not hint:

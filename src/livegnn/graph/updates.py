@@ -11,6 +11,7 @@ the batch.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,6 +27,8 @@ from livegnn.graph.checks import AnyArray, Float32Array, Int64Array
 
 VertexKey = int | str | np.integer[Any]
 Missing = Literal["error", "ignore"]
+
+_ADD_VERTEX, _REMOVE_VERTEX = 6, 7  # places in UpdateKind of livegnn/graph.h
 
 
 class Updates:
@@ -326,6 +329,27 @@ class Updates:
 
         updates = cls()
         tables.append_temporal_data(updates, data, time, edge_attr)
+        return updates
+
+    # ---- for logs
+
+    def _to_columns(self) -> tuple[dict[str, AnyArray], list[str] | None]:
+        """What the object holds, one value an update (see UpdateBuffer in _core.pyi), and its string ids."""
+        return self._buffer.to_arrays(), None if self._keys is None else list(self._keys)
+
+    @classmethod
+    def _from_columns(cls, columns: dict[str, AnyArray], keys: list[str] | None) -> Self:
+        """The object that _to_columns() described. Raises: KeyError, TypeError, UpdateError where it did not."""
+        updates = cls()
+        updates._buffer.from_arrays(columns)
+        if keys is not None:
+            updates._keys = keys
+            updates._places = {key: place for place, key in enumerate(keys)}
+        kinds = columns["kind"]
+        turns = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)] if len(kinds) else [0]
+        for first, last in pairwise(turns):
+            if kinds[first] in (_ADD_VERTEX, _REMOVE_VERTEX):
+                updates._vertex_ops.append((first, last, bool(kinds[first] == _ADD_VERTEX)))
         return updates
 
     # ---- inside
