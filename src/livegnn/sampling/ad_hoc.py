@@ -10,7 +10,7 @@ from livegnn import _native
 from livegnn.errors import UsageError, ValueInvalid, VertexUnknown
 from livegnn.graph import Graph
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import names_of, native_hop, seed_names, seed_slots, widths_of
+from livegnn.sampling.answers import names_of, native_hop, seeds_of, widths_of
 from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
@@ -66,7 +66,7 @@ class AdHocSampler:
         planned = self._plan.queries[0]
         widths = widths_of(self.graph, self._plan, planned) if features else []
         with self.graph._lock:
-            slots = seed_slots(self.graph, seeds)
+            given, slots = seeds_of(self.graph, seeds)
             known = slots < self.graph.slot_count
             live = known & self.graph._store.live()[np.where(known, slots, 0)] if len(slots) else known
             if not live.all():
@@ -85,7 +85,7 @@ class AdHocSampler:
                 edge_ids,
                 self.threads,
             )
-            return Sample(planned, self._plan, seed_names(seeds), *answer, names_of(self.graph, answer[1]))
+            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
 
     def _now(self) -> int:
         times = self.graph._store.edges()["time"]

@@ -14,7 +14,7 @@ from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["HopNumbers", "held", "names_of", "native_hop", "seed_names", "seed_slots", "widths_of"]
+__all__ = ["HopNumbers", "held", "names_of", "native_hop", "seeds_of", "widths_of"]
 
 HopNumbers = tuple[int, int, int, int, int, int]
 
@@ -51,9 +51,15 @@ def held(graph: Graph) -> AbstractContextManager[Any]:
     return graph._lock if graph.has_ids else nullcontext()
 
 
-def seed_slots(graph: Graph, seeds: object) -> Int64Array:
-    """Slots of the seeds, (B,). Raises: VertexUnknown, DtypeInvalid, naming the row."""
-    return graph.to_slots(seeds) if graph.has_ids else id_array("sample", "seeds", seeds)
+def seeds_of(graph: Graph, seeds: object) -> tuple[AnyArray, Int64Array]:
+    """Seeds as an array of the user's own ids, and their slots, (B,). Raises: VertexUnknown, DtypeInvalid."""
+    if not graph.has_ids:
+        slots = id_array("sample", "seeds", seeds)
+        return slots, slots
+    slots = graph.to_slots(seeds)
+    if is_text(seeds):
+        return np.array(text_list("sample", "seeds", seeds), object), slots
+    return id_array("sample", "seeds", seeds), slots
 
 
 def names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray] | None:
@@ -70,10 +76,3 @@ def names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray] | Non
     ends = np.cumsum([level.size for level in levels])
     parts = np.split(names[places.reshape(-1)], ends[:-1])
     return [part.reshape(level.shape) for part, level in zip(parts, levels, strict=True)]
-
-
-def seed_names(seeds: object) -> AnyArray:
-    """Seeds as an array of the user's own ids."""
-    if is_text(seeds):
-        return np.array(text_list("sample", "seeds", seeds), object)
-    return id_array("sample", "seeds", seeds)

@@ -20,8 +20,8 @@ from livegnn.errors import UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import held, names_of, native_hop, seed_names, seed_slots, widths_of
-from livegnn.sampling.plan import Plan
+from livegnn.sampling.answers import held, names_of, native_hop, seeds_of, widths_of
+from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.schema import Schema
@@ -101,6 +101,7 @@ class PreSampler:
         self._durations = expiry.durations(ttl, self._schema)
         self._plan = Plan(self._schema)
         self._tables: dict[int, int] = {}  # the plan's number of a table -> the native one
+        self._readers: dict[int, tuple[PlannedQuery, list[int], list[int]]] = {}
         self._published_version = threading.Condition()
         self._lags: deque[float] = deque(maxlen=_LAGS_KEPT_MAX)
         self._batches = self._updates = 0
@@ -136,8 +137,10 @@ class PreSampler:
             left = self._plan.drop(number)
             used = {table.number for table in left.tables}
             self._plan = left
-            for gone in [table for table in self._tables if table not in used]:
-                self.follower.drop_table(self._tables.pop(gone))
+            gone = [self._tables.pop(table) for table in list(self._tables) if table not in used]
+            self._renew_readers()
+            for table in gone:
+                self.follower.drop_table(table)
 
     def explain(self) -> str:
         """The plan in words: one-hop queries, what feeds what, and what an answer costs."""
@@ -160,6 +163,7 @@ class PreSampler:
             raise
         self._tables.update(made)
         self._plan = plan
+        self._renew_readers()
         return number
 
     # ---- writing
@@ -199,20 +203,37 @@ class PreSampler:
         Raises:  VertexUnknown, naming the row; UsageError; VersionPending if at_least is not reached in time.
         """
         self._open("sample")
-        planned = self._plan.query(query if query is not None else self._only())
+        planned, tables, widths = self._reader(query)
         if at_least is not None:
             self._wait(at_least, timeout)
-        tables = [self._tables[table] for table in planned.tables]
-        widths = widths_of(self.graph, self._plan, planned) if features else []
         with held(self.graph):
-            answer = self.follower.sample(tables, seed_slots(self.graph, seeds), widths, edge_ids)
-            return Sample(planned, self._plan, seed_names(seeds), *answer, names_of(self.graph, answer[1]))
+            given, slots = seeds_of(self.graph, seeds)
+            answer = self.follower.sample(tables, slots, widths if features else [], edge_ids)
+            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
 
-    def _only(self) -> int:
-        if len(self._plan.queries) == 1:
-            return self._plan.queries[0].number
-        running = ", ".join(str(planned.number) for planned in self._plan.queries) or "none"
-        raise UsageError(f"[sample] expected query= to name one of the running queries ({running}), got none; name one")
+    def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:
+        """A query by its number, its native tables and the feature columns of its levels."""
+        readers = self._readers
+        if query is None and len(readers) == 1:
+            return next(iter(readers.values()))
+        found = readers.get(query) if type(query) is int else None
+        if found is not None:
+            return found
+        running = ", ".join(map(str, readers)) or "none"
+        raise UsageError(
+            f"[sample] expected query= to name one of the running queries ({running}), got {query!r}; see plan.queries"
+        )
+
+    def _renew_readers(self) -> None:
+        """After the plan has changed; readers in other threads see the old ones or the new ones."""
+        self._readers = {
+            planned.number: (
+                planned,
+                [self._tables[table] for table in planned.tables],
+                widths_of(self.graph, self._plan, planned),
+            )
+            for planned in self._plan.queries
+        }
 
     def _wait(self, version: int, timeout: float | None) -> None:
         with self._published_version:
