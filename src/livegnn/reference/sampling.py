@@ -23,6 +23,11 @@ class EdgeTable(NamedTuple):
     time: Int64Array
     edge_type: Int64Array
 
+    def at(self, places: Int64Array) -> EdgeTable:
+        """The edges at these places, in this order."""
+        rest = (self.weight[places], self.time[places], self.edge_type[places])
+        return EdgeTable(self.src[places], self.dst[places], self.ids[places], *rest)
+
 
 class Hop(NamedTuple):
     """A one-hop query. edge_type None: all. ttl 0: edges do not expire."""
@@ -73,7 +78,7 @@ def draw(hop: Hop, number: int, seed: int, edges: EdgeTable, v: int, now: int, u
     if hop.by == "weighted":
         mine &= edges.weight > 0
     places = np.flatnonzero(mine)
-    order = ranks(hop, number, seed, EdgeTable(*(column[places] for column in edges)))
+    order = ranks(hop, number, seed, edges.at(places))
     return [int(places[i]) for i in sorted(range(len(places)), key=order.__getitem__)[: hop.fan_out]]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UsageError, ValueInvalid, VersionPending
+from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
@@ -208,7 +208,11 @@ class PreSampler:
             self._wait(at_least, timeout)
         with held(self.graph):
             given, slots = seeds_of(self.graph, seeds)
-            answer = self.follower.sample(tables, slots, widths if features else [], edge_ids)
+            try:
+                answer = self.follower.sample(tables, slots, widths if features else [], edge_ids)
+            except InvariantBroken:
+                self._reader(planned.number)  # says so if the query was dropped while this call was on its way
+                raise
             return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
 
     def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:

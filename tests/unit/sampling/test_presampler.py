@@ -114,8 +114,10 @@ def test_queries_start_and_end_while_the_graph_runs() -> None:
     sampler.drop(1)
     sampler.apply(added(4, 2, time=41))
     assert sampler.sample([0]).hop(2).tolist() == [[[2], [4]]]
-    with pytest.raises(UsageError, match="number of a query"):
+    with pytest.raises(UsageError, match=r"running queries \(2\), got 1"):
         sampler.sample([0], query=1)
+    with pytest.raises(UsageError, match="number of a query"):
+        sampler.drop(1)
 
 
 def test_negative_weights_refuse_the_batch_and_the_query() -> None:
