@@ -25,7 +25,7 @@ TypeName = str | EdgeTriple
 Kinds = npt.NDArray[np.uint8]
 
 # Kinds of update, as UpdateKind in core/include/livegnn/graph.h counts them.
-_REMOVE_EDGES_BEFORE, _SET_FEATURES = 2, 5
+_REMOVE_EDGES_BEFORE, _SET_FEATURES, ADD_VERTEX, REMOVE_VERTEX = 2, 5, 6, 7
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ class Schema:
         codes = types.copy()
         placed = (types < 0) & (types != checks.TYPE_UNSET)
         if placed.any():
-            for mask, known in ((of_vertex, self._vertex_name_codes(names)), (of_edge, self._edge_name_codes(names))):
+            for mask, by_name in ((of_vertex, self._vertex_names), (of_edge, self._edge_names)):
+                known = np.array([by_name.get(name, -1) for name in names], np.int32)
                 codes[placed & mask] = known[-1 - types[placed & mask]]
         counts = np.where(of_vertex, len(self.vertex_types), len(self.edge_types))
         bad = ((codes < 0) | (codes >= counts)) & (of_vertex | of_edge)
@@ -108,15 +109,42 @@ class Schema:
             (self.vertex_code if of_vertex[at] else self.edge_code)(f"apply, update {at}", name)
         return codes
 
-    def _vertex_name_codes(self, names: Sequence[TypeName]) -> Int32Array:
-        code: dict[TypeName, int] = {name: place for place, name in enumerate(self.vertex_types)}
-        return np.array([code.get(name, -1) for name in names], np.int32)
+    def resolve_few(self, kinds: Sequence[int], types: Sequence[int], names: Sequence[TypeName]) -> list[int]:
+        """resolve() for a few updates, without arrays."""
+        codes: list[int] = []
+        for i, (kind, given) in enumerate(zip(kinds, types, strict=True)):
+            if kind == _REMOVE_EDGES_BEFORE:
+                codes.append(given)
+                continue
+            of_vertex = kind >= _SET_FEATURES
+            known = self._vertex_names if of_vertex else self._edge_names
+            code = known.get(names[-1 - given], -1) if checks.TYPE_UNSET < given < 0 else given
+            if not 0 <= code < len(self.vertex_types if of_vertex else self.edge_types):
+                name = None if given == checks.TYPE_UNSET else names[-1 - given] if given < 0 else given
+                code = (self.vertex_code if of_vertex else self.edge_code)(f"apply, update {i}", name)
+            codes.append(code)
+        return codes
 
-    def _edge_name_codes(self, names: Sequence[TypeName]) -> Int32Array:
-        code: dict[TypeName, int] = {triple: place for place, triple in enumerate(self.edge_types)}
+    def types_named(self, kind: int, code: int) -> tuple[int, int]:
+        """Codes of the types of the vertices u and v of one update; -1 where it has none."""
+        if kind >= _SET_FEATURES:
+            return code, -1
+        return (-1, -1) if kind == _REMOVE_EDGES_BEFORE else self._end_pairs[code]
+
+    @cached_property
+    def _end_pairs(self) -> list[tuple[int, int]]:
+        return list(zip(self.ends[0].tolist(), self.ends[1].tolist(), strict=True))
+
+    @cached_property
+    def _vertex_names(self) -> dict[TypeName, int]:
+        return {name: place for place, name in enumerate(self.vertex_types)}
+
+    @cached_property
+    def _edge_names(self) -> dict[TypeName, int]:
+        codes: dict[TypeName, int] = {triple: place for place, triple in enumerate(self.edge_types)}
         for place, (_, name, _) in enumerate(self.edge_types):
-            code[name] = -1 if name in code else place  # a name that several have names none
-        return np.array([code.get(name, -1) for name in names], np.int32)
+            codes[name] = -1 if name in codes else place  # a name that several have names none
+        return codes
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """The schema as arrays without objects."""

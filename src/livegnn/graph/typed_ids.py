@@ -5,14 +5,15 @@
 
 The store knows the type of each slot. A batch becomes slots by array look-ups alone, unless it adds or removes
 vertices: then each distinct id of the batch has a place in a table, which the batch's updates read and write in order.
-As with one kind of vertex (ids.py), the map changes only when the translation is committed.
+Batches of a few updates go without arrays. As with one kind of vertex (ids.py), the map changes only when the
+translation is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from livegnn.errors import DtypeInvalid, StoredStateInvalid, ValueInvalid, Verte
 from livegnn.graph import checks
 from livegnn.graph.checks import AnyArray, Int32Array, Int64Array
 from livegnn.graph.ids import ExternalId, SlotPlan, VertexOps, text_from_arrays, text_to_arrays
-from livegnn.graph.schema import Kinds, Schema, TypeName
+from livegnn.graph.schema import ADD_VERTEX, REMOVE_VERTEX, Kinds, Schema, TypeName
 
 
 class Counted:
@@ -93,6 +94,8 @@ class Batch:
 
 class TypedIds:
     """Ids of one graph with types. All types have ids of one kind: int64 or strings."""
+
+    small_max = 32  # updates of a batch that is looked at one by one; tests make it 0
 
     def __init__(
         self, schema: Schema, text: bool, maps: list[Counted | Named], names: AnyArray, slot_count: int
@@ -172,8 +175,10 @@ class TypedIds:
             raise DtypeInvalid(
                 f"[apply] expected updates with {expected} ids, got {got} ids; use the ids that the graph was made with"
             )
-        codes = self.schema.resolve(batch.kinds, batch.types, batch.type_names)
         translation = TypedTranslation(self)
+        if batch.u.size <= self.small_max:
+            return (*_one_by_one(translation, batch), translation)
+        codes = self.schema.resolve(batch.kinds, batch.types, batch.type_names)
         slots_u, slots_v = _Walk(translation, batch, codes).run()
         return slots_u, slots_v, codes, translation
 
@@ -214,7 +219,7 @@ class TypedTranslation:
         self._changed: dict[tuple[int, ExternalId], int] = {}  # (type, id) -> slot, -1 where removed
         self._counts = [each.count for each in base.maps]
         self._plan = SlotPlan(base.free, base.slot_count)
-        self.end_types: tuple[Int32Array, Int32Array] | None = None  # (k,) each: codes of the types of u and of v
+        self.end_types: Sequence[Sequence[int] | Int32Array] = ()  # of u, of v: codes of types by update, -1 where none
 
     def slot(self, code: int, name: ExternalId) -> int:
         """The slot of an id, -1 where there is none."""
@@ -260,7 +265,6 @@ class TypedTranslation:
 
     def kinds_of(self, update: int) -> list[str]:
         """Names of the types of the vertices that an update names."""
-        assert self.end_types is not None  # set by translate()
         return [self.base.schema.vertex_types[codes[update]] for codes in self.end_types if codes[update] >= 0]
 
     def slots(self, where: str, ids: object, vertex_type: object = None) -> Int64Array:
@@ -292,6 +296,41 @@ class TypedTranslation:
             if slot >= 0:
                 base.names[slot] = name
         self._plan.commit()
+
+
+def _one_by_one(translation: TypedTranslation, batch: Batch) -> tuple[Int64Array, Int64Array, Int32Array]:
+    """Slots of u and v, and codes, of a batch of few updates, for which arrays would cost more than they save."""
+    schema, keys = translation.base.schema, batch.keys
+    codes = schema.resolve_few(batch.kinds.tolist(), batch.types.tolist(), batch.type_names)
+    slots: tuple[list[int], list[int]] = ([], [])
+    ends: tuple[list[int], list[int]] = ([], [])
+    for i, (kind, code, *names) in enumerate(
+        zip(batch.kinds.tolist(), codes, batch.u.tolist(), batch.v.tolist(), strict=True)
+    ):
+        types = schema.types_named(kind, code)
+        for row in (0, 1):
+            ends[row].append(types[row])
+            if types[row] < 0:
+                slots[row].append(-1)
+                continue
+            name = names[row] if keys is None else keys[names[row]]
+            if kind == ADD_VERTEX:
+                slot = translation.add(f"apply, update {i}", types[row], name)
+            elif kind == REMOVE_VERTEX:
+                slot = translation.remove(f"apply, update {i}", types[row], name)
+            else:
+                slot = translation.slot(types[row], name)
+                if slot < 0:
+                    _refuse_unknown(i, schema.vertex_types[types[row]], name)
+            slots[row].append(slot)
+    translation.end_types = ends
+    return np.array(slots[0], np.int64), np.array(slots[1], np.int64), np.array(codes, np.int32)
+
+
+def _refuse_unknown(update: int, kind: str, name: ExternalId) -> NoReturn:
+    raise VertexUnknown(
+        f"[apply, update {update}] expected a live vertex of type {kind!r}, got {name!r}; add the vertex first"
+    )
 
 
 class _Walk:
@@ -369,10 +408,7 @@ class _Walk:
         i = int(np.argmax(unknown.any(axis=0)))
         row, i = int(np.argmax(unknown[:, i])), first + i
         name, kind = int(self._ids[row, i]), self._translation.base.schema.vertex_types[self._types[row, i]]
-        got = name if self._batch.keys is None else self._batch.keys[name]
-        raise VertexUnknown(
-            f"[apply, update {i}] expected a live vertex of type {kind!r}, got {got!r}; add the vertex first"
-        )
+        _refuse_unknown(i, kind, name if self._batch.keys is None else self._batch.keys[name])
 
 
 def counted_and_named(where: str, schema: Schema, counts: Sequence[int], ids: Mapping[str, object]) -> TypedIds:

@@ -261,6 +261,8 @@ def test_a_bad_update_changes_nothing(method: str, arguments: Any, error: type[E
     updates.remove_vertex(2, vertex_type="User")
     getattr(updates, method)(**arguments)
     refused(graph, updates, error, message)
+    graph._typed.small_max = 0  # as a large batch is translated
+    refused(graph, updates, error, message)
 
 
 def test_ids_of_the_other_kind_are_refused() -> None:
