@@ -1,7 +1,8 @@
 """A batch of updates as an Arrow IPC stream, bit for bit, and back.
 
 payload = one Arrow IPC stream: schema, dictionaries, one record batch with one row for each update
-schema metadata: "livegnn.schema" = "1"
+schema metadata: "livegnn.schema" = "1"; where types have names, "livegnn.types" = JSON list of "name" or
+                 ["src", "name", "dst"]: a type -1 - k is the k-th of them
 
 column          type                       null means                        there
 kind            uint8, 0 to 7              (never)                           always
@@ -21,6 +22,7 @@ would be a different history.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ __all__ = ["SCHEMA_VERSION", "decode", "encode"]
 
 SCHEMA_VERSION = 1
 _VERSION_KEY = b"livegnn.schema"
+_TYPES_KEY = b"livegnn.types"
 _NO_VERTEX, _NO_EDGE = -1, -1
 _UNSET_TIME, _UNSET_TYPE = -(2**63), -(2**31)
 _PLAIN = {  # column: (dtype, what stands for "not given")
@@ -48,7 +51,7 @@ _NAMES = ("kind", "u", "v", *_PLAIN, "row", "missing_ignore")
 def encode(updates: Updates) -> bytes:
     """The payload of a batch. Raises: ValueInvalid for string ids that UTF-8 cannot hold; DataMissing."""
     arrow = need("pyarrow", "arrow")
-    columns, keys = updates._to_columns()
+    columns, keys, types = updates._to_columns()
     parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
     try:
         names = None if keys is None else arrow.array(keys, arrow.utf8())
@@ -67,7 +70,10 @@ def encode(updates: Updates) -> bytes:
         parts["row"] = arrow.LargeListArray.from_arrays(offsets, columns["rows"], mask=arrow.array(widths < 0))
     if columns["missing_ignore"].any():
         parts["missing_ignore"] = arrow.array(columns["missing_ignore"] != 0)
-    batch = arrow.record_batch(parts).replace_schema_metadata({_VERSION_KEY: str(SCHEMA_VERSION).encode()})
+    metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode()}
+    if types:
+        metadata[_TYPES_KEY] = json.dumps(types).encode()
+    batch = arrow.record_batch(parts).replace_schema_metadata(metadata)
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
@@ -131,7 +137,17 @@ def _updates_of(batch: Any, arrow: Any) -> Updates:
     if "row" in there:
         columns["row_width"] = _values(there["row"].value_lengths(), -1).astype(np.int32)
         columns["rows"] = np.ascontiguousarray(there["row"].flatten().to_numpy(zero_copy_only=False))
-    return Updates._from_columns(columns, keys)
+    return Updates._from_columns(columns, keys, _type_names(batch.schema.metadata.get(_TYPES_KEY, b"[]")))
+
+
+def _type_names(text: bytes) -> list[str | tuple[str, str, str]]:
+    found: list[str | tuple[str, str, str]] = []
+    for name in json.loads(text):
+        parts = [name] if isinstance(name, str) else name
+        if not all(isinstance(part, str) for part in parts) or len(parts) not in (1, 3):
+            raise ValueError(f"a type named {name!r}")
+        found.append(name if isinstance(name, str) else (parts[0], parts[1], parts[2]))
+    return found
 
 
 def _ids_into(columns: dict[str, AnyArray], there: dict[str, Any], arrow: Any) -> list[str] | None:

@@ -15,8 +15,9 @@ DAMAGED = r"^\[history, offset 7\] expected .*, got .*; (restore|read)"
 
 def same(a, b):
     """Whether two Updates hold the same, to the bit."""
-    columns, keys = a._to_columns()
-    others, other_keys = b._to_columns()
+    columns, keys, types = a._to_columns()
+    others, other_keys, other_types = b._to_columns()
+    assert types == other_types
     assert keys == other_keys
     assert columns.keys() == others.keys()
     for name, values in columns.items():
@@ -195,8 +196,36 @@ def test_a_frame_cut_short_lengthened_or_in_the_wrong_place_is_refused():
     ],
 )
 def test_columns_that_do_not_fit_each_other_are_refused(change, error):
-    columns, keys = every_kind()._to_columns()
-    same(lg.Updates._from_columns(columns, keys), every_kind())
+    columns, keys, types = every_kind()._to_columns()
+    same(lg.Updates._from_columns(columns, keys, types), every_kind())
     change(columns)
     with pytest.raises(error):
-        lg.Updates._from_columns(columns, keys)
+        lg.Updates._from_columns(columns, keys, types)
+
+
+def typed():
+    updates = lg.Updates()
+    updates.add_vertex(0, [1.0], vertex_type="User")
+    updates.add_vertices([0, 1], [[1.0, 2.0], [3.0, 4.0]], vertex_type=1)
+    updates.add_edge(0, 1, edge_type=("User", "Click", "Item"))
+    updates.add_edges([0, 0], [0, 1], edge_type="Click")
+    updates.remove_edge(0, 1, edge_type="Click")
+    updates.set_features(0, [2.0], vertex_type="User")
+    return updates
+
+
+def test_names_of_types_come_back():
+    same(codec.decode("history", 0, codec.encode(typed())), typed())
+
+
+@pytest.mark.parametrize("names", [b"[]", b'["Click"]', b'[["a", "b"]]', b"[1, 2, 3]", b"{", b'["a", "a", "a"]'])
+def test_names_of_types_that_are_damaged_are_refused(names):
+    with pa.ipc.open_stream(codec.encode(typed())) as stream:
+        table = stream.read_all()
+    assert b"livegnn.types" in table.schema.metadata
+    sink = pa.BufferOutputStream()
+    schema = table.schema.with_metadata({**table.schema.metadata, b"livegnn.types": names})
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_table(table.replace_schema_metadata(schema.metadata))
+    with pytest.raises(LogDamaged, match=DAMAGED):
+        codec.decode("history", 7, sink.getvalue().to_pybytes())
