@@ -20,7 +20,7 @@ from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPen
 from livegnn.graph import Graph, Updates
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import held, names_of, native_hop, seeds_of, widths_of
+from livegnn.sampling.answers import answered, native_hop, widths_of
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
@@ -206,14 +206,17 @@ class PreSampler:
         planned, tables, widths = self._reader(query)
         if at_least is not None:
             self._wait(at_least, timeout)
-        with held(self.graph):
-            given, slots = seeds_of(self.graph, seeds)
-            try:
-                answer = self.follower.sample(tables, slots, widths if features else [], edge_ids)
-            except InvariantBroken:
-                self._reader(planned.number)  # says so if the query was dropped while this call was on its way
-                raise
-            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
+        try:
+            given, answer, names = answered(
+                self.graph,
+                planned.query.vertex_type,
+                seeds,
+                lambda slots: self.follower.sample(tables, slots, widths if features else [], edge_ids),
+            )
+        except InvariantBroken:
+            self._reader(planned.number)  # says so if the query was dropped while this call was on its way
+            raise
+        return Sample(planned, self._plan, given, *answer, names)
 
     def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:
         """A query by its number, its native tables and the feature columns of its levels."""
