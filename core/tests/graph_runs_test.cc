@@ -56,7 +56,7 @@ Update removal(const EdgeRecord& edge) {
 // Runs of additions with other updates between them: some long enough, some not.
 UpdateBuffer mixed_batch(std::mt19937& rng) {
   UpdateBuffer batch;
-  for (const int run : {300, 40, 257, 256, 255, 1}) {
+  for (const int run : {2100, 40, 257, 256, 255, 1}) {
     for (int i = 0; i < run; ++i) batch.add(random_edge(rng, batch));
     Update last = batch.updates().back();
     last.kind = UpdateKind::RemoveEdge;
