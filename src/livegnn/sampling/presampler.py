@@ -18,6 +18,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
+from livegnn.graph.checks import edge_time
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
 from livegnn.sampling.answers import answered, native_hop, widths_of
@@ -57,7 +58,8 @@ class PreSampler:
 
     Args:    graph: what the queries are about.  query: one, or several as a list.  seed: of the random ranks, 0 to
              2^64 - 1.  ttl: edges count while time > now - ttl, `now` being the largest time ever added: a duration for
-             all, or by edge type.  threads: for batches and for large reads; all cores unless given.
+             all, or by edge type.  now: the largest event time so far, where no edge still there has it: after a
+             restart, stats.now as it was.  threads: for batches and for large reads; all cores unless given.
     Raises:  QueryInvalid, pointing at the place; ValueInvalid for a negative weight under a weighted hop.
     Exactness: equal to a scan of the graph, whatever the batching, threads or crashes.
     Cost:    O(log fan_out) an update; a read looks up 1 + C1 + C1 C2 + ... rows.  Source: Helios, sections 4 to 6.
@@ -85,6 +87,7 @@ class PreSampler:
         *,
         seed: int = 0,
         ttl: expiry.Ttl = None,
+        now: int | None = None,
         threads: int | None = None,
     ) -> None:
         if not isinstance(graph, Graph):
@@ -110,6 +113,8 @@ class PreSampler:
         with graph._writing("PreSampler"):
             everywhere = np.zeros(0, np.uint8)
             self.follower = _native.Reservoirs(graph._store, seed, threads or core_count(), True, False, everywhere)
+            if now is not None:
+                self.follower.set_now(edge_time("PreSampler", "now", now))
             for one in queries:
                 self._add(one)
             graph._attach(self)
