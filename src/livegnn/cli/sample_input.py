@@ -2,8 +2,8 @@
 before anything is played.
 
 A data set brings a graph with types. The user's files give one without types of vertices, where --type-column has whole
-numbers; or, with --vertex-type-column, one with types, where --type-column has names. An edge type then joins the types of
-its ends, as in ("User", "Click", "Item").
+numbers; or, with --vertex-type-column, one with types, where --type-column has names. An edge type then joins the types
+of its ends, as in ("User", "Click", "Item").
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ from livegnn.cli import files
 from livegnn.cli.console import Console
 from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events
 from livegnn.errors import DataMissing, DtypeInvalid, UsageError, ValueInvalid
+from livegnn.sampling.expiry import Ttl
+from livegnn.sampling.hop import EdgeTypeName
 
-PAPER_QUERY = "g.V('User', ID).alias('Seed').OutV('Click').sample(25).by('Random').OutV('CoPurchase').sample(10).by('TopK').values"
+PAPER_QUERY = (
+    "g.V('User', ID).alias('Seed').OutV('Click').sample(25).by('Random')"
+    ".OutV('CoPurchase').sample(10).by('TopK').values"
+)
 _INT32_MAX = 2**31 - 1
 Triple = tuple[str, str, str]
 
@@ -56,11 +61,11 @@ def read_query(text: str) -> lg.Query:
     return lg.Query.from_json(text) if text.lstrip().startswith("{") else lg.Query.parse(text)
 
 
-def read_ttl(texts: list[str] | None) -> dict[str | int | None, int] | None:
+def read_ttl(texts: list[str] | None) -> Ttl:
     """Durations from DURATION or TYPE=DURATION, each once. Raises: ValueInvalid."""
     if not texts:
         return None
-    found: dict[str | int | None, int] = {}
+    found: dict[EdgeTypeName, int] = {}
     for text in texts:
         name, _, duration = text.rpartition("=")
         if not duration.isdecimal():
@@ -153,9 +158,7 @@ def _plain(
         events = replace(events, edge_type=_numbers(events, options.type_column))
         edges = None if edges is None else replace(edges, edge_type=_numbers(edges, options.type_column))
     labels = None if ids is None else (ids if ids.dtype.kind == "i" else ids.tolist())
-    src, dst, given = _loaded(events if edges is None else edges, len(events if edges is None else edges))
-    if edges is None:
-        src, dst, given = _loaded(events, 0)
+    src, dst, given = _loaded(events, 0) if edges is None else _loaded(edges, len(edges))
     return lg.Graph(features, src, dst, **given, ids=labels, undirected=options.undirected), events
 
 
@@ -184,15 +187,22 @@ def _typed(
     column = options.vertex_type_column
     kinds = [str(kind) for kind in files.read_table(options.features).column(column).tolist()]
     if not all(kinds):
-        raise ValueInvalid(f"[{options.features}, row {kinds.index('') + 1}, column {column}] expected a type, got ''")
+        raise ValueInvalid(
+            f"[{options.features}, row {kinds.index('') + 1}, column {column}] expected a type, got ''; mend the file"
+        )
     kind_of = dict(zip(known.tolist(), kinds, strict=True))
+    if len(kind_of) < len(known):
+        raise ValueInvalid(
+            f"[{options.features}] expected ids that are all different, also between types, got {len(known):,} rows"
+            f" with {len(kind_of):,} ids; mend the file"
+        )
     triples: dict[Triple, int] = {}
     if edges is not None:
         edges = replace(edges, edge_type=_codes(edges, options.type_column, kind_of, triples))
     events = replace(events, edge_type=_codes(events, options.type_column, kind_of, triples))
     names = np.array(kinds, dtype=object)
     rows = {kind: np.flatnonzero(names == kind) for kind in dict.fromkeys(kinds)}
-    given: dict[str, dict[Triple, Any]] = {"src": {}, "dst": {}}
+    given: dict[str, Any] = {"src": {}, "dst": {}}
     for triple, code in triples.items():
         part = events if edges is None else edges
         chosen = np.zeros(0, np.int64) if edges is None else np.flatnonzero(part.edge_type == code)
