@@ -21,7 +21,13 @@ TABLES = (
     "edges_touched",
     "deadline",
 )
-SAMPLING_TABLES = ("sampling_ingest", "sampling_serving", "sampling_ad_hoc", "sampling_live")  # `make bench-sampling`
+SAMPLING_TABLES = (
+    "sampling_ingest",
+    "sampling_serving",
+    "sampling_ad_hoc",
+    "sampling_live",
+    "sampling_staleness",
+)  # `make bench-sampling`
 
 
 def main(arguments: list[str] | None = None) -> int:

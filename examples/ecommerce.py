@@ -2,8 +2,8 @@
 
 Users click items, and items are bought together. A bipartite GraphSAGE reads what the query samples: 25 of the user's
 clicks, and for each the 10 latest co-purchases. It trains on nine days as they stream by, every click judged by the
-graph just before it. Then it meets the tenth day: with samples of the graph as it is, and with samples as of last night. (The
-rows of a day have no times; where a user's clicks lie together in the file, fresh samples show the first ones.)
+graph just before it. Then it meets the tenth day: with samples of the graph as it is, and with samples of last night.
+(Rows of a day have no times; where a user's clicks lie together in the file, fresh samples show the first ones.)
 """
 
 import copy
