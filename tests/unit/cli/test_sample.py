@@ -130,6 +130,23 @@ def test_files_with_types_of_vertices(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "expected an edge type" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("vertices", "edges", "words"),
+    [
+        ("1,User,1\n1,Item,2\n", "1,1,Click\n", "expected ids that are all different"),
+        ("1,User,1\n2,,2\n", "1,2,Click\n", "row 2, column kind] expected a type, got ''"),
+        ("1,User,1\n2,Item,2\n", "1,2,Click\n1,2,\n", "row 2, column what] expected the name of an edge type, got ''"),
+    ],
+)
+def test_bad_types(tmp_path: Path, capsys: pytest.CaptureFixture[str], vertices: str, edges: str, words: str) -> None:
+    (tmp_path / "x.csv").write_text("id,kind,a\n" + vertices)
+    (tmp_path / "e.csv").write_text("src,dst,what\n" + edges)
+    arguments = ["--features", str(tmp_path / "x.csv"), "--events", str(tmp_path / "e.csv"), "--id-column", "id"]
+    arguments += ["--vertex-type-column", "kind", "--type-column", "what"]
+    assert main(["sample", *arguments, "--query", "g.V('User', ID).OutV('Click').sample(2)"]) == 1
+    assert words in capsys.readouterr().err
+
+
 def test_a_query_as_json_or_from_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     query = lg.Query.parse(LATEST)
     (files / "query.txt").write_text("# the latest two\n" + LATEST)
