@@ -28,6 +28,7 @@ SAMPLING_TABLES = (  # `make bench-sampling`
     "sampling_live",
     "sampling_http",
     "sampling_cluster",
+    "sampling_staleness",
 )
 
 

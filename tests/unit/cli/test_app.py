@@ -9,7 +9,9 @@ from livegnn.cli import bench, extras, main
 from livegnn.errors import DataMissing
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["bench", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["sample", "--help"], ["bench", "--help"]]
+)
 def test_help_ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)
