@@ -84,12 +84,17 @@ def _look_up(
 def _names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray]:
     """The levels by the graph's own ids, -1 or None where there is no vertex."""
     flat = np.concatenate([level.reshape(-1) for level in levels])
-    slots, places = np.unique(flat, return_inverse=True)
+    places: Int64Array | slice = slice(None)
+    slots = flat
+    if graph.vertex_types is None:  # ids in a list, looked up one by one: each once
+        slots, places = np.unique(flat, return_inverse=True)
     there = slots >= 0
     found = graph._external(slots[there])
     names: AnyArray = np.empty(len(slots), found.dtype)
     names[there] = found
     names[~there] = None if found.dtype == object else -1
-    ends = np.cumsum([level.size for level in levels])
-    parts = np.split(names[places.reshape(-1)], ends[:-1])
-    return [part.reshape(level.shape) for part, level in zip(parts, levels, strict=True)]
+    named, parts, start = names[places], [], 0
+    for level in levels:
+        parts.append(named[start : start + level.size].reshape(level.shape))
+        start += level.size
+    return parts
