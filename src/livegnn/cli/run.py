@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from livegnn.cli import files
 from livegnn.cli.console import Console
-from livegnn.cli.extras import need
 from livegnn.cli.results import ResultFile
 from livegnn.errors import ColumnMissing, DataMissing, ModelError, UpdateError, UsageError, ValueInvalid
+from livegnn.extras import need
 
 Ids = npt.NDArray[Any]
 
