@@ -120,6 +120,11 @@ class MicroBatcher:
         self._thread.start()
 
     @property
+    def is_open(self) -> bool:
+        """Whether asks are taken."""
+        return not self._closed
+
+    @property
     def waiting(self) -> int:
         """Asks that are not being worked on yet."""
         return len(self._queue) + len(self._held)

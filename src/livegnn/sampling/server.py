@@ -216,6 +216,11 @@ class SampleServer:
         return self._model is not None
 
     @property
+    def is_open(self) -> bool:
+        """Whether it takes requests."""
+        return self._batcher.is_open
+
+    @property
     def stats(self) -> ServerStats:
         """What it has done so far."""
         counts, batcher = self._counts, self._batcher
