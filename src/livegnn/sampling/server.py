@@ -26,7 +26,7 @@ from livegnn.sampling.micro_batch import Ask, LoopReply, MicroBatcher, ReplyTo, 
 from livegnn.sampling.model_call import Inputs, ModelCall, trial_sample
 from livegnn.sampling.plan import Plan
 from livegnn.sampling.sample import Sample
-from livegnn.types import Float32Array
+from livegnn.types import AnyArray, Float32Array
 
 __all__ = ["Prediction", "SampleServer", "SampleSource", "ServerStats"]
 
@@ -261,7 +261,11 @@ class SampleServer:
             raise UsageError(
                 "[predict] expected a server with a model, got none; make it with SampleServer(source, model)"
             )
-        names = seed_names(seeds)
+        names: AnyArray
+        if isinstance(seeds, np.ndarray) and seeds.dtype == np.int64 and seeds.ndim == 1:
+            names = seeds  # the source looks at the values
+        else:
+            names = seed_names(seeds)
         if len(names) == 0:
             raise ValueInvalid(f"[{where}] expected at least one seed, got none; leave the call out")
         if at_least is not None and (isinstance(at_least, bool) or not isinstance(at_least, int)):

@@ -13,20 +13,19 @@ import dataclasses
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from livegnn.errors import Overloaded, UsageError
-from livegnn.extras import need
 from livegnn.sampling import Prediction, Sample, SampleServer
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
 
-__all__ = ["ROUTES", "app"]
+__all__ = ["ROUTES", "Application", "app"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,60 +57,68 @@ class _Answer(NamedTuple):
 
 def app(
     server: SampleServer, *, token: str | None = None, limits: Limits | None = None, read_only: bool = False
-) -> Any:
-    """An ASGI application (a starlette.applications.Starlette) that serves a sample server.
+) -> Application:
+    """An ASGI application that serves a sample server; any ASGI server runs it, others can mount it.
 
     Args:    token: where given, every request but /v1/healthz needs the header "Authorization: Bearer <token>".
              limits: of requests.  read_only: refuses /v1/updates.
-    Raises:  DataMissing without starlette (the extra serve); UsageError.
+    Raises:  UsageError.
     """
     if not isinstance(server, SampleServer):
         raise UsageError(f"[serve] expected a SampleServer, got {type(server).__name__}; make one of your sampler")
     if token is not None and (not isinstance(token, str) or not token.isascii() or not token.strip()):
         raise UsageError("[serve] expected token as ASCII text that is not blank, got another value; give one")
-    starlette, routing = need("starlette.applications", "serve"), need("starlette.routing", "serve")
-    service = _Service(server, limits or Limits(), read_only)
-    secret = None if token is None else token.encode()
-    handlers: dict[str, Callable[[_Request], Awaitable[_Answer]]] = {
-        "/v1/sample": service.sample,
-        "/v1/predict": service.predict,
-        "/v1/updates": service.updates,
-        "/v1/stats": service.stats,
-        "/v1/healthz": service.healthz,
-        "/metrics": service.metrics_text,
-    }
-    routes = [
-        routing.Route(
-            path, _Endpoint(path, handler, service.metrics, None if path in _OPEN_ROUTES else secret), methods=[method]
+    return Application(_Service(server, limits or Limits(), read_only), None if token is None else token.encode())
+
+
+class Application:
+    """The routes as one ASGI application: a look-up of the path, since no route has parameters."""
+
+    def __init__(self, service: _Service, secret: bytes | None) -> None:
+        self._service = service
+        handlers = (
+            service.sample,
+            service.predict,
+            service.updates,
+            service.stats,
+            service.healthz,
+            service.metrics_text,
         )
-        for (path, handler), method in zip(handlers.items(), ROUTES.values(), strict=True)
-    ]
+        self._endpoints = {
+            path: (method, _Endpoint(path, handler, service.metrics, None if path in _OPEN_ROUTES else secret))
+            for (path, method), handler in zip(ROUTES.items(), handlers, strict=True)
+        }
 
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            service.close()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"][len(scope.get("root_path", "")) :]
+            method, endpoint = self._endpoints.get(path, (None, None))
+            if endpoint is not None and scope["method"] == method:
+                await endpoint(scope, receive, send)
+            else:
+                await self._refuse(scope["method"], method, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            raise UsageError(f"[serve] expected HTTP, got {scope['type']}; there are no such routes")
 
-    exceptions = need("starlette.exceptions", "serve")
-    return starlette.Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers={exceptions.HTTPException: _refuse_route}
-    )
+    async def _refuse(self, got: str, method: str | None, send: Send) -> None:
+        headers: list[tuple[bytes, bytes]] = []
+        if method is None:
+            message = f"[route] expected one of {', '.join(ROUTES)}, got another; mend the path"
+            refused = Refused(404, "RouteUnknown", message)
+        else:
+            refused = Refused(405, "MethodNotAllowed", f"[route] expected {method}, got {got}; use {method}")
+            headers.append((b"allow", method.encode()))
+        status, body = enveloped(refused)
+        self._service.metrics.observe("other", status, 0.0)
+        await _send(send, _Answer(body, JSON, status), headers)
 
-
-async def _refuse_route(request: Any, error: Any) -> Any:
-    """What the router refuses, in the envelope of all errors."""
-    method = ROUTES.get(request.url.path)
-    if method is None:
-        refused = Refused(
-            404, "RouteUnknown", f"[route] expected one of {', '.join(ROUTES)}, got another; mend the path"
-        )
-    else:
-        refused = Refused(405, "MethodNotAllowed", f"[route] expected {method}, got {request.method}; use {method}")
-    status, body = enveloped(refused)
-    responses = need("starlette.responses", "serve")
-    return responses.Response(body, status, error.headers, JSON)
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        self._service.close()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 class _Endpoint:
@@ -139,11 +146,8 @@ class _Endpoint:
                 headers.append((b"retry-after", b"1"))
             if status in (408, 413):  # the rest of the body is not read
                 headers.append((b"connection", b"close"))
-        headers.append((b"content-type", answer.content_type.encode()))
-        headers.append((b"content-length", str(len(answer.body)).encode()))
         self._metrics.observe(self._route, answer.status, time.perf_counter() - start)
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        await _send(send, answer, headers)
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._secret is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._secret):
@@ -165,7 +169,7 @@ class _Service:
         self._writer.shutdown(wait=True)
 
     async def sample(self, request: _Request) -> _Answer:
-        answer_form = _answer_form(request.headers)
+        answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
         asked = await self._asked(request, ("seeds", "query", "features", "edge_ids", "at_least", "timeout_ms"))
         seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
         sample = await self._server.sample_async(seeds, timeout=timeout, **asked)
@@ -175,7 +179,7 @@ class _Service:
         return _Answer(await _written(_numbers(sample), lambda: json_bodies.encode_sample(sample, **wanted)))
 
     async def predict(self, request: _Request) -> _Answer:
-        answer_form = _answer_form(request.headers)
+        answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
         asked = await self._asked(request, ("seeds", "at_least", "timeout_ms"))
         seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
         prediction: Prediction = await self._server.predict_async(seeds, timeout=timeout, **asked)
@@ -284,21 +288,29 @@ class _Service:
         return Refused(413, "BodyTooLarge", f"[body] expected up to {limit} bytes, got {got[:20]}; split the request")
 
 
+async def _send(send: Send, answer: _Answer, headers: list[tuple[bytes, bytes]]) -> None:
+    headers.append((b"content-type", answer.content_type.encode()))
+    headers.append((b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+@lru_cache(256)
 def _form(content_type: bytes) -> str:
     """A media type without its parameters; JSON where none is named."""
     return content_type.split(b";")[0].strip().lower().decode("latin-1") or JSON
 
 
-def _answer_form(headers: Mapping[bytes, bytes]) -> str:
+@lru_cache(256)
+def _answer_form(accept: bytes, content_type: bytes) -> str:
     """By Accept; where that leaves it open, as the request."""
-    accept = headers.get(b"accept", b"*/*")
     named = [_form(part) for part in accept.split(b",")]
     if frames.CONTENT_TYPE in named:
         return frames.CONTENT_TYPE
     if JSON in named:
         return JSON
     if "*/*" in named or "application/*" in named:
-        asked = _form(headers.get(b"content-type", b""))
+        asked = _form(content_type)
         return asked if asked == frames.CONTENT_TYPE else JSON
     raise Refused(
         406,

@@ -35,7 +35,7 @@ def run(
     Sets the interpreter's switch interval to 0.5 ms, as two threads share it. The sample server stays open.
 
     Raises:  UsageError if the address cannot be had, or from a host other than this one without a token; DataMissing
-             without starlette and uvicorn (the extra serve).
+             without uvicorn (the extra serve).
     """
     with _listening(host, port, token) as listener:
         uvicorn = _uvicorn(server, token, limits, read_only)
@@ -92,6 +92,7 @@ def _uvicorn(server: SampleServer, token: str | None, limits: Limits | None, rea
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
     return uvicorn.Server(config)
