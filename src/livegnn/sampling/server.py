@@ -127,7 +127,7 @@ class SampleServer:
         if isinstance(wait_us, bool) or not isinstance(wait_us, int | float) or not 0 <= wait_us <= 1e6:
             raise ValueInvalid(f"[SampleServer] expected wait_us from 0 to 1000000, got {wait_us!r}; choose one")
         self.source = source
-        self._query = query if query is not None else _only(source.plan)
+        self._query = source.plan.query(_only(source.plan) if query is None else query).number
         self._model = None
         if model is not None:
             self._model = ModelCall(model, inputs=inputs, merge=merge, head=head, device=device)

@@ -40,7 +40,7 @@ ROUTES = {
     "/v1/healthz": "GET",
     "/metrics": "GET",
 }
-_WRITTEN_AT_ONCE_MAX = 20_000  # numbers of a JSON answer that the event loop may write itself
+_WRITTEN_AT_ONCE_MAX = 5_000  # numbers of a JSON answer that the event loop may write itself
 _OPEN_ROUTES = ("/v1/healthz",)
 
 
