@@ -219,7 +219,8 @@ def test_the_envelope_and_the_statuses():
     assert response.json() == {
         "error": {
             "kind": "VertexUnknown",
-            "message": "[sample] expected seeds that are live vertices (version 0), got 999 at row 0; add the vertex first",
+            "message": "[sample] expected seeds that are live vertices (version 0), got 999 at row 0; "
+            "add the vertex first",
             "retryable": False,
         }
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
@@ -37,14 +38,12 @@ def run(
     Raises:  UsageError if the address cannot be had, or from a host other than this one without a token; DataMissing
              without uvicorn (the extra serve).
     """
-    with _listening(host, port, token) as listener:
+    with _listening(host, port, token) as listener, _quiet_signals():
         uvicorn = _uvicorn(server, token, limits, read_only)
         before = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
         try:
             uvicorn.run(sockets=[listener])
-        except KeyboardInterrupt:
-            return
         finally:
             sys.setswitchinterval(before)
 
@@ -73,13 +72,29 @@ def background(
 
 
 @contextmanager
+def _quiet_signals() -> Iterator[None]:
+    """uvicorn raises the signal that ended it once more: that shall not end the caller before run() returns."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def _listening(host: str, port: int, token: str | None) -> Iterator[socket.socket]:
+    if type(port) is not int or not 0 <= port < 65536:
+        raise UsageError(f"[serve] expected a port from 0 to 65535, got {port!r}; choose another")
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         if token is None and address[4][0] not in ("127.0.0.1", "::1"):
             raise UsageError(f"[serve] expected a token for {host}, which others can reach, got none; give token=")
         listener = socket.create_server(address[4][:2], family=address[0], backlog=2048)
-    except (OSError, OverflowError) as cause:
+    except OSError as cause:
         raise UsageError(f"[serve] expected a free address, got {host} port {port}: {cause}; choose another") from cause
     with listener:
         yield listener
