@@ -18,17 +18,24 @@ struct Row {
   std::int32_t capacity;
   std::int32_t complete;  // the row holds all candidates
   std::int32_t unused;
+  std::uint64_t last_rank;  // of the last entry, so that what comes after it is turned away by one line of memory;
+  EdgeId last_id;           // anything in an empty row
 
   VertexId* neighbours() { return reinterpret_cast<VertexId*>(this + 1); }
   EdgeId* ids() { return reinterpret_cast<EdgeId*>(neighbours() + (capacity + 1) / 2 * 2); }
   std::uint64_t* ranks() { return reinterpret_cast<std::uint64_t*>(ids() + capacity); }
   EdgeTime* times() { return reinterpret_cast<EdgeTime*>(ranks() + capacity); }
+  void seal() {  // after every change of the entries
+    if (count == 0) return;
+    last_rank = ranks()[count - 1];
+    last_id = ids()[count - 1];
+  }
   const VertexId* neighbours() const { return const_cast<Row*>(this)->neighbours(); }
   const EdgeId* ids() const { return const_cast<Row*>(this)->ids(); }
   const std::uint64_t* ranks() const { return const_cast<Row*>(this)->ranks(); }
   const EdgeTime* times() const { return const_cast<Row*>(this)->times(); }
 };
-static_assert(sizeof(Row) == 16);
+static_assert(sizeof(Row) == 32);
 
 struct RowEntry {
   VertexId neighbour;

@@ -22,6 +22,10 @@ LiveGnnError
 ├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
+├── LogError                    the log could not do what was asked
+│   ├── LogDamaged              an entry that is not what was written; names the offset
+│   ├── LogConflict             the place in the log is taken by another entry
+│   └── LogUnavailable          the broker or the file cannot be reached; the append may or may not be in the log
 ├── DataMissing                 a dataset or an optional dependency that is not at hand
 ├── UsageError                  a call that the object's present state does not allow
 └── InvariantBroken             our own mistake; the object refuses further work
@@ -40,6 +44,10 @@ __all__ = [
     "EdgeMissing",
     "InvariantBroken",
     "LiveGnnError",
+    "LogConflict",
+    "LogDamaged",
+    "LogError",
+    "LogUnavailable",
     "ModelError",
     "ModelMismatch",
     "ModelUnsupported",
@@ -176,6 +184,29 @@ class StateMismatch(LiveGnnError):
 
 class StoredStateInvalid(LiveGnnError):
     """A saved file is damaged, cut short or of another version."""
+
+
+class LogError(LiveGnnError):
+    """The log could not do what was asked."""
+
+
+class LogDamaged(LogError):
+    """An entry is not what was written: cut short, changed, missing, or of a newer format."""
+
+    hint = "restore the log from a copy; no entry is ever skipped"
+
+
+class LogConflict(LogError):
+    """The place that an append was for is taken by another entry."""
+
+    hint = "read what has been appended since, then decide again"
+
+
+class LogUnavailable(LogError):
+    """The broker or the file cannot be reached; an append that raised this may or may not be in the log."""
+
+    retryable = True
+    hint = "append again with the same key: it is written once"
 
 
 class DataMissing(LiveGnnError):

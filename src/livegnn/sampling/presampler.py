@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UsageError, ValueInvalid, VersionPending
+from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
+from livegnn.graph.checks import edge_time
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import held, names_of, native_hop, seed_names, seed_slots, widths_of
-from livegnn.sampling.plan import Plan
+from livegnn.sampling.answers import answered, native_hop, widths_of
+from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.schema import Schema
@@ -57,7 +58,8 @@ class PreSampler:
 
     Args:    graph: what the queries are about.  query: one, or several as a list.  seed: of the random ranks, 0 to
              2^64 - 1.  ttl: edges count while time > now - ttl, `now` being the largest time ever added: a duration for
-             all, or by edge type.  threads: for batches and for large reads; all cores unless given.
+             all, or by edge type.  now: the largest event time so far, where no edge still there has it: after a
+             restart, stats.now as it was.  threads: for batches and for large reads; all cores unless given.
     Raises:  QueryInvalid, pointing at the place; ValueInvalid for a negative weight under a weighted hop.
     Exactness: equal to a scan of the graph, whatever the batching, threads or crashes.
     Cost:    O(log fan_out) an update; a read looks up 1 + C1 + C1 C2 + ... rows.  Source: Helios, sections 4 to 6.
@@ -85,6 +87,7 @@ class PreSampler:
         *,
         seed: int = 0,
         ttl: expiry.Ttl = None,
+        now: int | None = None,
         threads: int | None = None,
     ) -> None:
         if not isinstance(graph, Graph):
@@ -101,6 +104,7 @@ class PreSampler:
         self._durations = expiry.durations(ttl, self._schema)
         self._plan = Plan(self._schema)
         self._tables: dict[int, int] = {}  # the plan's number of a table -> the native one
+        self._readers: dict[int, tuple[PlannedQuery, list[int], list[int]]] = {}
         self._published_version = threading.Condition()
         self._lags: deque[float] = deque(maxlen=_LAGS_KEPT_MAX)
         self._batches = self._updates = 0
@@ -109,6 +113,8 @@ class PreSampler:
         with graph._writing("PreSampler"):
             everywhere = np.zeros(0, np.uint8)
             self.follower = _native.Reservoirs(graph._store, seed, threads or core_count(), True, False, everywhere)
+            if now is not None:
+                self.follower.set_now(edge_time("PreSampler", "now", now))
             for one in queries:
                 self._add(one)
             graph._attach(self)
@@ -136,8 +142,10 @@ class PreSampler:
             left = self._plan.drop(number)
             used = {table.number for table in left.tables}
             self._plan = left
-            for gone in [table for table in self._tables if table not in used]:
-                self.follower.drop_table(self._tables.pop(gone))
+            gone = [self._tables.pop(table) for table in list(self._tables) if table not in used]
+            self._renew_readers()
+            for table in gone:
+                self.follower.drop_table(table)
 
     def explain(self) -> str:
         """The plan in words: one-hop queries, what feeds what, and what an answer costs."""
@@ -160,6 +168,7 @@ class PreSampler:
             raise
         self._tables.update(made)
         self._plan = plan
+        self._renew_readers()
         return number
 
     # ---- writing
@@ -199,20 +208,44 @@ class PreSampler:
         Raises:  VertexUnknown, naming the row; UsageError; VersionPending if at_least is not reached in time.
         """
         self._open("sample")
-        planned = self._plan.query(query if query is not None else self._only())
+        planned, tables, widths = self._reader(query)
         if at_least is not None:
             self._wait(at_least, timeout)
-        tables = [self._tables[table] for table in planned.tables]
-        widths = widths_of(self.graph, self._plan, planned) if features else []
-        with held(self.graph):
-            answer = self.follower.sample(tables, seed_slots(self.graph, seeds), widths, edge_ids)
-            return Sample(planned, self._plan, seed_names(seeds), *answer, names_of(self.graph, answer[1]))
+        try:
+            given, answer, names = answered(
+                self.graph,
+                planned.query.vertex_type,
+                seeds,
+                lambda slots: self.follower.sample(tables, slots, widths if features else [], edge_ids),
+            )
+        except InvariantBroken:
+            self._reader(planned.number)  # says so if the query was dropped while this call was on its way
+            raise
+        return Sample(planned, self._plan, given, *answer, names)
 
-    def _only(self) -> int:
-        if len(self._plan.queries) == 1:
-            return self._plan.queries[0].number
-        running = ", ".join(str(planned.number) for planned in self._plan.queries) or "none"
-        raise UsageError(f"[sample] expected query= to name one of the running queries ({running}), got none; name one")
+    def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:
+        """A query by its number, its native tables and the feature columns of its levels."""
+        readers = self._readers
+        if query is None and len(readers) == 1:
+            return next(iter(readers.values()))
+        found = readers.get(query) if type(query) is int else None
+        if found is not None:
+            return found
+        running = ", ".join(map(str, readers)) or "none"
+        raise UsageError(
+            f"[sample] expected query= to name one of the running queries ({running}), got {query!r}; see plan.queries"
+        )
+
+    def _renew_readers(self) -> None:
+        """After the plan has changed; readers in other threads see the old ones or the new ones."""
+        self._readers = {
+            planned.number: (
+                planned,
+                [self._tables[table] for table in planned.tables],
+                widths_of(self.graph, self._plan, planned),
+            )
+            for planned in self._plan.queries
+        }
 
     def _wait(self, version: int, timeout: float | None) -> None:
         with self._published_version:

@@ -2,6 +2,6 @@
 
 from livegnn.serve.limits import Limits
 from livegnn.serve.routes import app
-from livegnn.serve.runner import background, run
+from livegnn.serve.runner import background, even_latency, run
 
-__all__ = ["Limits", "app", "background", "run"]
+__all__ = ["Limits", "app", "background", "even_latency", "run"]

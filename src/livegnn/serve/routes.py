@@ -212,7 +212,9 @@ class _Service:
     async def stats(self, request: _Request) -> _Answer:
         source = getattr(self._server.source, "stats", None)
         found: dict[str, Any] = {"server": dataclasses.asdict(self._server.stats)}
-        if dataclasses.is_dataclass(source) and not isinstance(source, type):
+        if isinstance(source, Mapping):
+            found["source"] = dict(source)
+        elif dataclasses.is_dataclass(source) and not isinstance(source, type):
             found["source"] = dataclasses.asdict(source)
         found["queries"] = {str(one.number): one.query.to_text() for one in self._server.source.plan.queries}
         return _json(found)
@@ -338,4 +340,4 @@ async def _written(numbers: int, write: Callable[[], bytes]) -> bytes:
 
 
 def _json(document: object) -> _Answer:
-    return _Answer(json.dumps(document).encode())
+    return _Answer(json.dumps(document, default=str).encode())

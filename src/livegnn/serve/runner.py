@@ -17,7 +17,7 @@ from livegnn.sampling import SampleServer
 from livegnn.serve.limits import Limits
 from livegnn.serve.routes import app
 
-__all__ = ["background", "run"]
+__all__ = ["background", "even_latency", "run"]
 
 _SWITCH_S = 0.0005  # how long the event loop and the thread that samples may keep each other waiting
 _SHUTDOWN_S = 10
@@ -42,7 +42,7 @@ def run(
     """
     with _listening(host, port, token) as listener, _quiet_signals():
         uvicorn = _uvicorn(server, token, limits, read_only)
-        with _even_latency():
+        with even_latency():
             uvicorn.run(sockets=[listener])
 
 
@@ -70,8 +70,10 @@ def background(
 
 
 @contextmanager
-def _even_latency() -> Iterator[None]:
-    """Two threads share the interpreter, so they take short turns; and a collection that walks through a model and its
+def even_latency() -> Iterator[None]:
+    """Tunes this process for serving, for the length of a with block; run() does so itself.
+
+    Two threads share the interpreter, so they take turns of 0.5 ms; and a collection that walks through a model and its
     libraries stops everybody for 100 ms, so what is there at the start is not walked through again.
     """
     before = sys.getswitchinterval()
