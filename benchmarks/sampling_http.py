@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -32,15 +31,14 @@ def _serve(pipe: Connection, tiny: bool, fan_outs: tuple[int, ...]) -> None:
 
     import livegnn as lg
     from livegnn.sampling.tree_sage import TreeSAGE
-    from livegnn.serve import background
+    from livegnn.serve import background, even_latency
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    sys.setswitchinterval(0.0005)
     work = social(tiny, share=1.0 if tiny else 0.2)
     sampler = lg.PreSampler(work.graph(), query("random", fan_outs), seed=5, threads=1)
     model = TreeSAGE(FEATURES, 32, 16, len(fan_outs))
-    with lg.SampleServer(sampler, model) as server, background(server) as url:
+    with lg.SampleServer(sampler, model) as server, even_latency(), background(server) as url:
         pipe.send((url, work.forums))
         pipe.recv()
 

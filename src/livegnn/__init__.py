@@ -28,7 +28,17 @@ from livegnn.models.layers import (
 )
 from livegnn.models.model import Model
 from livegnn.models.pyg import from_pyg
-from livegnn.sampling import AdHocSampler, PreSampler, Query, Sample, SamplerStats, query
+from livegnn.sampling import (
+    AdHocSampler,
+    Prediction,
+    PreSampler,
+    Query,
+    Sample,
+    SamplerStats,
+    SampleServer,
+    ServerStats,
+    query,
+)
 
 __all__ = [
     "__version__",
@@ -54,6 +64,9 @@ __all__ = [
     "Query",
     "Sample",
     "SamplerStats",
+    "SampleServer",
+    "Prediction",
+    "ServerStats",
     # models without PyG
     "Model",
     "APPNP",

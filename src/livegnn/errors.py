@@ -19,6 +19,7 @@ LiveGnnError
 │   └── OperatorUnsound         a user's operator that is not proved to be incremental
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── VersionPending              a read that asked for a version which is not there yet
+├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── LogError                    the log could not do what was asked
@@ -51,6 +52,7 @@ __all__ = [
     "ModelMismatch",
     "ModelUnsupported",
     "OperatorUnsound",
+    "Overloaded",
     "QueryInvalid",
     "RangeOverflow",
     "StateMismatch",
@@ -165,6 +167,13 @@ class VersionPending(LiveGnnError, TimeoutError):
 
     retryable = True
     hint = "ask again, or for an earlier version"
+
+
+class Overloaded(LiveGnnError):
+    """A request was refused because too many wait, or it waited longer than it was willing to."""
+
+    retryable = True
+    hint = "ask again a little later"
 
 
 class StateMismatch(LiveGnnError):

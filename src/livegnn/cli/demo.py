@@ -14,8 +14,8 @@ from livegnn import datasets
 from livegnn.cli import story as st
 from livegnn.cli.arguments import positive
 from livegnn.cli.console import Console
-from livegnn.cli.extras import need
 from livegnn.errors import DataMissing
+from livegnn.extras import need
 
 if TYPE_CHECKING:
     from livegnn.cli.play import Played, Player

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.cli.extras import need
 from livegnn.errors import ColumnMissing, DataMissing, DtypeInvalid, ValueInvalid, WidthMismatch
+from livegnn.extras import need
 
 Column = npt.NDArray[Any]
 OPS = ("add", "remove", "set_weight")

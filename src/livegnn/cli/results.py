@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.cli.extras import need
 from livegnn.errors import DtypeInvalid
+from livegnn.extras import need
 
 
 class ResultFile:

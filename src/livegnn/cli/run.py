@@ -19,9 +19,9 @@ import numpy.typing as npt
 from livegnn.cli import files
 from livegnn.cli.console import Console
 from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events, refuse_disorder
-from livegnn.cli.extras import need
 from livegnn.cli.results import ResultFile
 from livegnn.errors import DataMissing, ModelError, UsageError, ValueInvalid
+from livegnn.extras import need
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from livegnn.sampling.presampler import PreSampler, SamplerStats
 from livegnn.sampling.query import OpenHop, Query, query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.schema import EdgeType, Schema
+from livegnn.sampling.server import Prediction, SampleServer, SampleSource, ServerStats
 
 __all__ = [
     "AdHocSampler",
@@ -19,10 +20,14 @@ __all__ = [
     "PlannedQuery",
     "PlannedTable",
     "PreSampler",
+    "Prediction",
     "Query",
     "Sample",
+    "SampleServer",
+    "SampleSource",
     "SamplerStats",
     "Schema",
+    "ServerStats",
     "plan",
     "query",
 ]

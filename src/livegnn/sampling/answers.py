@@ -13,7 +13,7 @@ from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["Answer", "HopNumbers", "answered", "native_hop", "widths_of"]
+__all__ = ["Answer", "HopNumbers", "answered", "native_hop", "seed_names", "widths_of"]
 
 HopNumbers = tuple[int, int, int, int, int, int]
 Answer = tuple[int, list[Int64Array], list[Int64Array], list[Float32Array]]  # version, then by hop, hop, level
@@ -74,11 +74,14 @@ def _look_up(
 ) -> tuple[AnyArray, Answer, list[AnyArray]]:
     slots = graph._slots("sample", seeds, vertex_type)
     answer = ask(slots)
+    return seed_names(seeds), answer, _names_of(graph, answer[1])
+
+
+def seed_names(seeds: object) -> AnyArray:
+    """Seeds as an array of the user's own ids, int64 or strings. Raises: DtypeInvalid, ValueInvalid."""
     if is_text(seeds):
-        given: AnyArray = np.array(text_list("sample", "seeds", seeds), object)
-    else:
-        given = id_array("sample", "seeds", seeds)
-    return given, answer, _names_of(graph, answer[1])
+        return np.array(text_list("sample", "seeds", seeds), object)
+    return id_array("sample", "seeds", seeds)
 
 
 def _names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray]:

@@ -67,15 +67,14 @@ class PreSampler:
     >>> import numpy as np, livegnn as lg
     >>> graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 0, 1], [1, 2, 3], time=[5, 7, 6])
     >>> sampler = lg.PreSampler(graph, lg.query().out().sample(2, by="top_k").out().sample(1, by="top_k"))
-    >>> sampler.sample([0]).hop(1)
-    array([[2, 1]])
+    >>> sampler.sample([0]).hop(1).tolist()
+    [[2, 1]]
     >>> updates = lg.Updates()
     >>> updates.add_edge(0, 3, time=8)
     >>> sampler.apply(updates)
     1
-    >>> sampler.sample([0]).hop(2)
-    array([[[-1],
-            [-1]]])
+    >>> sampler.sample([0]).hop(2).tolist()
+    [[[-1], [-1]]]
     """
 
     native = None  # no engine

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from livegnn.cli import bench, extras, main
+from livegnn import extras
+from livegnn.cli import bench, main
 from livegnn.errors import DataMissing
 
 
