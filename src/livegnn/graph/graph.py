@@ -93,7 +93,7 @@ class Graph:
         self,
         features: object,
         src: object,
-        dst: object,
+        dst: object = None,
         *,
         weight: object = None,
         time: object = None,
@@ -104,6 +104,11 @@ class Graph:
         undirected: bool = False,
         simple: bool = False,
     ) -> None:
+        if dst is None:
+            raise UsageError(
+                "[Graph] expected features, src and dst, got no dst; "
+                "for an edge_index of shape (2, E) write Graph(x, *edge_index), or Graph.from_pyg(data)"
+            )
         columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
         if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
             arrays = typed_load.check_typed(

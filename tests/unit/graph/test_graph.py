@@ -345,3 +345,8 @@ def test_damaged_arrays_are_refused() -> None:
             Graph._from_arrays({k: v for k, v in arrays.items() if k != key})
     with pytest.raises(StoredStateInvalid):
         Graph._from_arrays({**arrays, "ids.taken": arrays["ids.taken"][:1]})
+
+
+def test_an_edge_index_in_one_piece_is_refused_with_the_way_out() -> None:
+    with pytest.raises(UsageError, match=r"Graph\(x, \*edge_index\), or Graph.from_pyg"):
+        Graph(np.zeros((2, 1), np.float32), np.array([[0, 1], [1, 0]]))
