@@ -5,12 +5,14 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace livegnn::graph_parallel {
 
-// work(thread) for thread = 0 .. threads - 1; the first exception is thrown again here.
+// work(thread) for thread = 0 .. threads - 1; the first exception is thrown again here. Where the system gives no more
+// threads, the caller does their work.
 template <typename Work>
 void run(int threads, Work&& work) {
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(threads));
@@ -22,8 +24,14 @@ void run(int threads, Work&& work) {
     }
   };
   std::vector<std::thread> others;
-  for (int thread = 1; thread < threads; ++thread) others.emplace_back(guarded, thread);
+  others.reserve(static_cast<std::size_t>(threads));
+  int started = 1;
+  try {
+    for (; started < threads; ++started) others.emplace_back(guarded, started);
+  } catch (const std::system_error&) {
+  }
   guarded(0);
+  for (int thread = started; thread < threads; ++thread) guarded(thread);
   for (std::thread& other : others) other.join();
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);

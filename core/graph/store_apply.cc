@@ -1,4 +1,5 @@
 // Batches: one update at a time, each checked against the graph as it is by then, then journaled, then done.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -403,8 +404,10 @@ void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) {
   const std::span<const Update> updates = batch.updates();
   std::size_t at = 0;
   try {
-    while (at < updates.size()) {
-      if (const std::size_t end = end_of_run(batch, at); end > at) {
+    for (std::size_t end_seen = 0; at < updates.size();) {
+      const std::size_t end = at < end_seen ? at : end_of_run(batch, at);  // a run too short is measured once
+      end_seen = std::max(end_seen, end);
+      if (takes_run(end - at)) {
         add_run(batch, at, end);
       } else {
         prefetch_update(batch, at);

@@ -12,15 +12,18 @@ constexpr std::size_t kParallelMin = 2048;  // below, a thread costs more than i
 constexpr std::size_t kRecordsAhead = 24, kEdgesAhead = 10;
 }  // namespace
 
-// One past the last update of the run that starts at `first`, if it may be taken as one; else `first`.
+// One past the last update of the run of additions that starts at `first`.
 std::size_t GraphStore::end_of_run(const UpdateBuffer& batch, std::size_t first) const {
   const std::span<const Update> updates = batch.updates();
-  // A simple graph looks for the edge before it adds it, and an undirected one keeps both directions in the same lists.
-  if (options_.simple || options_.undirected) return first;
   std::size_t end = first;
   while (end < updates.size() && updates[end].kind == UpdateKind::AddEdge) ++end;
-  const bool degrees_fit = static_cast<std::size_t>(out_.entry_count()) + (end - first) < INT32_MAX;
-  return end - first >= kRunMin && degrees_fit ? end : first;
+  return end;
+}
+
+// A simple graph looks for the edge before it adds it, and an undirected one keeps both directions in the same lists.
+bool GraphStore::takes_run(std::size_t length) const {
+  const bool degrees_fit = static_cast<std::size_t>(out_.entry_count()) + length < INT32_MAX;
+  return length >= kRunMin && degrees_fit && !options_.simple && !options_.undirected;
 }
 
 // `at` follows the update under check, so that an error can name it; what was journaled of the run is then taken back.
@@ -48,29 +51,51 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
       ++next_edge_id_;
     }
   } catch (...) {
-    for (std::size_t i = start; i < changes.size() && options_.attr_width > 0; ++i) {
-      if (attributes_.find(changes[i].entry.id) != nullptr) attributes_.erase(changes[i].entry.id);
-    }
-    changes.resize(start);
-    next_edge_id_ = next_before;
+    forget_run(start, next_before);
     throw;
   }
+  struct alignas(64) Place {  // a cache line each: two threads count
+    std::size_t at;
+  };
+  Place done[2] = {{start}, {start}};  // one past the last that is in the lists, by direction
+  const auto owner = [&](std::size_t i, bool by_src) { return by_src ? changes[i].u : changes[i].entry.neighbour; };
   const auto insert_all = [&](Adjacency& lists, bool by_src) {
-    const auto owner = [&](std::size_t i) { return by_src ? changes[i].u : changes[i].entry.neighbour; };
-    for (std::size_t i = start; i < changes.size(); ++i) {
-      if (i + kRecordsAhead < changes.size()) lists.prefetch_list(owner(i + kRecordsAhead));
-      if (i + kEdgesAhead < changes.size()) lists.prefetch_tail(owner(i + kEdgesAhead));
+    for (std::size_t& i = done[by_src].at; i < changes.size(); ++i) {
+      if (i + kRecordsAhead < changes.size()) lists.prefetch_list(owner(i + kRecordsAhead, by_src));
+      if (i + kEdgesAhead < changes.size()) lists.prefetch_tail(owner(i + kEdgesAhead, by_src));
       EdgeEntry entry = changes[i].entry;
       if (!by_src) entry.neighbour = changes[i].u;
-      lists.insert(owner(i), entry);
+      lists.insert(owner(i, by_src), entry);
     }
   };
   const int threads = changes.size() - start >= kParallelMin ? std::min(apply_threads_, 2) : 1;
-  graph_parallel::run(threads, [&](int thread) {
-    if (thread == 0) insert_all(out_, true);
-    if (thread == threads - 1) insert_all(*in_, false);
-  });
+  try {
+    graph_parallel::run(threads, [&](int thread) {
+      if (thread == 0) insert_all(out_, true);
+      if (thread == threads - 1) insert_all(*in_, false);
+    });
+  } catch (...) {
+    for (const bool by_src : {true, false}) {
+      Adjacency& lists = by_src ? out_ : *in_;
+      while (done[by_src].at > start) {
+        --done[by_src].at;
+        lists.erase(owner(done[by_src].at, by_src), lists.key(changes[done[by_src].at].entry));
+      }
+    }
+    forget_run(start, next_before);
+    throw;
+  }
   edge_count_ += static_cast<std::int64_t>(changes.size() - start);
+}
+
+// The journal and the attributes as before a run of which nothing is in the lists.
+void GraphStore::forget_run(std::size_t start, EdgeId next_edge_id) {
+  std::vector<EdgeChange>& changes = scratch_->journal->edges;
+  for (std::size_t i = start; i < changes.size() && options_.attr_width > 0; ++i) {
+    if (attributes_.find(changes[i].entry.id) != nullptr) attributes_.erase(changes[i].entry.id);
+  }
+  changes.resize(start);
+  next_edge_id_ = next_edge_id;
 }
 
 }  // namespace livegnn

@@ -1,5 +1,6 @@
 // One batch for the store and everything attached to it: all or none.
 #include <algorithm>
+#include <exception>
 
 #include "livegnn/engine.h"
 
@@ -59,10 +60,19 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     }
     throw;
   }
-  for (BatchFollower* follower : followers) follower->follow(delta, batch);
+  // The batch stands: whoever fails now, the others keep up.
+  std::exception_ptr failure;
+  for (BatchFollower* follower : followers) {
+    try {
+      follower->follow(delta, batch);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
   std::vector<Changes> changes;
   changes.reserve(engines.size());
   for (Engine* engine : engines) changes.push_back(engine->publish());
+  if (failure) std::rethrow_exception(failure);
   return changes;
 }
 

@@ -1,6 +1,7 @@
 // Queries sampled when they are asked, from the store: what pre-sampling is compared with, and checked against.
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "graph/parallel.h"
 #include "livegnn/sampling.h"
@@ -75,6 +76,12 @@ class AdHoc {
 
 void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now,
                    AdHocMethod method, const SampleRequest& request, int threads) {
+  for (std::size_t i = 0; i < request.seeds.size(); ++i) {
+    const std::int64_t v = request.seeds[i];
+    if (v < graph.slot_count() && v >= 0 && graph.is_live(static_cast<VertexId>(v))) continue;
+    throw Error(ErrorKind::VertexUnknown, "[sample] expected seeds that are live vertices, got " + std::to_string(v) +
+                                              " at row " + std::to_string(i) + "; add the vertex first");
+  }
   const AdHoc ad_hoc(graph, hops, seed, now, method);
   std::vector<std::int32_t> fan_outs;
   for (const OneHop& hop : hops) fan_outs.push_back(hop.fan_out);

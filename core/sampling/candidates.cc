@@ -86,6 +86,7 @@ bool Candidates::scan_latest(VertexId v, EdgeTime horizon, std::int32_t limit, s
   bool all = true;
   for (auto listed = spans.rbegin(); listed != spans.rend(); ++listed) {
     for (std::int32_t at = listed->span.count - 1; at >= 0; --at) {
+      if (timed() && listed->span.times[at] <= horizon) break;  // and so are all before it
       if (taken[listed->incoming] == limit) {
         all = false;
         break;

@@ -46,7 +46,6 @@ class EdgeOrder {
     if (rank_a != rank_b) return rank_a < rank_b;
     return (static_cast<std::uint64_t>(id_a) ^ flip_) < (static_cast<std::uint64_t>(id_b) ^ flip_);
   }
-  SampleBy by() const { return by_; }
 
  private:
   SampleBy by_;

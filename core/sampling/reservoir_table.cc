@@ -90,6 +90,7 @@ Row* ReservoirTable::with_room(Shard& shard, const Row* row, std::int32_t count)
   fresh->complete = row->complete;
   fresh->last_rank = row->last_rank;
   fresh->last_id = row->last_id;
+  fresh->noted = row->noted;
   std::memcpy(fresh->neighbours(), row->neighbours(), entries * sizeof(VertexId));
   std::memcpy(fresh->ids(), row->ids(), entries * sizeof(EdgeId));
   std::memcpy(fresh->ranks(), row->ranks(), entries * sizeof(std::uint64_t));
@@ -189,9 +190,7 @@ void ReservoirTable::expire(Shard& shard, EdgeTime horizon) {
     std::pop_heap(shard.calendar.begin(), shard.calendar.end(), std::greater<>());
     shard.calendar.pop_back();
     const Row* seen = current(shard, v);
-    if (seen == nullptr) continue;
-    const EdgeTime* times = seen->times();
-    if (std::find(times, times + seen->count, time) == times + seen->count) continue;  // gone by other means
+    if (seen == nullptr || seen->noted != time) continue;  // gone, or noted anew for an earlier time
     Row& row = *touch(shard, v).after;
     for (std::int32_t at = row.count - 1; at >= 0; --at) {
       if (row.times()[at] > horizon) continue;
@@ -199,21 +198,39 @@ void ReservoirTable::expire(Shard& shard, EdgeTime horizon) {
       --row.count;
     }
     row.seal();
+    row.noted = kNotNoted;  // settle() looks when to ask again
   }
 }
 
-void ReservoirTable::note_expiry(Shard& shard, VertexId v, const Row* row) const {
+// Every row is noted for a time at or before its first expiry; a later entry of the calendar for it is stale.
+void ReservoirTable::note_expiry(Shard& shard, VertexId v, Row* row) const {
   if (!timed() || row == nullptr || row->count == 0) return;
-  shard.calendar.emplace_back(*std::min_element(row->times(), row->times() + row->count), v);
+  const EdgeTime first = *std::min_element(row->times(), row->times() + row->count);
+  if (row->noted != kNotNoted && row->noted <= first) return;
+  row->noted = first;
+  shard.calendar.emplace_back(first, v);
   std::push_heap(shard.calendar.begin(), shard.calendar.end(), std::greater<>());
+}
+
+// Once most entries of the calendar are stale, only the others are kept.
+void ReservoirTable::tidy_calendar(Shard& shard) const {
+  if (shard.calendar.size() < 64 + 4 * shard.rows) return;
+  std::erase_if(shard.calendar, [&](const auto& entry) {
+    const Row* row = current(shard, entry.second);
+    return row == nullptr || row->noted != entry.first;
+  });
+  std::sort(shard.calendar.begin(), shard.calendar.end());  // ascending: also a heap with the earliest first
+  shard.calendar.erase(std::unique(shard.calendar.begin(), shard.calendar.end()), shard.calendar.end());
 }
 
 // The end of a staged row's batch: refilled if it became too short, dropped if it is empty.
 void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
   if (staged.after->complete == 0 && staged.after->count < query().fan_out) {
     const bool all = candidates_.scan(staged.vertex, horizon, capacity_, shard.found);
+    const EdgeTime noted = staged.after->noted;
     shard.pool.free(staged.after);
     staged.after = new_row(shard, all);
+    staged.after->noted = noted;
     ++shard.refills;
   }
   if (staged.after->count == 0) {
@@ -221,6 +238,7 @@ void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
     staged.after = nullptr;
   }
   note_expiry(shard, staged.vertex, staged.after);
+  shard.rows += (staged.after != nullptr) - (staged.before != nullptr);
 }
 
 void ReservoirTable::stage(int at, const BatchDelta& delta, const OwnedBuckets& owned, EdgeTime now) {
@@ -244,6 +262,7 @@ void ReservoirTable::stage(int at, const BatchDelta& delta, const OwnedBuckets& 
   }
   visit_records(delta.added, horizon, at, owned, arrives);
   for (Staged& staged : shard.staged) settle(shard, staged, horizon);
+  if (timed()) tidy_calendar(shard);
 }
 
 void ReservoirTable::grow(VertexId slot_count) {
@@ -295,6 +314,7 @@ void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) 
     if (shard.found.empty()) continue;
     rows_[v] = new_row(shard, all);
     note_expiry(shard, v, rows_[v]);
+    ++shard.rows;
   }
 }
 

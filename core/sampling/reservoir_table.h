@@ -25,7 +25,6 @@ class ReservoirTable {
   ReservoirTable(const GraphStore& graph, const OneHop& query, const SamplingOptions& options);
 
   const OneHop& query() const { return candidates_.query(); }
-  std::int32_t capacity() const { return capacity_; }
   int shards() const { return static_cast<int>(shards_.size()); }
 
   void check(const BatchDelta& delta, const OwnedBuckets& owned) const;  // throws Error: a negative weight
@@ -62,8 +61,9 @@ class ReservoirTable {
     explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed) {}
     RowPool pool;
     std::vector<Staged> staged;
-    std::vector<std::pair<EdgeTime, VertexId>>
-        calendar;                 // heap, earliest first: for every row at least its first expiry
+    // Heap, earliest first: (row.noted, vertex) for every row with entries, and stale ones.
+    std::vector<std::pair<EdgeTime, VertexId>> calendar;
+    std::size_t rows = 0;
     std::vector<RowEntry> found;  // of a scan
     std::int64_t refills = 0;
   };
@@ -84,7 +84,8 @@ class ReservoirTable {
   Row* new_row(Shard& shard, bool complete) const;  // of shard.found
   Row* with_room(Shard& shard, const Row* row, std::int32_t count) const;
 
-  void note_expiry(Shard& shard, VertexId v, const Row* row) const;
+  void note_expiry(Shard& shard, VertexId v, Row* row) const;
+  void tidy_calendar(Shard& shard) const;
 
   const GraphStore& graph_;
   Candidates candidates_;

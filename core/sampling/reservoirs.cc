@@ -49,7 +49,9 @@ struct Reservoirs::Impl {
   std::int32_t stride;
   std::atomic<std::int64_t> version{0};
   EdgeTime now = INT64_MIN;
-  std::atomic<bool> broken{false};  // memory ended in the middle of a batch
+  SamplingBytes bytes{};
+  std::int64_t refills = 0;
+  std::atomic<bool> broken{false};  // memory ended in the middle of a batch, or one was missed
 
   std::mutex pool_mutex;
   ThreadPool pool;
@@ -58,6 +60,26 @@ struct Reservoirs::Impl {
     invariant(number >= 0 && static_cast<std::size_t>(number) < tables.size() && tables[number] != nullptr,
               "a table of samples was asked for that is not there");
     return *tables[static_cast<std::size_t>(number)];
+  }
+
+  std::ptrdiff_t table_count() const {
+    return std::count_if(tables.begin(), tables.end(), [](const auto& table) { return table != nullptr; });
+  }
+
+  // What stats() reads, as of the version that readers see; the caller holds the lock or is alone.
+  void note_bytes() {
+    SamplingBytes sum{};
+    refills = 0;
+    for (const auto& table : tables) {
+      if (table == nullptr) continue;
+      sum.rows_live += table->live_bytes();
+      sum.rows_reserved += table->reserved_bytes();
+      sum.pointers += table->pointer_bytes();
+      sum.expiry += table->expiry_bytes();
+      refills += table->refills();
+    }
+    sum.features = features.bytes() + live.bytes();
+    bytes = sum;
   }
 
   float* feature_row(VertexId v) { return features.data() + static_cast<std::int64_t>(v) * stride; }
@@ -93,6 +115,7 @@ struct Reservoirs::Impl {
     for (const VertexId v : delta.vertices_removed) live[v] = 0;
     for (const VertexId v : delta.features_changed) copy_features(v);
     now = latest;
+    note_bytes();
     version.store(graph.version(), std::memory_order_release);
   }
 
@@ -131,6 +154,7 @@ Reservoirs::Reservoirs(const GraphStore& graph, const SamplingOptions& options, 
     : impl_(std::make_unique<Impl>(graph, options, std::move(owned))) {
   impl_->grow();
   impl_->version = graph.version();
+  impl_->note_bytes();
   if (graph.options().has_time) {
     graph.visit_edges([&](VertexId, VertexId, EdgeId, float, EdgeTime time, std::int32_t) {
       impl_->now = std::max(impl_->now, time);
@@ -151,6 +175,7 @@ std::int32_t Reservoirs::add_table(const OneHop& query) {
   }
   const std::unique_lock held(impl_->lock);
   impl_->tables.push_back(std::move(table));
+  impl_->note_bytes();
   return static_cast<std::int32_t>(impl_->tables.size()) - 1;
 }
 
@@ -159,12 +184,16 @@ void Reservoirs::drop_table(std::int32_t table) {
   std::unique_ptr<ReservoirTable> gone;
   const std::unique_lock held(impl_->lock);
   gone.swap(impl_->tables[static_cast<std::size_t>(table)]);
+  impl_->note_bytes();
 }
 
-const OneHop& Reservoirs::query(std::int32_t table) const { return impl_->table(table).query(); }
+OneHop Reservoirs::query(std::int32_t table) const {
+  const std::shared_lock held(impl_->lock);
+  return impl_->table(table).query();
+}
 
 void Reservoirs::check(const BatchDelta& delta) const {
-  invariant(!impl_->broken, "memory ended in the middle of an earlier batch; make the sampler anew");
+  if (impl_->broken) return;  // answers no more, and is in nobody's way
   for (const auto& table : impl_->tables) {
     if (table != nullptr) table->check(delta, impl_->owned);
   }
@@ -172,13 +201,16 @@ void Reservoirs::check(const BatchDelta& delta) const {
 
 void Reservoirs::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
   Impl& impl = *impl_;
+  if (impl.broken) return;
   try {
+    invariant(impl.graph.version() == impl.version + 1, "a batch went past the tables of samples");
     const EdgeTime latest = latest_time(batch, impl.now);
     for (const auto& table : impl.tables) {
       if (table != nullptr) table->grow_stage();
     }
     const std::size_t edges = delta.added.size() + delta.removed.size() + delta.reweighted.size();
-    impl.run_shards(edges * impl.tables.size() >= kParallelEdges,
+    const std::size_t jobs = edges * static_cast<std::size_t>(impl.table_count());
+    impl.run_shards(jobs >= kParallelEdges,
                     [&](ReservoirTable& table, int shard) { table.stage(shard, delta, impl.owned, latest); });
     impl.publish(delta, latest);
     for (const auto& table : impl.tables) {
@@ -193,7 +225,7 @@ void Reservoirs::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
 std::int64_t Reservoirs::sample(const SampleRequest& request) {
   Impl& impl = *impl_;
   const std::shared_lock held(impl.lock);
-  invariant(!impl.broken, "memory ended in the middle of an earlier batch; make the sampler anew");
+  invariant(!impl.broken, "an earlier batch was lost to these tables; make the sampler anew");
   TableSource source{{}, impl.features.data(), impl.stride};
   std::vector<std::int32_t> fan_outs;
   for (const std::int32_t table : request.tables) {
@@ -245,29 +277,28 @@ const float* Reservoirs::feature_row(VertexId v) const { return impl_->graph.fea
 bool Reservoirs::owns(VertexId v) const { return owns_vertex(impl_->owned, v); }
 
 SamplingBytes Reservoirs::bytes() const {
-  SamplingBytes sum{};
-  for (const auto& table : impl_->tables) {
-    if (table == nullptr) continue;
-    sum.rows_live += table->live_bytes();
-    sum.rows_reserved += table->reserved_bytes();
-    sum.pointers += table->pointer_bytes();
-    sum.expiry += table->expiry_bytes();
-  }
-  sum.features = impl_->features.bytes() + impl_->live.bytes();
-  return sum;
+  const std::shared_lock held(impl_->lock);
+  return impl_->bytes;
 }
 
 std::int64_t Reservoirs::refills() const {
-  std::int64_t sum = 0;
-  for (const auto& table : impl_->tables) sum += table == nullptr ? 0 : table->refills();
-  return sum;
+  const std::shared_lock held(impl_->lock);
+  return impl_->refills;
 }
 
 std::uint64_t Reservoirs::digest() const {
   const std::shared_lock held(impl_->lock);
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < impl_->tables.size(); ++i) {
-    if (impl_->tables[i] != nullptr) sum += mix(impl_->tables[i]->digest(impl_->owned) + i);
+  for (const auto& table : impl_->tables) {
+    if (table == nullptr) continue;
+    const OneHop& query = table->query();
+    std::uint64_t h = impl_->options.seed;
+    for (const std::int64_t part :
+         {std::int64_t{query.hop}, std::int64_t{query.edge_type}, static_cast<std::int64_t>(query.direction),
+          static_cast<std::int64_t>(query.by), std::int64_t{query.fan_out}, query.ttl}) {
+      h = mix(h ^ static_cast<std::uint64_t>(part));
+    }
+    sum += mix(h ^ table->digest(impl_->owned));
   }
   return sum;
 }

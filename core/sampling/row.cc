@@ -46,7 +46,7 @@ Row* RowPool::allocate(std::int32_t count) {
     row = reinterpret_cast<Row*>(static_cast<char*>(chunks_.back().data()) + chunk_used_);
     chunk_used_ += bytes;
   }
-  *row = {0, capacity, 1, 0, 0, 0};
+  *row = {0, capacity, 1, 0, 0, 0, kNotNoted};
   live_bytes_ += bytes;
   return row;
 }

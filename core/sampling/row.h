@@ -13,6 +13,8 @@
 
 namespace livegnn {
 
+inline constexpr EdgeTime kNotNoted = INT64_MIN;
+
 struct Row {
   std::int32_t count;
   std::int32_t capacity;
@@ -20,6 +22,7 @@ struct Row {
   std::int32_t unused;
   std::uint64_t last_rank;  // of the last entry, so that what comes after it is turned away by one line of memory;
   EdgeId last_id;           // anything in an empty row
+  EdgeTime noted;           // the calendar will ask for this row at that time; kNotNoted: it will not
 
   VertexId* neighbours() { return reinterpret_cast<VertexId*>(this + 1); }
   EdgeId* ids() { return reinterpret_cast<EdgeId*>(neighbours() + (capacity + 1) / 2 * 2); }
@@ -35,7 +38,7 @@ struct Row {
   const std::uint64_t* ranks() const { return const_cast<Row*>(this)->ranks(); }
   const EdgeTime* times() const { return const_cast<Row*>(this)->times(); }
 };
-static_assert(sizeof(Row) == 32);
+static_assert(sizeof(Row) == 40);
 
 struct RowEntry {
   VertexId neighbour;

@@ -111,6 +111,11 @@ class SamplingMachine(RuleBasedStateMachine):
                     updates.append(("set_weight", (u, v, weight), {"edge_id": edge_id}))
         self._apply(updates)
 
+    @rule(adds=st.integers(260, 400))
+    def long_run_of_additions(self, adds: int) -> None:
+        """Written by the store as one run in the first graph, one by one in the other."""
+        self.batch(adds, 0, 0)
+
     @rule()
     def vertex_leaves_and_returns(self) -> None:
         if len(self.live) < 2:

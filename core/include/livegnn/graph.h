@@ -250,6 +250,8 @@ class GraphStore {
   void set_features(const UpdateBuffer& batch, const Update& update);
   void add_vertex(const UpdateBuffer& batch, const Update& update);
   std::size_t end_of_run(const UpdateBuffer& batch, std::size_t first) const;
+  bool takes_run(std::size_t length) const;
+  void forget_run(std::size_t start, EdgeId next_edge_id);
   void add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end);
   void remove_vertex(const Update& update);
   void journal_removed(VertexId u, const EdgeEntry& entry);

@@ -77,7 +77,7 @@ class Reservoirs final : public BatchFollower {
   // ---- tables; the caller holds the graph's writer lock. Numbers are never used again.
   std::int32_t add_table(const OneHop& query);  // back-filled from the store; throws Error, then nothing has changed
   void drop_table(std::int32_t table);
-  const OneHop& query(std::int32_t table) const;
+  OneHop query(std::int32_t table) const;
 
   // ---- BatchFollower
   void check(const BatchDelta& delta) const override;  // throws Error: a negative weight in a weighted table
@@ -105,7 +105,8 @@ class Reservoirs final : public BatchFollower {
   std::unique_ptr<Impl> impl_;
 };
 
-// The same answers computed when they are asked, from the store, by the caller's lock. Seeds must be live.
+// The same answers computed when they are asked, from the store, by the caller's lock. Throws Error for a seed that is
+// not live.
 enum class AdHocMethod : std::uint8_t {
   Index,   // reads what it must: the ends of the time-ordered lists, one pass for the other strategies
   SortAll  // collects and sorts all neighbours, as graph databases do (Helios, section 3.1)

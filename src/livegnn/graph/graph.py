@@ -457,15 +457,18 @@ class Graph:
             self._ask_guards(updates, buffer)
         if translation is None:
             return self._apply_native(buffer, updates)
+        version = self._store.version
         try:
-            changes = self._apply_native(buffer, updates)
+            return self._apply_native(buffer, updates)
         except UpdateError as error:
             hint = _ids_behind(str(error), updates, translation)
             if not hint:
                 raise
             raise type(error)(f"{error} ({hint})") from error
-        translation.commit()
-        return changes
+        finally:
+            if self._store.version != version:  # the batch stands, even where something attached has failed since
+                self._ids_version = -1  # until the ids are those of the new version
+                translation.commit()
 
     def _ask_guards(self, updates: Updates, buffer: _native.UpdateBuffer) -> None:
         """Tells every guard which vertices the batch adds and removes, in order; what one raises refuses the batch."""
@@ -672,8 +675,11 @@ def _ids_behind(message: str, updates: Updates, translation: Translation | Typed
         if isinstance(translation, TypedTranslation):
             names = [f"{kind} {name}" for kind, name in zip(translation.kinds_of(int(found[1])), names, strict=True)]
         return f"by the graph's ids: {' -> '.join(names)}" if names else ""
-    found = re.search(r"\bvertex (\d+)", message)
-    name = None if found is None else translation.name(int(found[1]))
-    if name is None:
+    found = re.search(r"\b(vertex) (\d+)|\bedge (\d+) -> (\d+)", message)
+    slots = [] if found is None else [int(slot) for slot in found.groups()[1:] if slot is not None]
+    found_names = [translation.name(slot) for slot in slots]
+    if not found_names or None in found_names:
         return ""
-    return f"vertex {name if isinstance(translation, TypedTranslation) else repr(name)} by the graph's ids"
+    typed = isinstance(translation, TypedTranslation)  # whose names say the type too
+    shown = [f"{name}" if typed else repr(name) for name in found_names]
+    return f"{'vertex' if found and found[1] else 'edge'} {' -> '.join(shown)} by the graph's ids"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
 from livegnn import _native
-from livegnn.errors import UsageError, ValueInvalid, VertexUnknown
+from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Graph
+from livegnn.graph.checks import edge_time
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import Answer, answered, native_hop, widths_of
+from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
 from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
@@ -27,8 +26,7 @@ class AdHocSampler:
 
     Args:    method: "index" reads what it must: the ends of the time-ordered lists for top_k, one pass over the
              neighbours for the other strategies. "sort" collects and sorts every neighbour, as graph databases do.
-             The other arguments are PreSampler's; now: the event time that a ttl counts back from, by default the
-             largest of the graph's edges.
+             threads: of one read.  The other arguments are PreSampler's.
     Raises:  QueryInvalid, ValueInvalid.
     Cost:    a look at every neighbour of every sampled vertex (top_k by index: of fan_out of them), under the graph's
              lock.  Source: Helios, section 3.1.
@@ -50,12 +48,17 @@ class AdHocSampler:
             raise UsageError(
                 f"[AdHocSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph"
             )
+        check_options("AdHocSampler", seed, threads)
         self.graph, self.seed, self.method, self.threads = graph, seed, method, threads
         schema = Schema.of(graph)
         self._plan = Plan.of([query], schema)
+        check_size("AdHocSampler", (hop.fanout for hop in query.hops))
         durations = expiry.durations(ttl, schema)
         self._expires = bool(durations)
-        self._hops = [native_hop(table.one_hop, expiry.of_hop(table.one_hop, durations)) for table in self._plan.tables]
+        self._latest = (-1, 0)  # version, and the largest time in it
+        self._hops = [
+            native_hop(table.one_hop, expiry.of_hop(table.one_hop, durations, schema)) for table in self._plan.tables
+        ]
 
     @property
     def plan(self) -> Plan:
@@ -63,27 +66,36 @@ class AdHocSampler:
         return self._plan
 
     def sample(self, seeds: object, *, features: bool = True, edge_ids: bool = True, now: int | None = None) -> Sample:
-        """The samples of a batch of seeds. Arguments and errors are PreSampler.sample's."""
+        """The samples of a batch of seeds. Arguments and errors are PreSampler.sample's.
+
+        Args:    now: the event time that a ttl counts back from; by default the largest of the graph's edges.
+        """
         planned = self._plan.queries[0]
         widths = widths_of(self.graph, self._plan, planned) if features else []
 
+        at = self._now() if now is None else edge_time("sample", "now", now)
+
         def ask(slots: Int64Array) -> Answer:
-            live = self.graph._store.live()
-            known = (slots < len(live)) & live[np.minimum(slots, len(live) - 1)] if len(live) else slots < 0
-            if not known.all():
-                row = int(np.argmin(known))
-                raise VertexUnknown(
-                    f"[sample] expected seeds that are live vertices, got {slots[row]} at row {row}; add the vertex"
-                )
-            at = now if now is not None else self._now() if self._expires else 0
-            sort = self.method == "sort"
-            hops, threads = self._hops, self.threads
-            return _native.sample_ad_hoc(self.graph._store, hops, self.seed, at, sort, slots, widths, edge_ids, threads)
+            check_size("sample", (hop.fanout for hop in planned.query.hops), len(slots))
+            sort, store = self.method == "sort", self.graph._store
+            return _native.sample_ad_hoc(store, self._hops, self.seed, at, sort, slots, widths, edge_ids, self.threads)
 
         with self.graph._lock:
+            if self.graph._supposed and (self.graph.has_ids or self.graph.vertex_types is not None):
+                raise UsageError(
+                    "[sample] expected a graph without ids of its own or no what_if block under way, got both; "
+                    "sample before or after it"
+                )
             given, answer, names = answered(self.graph, planned.query.vertex_type, seeds, ask)
         return Sample(planned, self._plan, given, *answer, names)
 
     def _now(self) -> int:
-        times = self.graph._store.edges()["time"]
-        return int(times.max()) if len(times) else 0
+        """The largest time of an edge, looked up once a version."""
+        if not self._expires:
+            return 0
+        with self.graph._lock:
+            version, now = self._latest
+            if version != self.graph.version:
+                times = self.graph._store.edges()["time"]
+                version, now = self._latest = (self.graph.version, int(times.max()) if len(times) else 0)
+            return now

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from livegnn.errors import VertexUnknown
+from livegnn.errors import ValueInvalid, VertexUnknown
 from livegnn.graph import Graph
 from livegnn.graph.checks import id_array, is_text, text_list
 from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["Answer", "HopNumbers", "answered", "native_hop", "seed_names", "widths_of"]
+__all__ = ["Answer", "HopNumbers", "answered", "check_options", "check_size", "native_hop", "seed_names", "widths_of"]
 
 HopNumbers = tuple[int, int, int, int, int, int]
 Answer = tuple[int, list[Int64Array], list[Int64Array], list[Float32Array]]  # version, then by hop, hop, level
@@ -22,6 +23,7 @@ _DIRECTIONS = {"out": 0, "in_": 1, "both": 2}
 _STRATEGIES = {"random": 0, "top_k": 1, "weighted": 2}
 _ANY_TYPE = -1
 _ATTEMPTS = 3
+_VALUES_MAX = 2**31
 
 
 def native_hop(one_hop: OneHop, ttl: int) -> HopNumbers:
@@ -35,6 +37,25 @@ def native_hop(one_hop: OneHop, ttl: int) -> HopNumbers:
         one_hop.fanout,
         ttl,
     )
+
+
+def check_options(where: str, seed: object, threads: object) -> None:
+    """Refuses seeds of ranks and numbers of threads that are none. Raises: ValueInvalid."""
+    if type(seed) is not int or not 0 <= seed < 2**64:
+        raise ValueInvalid(f"[{where}] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= 256):
+        raise ValueInvalid(f"[{where}] expected 1 to 256 threads, got {threads!r}; leave it out")
+
+
+def check_size(where: str, fan_outs: Iterable[int], seeds: int = 1) -> None:
+    """Refuses answers that are too large. Raises: ValueInvalid."""
+    values = seeds * math.prod(fan_outs)
+    if values > _VALUES_MAX:
+        size = f"{values * 8 / 2**30:,.0f} GiB of vertices alone"
+        raise ValueInvalid(
+            f"[{where}] expected an answer of at most 2^31 places in the last hop, got {values:,} ({size}); "
+            "ask for fewer seeds at once, or sample less"
+        )
 
 
 def widths_of(graph: Graph, plan: Plan, planned: PlannedQuery) -> list[int]:
@@ -55,7 +76,7 @@ def answered(
     Raises:  VertexUnknown, DtypeInvalid, naming the row.
     """
     if not graph.has_ids and graph.vertex_types is None:
-        slots = id_array("sample", "seeds", seeds)
+        slots = id_array("sample", "seeds", seeds).copy()  # the caller may go on writing to its array
         return slots, ask(slots), None
     for _ in range(_ATTEMPTS):
         version = graph._ids_version
@@ -72,16 +93,19 @@ def answered(
 def _look_up(
     graph: Graph, vertex_type: str | None, seeds: object, ask: Callable[[Int64Array], Answer]
 ) -> tuple[AnyArray, Answer, list[AnyArray]]:
-    slots = graph._slots("sample", seeds, vertex_type)
-    answer = ask(slots)
-    return seed_names(seeds), answer, _names_of(graph, answer[1])
+    given = seed_names(seeds)
+    answer = ask(graph._slots("sample", given, vertex_type))
+    return given, answer, _names_of(graph, answer[1])
 
 
 def seed_names(seeds: object) -> AnyArray:
-    """Seeds as an array of the user's own ids, int64 or strings. Raises: DtypeInvalid, ValueInvalid."""
+    """Seeds as an array of the user's own ids, int64 or strings, that nobody else writes to.
+
+    Raises:  DtypeInvalid, ValueInvalid.
+    """
     if is_text(seeds):
         return np.array(text_list("sample", "seeds", seeds), object)
-    return id_array("sample", "seeds", seeds)
+    return id_array("sample", "seeds", seeds).copy()
 
 
 def _names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from livegnn.errors import QueryInvalid, ValueInvalid
 from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.hop import EdgeTypeName, shown
@@ -43,7 +45,7 @@ def durations(ttl: Ttl, schema: Schema) -> Mapping[int | None, int]:
     return found
 
 
-def of_hop(one_hop: OneHop, by_type: Mapping[int | None, int]) -> int:
+def of_hop(one_hop: OneHop, by_type: Mapping[int | None, int], schema: Schema) -> int:
     """The duration of a one-hop query's edges, 0 for none.
 
     Raises:  QueryInvalid for a hop over all edges where types differ in their durations.
@@ -51,6 +53,9 @@ def of_hop(one_hop: OneHop, by_type: Mapping[int | None, int]) -> int:
     default = by_type.get(None, 0)
     if one_hop.edge_type is not None:
         return by_type.get(one_hop.edge_type, default)
+    every = {by_type.get(edge_type.code, default) for edge_type in schema.named(None)}
+    if len(every) == 1:
+        return every.pop()
     others = {code: duration for code, duration in by_type.items() if code is not None and duration != default}
     if others:
         raise QueryInvalid(
@@ -61,8 +66,8 @@ def of_hop(one_hop: OneHop, by_type: Mapping[int | None, int]) -> int:
 
 
 def _duration(name: object, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _DURATION_MAX:
-        return value
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and 1 <= value <= _DURATION_MAX:
+        return int(value)
     which = "" if name is None else f" for edge type {shown(name)}"
     raise ValueInvalid(
         f"[ttl] expected a duration from 1 to 2^62{which}, in the unit of the times, got {shown(value)}; mend it"

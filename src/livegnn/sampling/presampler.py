@@ -11,26 +11,26 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPending
+from livegnn.errors import InvariantBroken, StateMismatch, UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import edge_time
+from livegnn.graph.checks import edge_time, whole_number
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import answered, native_hop, widths_of
+from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.schema import Schema
+from livegnn.types import Int64Array
 
 __all__ = ["PreSampler", "SamplerStats"]
 
 _LAGS_KEPT_MAX = 1000
-_SEED_MAX = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,16 @@ class SamplerStats:
     refills: int
     lag_ms: tuple[float, float, float] | None
     bytes: dict[str, int]
+
+
+class _Reader(NamedTuple):
+    """What a read of one query needs: its native tables, their fan-outs, the feature columns of its levels."""
+
+    plan: Plan
+    planned: PlannedQuery
+    tables: list[int]
+    fan_outs: list[int]
+    widths: list[int]
 
 
 class PreSampler:
@@ -91,19 +101,14 @@ class PreSampler:
     ) -> None:
         if not isinstance(graph, Graph):
             raise UsageError(f"[PreSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-        if type(seed) is not int or not 0 <= seed <= _SEED_MAX:
-            raise ValueInvalid(f"[PreSampler] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
-        if threads is not None and (type(threads) is not int or not 1 <= threads <= 256):
-            raise ValueInvalid(
-                f"[PreSampler] expected from 1 to 256 threads, got {threads!r}; leave it out for all cores"
-            )
+        check_options("PreSampler", seed, threads)
         self.graph = graph
         self.seed = seed
         self._schema = Schema.of(graph)
         self._durations = expiry.durations(ttl, self._schema)
         self._plan = Plan(self._schema)
         self._tables: dict[int, int] = {}  # the plan's number of a table -> the native one
-        self._readers: dict[int, tuple[PlannedQuery, list[int], list[int]]] = {}
+        self._readers: dict[int, _Reader] = {}
         self._published_version = threading.Condition()
         self._lags: deque[float] = deque(maxlen=_LAGS_KEPT_MAX)
         self._batches = self._updates = 0
@@ -113,6 +118,8 @@ class PreSampler:
             everywhere = np.zeros(0, np.uint8)
             self.follower = _native.Reservoirs(graph._store, seed, threads or core_count(), True, False, everywhere)
             if now is not None:
+                if not graph.has_time:
+                    raise UsageError("[PreSampler] expected now= for a graph whose edges have times, got one without")
                 self.follower.set_now(edge_time("PreSampler", "now", now))
             for one in queries:
                 self._add(one)
@@ -152,8 +159,9 @@ class PreSampler:
 
     def _add(self, query: Query) -> int:
         plan, number = self._plan.add(query)
+        check_size("PreSampler", (hop.fanout for hop in query.hops))
         hops = [
-            (table.number, native_hop(table.one_hop, expiry.of_hop(table.one_hop, self._durations)))
+            (table.number, native_hop(table.one_hop, expiry.of_hop(table.one_hop, self._durations, self._schema)))
             for table in plan.tables
             if table.number not in self._tables
         ]
@@ -207,23 +215,24 @@ class PreSampler:
         Raises:  VertexUnknown, naming the row; UsageError; VersionPending if at_least is not reached in time.
         """
         self._open("sample")
-        planned, tables, widths = self._reader(query)
+        reader = self._reader(query)
+        planned = reader.planned
         if at_least is not None:
             self._wait(at_least, timeout)
+
+        def ask(slots: Int64Array) -> Answer:
+            check_size("sample", reader.fan_outs, len(slots))
+            answer: Answer = self.follower.sample(reader.tables, slots, reader.widths if features else [], edge_ids)
+            return answer
+
         try:
-            given, answer, names = answered(
-                self.graph,
-                planned.query.vertex_type,
-                seeds,
-                lambda slots: self.follower.sample(tables, slots, widths if features else [], edge_ids),
-            )
+            given, answer, names = answered(self.graph, planned.query.vertex_type, seeds, ask)
         except InvariantBroken:
             self._reader(planned.number)  # says so if the query was dropped while this call was on its way
             raise
-        return Sample(planned, self._plan, given, *answer, names)
+        return Sample(planned, reader.plan, given, *answer, names)
 
-    def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:
-        """A query by its number, its native tables and the feature columns of its levels."""
+    def _reader(self, query: int | None) -> _Reader:
         readers = self._readers
         if query is None and len(readers) == 1:
             return next(iter(readers.values()))
@@ -238,18 +247,25 @@ class PreSampler:
     def _renew_readers(self) -> None:
         """After the plan has changed; readers in other threads see the old ones or the new ones."""
         self._readers = {
-            planned.number: (
+            planned.number: _Reader(
+                self._plan,
                 planned,
                 [self._tables[table] for table in planned.tables],
+                [hop.fanout for hop in planned.query.hops],
                 widths_of(self.graph, self._plan, planned),
             )
             for planned in self._plan.queries
         }
 
     def _wait(self, version: int, timeout: float | None) -> None:
+        wanted = whole_number("sample", "at_least", version)
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
+            raise ValueInvalid(f"[sample] expected a timeout in seconds, or None, got {timeout!r}; give a number")
         with self._published_version:
-            if self._published_version.wait_for(lambda: self.follower.version() >= version, timeout):
-                return
+            there = self._published_version.wait_for(lambda: self._closed or self.follower.version() >= wanted, timeout)
+        self._open("sample")
+        if there:
+            return
         raise VersionPending(
             f"[sample] expected version {version} or later within {timeout} s, got {self.follower.version()}; "
             "try again, or ask for an earlier one"
@@ -280,13 +296,18 @@ class PreSampler:
     def verify(self) -> None:
         """Compares every row with a scan of the graph, and every copied feature row. Raises: StateMismatch."""
         with self.graph._writing("verify"):
-            self.follower.check_invariants()
+            try:
+                self.follower.check_invariants()
+            except InvariantBroken as broken:
+                raise StateMismatch(f"[verify] expected the samples of a scan, got others: {broken}") from broken
 
     def close(self) -> None:
         """Leaves the graph; reading from it is refused from here on. Closing twice does no harm."""
         if not self._closed:
             self.graph._detach(self)
-            self._closed = True
+            with self._published_version:
+                self._closed = True
+                self._published_version.notify_all()
 
     def _open(self, where: str) -> None:
         if self._closed:

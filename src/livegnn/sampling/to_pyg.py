@@ -1,15 +1,16 @@
 """Samples as torch_geometric data.
 
 Data     x (N, F), edge_index (2, E) from a sampled vertex to the one it was sampled for, n_id (N,) the graph's ids (not
-         for string ids), e_id (E,) edge ids, hop (N,) the level, batch (N,) the place of the seed (tree form),
-         batch_size B, input_id (B,) = 0 ... B - 1, num_sampled_nodes and num_sampled_edges by level, version. Seeds are
-         the first B rows.
+         for string ids), e_id (E,) edge ids, hop (N,) the level, batch (N,) the place of the seed (of merged copies: of
+         the first), batch_size B, input_id (B,) = 0 ... B - 1, num_sampled_nodes and num_sampled_edges by level,
+         version. Seeds are the first B rows.
 HeteroData   the same by vertex type and by edge type; an `out` hop over (src, name, dst) gives edges
          (dst, "rev_name", src), since messages flow against it, an `in_` hop gives (src, name, dst).
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from livegnn.errors import DataMissing, UsageError
 from livegnn.sampling.sample import Sample
-from livegnn.types import AnyArray, Int64Array
+from livegnn.types import AnyArray, Float32Array, Int64Array
 
 __all__ = ["to_pyg"]
 
@@ -30,10 +31,9 @@ class _Level:
         self.k = k
         self.mask = mask
         self.names: AnyArray = np.asarray(sample.hop(k)).reshape(-1)[mask]
-        self.features = sample.features(k).reshape(mask.size, -1)[mask] if sample._features else None
+        self.features = _rows(sample.features(k))[mask] if sample._features else None
         self.edge_ids = sample.edge_ids(k).reshape(-1)[mask] if k > 0 and sample._edge_ids else None
         self.rows: Int64Array = np.zeros(0, np.int64)
-        self.parent_rows: Int64Array = np.zeros(0, np.int64)
         if parent is None:
             self.seed = np.arange(mask.size)
             return
@@ -42,6 +42,11 @@ class _Level:
         place = np.cumsum(parent.mask) - 1  # row of the answer -> place among the parent's vertices
         self.parent_place = place[parents]
         self.seed = parent.seed[self.parent_place]
+
+
+def _rows(features: Float32Array) -> Float32Array:
+    """(B, C1, ..., F) as one row a place."""
+    return features.reshape(math.prod(features.shape[:-1]), features.shape[-1])
 
 
 def to_pyg(sample: Sample, merge: bool) -> Any:
@@ -160,7 +165,7 @@ def _edge_key(sample: Sample, k: int) -> tuple[str, str, str] | None:
     if schema.vertex_types is None:
         return None
     one_hop = sample.plan.one_hop(sample.planned.tables[k - 1])
-    name = "edge" if one_hop.edge_type is None else schema.label(one_hop.edge_type).split(".")[-1]
+    name = "edge"
     if one_hop.edge_type is not None:
         name = next(t.name for t in schema.named(None) if t.code == one_hop.edge_type)
     if one_hop.direction == "out" and not schema.undirected:

@@ -8,7 +8,9 @@ import pytest
 
 import livegnn as lg
 from livegnn.errors import QueryInvalid, UsageError, ValueInvalid, VersionPending, VertexUnknown
+from livegnn.graph.ids import Translation
 from livegnn.log import UpdateLog, open_log, replay
+from livegnn.sampling.answers import answered
 
 LATEST = lg.query().out().sample(2, by="top_k")
 
@@ -350,3 +352,178 @@ def test_what_is_not_a_graph_or_a_query() -> None:
         lg.PreSampler(small(), LATEST, threads=0)
     with pytest.raises(QueryInvalid, match="times for top_k"):
         lg.PreSampler(lg.Graph(np.zeros((1, 1), np.float32), [], []), LATEST)
+
+
+def named(weight: list[float] | None = None) -> lg.Graph:
+    """a -> b, with names."""
+    return lg.Graph(np.eye(3, dtype=np.float32), ["a"], ["b"], time=[1], weight=weight, ids=["a", "b", "c"])
+
+
+def test_names_that_move_between_answer_and_look_up_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """b leaves and z takes its slot, while a reader holds an answer of the version before."""
+    graph = named()
+    sampler = lg.PreSampler(graph, LATEST)
+    committed, go_on = threading.Event(), threading.Event()
+    commit = Translation.commit
+
+    def slow_commit(self: Translation) -> None:
+        commit(self)
+        committed.set()
+        go_on.wait(timeout=30)
+
+    monkeypatch.setattr(Translation, "commit", slow_commit)
+    updates = lg.Updates()
+    updates.remove_vertex("b")
+    updates.add_vertex("z", [9, 9, 9])
+    writer = threading.Thread(target=graph.apply, args=[updates])
+    asked = []
+
+    def ask(slots: np.ndarray) -> tuple[object, ...]:
+        answer = sampler.follower.sample([0], slots, [3, 3], True)
+        asked.append(answer[0])
+        if len(asked) == 1:
+            writer.start()
+            assert committed.wait(timeout=30)
+        elif len(asked) == 3:
+            go_on.set()
+        return answer
+
+    given, answer, names = answered(graph, None, ["a"], ask)
+    go_on.set()
+    writer.join()
+    assert asked[0] == 0
+    assert answer[0] == 1
+    assert given.tolist() == ["a"]
+    assert names is not None
+    assert names[0].tolist() == [[None, None]]
+
+
+def test_an_answer_keeps_its_seeds_whatever_the_caller_writes_to_the_array() -> None:
+    sampler = lg.PreSampler(small(), LATEST)
+    seeds = np.array([0, 3])
+    sample = sampler.sample(seeds)
+    seeds[:] = 10**9
+    assert sample.hop(0).tolist() == [0, 3]
+
+
+def test_negative_weights_are_told_by_the_names_of_the_vertices() -> None:
+    graph = named(weight=[1.0])
+    lg.PreSampler(graph, lg.query().out().sample(2, by="weighted"))
+    updates = lg.Updates()
+    updates.add_edge("a", "c", weight=-1.0, time=2)
+    with pytest.raises(ValueInvalid, match="edge 'a' -> 'c' by the graph's ids"):
+        graph.apply(updates)
+
+
+def test_a_follower_that_fails_keeps_nobody_else_behind() -> None:
+    """An edge is removed behind one sampler's back, so that it fails when the edge leaves again."""
+    graph = small()
+    first, second = lg.PreSampler(graph, LATEST), lg.PreSampler(graph, LATEST)
+    third = lg.PreSampler(graph, lg.query().in_().sample(1))
+    graph._followers = [third.follower]
+    gone = lg.Updates()
+    gone.remove_edge(0, 3)
+    graph.apply(gone)
+    graph._refresh_natives()
+    with pytest.raises(lg.errors.InvariantBroken):
+        graph.apply(added(0, 4, time=50))
+    assert third.version == graph.version == 2
+    third.verify()
+    graph.apply(added(3, 1, time=60))  # the ones that failed are in nobody's way, and answer nobody
+    assert third.version == 3
+    for broken in (first, second):
+        with pytest.raises(lg.errors.InvariantBroken, match="make the sampler anew"):
+            broken.sample([0])
+
+
+def test_the_calendar_of_expiry_does_not_grow_with_updates_that_change_no_expiry() -> None:
+    graph = lg.Graph(np.zeros((2, 1), np.float32), [0], [1], time=[5])
+    sampler = lg.PreSampler(graph, LATEST, ttl=10**9)
+    for _ in range(500):
+        updates = added(0, 1, time=5)
+        updates.remove_edge(0, 1)
+        graph.apply(updates)
+        graph.apply(added(1, 0, time=5))
+        updates = lg.Updates()
+        updates.remove_edge(1, 0)
+        graph.apply(updates)
+    assert sampler.stats.bytes["expiry"] < 10_000
+    sampler.verify()
+    graph.apply(added(1, 0, time=10**9 + 5))
+    assert sampler.sample([0]).hop(1).tolist() == [[-1, -1]]
+    sampler.verify()
+
+
+def test_closing_wakes_those_who_wait() -> None:
+    sampler = lg.PreSampler(small(), LATEST)
+    closer = threading.Timer(0.05, sampler.close)
+    closer.start()
+    with pytest.raises(UsageError, match="was closed"):
+        sampler.sample([0], at_least=9, timeout=None)
+    closer.join()
+
+
+def test_a_sampler_that_differs_from_a_scan_says_so() -> None:
+    graph = small()
+    sampler = lg.PreSampler(graph, LATEST)
+    graph._followers = []
+    graph.apply(added(0, 4, time=99))
+    with pytest.raises(lg.errors.StateMismatch, match="samples of a scan"):
+        sampler.verify()
+
+
+def test_the_digest_is_of_samples_and_not_of_the_numbers_of_tables() -> None:
+    graph = small()
+    sampler = lg.PreSampler(graph, lg.query().out().sample(3))
+    number = sampler.add(LATEST)
+    sampler.drop(1)
+    assert sampler.digest() == lg.PreSampler(graph, LATEST).digest()
+    assert sampler.sample([0], query=number).hop(1).tolist() == [[3, 2]]
+
+
+def test_answers_that_are_too_large_are_refused_before_they_are_made() -> None:
+    wide = lg.query().out().sample(65535).out().sample(65535)
+    for make in (lg.PreSampler, lg.AdHocSampler):
+        with pytest.raises(ValueInvalid, match=r"at most 2\^31 places"):
+            make(small(), wide)
+        with pytest.raises(ValueInvalid, match=r"got 2,621,400,000 \(20 GiB"):
+            make(small(), lg.query().out().sample(65535)).sample(np.zeros(40_000, np.int64))
+
+
+@pytest.mark.parametrize("at_least", ["x", 1.5, True])
+def test_versions_that_are_none(at_least: object) -> None:
+    with pytest.raises((ValueInvalid, lg.errors.DtypeInvalid), match="at_least"):
+        lg.PreSampler(small(), LATEST).sample([0], at_least=at_least)  # type: ignore[arg-type]
+
+
+def test_timeouts_and_times_that_are_none() -> None:
+    with pytest.raises(ValueInvalid, match="timeout"):
+        lg.PreSampler(small(), LATEST).sample([0], at_least=0, timeout="x")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="now="):
+        lg.PreSampler(lg.Graph(np.zeros((1, 1), np.float32), [], []), lg.query().out().sample(1), now=3)
+
+
+@pytest.mark.parametrize(("option", "value"), [("seed", -1), ("threads", 0), ("threads", "x"), ("method", "best")])
+def test_options_of_ad_hoc_sampling_that_are_none(option: str, value: object) -> None:
+    with pytest.raises(ValueInvalid, match=option):
+        lg.AdHocSampler(small(), LATEST, **{option: value})  # type: ignore[arg-type]
+
+
+def test_ad_hoc_sampling_looks_at_the_time_of_each_version() -> None:
+    graph = small()
+    ad_hoc = lg.AdHocSampler(graph, LATEST, ttl=15)
+    assert ad_hoc.sample([0]).hop(1).tolist() == [[3, 2]]
+    graph.apply(added(4, 1, time=35))
+    assert ad_hoc.sample([0]).hop(1).tolist() == [[3, -1]]
+    assert ad_hoc.sample([0], now=30).hop(1).tolist() == [[3, 2]]
+    with pytest.raises(lg.errors.DtypeInvalid, match="now"):
+        ad_hoc.sample([0], now="x")  # type: ignore[arg-type]
+
+
+def test_ad_hoc_sampling_of_names_waits_for_the_end_of_a_supposition() -> None:
+    graph = named()
+    engine = lg.Engine(lg.Model([lg.GCN(np.eye(3, dtype=np.float32))]), graph)
+    updates = lg.Updates()
+    updates.add_vertex("z", [1, 1, 1])
+    with engine.what_if(updates), pytest.raises(UsageError, match="what_if"):
+        lg.AdHocSampler(graph, LATEST).sample(["a"])

@@ -79,3 +79,12 @@ def test_without_features_and_edge_ids() -> None:
     assert "x" not in data
     assert "e_id" not in data
     assert data.num_nodes == 2
+
+
+def test_no_seeds_give_data_without_rows() -> None:
+    graph = lg.Graph(np.eye(2, dtype=np.float32), [0], [1])
+    sample = lg.PreSampler(graph, lg.query().out().sample(2)).sample(np.zeros(0, np.int64))
+    for merge in (False, True):
+        data = sample.to_pyg(merge=merge)
+        assert data.x.shape == (0, 2)
+        assert data.edge_index.shape == (2, 0)

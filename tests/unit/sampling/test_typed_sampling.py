@@ -122,6 +122,8 @@ def test_durations_by_edge_type_name() -> None:
     assert sampler.sample([0]).hop(1).tolist() == [[3, -1, -1]]
     with pytest.raises(QueryInvalid, match="Click"):
         lg.PreSampler(shop(), SHOP, ttl={"Buy": 2})
+    every = lg.query("Item").in_().sample(3, by="top_k")
+    assert lg.PreSampler(shop(), every, ttl={"Click": 3, "CoPurchase": 3}).sample([1]).hop(1).tolist() == [[-1, -1, -1]]
 
 
 def test_reads_of_typed_graphs_are_of_one_version_while_ids_move() -> None:
