@@ -59,7 +59,7 @@ class ReservoirTable {
     Row* after;         // likewise
   };
   struct Shard {
-    explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed) {}
+    explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed ? RowColumns::Times : RowColumns::Ranks) {}
     RowPool pool;
     std::vector<Staged> staged;
     std::vector<std::pair<EdgeTime, VertexId>>
