@@ -222,6 +222,7 @@ void bind_sampling_workers(nb::module_& m) {
   m.def("buckets", &buckets, nb::arg("vertices").noconvert(), "The bucket of each vertex, -1 for what is no id.");
   m.def("partition", &partition, "batch"_a, nb::arg("owned").noconvert(), "policy"_a, "next_edge_id"_a,
         "What a partition takes of a batch, the next edge id after it, and its largest time.");
+  nb::class_<WeightGuard, BatchFollower>(m, "WeightGuard").def(nb::init<std::vector<std::int32_t>>(), "edge_types"_a);
   bind_features(m);
   bind_subscriptions(m);
   bind_serving(m);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "livegnn/sampling_workers.h"
+#include "sampling/candidates.h"
 #include "util/aligned.h"
 
 namespace livegnn {
@@ -58,6 +59,18 @@ PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const 
   }
   return part;
 }
+
+void WeightGuard::check(const BatchDelta& delta) const {
+  const auto check_edge = [&](const EdgeRecord& edge, float weight) {
+    for (const std::int32_t type : edge_types_) {
+      if (type == kAnyType || type == edge.type) check_sample_weight(edge, weight);
+    }
+  };
+  for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight);
+  for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after);
+}
+
+void WeightGuard::follow(const BatchDelta&, const UpdateBuffer&) {}
 
 // ---- features
 

@@ -18,6 +18,7 @@ LiveGnnError
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
 │   └── OperatorUnsound         a user's operator that is not proved to be incremental
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
+├── LagExceeded                 a version that was asked for did not arrive in time
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── DataMissing                 a dataset or an optional dependency that is not at hand
@@ -37,6 +38,7 @@ __all__ = [
     "EdgeDuplicate",
     "EdgeMissing",
     "InvariantBroken",
+    "LagExceeded",
     "LiveGnnError",
     "ModelError",
     "ModelMismatch",
@@ -148,6 +150,13 @@ class QueryInvalid(LiveGnnError, ValueError):
     """A sampling query that cannot be read, or that the graph cannot answer."""
 
     hint = "mend the query at the place that the message points at; see docs/queries.md"
+
+
+class LagExceeded(LiveGnnError, TimeoutError):
+    """A reader asked for a version that did not arrive in time."""
+
+    retryable = True
+    hint = "wait longer, or read the newest version that is there"
 
 
 class StateMismatch(LiveGnnError):

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "livegnn/follower.h"
@@ -29,6 +30,17 @@ struct PartitionedUpdates {
 // owned: kBuckets flags. next_edge_id: of the whole graph, before the batch.
 PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const std::uint8_t> owned, EdgePolicy policy,
                                      EdgeId next_edge_id);
+
+// Refuses batches that a table of weighted samples could not take, before they enter the history that workers follow.
+class WeightGuard final : public BatchFollower {
+ public:
+  explicit WeightGuard(std::vector<std::int32_t> edge_types) : edge_types_(std::move(edge_types)) {}  // or kAnyType
+  void check(const BatchDelta& delta) const override;  // throws Error: a negative weight
+  void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
+
+ private:
+  std::vector<std::int32_t> edge_types_;
+};
 
 // Features of some vertices: a row of `width` floats each. Not thread-safe.
 class FeatureRows {

@@ -1,0 +1,217 @@
+"""LocalCluster: sampling and serving workers in one process, linked by direct calls.
+
+apply() returns when every serving worker has the batch, so reads are never behind. The same workers run apart, over a
+log, in runtime.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import UsageError
+from livegnn.graph import Graph, Updates
+from livegnn.sampling.front_end import FrontEnd
+from livegnn.sampling.messages import Answer, Batches, Exchange, Move, Push, Serve, Step
+from livegnn.sampling.partition import Owners, PartitionState, Serving, even_owners, join, split, start_state
+from livegnn.sampling.query import Query
+from livegnn.sampling.sampling_worker import SamplingWorker
+from livegnn.sampling.serving_worker import ServingWorker
+from livegnn.sampling.spec import ClusterSpec
+
+__all__ = ["LocalCluster", "even_serving", "guard"]
+
+
+class _Guard:
+    """Consumer of a graph that only looks at weights."""
+
+    native = None
+
+    def __init__(self, edge_types: list[int]) -> None:
+        self.follower = _native.WeightGuard(edge_types)
+
+    def _published(self, change: Any, version: int) -> None:
+        """Nothing to do."""
+
+
+def guard(graph: Graph, spec: ClusterSpec) -> None:
+    """From now on the graph refuses batches with negative weights where the spec's queries sample by weight.
+
+    The writer of a history that sampling workers follow must do so: what is in the history cannot be refused any more.
+    """
+    hops = [table.one_hop for table in spec.plan.tables if table.one_hop.by == "weighted"]
+    if hops:
+        graph._attach(_Guard([-1 if hop.edge_type is None else hop.edge_type for hop in hops]))
+
+
+def even_serving(workers: int, replicas: int = 1) -> Serving:
+    """The map that deals buckets out to `workers` partitions in turn, each served by `replicas` workers.
+
+    Worker p + workers * r is replica r of partition p. Raises: UsageError for more than 64 in all.
+    """
+    numbers = (workers, replicas)
+    if any(type(number) is not int or number < 1 for number in numbers) or workers * replicas > _native.SERVING_MAX:
+        got = f"{workers!r} times {replicas!r}"
+        raise UsageError(f"[cluster] expected 1 to {_native.SERVING_MAX} serving workers, got {got}; choose fewer")
+    partition = np.arange(_native.BUCKETS, dtype=np.uint64) % np.uint64(workers)
+    serving = np.zeros(_native.BUCKETS, np.uint64)
+    for replica in range(replicas):
+        serving |= np.uint64(1) << (partition + np.uint64(workers * replica))
+    return serving
+
+
+class LocalCluster:
+    """The samples of a graph, kept by some workers and served by others, in one process.
+
+    Args:    graph: without ids=, perhaps empty; from now on changed by this cluster's apply() only.  queries: one or
+             more.  sampling, serving: how many workers.  replicas: of each serving partition.  seed: of the samples.
+             ttl: durations by code of edge type, None for hops without one.
+    Raises:  QueryInvalid; UsageError; ModelUnsupported for typed vertices.
+    Source:  Helios, section 4.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        queries: Query | Iterable[Query],
+        *,
+        sampling: int = 1,
+        serving: int = 1,
+        replicas: int = 1,
+        seed: int = 0,
+        ttl: Mapping[int | None, int] | None = None,
+    ) -> None:
+        self.graph, self.spec = graph, ClusterSpec.of(graph, queries, seed, ttl)
+        first, owners = even_serving(serving, replicas), even_owners(sampling)
+        guard(graph, self.spec)
+        self._lock = threading.RLock()
+        self._sampling = self._start(start_state(self.spec, graph), owners)
+        self._serving: dict[int, ServingWorker] = {}
+        self.front_end = FrontEnd(self.spec, self._serving, first)
+        self.move_serving(first)
+
+    # ---- what it is
+
+    @property
+    def sampling_workers(self) -> Sequence[SamplingWorker]:
+        """By number."""
+        return tuple(self._sampling)
+
+    @property
+    def serving_workers(self) -> Mapping[int, ServingWorker]:
+        """By number; those that own a bucket."""
+        return dict(self._serving)
+
+    @property
+    def version(self) -> int:
+        """The version that every serving worker has."""
+        return self._sampling[0].offset
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """version; lag_ms by serving worker; bytes by sampling and by serving worker."""
+        return {
+            "version": self.version,
+            "lag_ms": {number: worker.lag_ms for number, worker in self._serving.items()},
+            "sampling_bytes": [worker.bytes() for worker in self._sampling],
+            "serving_bytes": {number: worker.bytes() for number, worker in self._serving.items()},
+        }
+
+    # ---- updates and answers
+
+    def apply(self, updates: Updates) -> int:
+        """Applies a batch to the graph, then to all workers; the version that every reader sees from now on.
+
+        Raises:  as Graph.apply, and then nothing has changed; UsageError if the graph was changed elsewhere.
+        """
+        with self._lock:
+            if self.graph.version != self.version:
+                raise UsageError(
+                    f"[apply] expected the graph at version {self.version}, got {self.graph.version}; "
+                    "change it by the cluster's apply() only"
+                )
+            stamp = _now_ms()
+            version = self.graph.apply(updates)
+            self._run(Batches(self._step, version, stamp), [updates])
+            return version
+
+    def sample(
+        self,
+        seeds: object,
+        query: int = 1,
+        *,
+        at_least: int | None = None,
+        timeout: float = 10.0,
+        features: bool = True,
+    ) -> Answer:
+        """The samples around seeds, (B,) int64, in their order. Arguments, result and errors: FrontEnd.sample."""
+        return self.front_end.sample(seeds, query, at_least=at_least, timeout=timeout, features=features)
+
+    # ---- workers that come and go
+
+    def move_serving(self, serving: Serving) -> None:
+        """Gives buckets to other serving workers, (1024,) uint64 with a bit for each owner; more than one: replicas.
+
+        Workers that own nothing afterwards are let go. Readers are served all the while.
+
+        Raises:  UsageError for a bucket without an owner.
+        """
+        if serving.shape != (_native.BUCKETS,) or serving.dtype != np.uint64 or not serving.all():
+            raise UsageError("[move_serving] expected 1024 uint64 masks with a bit each, got others; see even_serving")
+        with self._lock:
+            present = int(np.bitwise_or.reduce(serving))
+            wanted = [number for number in range(_native.SERVING_MAX) if present >> number & 1]
+            for number in wanted:
+                if number not in self._serving:
+                    self._serving[number] = ServingWorker(self.spec, number)
+            both = serving | self._sampling[0].serving
+            self._run(Serve(self._step, _now_ms(), both), [])  # new owners are filled before readers turn to them
+            self.front_end.set_serving(serving)
+            if not np.array_equal(both, serving):
+                self._run(Serve(self._step, _now_ms(), serving.copy()), [])
+            for number in [number for number in self._serving if number not in wanted]:
+                del self._serving[number]
+
+    def move_sampling(self, owners: Owners) -> None:
+        """Gives buckets to other sampling workers, (1024,) uint16 from 0 without gaps; samples stay as they are.
+
+        Raises:  UsageError for numbers with gaps.
+        """
+        numbers = np.unique(owners)
+        if owners.shape != (_native.BUCKETS,) or owners.dtype != np.uint16 or int(numbers[-1]) + 1 != len(numbers):
+            raise UsageError("[move_sampling] expected 1024 uint16 from 0 without gaps, got others; see even_owners")
+        with self._lock:
+            self._run(Move(self._step, _now_ms(), owners), [])
+            self._sampling = self._start(join([worker.state() for worker in self._sampling]), owners)
+
+    # ---- inside
+
+    @property
+    def _step(self) -> int:
+        return self._sampling[0].step
+
+    def _start(self, whole: PartitionState, owners: Owners) -> list[SamplingWorker]:
+        parts = split(self.spec, whole, owners)
+        return [SamplingWorker(self.spec, number, len(parts), part) for number, part in enumerate(parts)]
+
+    def _run(self, step: Step, batches: Sequence[Updates]) -> None:
+        """One step, until nobody has anything more to say."""
+        queue: deque[Exchange | Push] = deque()
+        for worker in self._sampling:
+            queue.extend(worker.begin(step, batches))
+        while queue:
+            message = queue.popleft()
+            if isinstance(message, Push):
+                self._serving[message.receiver].receive(message)
+            else:
+                queue.extend(self._sampling[message.receiver].receive(message))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
