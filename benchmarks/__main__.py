@@ -21,24 +21,31 @@ TABLES = (
     "edges_touched",
     "deadline",
 )
+SAMPLING_TABLES = ("sampling_ingest", "sampling_serving", "sampling_ad_hoc", "sampling_live")  # `make bench-sampling`
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0; 1 if an engine or a peer gave a wrong answer; 130 if interrupted."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="livegnn's benchmarks, peers beside")
-    parser.add_argument("tables", nargs="*", help=f"any of {', '.join(TABLES)} (default: all)")
+    parser.add_argument(
+        "tables",
+        nargs="*",
+        help=f"any of {', '.join(TABLES)} (default: these), {', '.join(SAMPLING_TABLES)} (`sampling`: these)",
+    )
     parser.add_argument("--full", action="store_true", help="all models, workloads and sizes (hours, 24 GiB)")
     parser.add_argument("--tiny", action="store_true", help="small graphs: tries the benchmarks, measures nothing")
     parser.add_argument("--threads", type=int, default=2, help="threads of every engine (default 2)")
     parser.add_argument("--out", type=Path, help="write the tables to this file too")
     options = parser.parse_args(arguments)
-    unknown = set(options.tables) - set(TABLES)
+    named = [table for name in options.tables for table in (SAMPLING_TABLES if name == "sampling" else (name,))]
+    known = (*TABLES, *SAMPLING_TABLES)
+    unknown = set(named) - set(known)
     if unknown:
-        parser.error(f"[benchmarks] expected tables among {', '.join(TABLES)}, got {', '.join(sorted(unknown))}")
+        parser.error(f"[benchmarks] expected tables among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(options.threads)  # before NumPy and torch are imported: they read it once
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on shared cores torch's spinning threads slow the peers down
-    return _run(options.tables or TABLES, options)
+    return _run(named or TABLES, options)
 
 
 def _run(tables: list[str] | tuple[str, ...], parsed: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -215,11 +216,18 @@ void bind_engine(nb::module_& m) {
   m.def(
       "apply_batch",
       [](GraphStore& graph, const std::vector<Engine*>& engines, const std::vector<BatchFollower*>& followers,
-         const UpdateBuffer& batch) {
+         const UpdateBuffer& batch, nb::object before_publish) {
+        std::function<void()> hook;
+        if (!before_publish.is_none()) {
+          hook = [&before_publish] {
+            nb::gil_scoped_acquire acquire;
+            before_publish();
+          };
+        }
         nb::gil_scoped_release release;
-        return apply_batch(graph, engines, followers, batch);
+        return apply_batch(graph, engines, followers, batch, hook);
       },
-      "graph"_a, "engines"_a, "followers"_a, "batch"_a);
+      "graph"_a, "engines"_a, "followers"_a, "batch"_a, "before_publish"_a = nb::none());
   nb::class_<WhatIf>(m, "NativeWhatIf")
       .def(nb::init<GraphStore&, Engine&, const UpdateBuffer&>(), "graph"_a, "engine"_a, "batch"_a,
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::call_guard<nb::gil_scoped_release>())

@@ -7,6 +7,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
@@ -145,12 +146,14 @@ void remove_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::opti
   buffer.add(update);
 }
 
-void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore) {
+void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore, std::optional<In1<std::int32_t>> type) {
   check_lengths("remove_edges", src.size(), dst.size(), "dst");
+  if (type) check_lengths("remove_edges", src.size(), type->size(), "type");
   buffer.reserve(src.size());
   for (std::size_t i = 0; i < src.size(); ++i) {
     Update update = make_update(UpdateKind::RemoveEdge, src.data()[i], dst.data()[i]);
     update.missing_ignore = missing_ignore;
+    if (type) update.type = type->data()[i];
     buffer.add(update);
   }
 }
@@ -161,45 +164,54 @@ void remove_edges_before(UpdateBuffer& buffer, std::int64_t time) {
   buffer.add(update);
 }
 
-void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, std::optional<std::int64_t> edge_id) {
+void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, std::optional<std::int64_t> edge_id,
+                std::optional<std::int32_t> type) {
   Update update = make_update(UpdateKind::SetWeight, u, v);
   update.has_weight = true;
   update.weight = w;
+  update.type = type.value_or(kUnsetType);
   update.edge_id = edge_id.value_or(kNoEdge);
   buffer.add(update);
 }
 
-void set_weights(UpdateBuffer& buffer, Ids src, Ids dst, In1<float> w) {
+void set_weights(UpdateBuffer& buffer, Ids src, Ids dst, In1<float> w, std::optional<In1<std::int32_t>> type) {
   check_lengths("set_weights", src.size(), dst.size(), "dst");
   check_lengths("set_weights", src.size(), w.size(), "w");
+  if (type) check_lengths("set_weights", src.size(), type->size(), "type");
   buffer.reserve(src.size());
   for (std::size_t i = 0; i < src.size(); ++i) {
-    set_weight(buffer, src.data()[i], dst.data()[i], w.data()[i], std::nullopt);
+    const std::optional<std::int32_t> one = type ? std::optional{type->data()[i]} : std::nullopt;
+    set_weight(buffer, src.data()[i], dst.data()[i], w.data()[i], std::nullopt, one);
   }
 }
 
-void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row attr,
-                   std::optional<std::int64_t> edge_id) {
+void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row attr, std::optional<std::int64_t> edge_id,
+                   std::optional<std::int32_t> type) {
   Update update = make_update(UpdateKind::SetEdgeAttr, u, v);
+  update.type = type.value_or(kUnsetType);
   update.edge_id = edge_id.value_or(kNoEdge);
   check_finite(buffer, "set_edge_attr", attr.data(), attr.size());
   give_row(buffer, update, attr.data(), attr.size());
   buffer.add(update);
 }
 
-void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std::int64_t u, const Row& x) {
+void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std::int64_t u, const Row& x,
+                  std::optional<std::int32_t> type) {
   check_finite(buffer, where, x.data(), x.size());
   Update update = make_update(kind, u);
+  update.type = type.value_or(kUnsetType);
   give_row(buffer, update, x.data(), x.size());
   buffer.add(update);
 }
 
-void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, const Ids& ids, const Rows& rows) {
+void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, const Ids& ids, const Rows& rows,
+                   std::optional<std::int32_t> type) {
   check_lengths(where, ids.size(), rows.shape(0), "rows");
   check_finite(buffer, where, rows.data(), rows.size());
   buffer.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     Update update = make_update(kind, ids.data()[i]);
+    update.type = type.value_or(kUnsetType);
     give_row(buffer, update, rows.data() + i * rows.shape(1), rows.shape(1));
     buffer.add(update);
   }
@@ -225,6 +237,128 @@ void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
   }
 }
 
+// ---- updates as columns, for logs
+
+// One value an update; optional fields hold what Update holds when they are not given. row_width is -1 without a row;
+// rows are joined in the order of the updates.
+nb::dict buffer_columns(const UpdateBuffer& buffer) {
+  std::vector<std::uint8_t> kind, missing_ignore, has_weight;
+  std::vector<std::int32_t> type, row_width;
+  std::vector<std::int64_t> u, v, time, edge_id;
+  std::vector<float> weight, rows;
+  for (const Update& update : buffer.updates()) {
+    kind.push_back(static_cast<std::uint8_t>(update.kind));
+    missing_ignore.push_back(update.missing_ignore);
+    has_weight.push_back(update.has_weight);
+    type.push_back(update.type);
+    u.push_back(update.u);
+    v.push_back(update.v);
+    time.push_back(update.time);
+    edge_id.push_back(update.edge_id);
+    weight.push_back(update.weight);
+    row_width.push_back(update.row < 0 ? -1 : update.row_width);
+    if (update.row >= 0) rows.insert(rows.end(), buffer.row(update), buffer.row(update) + update.row_width);
+  }
+  nb::dict out;
+  out["kind"] = make_array(std::move(kind));
+  out["missing_ignore"] = make_array(std::move(missing_ignore));
+  out["has_weight"] = make_array(std::move(has_weight));
+  out["type"] = make_array(std::move(type));
+  out["u"] = make_array(std::move(u));
+  out["v"] = make_array(std::move(v));
+  out["time"] = make_array(std::move(time));
+  out["edge_id"] = make_array(std::move(edge_id));
+  out["weight"] = make_array(std::move(weight));
+  out["row_width"] = make_array(std::move(row_width));
+  out["rows"] = make_array(std::move(rows));
+  return out;
+}
+
+// The array of that name; its dtype and shape are part of the format.
+template <typename Array>
+Array stored(const nb::dict& arrays, const char* name) {
+  if (!arrays.contains(name)) throw nb::key_error(name);
+  Array array;
+  if (!nb::try_cast<Array>(arrays[name], array, false)) {
+    throw nb::type_error((std::string("[from_arrays] expected the dtype and shape that to_arrays() gave for ") + name +
+                          ", got another; save it again")
+                             .c_str());
+  }
+  return array;
+}
+
+// Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
+void set_buffer_columns(UpdateBuffer& buffer, nb::dict arrays) {
+  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
+             has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
+             missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
+  const auto type = stored<In1<std::int32_t>>(arrays, "type"),
+             row_width = stored<In1<std::int32_t>>(arrays, "row_width");
+  const auto u = stored<Ids>(arrays, "u"), v = stored<Ids>(arrays, "v"), time = stored<Ids>(arrays, "time"),
+             edge_id = stored<Ids>(arrays, "edge_id");
+  const auto weight = stored<Row>(arrays, "weight"), rows = stored<Row>(arrays, "rows");
+  const std::size_t count = kind.size();
+  for (const std::size_t size : {has_weight.size(), missing_ignore.size(), type.size(), row_width.size(), u.size(),
+                                 v.size(), time.size(), edge_id.size(), weight.size()}) {
+    check_lengths("from_arrays", count, size, "each column");
+  }
+  std::size_t floats = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (kind.data()[i] > static_cast<std::uint8_t>(UpdateKind::RemoveVertex)) {
+      throw Error(ErrorKind::ValueInvalid, "[from_arrays] expected a kind of update from 0 to 7, got " +
+                                               std::to_string(kind.data()[i]) + "; save the updates again");
+    }
+    floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
+  }
+  check_lengths("from_arrays", floats, rows.size(), "rows");
+  buffer.clear();
+  buffer.reserve(count);
+  const float* row = rows.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    Update update = make_update(static_cast<UpdateKind>(kind.data()[i]), u.data()[i], v.data()[i]);
+    update.missing_ignore = missing_ignore.data()[i] != 0;
+    update.has_weight = has_weight.data()[i] != 0;
+    update.type = type.data()[i];
+    update.time = time.data()[i];
+    update.edge_id = edge_id.data()[i];
+    update.weight = weight.data()[i];
+    if (row_width.data()[i] >= 0) {
+      const auto width = static_cast<std::size_t>(row_width.data()[i]);
+      give_row(buffer, update, row, width);
+      row += width;
+    }
+    buffer.add(update);
+  }
+}
+
+void remove_vertices(UpdateBuffer& buffer, Ids ids, std::optional<std::int32_t> type) {
+  buffer.reserve(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    Update update = make_update(UpdateKind::RemoveVertex, ids.data()[i]);
+    update.type = type.value_or(kUnsetType);
+    buffer.add(update);
+  }
+}
+
+Out1<std::int32_t> buffer_types(const UpdateBuffer& buffer) {
+  std::vector<std::int32_t> types;
+  types.reserve(buffer.size());
+  for (const Update& update : buffer.updates()) types.push_back(update.type);
+  return make_array(std::move(types));
+}
+
+Out1<std::uint8_t> buffer_kinds(const UpdateBuffer& buffer) {
+  std::vector<std::uint8_t> kinds;
+  kinds.reserve(buffer.size());
+  for (const Update& update : buffer.updates()) kinds.push_back(static_cast<std::uint8_t>(update.kind));
+  return make_array(std::move(kinds));
+}
+
+void set_buffer_types(UpdateBuffer& buffer, In1<std::int32_t> types) {
+  check_lengths("set_types", buffer.size(), types.size(), "types");
+  for (std::size_t i = 0; i < buffer.size(); ++i) buffer.updates()[i].type = types.data()[i];
+}
+
 void bind_update_buffer(nb::module_& m) {
   nb::class_<UpdateBuffer>(m, "UpdateBuffer", "Updates waiting to be applied, in order.")
       .def(nb::init<>())
@@ -232,7 +366,12 @@ void bind_update_buffer(nb::module_& m) {
       .def("clear", &UpdateBuffer::clear)
       .def("extend", &UpdateBuffer::extend, "other"_a)
       .def("ids", &buffer_ids)
+      .def("to_arrays", &buffer_columns)
+      .def("from_arrays", &set_buffer_columns, "arrays"_a)
       .def("set_ids", &set_buffer_ids, nb::arg("u").noconvert(), nb::arg("v").noconvert())
+      .def("kinds", &buffer_kinds)
+      .def("types", &buffer_types)
+      .def("set_types", &set_buffer_types, nb::arg("types").noconvert())
       .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
            nb::arg("attr").noconvert() = nb::none())
       .def("add_edges", &add_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
@@ -241,41 +380,46 @@ void bind_update_buffer(nb::module_& m) {
       .def("remove_edge", &remove_edge, "u"_a, "v"_a, "time"_a = nb::none(), "type"_a = nb::none(),
            "edge_id"_a = nb::none(), "missing_ignore"_a = false)
       .def("remove_edges", &remove_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           "missing_ignore"_a = false)
+           "missing_ignore"_a = false, nb::arg("type").noconvert() = nb::none())
       .def("remove_edges_before", &remove_edges_before, "time"_a)
-      .def("set_weight", &set_weight, "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none())
+      .def("set_weight", &set_weight, "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none(), "type"_a = nb::none())
       .def("set_weights", &set_weights, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           nb::arg("w").noconvert())
-      .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, nb::arg("attr").noconvert(), "edge_id"_a = nb::none())
+           nb::arg("w").noconvert(), nb::arg("type").noconvert() = nb::none())
+      .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, nb::arg("attr").noconvert(), "edge_id"_a = nb::none(),
+           "type"_a = nb::none())
       .def(
           "set_features",
-          [](UpdateBuffer& b, std::int64_t u, Row x) {
-            add_with_row(b, UpdateKind::SetFeatures, "set_features", u, x);
+          [](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
+            add_with_row(b, UpdateKind::SetFeatures, "set_features", u, x, type);
           },
-          "u"_a, nb::arg("x").noconvert())
+          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
       .def(
           "set_features_rows",
-          [](UpdateBuffer& b, Ids ids, Rows x) {
-            add_with_rows(b, UpdateKind::SetFeatures, "set_features_rows", ids, x);
+          [](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
+            add_with_rows(b, UpdateKind::SetFeatures, "set_features_rows", ids, x, type);
           },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert())
+          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none())
       .def(
           "add_vertex",
-          [](UpdateBuffer& b, std::int64_t u, Row x) { add_with_row(b, UpdateKind::AddVertex, "add_vertex", u, x); },
-          "u"_a, nb::arg("x").noconvert())
+          [](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
+            add_with_row(b, UpdateKind::AddVertex, "add_vertex", u, x, type);
+          },
+          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
       .def(
           "add_vertices",
-          [](UpdateBuffer& b, Ids ids, Rows x) { add_with_rows(b, UpdateKind::AddVertex, "add_vertices", ids, x); },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert())
-      .def(
-          "remove_vertex", [](UpdateBuffer& b, std::int64_t u) { b.add(make_update(UpdateKind::RemoveVertex, u)); },
-          "u"_a)
-      .def(
-          "remove_vertices",
-          [](UpdateBuffer& b, Ids ids) {
-            for (std::size_t i = 0; i < ids.size(); ++i) b.add(make_update(UpdateKind::RemoveVertex, ids.data()[i]));
+          [](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
+            add_with_rows(b, UpdateKind::AddVertex, "add_vertices", ids, x, type);
           },
-          nb::arg("ids").noconvert());
+          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none())
+      .def(
+          "remove_vertex",
+          [](UpdateBuffer& b, std::int64_t u, std::optional<std::int32_t> type) {
+            Update update = make_update(UpdateKind::RemoveVertex, u);
+            update.type = type.value_or(kUnsetType);
+            b.add(update);
+          },
+          "u"_a, "type"_a = nb::none())
+      .def("remove_vertices", &remove_vertices, nb::arg("ids").noconvert(), "type"_a = nb::none());
 }
 
 // ---- reading the store
@@ -407,14 +551,30 @@ Out1<std::int64_t> degrees(const GraphStore& store, const char* where, const Ids
   return make_array(std::move(found));
 }
 
-Out2<float> features(const GraphStore& store, Ids ids) {
-  const auto width = static_cast<std::size_t>(store.options().feature_width);
+// width: floats of each row to give, all of them unless said.
+Out2<float> features(const GraphStore& store, Ids ids, std::optional<std::int32_t> wanted) {
+  const auto widest = static_cast<std::size_t>(store.options().feature_width);
+  const std::size_t width = wanted ? std::min(static_cast<std::size_t>(*wanted), widest) : widest;
   std::vector<float> rows(ids.size() * width);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const VertexId v = checked_vertex(store, "features", ids.data()[i]);
     if (width > 0) std::memcpy(rows.data() + i * width, store.feature_row(v), width * sizeof(float));
   }
   return make_rows(std::move(rows), ids.size(), width);
+}
+
+std::vector<std::int32_t> types_of_all(const GraphStore& store) {
+  std::vector<std::int32_t> types(static_cast<std::size_t>(store.slot_count()));
+  for (VertexId v = 0; v < store.slot_count(); ++v) types[static_cast<std::size_t>(v)] = store.vertex_type(v);
+  return types;
+}
+
+Out1<std::int32_t> slot_types(const GraphStore& store, const Ids& slots) {
+  std::vector<std::int32_t> types(slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    types[i] = store.vertex_type(checked_vertex(store, "slot_types", slots.data()[i]));
+  }
+  return make_array(std::move(types));
 }
 
 std::vector<std::uint8_t> live_flags(const GraphStore& store) {
@@ -451,16 +611,23 @@ nb::dict memory(const GraphStore& store) {
 
 void load(GraphStore& store, Rows x, Ids src, Ids dst, std::optional<In1<float>> weight,
           std::optional<In1<std::int64_t>> time, std::optional<In1<std::int32_t>> type, std::optional<Rows> attr,
-          int threads) {
+          int threads, std::optional<In1<std::int32_t>> vertex_type) {
   check_lengths("load", static_cast<std::size_t>(store.options().feature_width), x.shape(1), "each feature row");
   if (attr) {
     check_lengths("load", static_cast<std::size_t>(store.options().attr_width), attr->shape(1), "each attribute row");
   }
-  const std::span<const float> attrs =
-      attr ? std::span<const float>{attr->data(), attr->size()} : std::span<const float>{};
+  GraphArrays input;
+  input.slot_count = static_cast<std::int64_t>(x.shape(0));
+  input.features = {x.data(), x.size()};
+  input.src = span_of(src);
+  input.dst = span_of(dst);
+  input.weight = span_of(weight);
+  input.time = span_of(time);
+  input.type = span_of(type);
+  if (attr) input.attr = {attr->data(), attr->size()};
+  input.vertex_type = span_of(vertex_type);
   nb::gil_scoped_release release;
-  store.load(static_cast<std::int64_t>(x.shape(0)), {x.data(), x.size()}, span_of(src), span_of(dst), span_of(weight),
-             span_of(time), span_of(type), attrs, threads);
+  store.restore(input, threads);
 }
 
 nb::dict to_arrays(const GraphStore& store) {
@@ -473,21 +640,9 @@ nb::dict to_arrays(const GraphStore& store) {
   }
   out["features"] = make_rows(std::move(rows), slots, width);
   out["live"] = make_array(live_flags(store));
+  if (store.is_typed()) out["vertex_type"] = make_array(types_of_all(store));
   out["counters"] = make_array(std::vector<std::int64_t>{store.version(), store.next_edge_id()});
   return out;
-}
-
-// The array of that name; its dtype and shape are part of the format.
-template <typename Array>
-Array stored(const nb::dict& arrays, const char* name) {
-  if (!arrays.contains(name)) throw nb::key_error(name);
-  Array array;
-  if (!nb::try_cast<Array>(arrays[name], array, false)) {
-    throw nb::type_error((std::string("[from_arrays] expected the dtype and shape that to_arrays() gave for ") + name +
-                          ", got another; save the graph again")
-                             .c_str());
-  }
-  return array;
 }
 
 void from_arrays(GraphStore& store, nb::dict arrays) {
@@ -498,8 +653,9 @@ void from_arrays(GraphStore& store, nb::dict arrays) {
   const auto src = stored<Ids>(arrays, "src"), dst = stored<Ids>(arrays, "dst"), id = stored<Ids>(arrays, "id");
   std::optional<In1<float>> weight;
   std::optional<In1<std::int64_t>> time;
-  std::optional<In1<std::int32_t>> type;
+  std::optional<In1<std::int32_t>> type, vertex_type;
   std::optional<Rows> attr;
+  if (store.is_typed()) vertex_type = stored<In1<std::int32_t>>(arrays, "vertex_type");
   if (options.has_weight) weight = stored<In1<float>>(arrays, "weight");
   if (options.has_time) time = stored<In1<std::int64_t>>(arrays, "time");
   if (options.has_type) type = stored<In1<std::int32_t>>(arrays, "type");
@@ -517,6 +673,7 @@ void from_arrays(GraphStore& store, nb::dict arrays) {
   input.time = span_of(time);
   input.type = span_of(type);
   if (attr) input.attr = {attr->data(), attr->size()};
+  input.vertex_type = span_of(vertex_type);
   input.next_edge_id = counters.data()[1];
   const std::int64_t version = counters.data()[0];
   nb::gil_scoped_release release;
@@ -525,7 +682,10 @@ void from_arrays(GraphStore& store, nb::dict arrays) {
 }
 
 void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, bool has_time, bool has_type,
-                std::int32_t attr_width, bool undirected, bool simple, std::int32_t block_edges_max) {
+                std::int32_t attr_width, bool undirected, bool simple, std::int32_t block_edges_max,
+                std::vector<std::int32_t> type_widths, const std::vector<std::int32_t>& src_types,
+                const std::vector<std::int32_t>& dst_types) {
+  check_lengths("graph", src_types.size(), dst_types.size(), "dst_types");
   GraphOptions options;
   options.feature_width = feature_width;
   options.has_weight = has_weight;
@@ -535,6 +695,8 @@ void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, 
   options.undirected = undirected;
   options.simple = simple;
   options.block_edges_max = block_edges_max;
+  options.type_widths = std::move(type_widths);
+  for (std::size_t i = 0; i < src_types.size(); ++i) options.edge_ends.push_back({src_types[i], dst_types[i]});
   new (place) GraphStore(options);
 }
 
@@ -553,10 +715,12 @@ void bind_store(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
       .def("__init__", &make_store, "feature_width"_a, "has_weight"_a, "has_time"_a, "has_type"_a, "attr_width"_a,
-           "undirected"_a, "simple"_a, "block_edges_max"_a = 128)
+           "undirected"_a, "simple"_a, "block_edges_max"_a = 128, "type_widths"_a = std::vector<std::int32_t>{},
+           "src_types"_a = std::vector<std::int32_t>{}, "dst_types"_a = std::vector<std::int32_t>{})
       .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
-           nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1)
+           nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1,
+           nb::arg("vertex_type").noconvert() = nb::none())
       .def("set_apply_threads", &GraphStore::set_apply_threads, "threads"_a)
       .def(
           "apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply(buffer); }, "buffer"_a, Release())
@@ -566,7 +730,9 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("edge_count", &GraphStore::edge_count)
       .def_prop_ro("next_edge_id", &GraphStore::next_edge_id)
       .def("live", &live)
-      .def("features", &features, nb::arg("ids").noconvert())
+      .def("features", &features, nb::arg("ids").noconvert(), "width"_a = nb::none())
+      .def("vertex_types", [](const GraphStore& store) { return make_array(types_of_all(store)); })
+      .def("slot_types", &slot_types, nb::arg("slots").noconvert())
       .def("edges", &edges)
       .def(
           "out_neighbours",

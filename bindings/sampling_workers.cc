@@ -110,13 +110,14 @@ void bind_features(nb::module_& m) {
 
 // ---- subscriptions
 
-using TableNumbers = std::tuple<std::int32_t, std::int32_t, std::vector<std::int32_t>>;  // reservoir, hop, feeds
+// reservoir, hop, feeds, types of seeds
+using TableNumbers = std::tuple<std::int32_t, std::int32_t, std::vector<std::int32_t>, std::vector<std::int32_t>>;
 
 void make_subscriptions(Subscriptions* place, const GraphStore& graph, const Reservoirs& reservoirs,
                         const FeatureRows& features, const std::vector<TableNumbers>& tables,
                         const In<std::uint16_t>& owners, int worker, int workers) {
   std::vector<SubscribedTable> subscribed;
-  for (const auto& [reservoir, hop, feeds] : tables) subscribed.push_back({reservoir, hop, feeds});
+  for (const auto& [reservoir, hop, feeds, types] : tables) subscribed.push_back({reservoir, hop, feeds, types});
   new (place) Subscriptions(graph, reservoirs, features, std::move(subscribed), vector_of(owners), worker, workers);
 }
 
@@ -222,7 +223,9 @@ void bind_sampling_workers(nb::module_& m) {
   m.def("buckets", &buckets, nb::arg("vertices").noconvert(), "The bucket of each vertex, -1 for what is no id.");
   m.def("partition", &partition, "batch"_a, nb::arg("owned").noconvert(), "policy"_a, "next_edge_id"_a,
         "What a partition takes of a batch, the next edge id after it, and its largest time.");
-  nb::class_<WeightGuard, BatchFollower>(m, "WeightGuard").def(nb::init<std::vector<std::int32_t>>(), "edge_types"_a);
+  nb::class_<BatchTap, BatchFollower>(m, "BatchTap")
+      .def(nb::init<std::vector<std::int32_t>>(), "weighted_types"_a)
+      .def("latest", [](const BatchTap& tap) { return UpdateBuffer(tap.latest()); });
   bind_features(m);
   bind_subscriptions(m);
   bind_serving(m);

@@ -21,6 +21,7 @@ struct EdgeChange {
 
 struct VertexChange {  // one per vertex, from its first change in the batch
   VertexId v;
+  std::int32_t type_before;
   bool was_live;
   std::int64_t row_before;  // offset into rows; -1: a slot that is new, its row was zero
 };

@@ -15,6 +15,28 @@ void check_option(bool condition, const std::string& expected, const std::string
   if (condition) return;
   throw Error(ErrorKind::ValueInvalid, "[graph] expected " + expected + ", got " + got + "; correct the option");
 }
+
+// Widths and ends of a typed graph; nothing to check in one without types.
+void check_typed_options(const GraphOptions& options) {
+  const std::vector<std::int32_t>& widths = options.type_widths;
+  if (widths.empty()) {
+    check_option(options.edge_ends.empty(), "edge_ends only beside type_widths", "edge_ends alone");
+    return;
+  }
+  const auto [narrowest, widest] = std::minmax_element(widths.begin(), widths.end());
+  check_option(*narrowest >= 0, "type_widths of at least 0", std::to_string(*narrowest));
+  check_option(*widest == options.feature_width, "feature_width as the widest of type_widths",
+               std::to_string(options.feature_width));
+  check_option(options.has_type, "has_type in a graph with types of vertex", "none");
+  const auto types = static_cast<std::int32_t>(widths.size());
+  for (const EdgeEnds& ends : options.edge_ends) {
+    check_option(ends.src >= 0 && ends.src < types && ends.dst >= 0 && ends.dst < types,
+                 "edge_ends below " + std::to_string(types),
+                 std::to_string(ends.src) + " -> " + std::to_string(ends.dst));
+    check_option(!options.undirected || ends.src == ends.dst, "edge types that join one type in an undirected graph",
+                 std::to_string(ends.src) + " -> " + std::to_string(ends.dst));
+  }
+}
 }  // namespace
 
 std::int64_t UpdateBuffer::add_row(std::span<const float> row) {
@@ -60,6 +82,7 @@ GraphStore::GraphStore(const GraphOptions& options)
                std::to_string(options.attr_width));
   check_option(options.block_edges_max >= 2 && options.block_edges_max <= (1 << 20), "block_edges_max in 2 .. 2^20",
                std::to_string(options.block_edges_max));
+  check_typed_options(options);
   stride_ = (options.feature_width + kLineFloats - 1) / kLineFloats * kLineFloats;
   scratch_->zeros.assign(static_cast<std::size_t>(stride_), 0.0f);
   PoolColumns columns;
@@ -80,6 +103,10 @@ void GraphStore::resize_slots(VertexId slot_count) {
   if (in_ != &out_) in_->resize(slot_count);
   features_.reserve(static_cast<std::int64_t>(slot_count) * stride_);
   live_.reserve(slot_count);
+  if (is_typed()) {
+    vertex_types_.reserve(slot_count);
+    for (VertexId v = slot_count_; v < slot_count; ++v) vertex_types_[v] = kNoVertexType;
+  }
   scratch_->sparse.resize(static_cast<std::size_t>(slot_count), 0);
   if (slot_count > slot_count_) {
     const std::int64_t first = static_cast<std::int64_t>(slot_count_) * stride_;
@@ -90,10 +117,15 @@ void GraphStore::resize_slots(VertexId slot_count) {
   slot_count_ = slot_count;
 }
 
-void GraphStore::write_feature_row(VertexId v, const float* row) {
-  if (stride_ == 0) return;
+void GraphStore::write_feature_row(VertexId v, const float* row, std::int32_t width) {
+  if (width == 0) return;
   float* to = features_.data() + static_cast<std::int64_t>(v) * stride_;
-  std::memcpy(to, row, static_cast<std::size_t>(options_.feature_width) * sizeof(float));
+  std::memcpy(to, row, static_cast<std::size_t>(width) * sizeof(float));
+}
+
+bool GraphStore::fits_ends(std::int32_t edge_type, std::int32_t src_type, std::int32_t dst_type) const {
+  if (edge_type < 0 || static_cast<std::size_t>(edge_type) >= options_.edge_ends.size()) return false;
+  return options_.edge_ends[static_cast<std::size_t>(edge_type)] == EdgeEnds{src_type, dst_type};
 }
 
 void GraphStore::link(VertexId u, const EdgeEntry& entry) {
@@ -149,7 +181,7 @@ GraphMemory GraphStore::memory() const {
     total.vertices += lists->list_bytes();
     if (options_.undirected) break;
   }
-  total.vertices += live_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
+  total.vertices += live_.bytes() + vertex_types_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
   total.features = features_.bytes();
   total.attributes = attributes_.bytes();
   return total;

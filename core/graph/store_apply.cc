@@ -83,6 +83,44 @@ void GraphStore::check_filter(const Update& update) const {
   }
 }
 
+void GraphStore::check_ends(const Update& update, VertexId u, VertexId v) const {
+  if (fits_ends(update.type, vertex_types_[u], vertex_types_[v])) return;
+  const auto types = options_.edge_ends.size();
+  if (update.type < 0 || static_cast<std::size_t>(update.type) >= types) {
+    refuse(ErrorKind::ValueInvalid, "an edge type below " + to_string(types), to_string(update.type),
+           "name an edge type of the graph");
+  }
+  const EdgeEnds ends = options_.edge_ends[static_cast<std::size_t>(update.type)];
+  refuse(ErrorKind::ValueInvalid,
+         "ends of vertex types " + to_string(ends.src) + " -> " + to_string(ends.dst) + " for edge type " +
+             to_string(update.type),
+         to_string(vertex_types_[u]) + " -> " + to_string(vertex_types_[v]), "name the edge type that joins them");
+}
+
+void GraphStore::check_vertex_type(const Update& update) const {
+  const bool given = update.type != kUnsetType;
+  if (given != is_typed()) {
+    refuse(ErrorKind::ColumnMissing, given ? "no vertex type (the graph has none)" : "a vertex type",
+           given ? "one" : "none", given ? "leave it out" : "give the type of the vertex");
+  }
+  const auto types = options_.type_widths.size();
+  if (given && (update.type < 0 || static_cast<std::size_t>(update.type) >= types)) {
+    refuse(ErrorKind::ValueInvalid, "a vertex type below " + to_string(types), to_string(update.type),
+           "name a vertex type of the graph");
+  }
+}
+
+// The live vertex that an update of vertices names, of the type that it names.
+VertexId GraphStore::typed_vertex(const Update& update) const {
+  const VertexId v = live_vertex(update.u);
+  check_vertex_type(update);
+  if (is_typed() && vertex_types_[v] != update.type) {
+    refuse(ErrorKind::VertexUnknown, "a vertex of type " + to_string(update.type),
+           "one of type " + to_string(vertex_types_[v]), "name the type of the vertex");
+  }
+  return v;
+}
+
 EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const {
   const auto check_column = [](bool has, bool given, const char* name) {
     if (has == given) return;
@@ -93,6 +131,7 @@ EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& upd
   check_column(options_.has_time, update.time != kUnsetTime, "time");
   check_column(options_.has_type, update.type != kUnsetType, "type");
   check_column(options_.attr_width > 0, update.row >= 0, "row of attributes");
+  if (is_typed()) check_ends(update, u, v);
   check_weight(update);
   check_row(batch, update, options_.attr_width);
   if (options_.simple && find_edge(u, v, {}).id != kNoEdge) {
@@ -234,14 +273,15 @@ void GraphStore::journal_vertex(VertexId v) {
   if (place < journal.vertices.size() && journal.vertices[place].v == v) return;
   const std::int64_t row = v < journal.slot_count_before ? journal.save_row(feature_row(v), stride_) : -1;
   scratch_->sparse[v] = static_cast<VertexId>(journal.vertices.size());
-  journal.vertices.push_back({v, live_[v] != 0, row});
+  journal.vertices.push_back({v, vertex_type(v), live_[v] != 0, row});
 }
 
 void GraphStore::set_features(const UpdateBuffer& batch, const Update& update) {
-  const VertexId v = live_vertex(update.u);
-  check_row(batch, update, options_.feature_width);
+  const VertexId v = typed_vertex(update);
+  const std::int32_t width = width_of_type(vertex_type(v));
+  check_row(batch, update, width);
   journal_vertex(v);
-  if (stride_ > 0) write_feature_row(v, batch.row(update));
+  if (width > 0) write_feature_row(v, batch.row(update), width);
 }
 
 void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
@@ -257,17 +297,20 @@ void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
   if (id == INT32_MAX) {
     refuse(ErrorKind::RangeOverflow, "fewer than 2^31 vertices", "one more", "add a removed vertex again");
   }
-  check_row(batch, update, options_.feature_width);
+  check_vertex_type(update);
+  const std::int32_t width = width_of_type(update.type);
+  check_row(batch, update, width);
   const auto v = static_cast<VertexId>(id);
   if (v == slot_count_) resize_slots(v + 1);
   journal_vertex(v);
   live_[v] = 1;
+  if (is_typed()) vertex_types_[v] = update.type;
   ++vertex_count_;
-  if (stride_ > 0) write_feature_row(v, batch.row(update));
+  if (width > 0) write_feature_row(v, batch.row(update), width);
 }
 
 void GraphStore::remove_vertex(const Update& update) {
-  const VertexId u = live_vertex(update.u);
+  const VertexId u = typed_vertex(update);
   std::vector<EdgeEntry>& incident = scratch_->incident;
   const auto collect = [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) {
@@ -302,8 +345,9 @@ void GraphStore::remove_vertex(const Update& update) {
   }
   journal_vertex(u);
   live_[u] = 0;
+  if (is_typed()) vertex_types_[u] = kNoVertexType;
   --vertex_count_;
-  if (stride_ > 0) write_feature_row(u, scratch_->zeros.data());
+  write_feature_row(u, scratch_->zeros.data(), options_.feature_width);
 }
 
 void GraphStore::apply_update(const UpdateBuffer& batch, const Update& update) {

@@ -31,6 +31,10 @@ std::uint64_t chain_row(std::uint64_t hash, const float* row, std::int32_t width
   return i < width ? chain(hash, std::bit_cast<std::uint32_t>(row[i])) : hash;
 }
 
+std::uint64_t word_of(std::int32_t a, std::int32_t b) {
+  return static_cast<std::uint64_t>(a) << 32 | static_cast<std::uint32_t>(b);
+}
+
 constexpr std::uint64_t kVertexSeed = 0x6C69766567766572ull;
 constexpr std::uint64_t kEdgeSeed = 0x6C69766567656467ull;
 
@@ -58,12 +62,16 @@ std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
 
 std::uint64_t GraphStore::digest() const {
   std::uint64_t sum = mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
+  for (const std::int32_t width : options_.type_widths) sum = chain(sum, static_cast<std::uint64_t>(width));
+  for (const EdgeEnds& ends : options_.edge_ends) sum = chain(sum, word_of(ends.src, ends.dst));
   for (VertexId v = 0; v < slot_count_; ++v) {
     if (live_[v] == 0) continue;
-    sum += chain_row(chain(kVertexSeed, static_cast<std::uint64_t>(v)), feature_row(v), options_.feature_width);
+    std::uint64_t hash = chain(kVertexSeed, static_cast<std::uint64_t>(v));
+    if (is_typed()) hash = chain(hash, static_cast<std::uint64_t>(vertex_types_[v]));
+    sum += chain_row(hash, feature_row(v), width_of_type(vertex_type(v)));
   }
   visit_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    const std::uint64_t pair = static_cast<std::uint64_t>(u) << 32 | static_cast<std::uint32_t>(v);
+    const std::uint64_t pair = word_of(u, v);
     const std::uint64_t label =
         static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(weight)) << 32 | static_cast<std::uint32_t>(type);
     const std::uint64_t hash = chain(chain(chain(kEdgeSeed, pair), label), static_cast<std::uint64_t>(time));
@@ -81,6 +89,8 @@ void GraphStore::check_edges() const {
     invariant(live_[src] != 0 && live_[dst] != 0, "an edge ends at a removed vertex");
     invariant(id >= 0 && id < next_edge_id_, "an edge id is not below the next one");
     invariant(options_.attr_width == 0 || edge_attr(id) != nullptr, "an edge has no attributes");
+    invariant(!is_typed() || fits_ends(type, vertex_types_[src], vertex_types_[dst]),
+              "an edge joins vertices of other types than its own type says");
     if (options_.undirected && src != dst) {
       invariant(std::binary_search(out.begin(), out.end(), EdgeTuple{dst, src, id, time, weight, type}),
                 "an undirected edge is stored one way only");
@@ -103,7 +113,11 @@ void GraphStore::check_vertices() const {
   std::int64_t live = 0;
   for (VertexId v = 0; v < slot_count_; ++v) {
     live += live_[v];
-    const std::int32_t used = live_[v] != 0 ? options_.feature_width : 0;
+    const std::int32_t type = vertex_type(v);
+    const auto types = static_cast<std::int32_t>(options_.type_widths.size());
+    invariant(!is_typed() || (live_[v] != 0 ? type >= 0 && type < types : type == kNoVertexType),
+              "a vertex has a type that is not there, or a free slot has one");
+    const std::int32_t used = live_[v] != 0 ? width_of_type(type) : 0;
     for (std::int32_t i = used; i < stride_; ++i) {
       invariant(std::bit_cast<std::uint32_t>(feature_row(v)[i]) == 0, "padding or a removed vertex's row is not zero");
     }

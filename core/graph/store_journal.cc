@@ -166,7 +166,9 @@ void GraphStore::roll_back(const BatchDelta::Journal& journal) {
   }
   for (const VertexChange& change : journal.vertices) {
     live_[change.v] = change.was_live ? 1 : 0;
-    if (stride_ > 0 && change.row_before >= 0) write_feature_row(change.v, journal.rows.data() + change.row_before);
+    if (is_typed()) vertex_types_[change.v] = change.type_before;
+    if (change.row_before < 0) continue;
+    write_feature_row(change.v, journal.rows.data() + change.row_before, options_.feature_width);
   }
   if (slot_count_ != journal.slot_count_before) resize_slots(journal.slot_count_before);
   vertex_count_ = journal.vertex_count_before;

@@ -78,6 +78,17 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
            "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1), to_string(id),
            "correct the edge or add the vertex");
   }
+  if (is_typed()) {
+    const auto type_of = [&](std::int64_t v) { return arrays.vertex_type[v]; };
+    bad = first_bad(threads, count,
+                    [&](auto i) { return !fits_ends(arrays.type[i], type_of(arrays.src[i]), type_of(arrays.dst[i])); });
+    if (bad < count) {
+      refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "an edge type that joins its ends",
+             "edge type " + to_string(arrays.type[bad]) + " between vertex types " +
+                 to_string(type_of(arrays.src[bad])) + " -> " + to_string(type_of(arrays.dst[bad])),
+             "correct the edge type");
+    }
+  }
   if (options_.has_weight) {
     bad = first_bad(threads, count, [&](auto i) { return !std::isfinite(arrays.weight[i]); });
     if (bad < count) {
@@ -96,6 +107,30 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
   if (bad < count) {
     refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "ascending edge ids from 0", to_string(arrays.id[bad]),
            "sort edges by id");
+  }
+}
+
+// Types of vertices: there where the graph is typed, known, and no features beyond their width.
+void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
+  check_count("vertex_type", arrays.vertex_type.size(), is_typed() ? arrays.slot_count : 0);
+  if (!is_typed()) return;
+  const auto types = static_cast<std::int32_t>(options_.type_widths.size());
+  const auto live = [&](std::int64_t v) { return arrays.live.empty() || arrays.live[v] != 0; };
+  std::int64_t bad = first_bad(threads, arrays.slot_count, [&](auto v) {
+    return live(v) && (arrays.vertex_type[v] < 0 || arrays.vertex_type[v] >= types);
+  });
+  if (bad < arrays.slot_count) {
+    refuse(ErrorKind::ValueInvalid, "vertex " + to_string(bad) + ": ", "a vertex type below " + to_string(types),
+           to_string(arrays.vertex_type[bad]), "correct the type");
+  }
+  bad = first_bad(threads, arrays.slot_count, [&](auto v) {
+    const std::int64_t width = live(v) ? width_of_type(arrays.vertex_type[v]) : options_.feature_width;
+    const float* row = arrays.features.data() + v * options_.feature_width;
+    return std::any_of(row + width, row + options_.feature_width, [](float x) { return x != 0.0f; });
+  });
+  if (bad < arrays.slot_count) {
+    refuse(ErrorKind::WidthMismatch, "vertex " + to_string(bad) + ": ", "zeros beyond the width of its type",
+           "other values", "give rows of the width of their type");
   }
 }
 
@@ -121,6 +156,7 @@ void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
     refuse(ErrorKind::ValueInvalid, "vertex " + to_string(bad / options_.feature_width) + ": ", "finite features",
            to_string(arrays.features[bad]), "clean the row");
   }
+  check_types(arrays, threads);
   check_edge_columns(arrays, threads);
 }
 
@@ -130,8 +166,10 @@ void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
     for (std::int64_t v = begin; v < end; ++v) {
       live_[v] = arrays.live.empty() || arrays.live[v] != 0;
       if (live_[v] && stride_ > 0) {
-        write_feature_row(static_cast<VertexId>(v), arrays.features.data() + v * options_.feature_width);
+        write_feature_row(static_cast<VertexId>(v), arrays.features.data() + v * options_.feature_width,
+                          options_.feature_width);
       }
+      if (live_[v] && is_typed()) vertex_types_[v] = arrays.vertex_type[v];
     }
   });
   for (VertexId v = 0; v < slot_count_; ++v) vertex_count_ += live_[v];

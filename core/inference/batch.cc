@@ -34,7 +34,8 @@ void ExtremeStats::add(const ExtremeStats& other) {
 }
 
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
-                                 std::span<BatchFollower* const> followers, const UpdateBuffer& batch) {
+                                 std::span<BatchFollower* const> followers, const UpdateBuffer& batch,
+                                 const std::function<void()>& before_publish) {
   for (const Engine* engine : engines) engine->anticipate(batch);
   const BatchDelta delta = graph.apply(batch);
   try {
@@ -46,6 +47,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
   std::size_t reached = 0;
   try {
     for (; reached < engines.size(); ++reached) engines[reached]->propagate(delta);
+    if (before_publish) before_publish();
   } catch (...) {
     // State is a function of the graph: with the graph as before, a run from scratch gives every bit back.
     graph.undo(delta);

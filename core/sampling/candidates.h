@@ -33,8 +33,8 @@ class Candidates {
     return {neighbour, edge.id, order_.rank(edge.id, edge.weight, edge.time), edge.time};
   }
   bool before(const RowEntry& a, const RowEntry& b) const { return order_.before(a.rank, a.id, b.rank, b.id); }
-  bool before(const RowEntry& a, const Row& row, std::int32_t at) const {
-    return order_.before(a.rank, a.id, row.ranks()[at], row.ids()[at]);
+  bool before_last(const RowEntry& a, const Row& row) const {
+    return order_.before(a.rank, a.id, row.last_rank, row.last_id);
   }
   bool before(const Row& row, std::int32_t at, const RowEntry& a) const {
     return order_.before(row.ranks()[at], row.ids()[at], a.rank, a.id);

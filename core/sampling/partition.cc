@@ -60,9 +60,9 @@ PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const 
   return part;
 }
 
-void WeightGuard::check(const BatchDelta& delta) const {
+void BatchTap::check(const BatchDelta& delta) const {
   const auto check_edge = [&](const EdgeRecord& edge, float weight) {
-    for (const std::int32_t type : edge_types_) {
+    for (const std::int32_t type : weighted_types_) {
       if (type == kAnyType || type == edge.type) check_sample_weight(edge, weight);
     }
   };
@@ -70,7 +70,7 @@ void WeightGuard::check(const BatchDelta& delta) const {
   for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after);
 }
 
-void WeightGuard::follow(const BatchDelta&, const UpdateBuffer&) {}
+void BatchTap::follow(const BatchDelta&, const UpdateBuffer& batch) { latest_ = batch; }
 
 // ---- features
 

@@ -6,7 +6,7 @@
 namespace livegnn {
 
 namespace {
-constexpr std::size_t kAhead = 12;
+constexpr std::size_t kAhead = 8;
 std::int32_t capacity_of(const OneHop& query) { return query.fan_out + std::max(4, query.fan_out / 2); }
 }  // namespace
 
@@ -19,17 +19,26 @@ ReservoirTable::ReservoirTable(const GraphStore& graph, const OneHop& query, con
   for (int i = 0; i < options.threads; ++i) shards_.emplace_back(capacity_, timed());
 }
 
+// Records ahead: first the pointer to the row, then its header, then, if the edge looks like going in, the rest.
 void ReservoirTable::prefetch_record(std::span<const EdgeRecord> records, std::size_t at) const {
   const auto owner = [&](const EdgeRecord& edge) {
     return query().direction == HopDirection::In ? edge.dst : edge.src;
   };
-  if (at + 2 * kAhead < records.size()) {
-    const VertexId v = owner(records[at + 2 * kAhead]);
+  if (at + 3 * kAhead < records.size() && candidates_.of_type(records[at + 3 * kAhead])) {
+    const VertexId v = owner(records[at + 3 * kAhead]);
     prefetch_row_pointer(v);
     prefetch_line(stage_of_.data() + v);
   }
-  if (at + kAhead < records.size()) {
-    if (const Row* row = this->row(owner(records[at + kAhead]))) prefetch_line(row);
+  if (at + 2 * kAhead < records.size() && candidates_.of_type(records[at + 2 * kAhead])) {
+    if (const Row* row = this->row(owner(records[at + 2 * kAhead]))) prefetch_line(row);
+  }
+  if (at + kAhead < records.size() && candidates_.of_type(records[at + kAhead])) {
+    const Row* row = this->row(owner(records[at + kAhead]));
+    if (row == nullptr) return;
+    const RowEntry entry = candidates_.entry_of(records[at + kAhead], kNoVertex);
+    if (row->complete == 0 && !candidates_.before_last(entry, *row)) return;
+    const char* end = reinterpret_cast<const char*>(row->ranks() + row->count);
+    for (const char* line = reinterpret_cast<const char*>(row) + 64; line < end; line += 64) prefetch_line(line);
   }
 }
 
@@ -79,6 +88,8 @@ Row* ReservoirTable::with_room(Shard& shard, const Row* row, std::int32_t count)
   const auto entries = static_cast<std::size_t>(row->count);
   fresh->count = row->count;
   fresh->complete = row->complete;
+  fresh->last_rank = row->last_rank;
+  fresh->last_id = row->last_id;
   std::memcpy(fresh->neighbours(), row->neighbours(), entries * sizeof(VertexId));
   std::memcpy(fresh->ids(), row->ids(), entries * sizeof(EdgeId));
   std::memcpy(fresh->ranks(), row->ranks(), entries * sizeof(std::uint64_t));
@@ -136,9 +147,8 @@ std::int32_t place_of(const Row& row, const RowEntry& entry, const Candidates& c
 void ReservoirTable::add(Shard& shard, VertexId v, const RowEntry& entry) {
   const Row* seen = current(shard, v);
   const bool all = seen == nullptr || seen->complete != 0;
-  if (!all && (seen->count == 0 || !candidates_.before(entry, *seen, seen->count - 1)))
-    return;  // behind what the row knows
-  if (all && seen != nullptr && seen->count == capacity_ && !candidates_.before(entry, *seen, seen->count - 1)) {
+  if (!all && (seen->count == 0 || !candidates_.before_last(entry, *seen))) return;  // behind what the row knows
+  if (all && seen != nullptr && seen->count == capacity_ && !candidates_.before_last(entry, *seen)) {
     touch(shard, v).after->complete = 0;
     return;
   }
@@ -154,21 +164,22 @@ void ReservoirTable::add(Shard& shard, VertexId v, const RowEntry& entry) {
   row.ranks()[at] = entry.rank;
   if (timed()) row.times()[at] = entry.time;
   ++row.count;
+  row.seal();
 }
 
 void ReservoirTable::remove(Shard& shard, VertexId v, const RowEntry& entry) {
   const Row* seen = current(shard, v);
   invariant(seen != nullptr, "an edge left a vertex that has no row of samples");
   if (seen->complete == 0) {
-    if (seen->count == 0) return;
-    const std::int32_t last = seen->count - 1;
-    if (candidates_.before(*seen, last, entry)) return;
+    const bool last = seen->last_rank == entry.rank && seen->last_id == entry.id;
+    if (seen->count == 0 || (!last && !candidates_.before_last(entry, *seen))) return;  // behind what the row knows
   }
   const std::int32_t at = place_of(*seen, entry, candidates_);
   invariant(at < seen->count && seen->ids()[at] == entry.id, "an edge left that its row of samples does not hold");
   Row& row = *touch(shard, v).after;
   shift(row, at + 1, -1, timed());
   --row.count;
+  row.seal();
 }
 
 // Takes out the entries whose time has come. Rows are as published: this is the first step of a batch.
@@ -187,6 +198,7 @@ void ReservoirTable::expire(Shard& shard, EdgeTime horizon) {
       shift(row, at + 1, -1, true);
       --row.count;
     }
+    row.seal();
   }
 }
 
@@ -271,6 +283,7 @@ Row* ReservoirTable::new_row(Shard& shard, bool complete) const {
     row->ranks()[i] = entry.rank;
     if (timed()) row->times()[i] = entry.time;
   }
+  row->seal();
   return row;
 }
 

@@ -49,7 +49,7 @@ struct Reservoirs::Impl {
   std::int32_t stride;
   std::atomic<std::int64_t> version{0};
   EdgeTime now = INT64_MIN;
-  bool broken = false;  // memory ended in the middle of a batch
+  std::atomic<bool> broken{false};  // memory ended in the middle of a batch
 
   std::mutex pool_mutex;
   ThreadPool pool;
@@ -172,19 +172,22 @@ void Reservoirs::check(const BatchDelta& delta) const {
 
 void Reservoirs::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
   Impl& impl = *impl_;
-  impl.broken = true;  // unless all of this comes through
-  const EdgeTime latest = latest_time(batch, impl.now);
-  for (const auto& table : impl.tables) {
-    if (table != nullptr) table->grow_stage();
+  try {
+    const EdgeTime latest = latest_time(batch, impl.now);
+    for (const auto& table : impl.tables) {
+      if (table != nullptr) table->grow_stage();
+    }
+    const std::size_t edges = delta.added.size() + delta.removed.size() + delta.reweighted.size();
+    impl.run_shards(edges * impl.tables.size() >= kParallelEdges,
+                    [&](ReservoirTable& table, int shard) { table.stage(shard, delta, impl.owned, latest); });
+    impl.publish(delta, latest);
+    for (const auto& table : impl.tables) {
+      if (table != nullptr) table->retire();
+    }
+  } catch (...) {
+    impl.broken = true;
+    throw;
   }
-  const std::size_t edges = delta.added.size() + delta.removed.size() + delta.reweighted.size();
-  impl.run_shards(edges * impl.tables.size() >= kParallelEdges,
-                  [&](ReservoirTable& table, int shard) { table.stage(shard, delta, impl.owned, latest); });
-  impl.publish(delta, latest);
-  for (const auto& table : impl.tables) {
-    if (table != nullptr) table->retire();
-  }
-  impl.broken = false;
 }
 
 std::int64_t Reservoirs::sample(const SampleRequest& request) {

@@ -19,17 +19,24 @@ struct Row {
   std::int32_t capacity;
   std::int32_t complete;  // the row holds all candidates
   std::int32_t unused;
+  std::uint64_t last_rank;  // of the last entry, so that what comes after it is turned away by one line of memory;
+  EdgeId last_id;           // anything in an empty row
 
   VertexId* neighbours() { return reinterpret_cast<VertexId*>(this + 1); }
   EdgeId* ids() { return reinterpret_cast<EdgeId*>(neighbours() + (capacity + 1) / 2 * 2); }
   std::uint64_t* ranks() { return reinterpret_cast<std::uint64_t*>(ids() + capacity); }
   EdgeTime* times() { return reinterpret_cast<EdgeTime*>(ranks() + capacity); }
+  void seal() {  // after every change of the entries
+    if (count == 0) return;
+    last_rank = ranks()[count - 1];
+    last_id = ids()[count - 1];
+  }
   const VertexId* neighbours() const { return const_cast<Row*>(this)->neighbours(); }
   const EdgeId* ids() const { return const_cast<Row*>(this)->ids(); }
   const std::uint64_t* ranks() const { return const_cast<Row*>(this)->ranks(); }
   const EdgeTime* times() const { return const_cast<Row*>(this)->times(); }
 };
-static_assert(sizeof(Row) == 16);
+static_assert(sizeof(Row) == 32);
 
 struct RowEntry {
   VertexId neighbour;
@@ -48,10 +55,10 @@ class RowPool {
   Row* allocate(std::int32_t count);  // an empty row with room for so many, 1 <= count <= capacity_max
   void free(Row* row);
   std::size_t live_bytes() const { return live_bytes_; }
-  std::size_t reserved_bytes() const { return chunks_.size() * kChunkBytes + large_bytes_ - live_bytes_; }
+  std::size_t reserved_bytes() const { return chunk_total_ + large_bytes_ - live_bytes_; }
 
  private:
-  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kChunkBytesMax = std::size_t{1} << 20;
   std::size_t row_bytes(std::int32_t capacity) const;
 
   RowColumns columns_;
@@ -60,7 +67,7 @@ class RowPool {
   std::vector<std::vector<Row*>> free_;   // by class
   std::vector<AlignedBytes> chunks_;
   std::vector<AlignedBytes> large_;  // rows above a quarter of a chunk, each its own; given back with the pool
-  std::size_t chunk_used_ = kChunkBytes;
+  std::size_t chunk_used_ = 0, chunk_bytes_ = 0, chunk_total_ = 0;
   std::size_t live_bytes_ = 0, large_bytes_ = 0;
 };
 

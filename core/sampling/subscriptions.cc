@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <string>
+#include <utility>
 
 #include "livegnn/sampling_workers.h"
 
@@ -131,6 +131,8 @@ struct Subscriptions::Impl {
   std::vector<CountTable> counts{};                                              // by table, then of features
   std::vector<std::vector<Delta>> pending{};  // likewise: what is still to be counted
   std::vector<VertexId> features_changed{};
+  Column<std::int32_t> seed_type{};  // by slot: type + 1 of a vertex of mine whose seeds are counted, 0 if none are
+  VertexId slot_count = 0;
   std::int32_t hops = 0;
   std::int32_t hop = 0;  // that was done last in this step
   bool in_step = false;
@@ -149,13 +151,35 @@ struct Subscriptions::Impl {
     for (Push& push : pushes) push = Push{};
   }
 
-  void add_seed(VertexId v, std::uint64_t mask, std::int32_t change) {
+  // Reasons of v as a vertex of this type, which may be no seed of any query.
+  void add_seed(VertexId v, std::int32_t type, std::uint64_t mask, std::int32_t change) {
     visit_bits(mask, [&](int j) {
+      bool seed = false;
       for (std::size_t t = 0; t < tables.size(); ++t) {
-        if (tables[t].hop == 1) pending[t].push_back({key_of(v, j), change});
+        const std::vector<std::int32_t>& types = tables[t].seed_types;
+        const bool here = std::any_of(types.begin(), types.end(),
+                                      [&](std::int32_t each) { return each == kAnyType || each == type; });
+        if (here) pending[t].push_back({key_of(v, j), change});
+        seed = seed || here;
       }
-      pending[feature_place()].push_back({key_of(v, j), change});
+      if (seed) pending[feature_place()].push_back({key_of(v, j), change});
     });
+  }
+
+  // Brings the seeds' reasons from the type that v was counted with to the one that it has now, if it is live.
+  void recount(VertexId v) {
+    const std::int32_t now = graph.is_live(v) ? graph.vertex_type(v) + 1 : 0;
+    const std::int32_t before = std::exchange(seed_type[v], now);
+    if (before == now) return;
+    const std::uint64_t mask = serving[static_cast<std::size_t>(bucket_of(v))];
+    if (before != 0) add_seed(v, before - 1, mask, -1);
+    if (now != 0) add_seed(v, now - 1, mask, 1);
+  }
+
+  void grow() {
+    if (graph.slot_count() <= slot_count) return;
+    seed_type.reserve(graph.slot_count());
+    for (; slot_count < graph.slot_count(); ++slot_count) seed_type[slot_count] = 0;
   }
 
   // visitor(v, place among `changed` or -1, mask before, mask after) for each vertex that is in one of the two.
@@ -256,6 +280,10 @@ Subscriptions::Subscriptions(const GraphStore& graph, const Reservoirs& reservoi
                 "a table feeds one that is not of the next hop");
     }
   }
+  impl.grow();
+  for (VertexId v = 0; v < impl.slot_count; ++v) {
+    if (impl.graph.is_live(v) && impl.is_mine(v)) impl.seed_type[v] = impl.graph.vertex_type(v) + 1;
+  }
 }
 
 Subscriptions::~Subscriptions() = default;
@@ -266,16 +294,15 @@ std::int32_t Subscriptions::hops() const { return impl_->hops; }
 
 void Subscriptions::check(const BatchDelta&) const {}
 
-void Subscriptions::follow(const BatchDelta& delta, const UpdateBuffer&) {
+void Subscriptions::follow(const BatchDelta&, const UpdateBuffer& batch) {
   Impl& impl = *impl_;
   impl.begin(true);
-  const auto seeds = [&](const std::vector<VertexId>& vertices, std::int32_t change) {
-    for (const VertexId v : vertices) {
-      if (impl.is_mine(v)) impl.add_seed(v, impl.serving[static_cast<std::size_t>(bucket_of(v))], change);
-    }
-  };
-  seeds(delta.vertices_removed, -1);
-  seeds(delta.vertices_added, 1);
+  impl.grow();
+  for (const Update& update : batch.updates()) {
+    if (update.kind != UpdateKind::AddVertex && update.kind != UpdateKind::RemoveVertex) continue;
+    const auto v = static_cast<VertexId>(update.u);
+    if (impl.is_mine(v)) impl.recount(v);
+  }
 }
 
 void Subscriptions::features_changed(std::span<const VertexId> vertices) {
@@ -288,10 +315,10 @@ void Subscriptions::route(std::span<const std::uint64_t> serving) {
   invariant(serving.size() == kBuckets, "serving workers of buckets of the wrong number");
   impl.begin(false);
   for (VertexId v = 0; v < impl.graph.slot_count(); ++v) {
-    if (!impl.graph.is_live(v) || !impl.is_mine(v)) continue;
+    if (impl.seed_type[v] == 0) continue;
     const auto bucket = static_cast<std::size_t>(bucket_of(v));
-    impl.add_seed(v, impl.serving[bucket] & ~serving[bucket], -1);
-    impl.add_seed(v, serving[bucket] & ~impl.serving[bucket], 1);
+    impl.add_seed(v, impl.seed_type[v] - 1, impl.serving[bucket] & ~serving[bucket], -1);
+    impl.add_seed(v, impl.seed_type[v] - 1, serving[bucket] & ~impl.serving[bucket], 1);
   }
   impl.serving.assign(serving.begin(), serving.end());
 }
@@ -382,7 +409,7 @@ std::uint64_t Subscriptions::subscribers(std::int32_t table, VertexId v) const {
 std::size_t Subscriptions::bytes() const {
   std::size_t sum = 0;
   for (const CountTable& table : impl_->counts) sum += table.bytes();
-  return sum;
+  return sum + impl_->seed_type.bytes();
 }
 
 }  // namespace livegnn

@@ -302,6 +302,42 @@ TEST(small_batches_after_a_failed_one_find_the_new_state) {
   }
 }
 
+TEST(what_is_thrown_before_publication_takes_the_batch_back) {
+  World world(41);
+  const auto first = Engine::create(world.graph, world.program, with(1));
+  const auto second = Engine::create(world.graph, world.program, with(2));
+  Engine* engines[] = {first.get(), second.get()};
+  const std::vector<std::int64_t> ids = world.ids();
+  const auto rows_of = [&](const Engine& engine) {
+    std::vector<float> rows(ids.size() * kOut);
+    engine.read(ids, rows.data());
+    return rows;
+  };
+  const std::uint64_t state = first->digest(), graph = world.graph.digest();
+  const std::vector<float> rows = rows_of(*first);
+  const UpdateBuffer batch = world.batch(9);
+  bool thrown = false;
+  try {
+    apply_batch(world.graph, engines, {}, batch, [&] {
+      CHECK(world.graph.version() == 1);
+      CHECK(rows_of(*first) == rows);
+      throw Error(ErrorKind::ValueInvalid, "no room on the disk");
+    });
+  } catch (const Error&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+  CHECK(world.graph.version() == 0);
+  CHECK(world.graph.digest() == graph);
+  for (const Engine* engine : engines) {
+    CHECK(engine->digest() == state);
+    CHECK(rows_of(*engine) == rows);
+  }
+  apply_batch(world.graph, engines, {}, batch, [] {});
+  CHECK(!first->verify().found);
+  CHECK(first->digest() == second->digest());
+}
+
 TEST(readers_see_whole_versions_while_batches_are_applied) { check_readers(kVertices, 4, 10, 100); }
 
 TEST(readers_see_whole_versions_of_large_batches) { check_readers(3000, 12, 600, 8); }

@@ -28,7 +28,7 @@ from livegnn.models.layers import (
 )
 from livegnn.models.model import Model
 from livegnn.models.pyg import from_pyg
-from livegnn.sampling import Query, query
+from livegnn.sampling import AdHocSampler, PreSampler, Query, Sample, SamplerStats, query
 
 __all__ = [
     "__version__",
@@ -48,8 +48,12 @@ __all__ = [
     "StreamBatch",
     "WhatIfView",
     # sampling
-    "Query",
     "query",
+    "PreSampler",
+    "AdHocSampler",
+    "Query",
+    "Sample",
+    "SamplerStats",
     # models without PyG
     "Model",
     "APPNP",

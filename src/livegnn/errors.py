@@ -18,9 +18,13 @@ LiveGnnError
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
 │   └── OperatorUnsound         a user's operator that is not proved to be incremental
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
-├── LagExceeded                 a version that was asked for did not arrive in time
+├── VersionPending              a read that asked for a version which is not there yet
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
+├── LogError                    the log could not do what was asked
+│   ├── LogDamaged              an entry that is not what was written; names the offset
+│   ├── LogConflict             the place in the log is taken by another entry
+│   └── LogUnavailable          the broker or the file cannot be reached; the append may or may not be in the log
 ├── DataMissing                 a dataset or an optional dependency that is not at hand
 ├── UsageError                  a call that the object's present state does not allow
 └── InvariantBroken             our own mistake; the object refuses further work
@@ -38,8 +42,11 @@ __all__ = [
     "EdgeDuplicate",
     "EdgeMissing",
     "InvariantBroken",
-    "LagExceeded",
     "LiveGnnError",
+    "LogConflict",
+    "LogDamaged",
+    "LogError",
+    "LogUnavailable",
     "ModelError",
     "ModelMismatch",
     "ModelUnsupported",
@@ -51,6 +58,7 @@ __all__ = [
     "UpdateError",
     "UsageError",
     "ValueInvalid",
+    "VersionPending",
     "VertexExists",
     "VertexIdGap",
     "VertexUnknown",
@@ -152,11 +160,11 @@ class QueryInvalid(LiveGnnError, ValueError):
     hint = "mend the query at the place that the message points at; see docs/queries.md"
 
 
-class LagExceeded(LiveGnnError, TimeoutError):
-    """A reader asked for a version that did not arrive in time."""
+class VersionPending(LiveGnnError, TimeoutError):
+    """A read asked for at least some version, and the wait for it ended first."""
 
     retryable = True
-    hint = "wait longer, or read the newest version that is there"
+    hint = "ask again, or for an earlier version"
 
 
 class StateMismatch(LiveGnnError):
@@ -167,6 +175,29 @@ class StateMismatch(LiveGnnError):
 
 class StoredStateInvalid(LiveGnnError):
     """A saved file is damaged, cut short or of another version."""
+
+
+class LogError(LiveGnnError):
+    """The log could not do what was asked."""
+
+
+class LogDamaged(LogError):
+    """An entry is not what was written: cut short, changed, missing, or of a newer format."""
+
+    hint = "restore the log from a copy; no entry is ever skipped"
+
+
+class LogConflict(LogError):
+    """The place that an append was for is taken by another entry."""
+
+    hint = "read what has been appended since, then decide again"
+
+
+class LogUnavailable(LogError):
+    """The broker or the file cannot be reached; an append that raised this may or may not be in the log."""
+
+    retryable = True
+    hint = "append again with the same key: it is written once"
 
 
 class DataMissing(LiveGnnError):

@@ -46,9 +46,9 @@ class ClusterMachine(RuleBasedStateMachine):
         queries = [first]
         if data.draw(st.booleans(), "two queries"):
             queries.append(self.query(data, first.hops[: data.draw(st.integers(0, len(first.hops)), "shared hops")]))
-        ttl = {}
+        ttl = None
         if self.flags["time"] and data.draw(st.booleans(), "ttl"):
-            ttl = {None: data.draw(st.integers(1, 8), "duration")}
+            ttl = data.draw(st.integers(1, 8), "duration")
         workers = {"sampling": data.draw(st.integers(1, 3)), "serving": data.draw(st.integers(1, 3))}
         self.cluster = LocalCluster(graph, queries, **workers, seed=data.draw(st.integers(0, 2**64 - 1)), ttl=ttl)
         self.now = max([NO_TIME, *(edge["time"] for edge in edges)]) if self.flags["time"] else NO_TIME
@@ -149,9 +149,11 @@ class ClusterMachine(RuleBasedStateMachine):
             answer = self.cluster.sample(
                 seeds, planned.number, at_least=self.cluster.graph.version if len(seeds) else None
             )
-            for got, wanted in zip(answer[1:], expected[1:], strict=True):
-                for mine, other in zip(got, wanted, strict=True):
-                    np.testing.assert_array_equal(mine, other)
+            for hop in range(1, answer.hops + 1):
+                np.testing.assert_array_equal(answer.hop(hop), expected[1][hop - 1])
+                np.testing.assert_array_equal(answer.edge_ids(hop), expected[2][hop - 1])
+            for level in range(answer.hops + 1):
+                np.testing.assert_array_equal(answer.features(level), expected[3][level])
 
     def check(self) -> None:
         check_cluster(self.cluster, self.now)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -121,8 +122,11 @@ class Engine {
 };
 
 // Applies one batch to the store and to every engine, all or none, and publishes. Changes in the engines' order.
+// before_publish, where given, runs when nothing can be refused any more and no reader has seen anything yet; what it
+// throws takes the batch back. Taking back after propagation costs a run from scratch.
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
-                                 std::span<BatchFollower* const> followers, const UpdateBuffer& batch);
+                                 std::span<BatchFollower* const> followers, const UpdateBuffer& batch,
+                                 const std::function<void()>& before_publish = {});
 
 // A batch that is looked at and taken back. Between construction and close() the graph and the engine are as after the
 // batch; readers still see the committed version.

@@ -21,8 +21,15 @@
 
 namespace livegnn {
 
+// The types of vertex that an edge type joins, by their codes.
+struct EdgeEnds {
+  std::int32_t src = 0;
+  std::int32_t dst = 0;
+  friend bool operator==(const EdgeEnds&, const EdgeEnds&) = default;
+};
+
 struct GraphOptions {
-  std::int32_t feature_width = 0;
+  std::int32_t feature_width = 0;  // typed graphs: the widest of type_widths
   bool has_weight = false;
   bool has_time = false;
   bool has_type = false;
@@ -30,6 +37,9 @@ struct GraphOptions {
   bool undirected = false;      // each edge is stored both ways under one id; a self-loop once
   bool simple = false;          // a second edge between the same ordered pair is refused
   std::int32_t block_edges_max = 128;
+  // Typed graphs only, both empty else. A code is a place in these lists; has_type is then true.
+  std::vector<std::int32_t> type_widths;  // by vertex type: how many floats of a row are features, the rest is zero
+  std::vector<EdgeEnds> edge_ends;        // by edge type
 };
 
 enum class UpdateKind : std::uint8_t {
@@ -47,12 +57,13 @@ enum class UpdateKind : std::uint8_t {
 // edge wants exactly the columns that the graph has.
 inline constexpr std::int64_t kUnsetTime = INT64_MIN;
 inline constexpr std::int32_t kUnsetType = INT32_MIN;
+inline constexpr std::int32_t kNoVertexType = -1;  // of a free slot
 struct Update {
   UpdateKind kind;
   bool missing_ignore = false;  // RemoveEdge: no error when nothing matches
   bool has_weight = false;
-  std::int32_t type = kUnsetType;
-  std::int64_t u = -1;  // 64-bit as the user gave it; checked when applied
+  std::int32_t type = kUnsetType;  // of the edge, or of the vertex
+  std::int64_t u = -1;             // 64-bit as the user gave it; checked when applied
   std::int64_t v = -1;
   std::int64_t time = kUnsetTime;
   EdgeId edge_id = kNoEdge;  // AddEdge: the id to give, from next_edge_id() on; partitions of a graph leave gaps
@@ -110,8 +121,9 @@ struct GraphArrays {
   std::span<const float> weight;
   std::span<const std::int64_t> time;
   std::span<const std::int32_t> type;
-  std::span<const float> attr;  // one row of attr_width per edge, same order
-  EdgeId next_edge_id = 0;      // raised to one past the largest id if that is more
+  std::span<const float> attr;                  // one row of attr_width per edge, same order
+  EdgeId next_edge_id = 0;                      // raised to one past the largest id if that is more
+  std::span<const std::int32_t> vertex_type{};  // typed graphs only: by slot; not read of free slots
 };
 
 struct GraphMemory {           // bytes; parts do not overlap
@@ -155,7 +167,10 @@ class GraphStore {
   std::int64_t edge_count() const;    // live edges; undirected edges count once
   EdgeId next_edge_id() const;
   bool is_live(VertexId v) const;
-  std::int32_t in_degree(VertexId v) const;  // edges, parallel ones and self-loops counted
+  bool is_typed() const;                                       // whether vertices have types
+  std::int32_t vertex_type(VertexId v) const;                  // 0 in a graph without; kNoVertexType in a free slot
+  std::int32_t width_of_type(std::int32_t vertex_type) const;  // floats of a row that are features of that type
+  std::int32_t in_degree(VertexId v) const;                    // edges, parallel ones and self-loops counted
   std::int32_t out_degree(VertexId v) const;
   const float* feature_row(
       VertexId v) const;                // feature_width floats, padded with zeros to feature_stride(); 64-byte aligned
@@ -207,7 +222,7 @@ class GraphStore {
 
   GraphMemory memory() const;
   void compact();                 // gives back what deletions left; content and ids unchanged
-  std::uint64_t digest() const;   // order-free: live vertices, features, edges as a multiset (no edge ids)
+  std::uint64_t digest() const;   // order-free: live vertices, types, features, edges as a multiset (no edge ids)
   void check_invariants() const;  // for tests: both directions agree, blocks ordered, index complete
 
  private:
@@ -218,6 +233,9 @@ class GraphStore {
   void check_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const;
   void check_weight(const Update& update) const;
   void check_filter(const Update& update) const;
+  void check_ends(const Update& update, VertexId u, VertexId v) const;
+  void check_vertex_type(const Update& update) const;
+  VertexId typed_vertex(const Update& update) const;
   EdgeEntry checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const;
   EdgeId checked_edge_id(const Update& update) const;
   EdgeEntry find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const;
@@ -250,10 +268,11 @@ class GraphStore {
   void write_vertices(const BatchDelta::Journal& journal, BatchDelta& delta) const;
   void compact_if_idle();
   void resize_slots(VertexId slot_count);
-  void write_feature_row(VertexId v, const float* row);
+  void write_feature_row(VertexId v, const float* row, std::int32_t width);
 
   void check_arrays(const GraphArrays& arrays, int threads) const;
   void check_edge_columns(const GraphArrays& arrays, int threads) const;
+  void check_types(const GraphArrays& arrays, int threads) const;
   void load_vertices(const GraphArrays& arrays, int threads);
   std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const GraphArrays& arrays, int threads) const;
   void plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const;
@@ -262,6 +281,7 @@ class GraphStore {
   void reset();
   void check_edges() const;
   void check_vertices() const;
+  bool fits_ends(std::int32_t edge_type, std::int32_t src_type, std::int32_t dst_type) const;
 
   GraphOptions options_;
   Adjacency out_;
@@ -269,6 +289,7 @@ class GraphStore {
   Adjacency* in_ = nullptr;  // &in_lists_ or &out_
   Column<float> features_;   // slot_count_ rows of stride_
   Column<std::uint8_t> live_;
+  Column<std::int32_t> vertex_types_;  // by slot; not there in a graph without types
   AttributeTable attributes_;
   std::unique_ptr<Scratch> scratch_;
   std::int32_t stride_ = 0;
@@ -288,6 +309,11 @@ inline std::int64_t GraphStore::vertex_count() const { return vertex_count_; }
 inline std::int64_t GraphStore::edge_count() const { return edge_count_; }
 inline EdgeId GraphStore::next_edge_id() const { return next_edge_id_; }
 inline bool GraphStore::is_live(VertexId v) const { return v >= 0 && v < slot_count_ && live_[v] != 0; }
+inline bool GraphStore::is_typed() const { return !options_.type_widths.empty(); }
+inline std::int32_t GraphStore::vertex_type(VertexId v) const { return is_typed() ? vertex_types_[v] : 0; }
+inline std::int32_t GraphStore::width_of_type(std::int32_t vertex_type) const {
+  return is_typed() ? options_.type_widths[static_cast<std::size_t>(vertex_type)] : options_.feature_width;
+}
 inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v); }
 inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v); }
 inline const float* GraphStore::feature_row(VertexId v) const {

@@ -31,15 +31,18 @@ struct PartitionedUpdates {
 PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const std::uint8_t> owned, EdgePolicy policy,
                                      EdgeId next_edge_id);
 
-// Refuses batches that a table of weighted samples could not take, before they enter the history that workers follow.
-class WeightGuard final : public BatchFollower {
+// The writer's side: refuses batches that a table of weighted samples could not take, since what is in the history
+// cannot be refused any more, and keeps the latest batch as the store got it, with slots for ids, for the workers.
+class BatchTap final : public BatchFollower {
  public:
-  explicit WeightGuard(std::vector<std::int32_t> edge_types) : edge_types_(std::move(edge_types)) {}  // or kAnyType
-  void check(const BatchDelta& delta) const override;  // throws Error: a negative weight
+  explicit BatchTap(std::vector<std::int32_t> weighted_types) : weighted_types_(std::move(weighted_types)) {}
+  void check(const BatchDelta& delta) const override;  // throws Error: a negative weight of these types (kAnyType: all)
   void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
+  const UpdateBuffer& latest() const { return latest_; }
 
  private:
-  std::vector<std::int32_t> edge_types_;
+  std::vector<std::int32_t> weighted_types_;
+  UpdateBuffer latest_;
 };
 
 // Features of some vertices: a row of `width` floats each. Not thread-safe.
@@ -96,9 +99,10 @@ struct Push {
 };
 
 struct SubscribedTable {
-  std::int32_t reservoir;           // number in Reservoirs
-  std::int32_t hop;                 // from 1
-  std::vector<std::int32_t> feeds;  // places of tables at hop + 1
+  std::int32_t reservoir;                // number in Reservoirs
+  std::int32_t hop;                      // from 1
+  std::vector<std::int32_t> feeds;       // places of tables at hop + 1
+  std::vector<std::int32_t> seed_types;  // at hop 1: of vertices that are seeds; kAnyType: all
 };
 
 // The subscriptions of one sampling worker. One step goes: follow, or route; then for every hop take (what the

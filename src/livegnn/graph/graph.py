@@ -4,9 +4,10 @@ Locking. One re-entrant lock is held while a batch is applied and while the stor
 versions. `_busy` marks a writer at work, so that a callback, which runs inside the applying thread and therefore passes
 the lock, may read but not write. Engines publish their own rows and are not read under this lock.
 
-Applying. ids are translated (only where the graph has ids of its own) -> one native call applies the batch to the store
+Applying. ids are translated (only where the graph has ids of its own, or types) -> one native call applies the batch to the store
 and to every attached engine, all or none -> the id map follows -> each consumer learns of the version, in order of
-attachment.
+attachment. Where the graph is attached to a log, `_record` writes the batch down inside that native call, when nothing
+can refuse it any more and no reader has seen it yet.
 """
 
 from __future__ import annotations
@@ -21,11 +22,21 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import InvariantBroken, LiveGnnError, StoredStateInvalid, UpdateError, UsageError, VertexUnknown
-from livegnn.graph import checks, load
-from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int64Array
+from livegnn.errors import (
+    ColumnMissing,
+    InvariantBroken,
+    LiveGnnError,
+    StoredStateInvalid,
+    UpdateError,
+    UsageError,
+    VertexUnknown,
+)
+from livegnn.graph import checks, load, typed_load
+from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import IdMap, Translation, slots_or_ids
-from livegnn.graph.updates import Updates
+from livegnn.graph.schema import EdgeTriple, Schema, no_type_names, no_vertex_type
+from livegnn.graph.typed_ids import Batch, TypedIds, TypedTranslation
+from livegnn.graph.updates import Updates, VertexType
 
 
 class Consumer(Protocol):
@@ -60,8 +71,10 @@ class Graph:
     Args:    features: (V, F) float32.  src, dst: (E,) ids.  weight: (E,) float32.  time: (E,) int64, the user's unit.
              edge_type: (E,) int32.  edge_attr: (E, A) float32.  ids: (V,) int64 or strings, the vertices' own names.
              undirected: each edge is stored both ways under one edge id.  simple: a second edge u -> v is refused.
-    Raises:  VertexUnknown, ValueInvalid, DtypeInvalid, WidthMismatch, EdgeDuplicate, naming the row; ModelUnsupported
-             for the typed form (vertex_type, dicts).
+             Typed form: features and ids are dicts by vertex type, the others dicts by (src type, name, dst type), and
+             ids count, or are named, within a type; or flat arrays with vertex_type: (V,) int32 or strings. See
+             docs/graph.md, "Types".
+    Raises:  VertexUnknown, ValueInvalid, DtypeInvalid, WidthMismatch, ColumnMissing, EdgeDuplicate, naming the row.
     Cost:    load O(V F + E); apply as the updates need.  Source: GNNFlow 4.1 for the store.
 
     >>> import numpy as np, livegnn as lg
@@ -92,7 +105,12 @@ class Graph:
         simple: bool = False,
     ) -> None:
         columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
-        arrays = load.check_arrays(features, src, dst, **columns, vertex_type=vertex_type, ids=ids, by_row=False)
+        if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
+            arrays = typed_load.check_typed(
+                features, src, dst, **columns, vertex_type=vertex_type, ids=ids, by_row=False
+            )
+        else:
+            arrays = load.check_arrays(features, src, dst, **columns, ids=ids, by_row=False)
         self._build(arrays, undirected, simple)
 
     def _build(self, arrays: load.GraphArrays, undirected: bool, simple: bool) -> None:
@@ -105,15 +123,19 @@ class Graph:
             "undirected": bool(undirected),
             "simple": bool(simple),
         }
-        self._set_up(options, arrays.ids)
+        if arrays.typed is not None:
+            typed_load.check_undirected(arrays.typed.schema, bool(undirected))
+        self._set_up(options, arrays.ids, arrays.typed)
         columns = (arrays.weight, arrays.time, arrays.edge_type, arrays.edge_attr)
-        self._store.load(arrays.features, arrays.src, arrays.dst, *columns, _cores())
+        self._store.load(arrays.features, arrays.src, arrays.dst, *columns, core_count(), arrays.vertex_type)
 
-    def _set_up(self, options: dict[str, Any], ids: IdMap | None) -> None:
+    def _set_up(self, options: dict[str, Any], ids: IdMap | None, typed: TypedIds | None) -> None:
         self._options = options
-        self._store = _native.GraphStore(**options, block_edges_max=self._block_edges_max)
-        self._store.set_apply_threads(_cores())
+        types: dict[str, Any] = {} if typed is None else _type_options(typed.schema)
+        self._store = _native.GraphStore(**options, block_edges_max=self._block_edges_max, **types)
+        self._store.set_apply_threads(core_count())
         self._ids = ids
+        self._typed = typed
         self._lock = threading.RLock()
         self._busy = False
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
@@ -121,19 +143,24 @@ class Graph:
         self._natives: list[Any] = []
         self._followers: list[Any] = []
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
+        self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
     def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False) -> Self:
-        """The graph of a torch_geometric.data.Data.
+        """The graph of a torch_geometric.data.Data or HeteroData.
 
         x -> features, edge_index -> src, dst, edge_weight or 1-D edge_attr -> weight, 2-D edge_attr -> edge_attr,
         edge_type -> edge_type, edge_time (or time, one an edge) -> time. Other attributes (y, masks) are not read. With
-        ids=, edge_index still counts rows of x.
+        ids=, edge_index still counts rows of x. Of HeteroData the same for each type; a type with num_nodes and no x
+        has features of width 0.
 
-        Raises:  ColumnMissing without x or edge_index; ModelUnsupported for HeteroData; else as Graph.
+        Raises:  ColumnMissing without x or edge_index; else as Graph.
         """
         graph = cls.__new__(cls)
-        arrays = load.check_arrays(**load.pyg_arrays(data), vertex_type=None, ids=ids, by_row=True)
+        if hasattr(data, "node_types") or hasattr(data, "metadata"):
+            arrays = typed_load.check_typed(**typed_load.hetero_arrays(data), vertex_type=None, ids=ids, by_row=True)
+        else:
+            arrays = load.check_arrays(**load.pyg_arrays(data), ids=ids, by_row=True)
         graph._build(arrays, undirected=False, simple=simple)
         return graph
 
@@ -151,7 +178,7 @@ class Graph:
 
     @property
     def slot_count(self) -> int:
-        """Slots that vertices take inside, some perhaps free; without ids= a vertex's id is its slot."""
+        """Slots that vertices take inside, some perhaps free; without ids= and types a vertex's id is its slot."""
         return self._store.slot_count
 
     @property
@@ -161,8 +188,27 @@ class Graph:
 
     @property
     def feature_width(self) -> int:
-        """F, the width of a feature row."""
+        """F, the width of a feature row; of the widest type's where vertices have types."""
         return int(self._options["feature_width"])
+
+    @property
+    def feature_widths(self) -> Mapping[str, int]:
+        """The width of a feature row by vertex type; empty in a graph without types."""
+        if self._typed is None:
+            return {}
+        return dict(zip(self._typed.schema.vertex_types, self._typed.schema.widths, strict=True))
+
+    @property
+    def vertex_types(self) -> tuple[str, ...] | None:
+        """Names of the vertex types, a type's code being its place; None in a graph without types."""
+        return None if self._typed is None else self._typed.schema.vertex_types
+
+    @property
+    def edge_types(self) -> tuple[EdgeTriple, ...] | None:
+        """(src type, name, dst type) of the edge types, a type's code being its place; None in a graph whose vertices
+        have no types, even where has_type.
+        """
+        return None if self._typed is None else self._typed.schema.edge_types
 
     @property
     def attr_width(self) -> int:
@@ -186,8 +232,8 @@ class Graph:
 
     @property
     def has_ids(self) -> bool:
-        """Whether vertices have ids of their own (ids=)."""
-        return self._ids is not None
+        """Whether vertices, of some type at least, have ids of their own (ids=)."""
+        return self._ids is not None or (self._typed is not None and self._typed.has_ids)
 
     @property
     def undirected(self) -> bool:
@@ -205,51 +251,69 @@ class Graph:
 
     # ---- reading
 
-    def features(self, ids: object = None) -> Float32Array:
-        """Features, (k, F) float32, row i for ids[i]; without ids of every vertex, in the order of vertices().
+    #
+    # Where vertices have types, vertex_type= says whose ids are meant: a name or a code. It is wanted there, and
+    # refused elsewhere (ColumnMissing; ValueInvalid for a type that is not there).
+
+    def features(self, ids: object = None, *, vertex_type: VertexType | None = None) -> Float32Array:
+        """Features, (k, F) float32, row i for ids[i]; without ids of every vertex, in the order of vertices(). F is the
+        width of the type.
 
         Raises:  VertexUnknown.
         """
         with self._lock:
-            slots = np.flatnonzero(self._store.live()) if ids is None else self._slots("features", ids)
-            return self._store.features(slots)
+            slots = self._live("features", vertex_type) if ids is None else self._slots("features", ids, vertex_type)
+            if self._typed is None:
+                return self._store.features(slots)
+            schema = self._typed.schema
+            return self._store.features(slots, schema.widths[schema.vertex_code("features", vertex_type)])
 
-    def vertices(self) -> AnyArray:
-        """Ids of the live vertices, (vertex_count,), in the order of their slots."""
+    def vertices(self, vertex_type: VertexType | None = None) -> AnyArray:
+        """Ids of the live vertices (of one type), (k,), in the order of their slots."""
         with self._lock:
-            return self._external(np.flatnonzero(self._store.live()))
+            return self._external(self._live("vertices", vertex_type))
 
     def edges(self) -> dict[str, AnyArray]:
-        """All edges in order of id: src, dst, id, and weight, time, type, attr where there; undirected ones once."""
+        """All edges in order of id: src, dst, id, and weight, time, type, attr where there; undirected ones once.
+
+        Where vertices have types, src and dst are ids within the types that the edge's type joins.
+        """
         with self._lock:
             found = self._store.edges()
-            if self._ids is not None:
+            if self._ids is not None or self._typed is not None:
                 found["src"], found["dst"] = self._external(found["src"]), self._external(found["dst"])
             return found
 
-    def in_neighbours(self, v: object) -> dict[str, AnyArray]:
-        """The edges into v by (time, id): src, id, and weight, time, type where there. Raises: VertexUnknown."""
+    def in_neighbours(self, v: object, *, vertex_type: VertexType | None = None) -> dict[str, AnyArray]:
+        """The edges into v by (time, id): src, id, and weight, time, type where there; src_type, codes of the sources'
+        types, where vertices have types. Raises: VertexUnknown.
+        """
         with self._lock:
-            return self._named("src", self._store.in_neighbours(self._slot("in_neighbours", v)))
+            return self._named("src", self._store.in_neighbours(self._slot("in_neighbours", v, vertex_type)))
 
-    def out_neighbours(self, u: object) -> dict[str, AnyArray]:
-        """The edges out of u by (time, id): dst, id, and weight, time, type where there. Raises: VertexUnknown."""
+    def out_neighbours(self, u: object, *, vertex_type: VertexType | None = None) -> dict[str, AnyArray]:
+        """The edges out of u by (time, id): dst, id, and weight, time, type where there; dst_type, codes of the
+        destinations' types, where vertices have types. Raises: VertexUnknown.
+        """
         with self._lock:
-            return self._named("dst", self._store.out_neighbours(self._slot("out_neighbours", u)))
+            return self._named("dst", self._store.out_neighbours(self._slot("out_neighbours", u, vertex_type)))
 
-    def in_degree(self, ids: object) -> Int64Array:
+    def in_degree(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
         """Number of edges into each vertex, (k,) int64, parallel ones and self-loops counted. Raises: VertexUnknown."""
         with self._lock:
-            return self._store.in_degree(self._slots("in_degree", ids)).astype(np.int64, copy=False)
+            return self._store.in_degree(self._slots("in_degree", ids, vertex_type)).astype(np.int64, copy=False)
 
-    def out_degree(self, ids: object) -> Int64Array:
+    def out_degree(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
         """Number of edges out of each vertex, (k,) int64. Raises: VertexUnknown."""
         with self._lock:
-            return self._store.out_degree(self._slots("out_degree", ids)).astype(np.int64, copy=False)
+            return self._store.out_degree(self._slots("out_degree", ids, vertex_type)).astype(np.int64, copy=False)
 
-    def is_live(self, ids: object) -> BoolArray:
+    def is_live(self, ids: object, *, vertex_type: VertexType | None = None) -> BoolArray:
         """Which of the ids are vertices of this version, (k,) bool."""
         with self._lock:
+            if self._typed is not None:
+                return self._typed.find("is_live", ids, vertex_type) >= 0
+            no_vertex_type("is_live", vertex_type)
             if self._ids is not None:
                 index = self._ids.index
                 names = self._ids.listed("is_live", "ids", ids)
@@ -259,8 +323,12 @@ class Graph:
             return inside & live[np.where(inside, slots, 0)] if len(live) else inside
 
     def __contains__(self, vertex: object) -> bool:
+        """Whether a vertex is live: its id, or (vertex type, id) where vertices have types."""
         try:
             with self._lock:
+                if self._typed is not None:
+                    kind, name = vertex if isinstance(vertex, tuple) and len(vertex) == 2 else (None, vertex)
+                    return bool(self._typed.find("in", [name], kind)[0] >= 0)
                 if self._ids is not None:
                     return self._ids.one("in", vertex) in self._ids.index
                 self._store.in_degree(np.array([checks.vertex_id("in", "vertex", vertex)]))
@@ -268,15 +336,32 @@ class Graph:
             return False
         return True
 
-    def to_slots(self, ids: object) -> Int64Array:
-        """(k,) int64 slots of vertex ids; the ids themselves in a graph without ids=. Raises: VertexUnknown."""
+    def to_slots(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
+        """(k,) int64 slots of vertex ids; the ids themselves without ids= and types. Raises: VertexUnknown."""
         with self._lock:
-            return self._slots("to_slots", ids)
+            return self._slots("to_slots", ids, vertex_type)
 
-    def to_external(self, slots: object) -> AnyArray:
-        """(k,) ids of slots: int64, or strings (dtype object); without ids= the slots. Raises: VertexUnknown."""
+    def to_external(self, slots: object, *, vertex_type: VertexType | None = None) -> AnyArray:
+        """(k,) ids of slots: int64, or strings (dtype object); without ids= and types the slots.
+
+        Where vertices have types, each id is one of its slot's own type; with vertex_type= all slots must be of that.
+
+        Raises:  VertexUnknown.
+        """
         with self._lock:
-            return self._external(checks.id_array("to_external", "slots", slots))
+            numbers = checks.id_array("to_external", "slots", slots)
+            if vertex_type is not None:
+                self._check_slots("to_external", numbers, vertex_type)
+            return self._external(numbers)
+
+    def slot_types(self, slots: object) -> Int32Array:
+        """(k,) int32 codes of the vertex types of slots. Raises: VertexUnknown; ColumnMissing without types."""
+        with self._lock:
+            if self._typed is None:
+                raise ColumnMissing(
+                    "[slot_types] expected a graph whose vertices have types, got one without; make it with dicts"
+                )
+            return self._store.slot_types(checks.id_array("slot_types", "slots", slots))
 
     def memory(self) -> dict[str, int]:
         """Bytes by part: edges_live, edges_reserved, index, vertices, features, attributes."""
@@ -335,10 +420,10 @@ class Graph:
                 self._refuse_writer("apply")
             self._busy = True
             try:
-                if self._ids is None and updates._keys is None:
+                if self._ids is None and updates._keys is None and self._typed is None and not updates._types:
                     if self._guards:
                         self._ask_guards(updates, updates._buffer)
-                    changes = self._apply_native(updates._buffer)
+                    changes = self._apply_native(updates._buffer, updates)
                 else:
                     changes = self._apply_named(updates)
                 version = self._store.version
@@ -348,7 +433,11 @@ class Graph:
             finally:
                 self._busy = False
 
-    def _apply_native(self, buffer: _native.UpdateBuffer) -> Any:
+    def _apply_native(self, buffer: _native.UpdateBuffer, updates: Updates) -> Any:
+        """The batch in slots, all or none; `updates` is what the caller gave, for the record."""
+        record = self._record
+        if record is not None:
+            return _native.apply_batch(self._store, self._natives, self._followers, buffer, lambda: record(updates))
         if self._natives or self._followers:
             return _native.apply_batch(self._store, self._natives, self._followers, buffer)
         self._store.apply(buffer)
@@ -360,9 +449,9 @@ class Graph:
         if self._guards:
             self._ask_guards(updates, buffer)
         if translation is None:
-            return self._apply_native(buffer)
+            return self._apply_native(buffer, updates)
         try:
-            changes = self._apply_native(buffer)
+            changes = self._apply_native(buffer, updates)
         except UpdateError as error:
             hint = _ids_behind(str(error), updates, translation)
             if not hint:
@@ -399,8 +488,12 @@ class Graph:
             raise failure
         return result
 
-    def _translated(self, updates: Updates) -> tuple[_native.UpdateBuffer, Translation | None]:
+    def _translated(self, updates: Updates) -> tuple[_native.UpdateBuffer, Translation | TypedTranslation | None]:
         """The batch in slots, as a buffer of its own, and what it does to the id map; commit that after success."""
+        if self._typed is not None:
+            return self._translated_types(updates, self._typed)
+        if updates._types:
+            no_type_names(updates._buffer.kinds(), updates._buffer.types(), list(updates._types))
         u, v = updates._buffer.ids()
         if self._ids is None:
             if updates._keys and u.size and int(u.max()) >= 0:
@@ -411,6 +504,17 @@ class Graph:
         buffer = _native.UpdateBuffer()
         buffer.extend(updates._buffer)
         buffer.set_ids(slots_u, slots_v)
+        return buffer, translation
+
+    def _translated_types(self, updates: Updates, typed: TypedIds) -> tuple[_native.UpdateBuffer, TypedTranslation]:
+        given = updates._buffer
+        u, v = given.ids()
+        batch = Batch(u, v, given.kinds(), given.types(), list(updates._types), updates._keys, updates._vertex_ops)
+        slots_u, slots_v, codes, translation = typed.translate(batch)
+        buffer = _native.UpdateBuffer()
+        buffer.extend(given)
+        buffer.set_ids(slots_u, slots_v)
+        buffer.set_types(codes)
         return buffer, translation
 
     @contextmanager
@@ -433,10 +537,16 @@ class Graph:
 
     # ---- ids
 
-    def _slots(self, where: str, ids: object) -> Int64Array:
+    def _slots(self, where: str, ids: object, vertex_type: VertexType | None = None) -> Int64Array:
+        if self._typed is not None:
+            return self._typed.slots(where, ids, vertex_type)
+        no_vertex_type(where, vertex_type)
         return slots_or_ids(where, "ids", ids, self._ids)
 
-    def _slot(self, where: str, vertex: object) -> int:
+    def _slot(self, where: str, vertex: object, vertex_type: VertexType | None = None) -> int:
+        if self._typed is not None:
+            return int(self._typed.slots(where, [self._typed.one(where, vertex)], vertex_type)[0])
+        no_vertex_type(where, vertex_type)
         if self._ids is None:
             return checks.vertex_id(where, "vertex", vertex)
         slot = self._ids.index.get(self._ids.one(where, vertex))
@@ -444,11 +554,36 @@ class Graph:
             raise VertexUnknown(f"[{where}] expected the id of a live vertex, got {vertex!r}; add the vertex first")
         return slot
 
+    def _live(self, where: str, vertex_type: VertexType | None) -> Int64Array:
+        """Slots of the live vertices, of one type where there are types."""
+        if self._typed is not None:
+            return np.flatnonzero(self._store.vertex_types() == self._typed.schema.vertex_code(where, vertex_type))
+        no_vertex_type(where, vertex_type)
+        return np.flatnonzero(self._store.live())
+
+    def _check_slots(self, where: str, slots: Int64Array, vertex_type: VertexType) -> None:
+        """Refuses slots of another type than the one named."""
+        if self._typed is None:
+            no_vertex_type(where, vertex_type)
+            return
+        schema = self._typed.schema
+        code, types = schema.vertex_code(where, vertex_type), self._store.slot_types(slots)
+        if (types != code).any():
+            row = int(np.argmax(types != code))
+            got = f"{slots[row]} of type {schema.vertex_types[types[row]]!r} at row {row}"
+            raise VertexUnknown(
+                f"[{where}] expected slots of vertices of type {schema.vertex_types[code]!r}, got {got}; name its type"
+            )
+
     def _external(self, slots: Int64Array) -> AnyArray:
+        if self._typed is not None:
+            return self._typed.external("to_external", slots)
         return slots if self._ids is None else self._ids.external("to_external", slots)
 
     def _named(self, key: str, found: dict[str, AnyArray]) -> dict[str, AnyArray]:
-        if self._ids is not None:
+        if self._typed is not None:
+            found[f"{key}_type"] = self._store.slot_types(found[key])
+        if self._ids is not None or self._typed is not None:
             found[key] = self._external(found[key])
         return found
 
@@ -460,6 +595,9 @@ class Graph:
             arrays: dict[str, AnyArray] = {f"store.{name}": array for name, array in self._store.to_arrays().items()}
             if self._ids is not None:
                 arrays.update({f"ids.{name}": array for name, array in self._ids.to_arrays().items()})
+            if self._typed is not None:
+                arrays.update({f"ids.{name}": array for name, array in self._typed.to_arrays().items()})
+                arrays.update({f"types.{name}": array for name, array in self._typed.schema.to_arrays().items()})
             for name, value in self._options.items():
                 arrays[f"option.{name}"] = np.array(int(value), np.int64)
             return arrays
@@ -467,7 +605,7 @@ class Graph:
     @classmethod
     def _from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Self:
         """The graph that _save_arrays() described. Raises: StoredStateInvalid."""
-        parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "option": {}}
+        parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "types": {}, "option": {}}
         for key, array in arrays.items():
             part, _, name = key.partition(".")
             if part in parts:
@@ -477,7 +615,8 @@ class Graph:
             options: dict[str, Any] = {name: int(parts["option"][name]) for name in _OPTIONS}
             for name in _FLAGS:
                 options[name] = bool(options[name])
-            graph._set_up(options, IdMap.from_arrays(parts["ids"]) if parts["ids"] else None)
+            ids, typed = _stored_ids(parts)
+            graph._set_up(options, ids, typed)
             graph._store.from_arrays(parts["store"])
             graph._store.check_invariants()
             if graph._ids is not None:
@@ -494,7 +633,8 @@ class Graph:
         return graph
 
 
-def _cores() -> int:
+def core_count() -> int:
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -502,13 +642,30 @@ _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")
 _OPTIONS = ("feature_width", "attr_width", *_FLAGS)
 
 
-def _ids_behind(message: str, updates: Updates, translation: Translation) -> str:
+def _type_options(schema: Schema) -> dict[str, Any]:
+    src, dst = schema.ends
+    return {"type_widths": list(schema.widths), "src_types": src.tolist(), "dst_types": dst.tolist()}
+
+
+def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]]) -> tuple[IdMap | None, TypedIds | None]:
+    """What a saved graph knows of ids: the map of one kind of vertex, or that of types, or neither."""
+    if parts["types"]:
+        schema = Schema.from_arrays(parts["types"])
+        return None, TypedIds.from_arrays(schema, parts["ids"], parts["store"]["vertex_type"])
+    return IdMap.from_arrays(dict(parts["ids"])) if parts["ids"] else None, None
+
+
+def _ids_behind(message: str, updates: Updates, translation: Translation | TypedTranslation) -> str:
     """The user's ids for the slots that a native message speaks of, found by the update or the vertex that it names."""
     found = re.search(r"\bupdate (\d+)", message)
     if found is not None and int(found[1]) < len(updates):
         keys, ids = updates._keys, [int(x[int(found[1])]) for x in updates._buffer.ids()]
         names = [repr(x if keys is None else keys[x]) for x in ids if x >= 0]
+        if isinstance(translation, TypedTranslation):
+            names = [f"{kind} {name}" for kind, name in zip(translation.kinds_of(int(found[1])), names, strict=True)]
         return f"by the graph's ids: {' -> '.join(names)}" if names else ""
     found = re.search(r"\bvertex (\d+)", message)
     name = None if found is None else translation.name(int(found[1]))
-    return "" if name is None else f"vertex {name!r} by the graph's ids"
+    if name is None:
+        return ""
+    return f"vertex {name if isinstance(translation, TypedTranslation) else repr(name)} by the graph's ids"

@@ -10,7 +10,7 @@ store has taken the batch. Dropping the Translation instead leaves everything as
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,18 +23,48 @@ ExternalId = int | str
 VertexOps = Sequence[tuple[int, int, bool]]  # (first update, one past the last, whether they add)
 
 
+class SlotPlan:
+    """What one batch takes of the free slots and gives back; `free` is read as the heap that it is, until commit()."""
+
+    def __init__(self, free: list[int], slot_count: int) -> None:
+        self._free = free
+        self._frontier = [(free[0], 0)] if free else []  # (slot, place in free): the smallest not yet taken
+        self._taken = 0  # how many of free, smallest first
+        self._freed: list[int] = []
+        self.slot_count = slot_count
+
+    def take(self) -> int:
+        """The smallest free slot, else the next one."""
+        if self._freed and (not self._frontier or self._freed[0] < self._frontier[0][0]):
+            return heapq.heappop(self._freed)
+        if self._frontier:
+            slot, place = heapq.heappop(self._frontier)
+            self._taken += 1
+            for child in range(2 * place + 1, min(2 * place + 3, len(self._free))):
+                heapq.heappush(self._frontier, (self._free[child], child))
+            return slot
+        self.slot_count += 1
+        return self.slot_count - 1
+
+    def give(self, slot: int) -> None:
+        """A slot that is free from here on."""
+        heapq.heappush(self._freed, slot)
+
+    def commit(self) -> None:
+        """Makes the heap what the batch made of it."""
+        for _ in range(self._taken):
+            heapq.heappop(self._free)
+        for slot in self._freed:
+            heapq.heappush(self._free, slot)
+
+
 class Translation:
     """What one batch does to an IdMap: looked up through by the batch itself, committed or dropped afterwards."""
 
     def __init__(self, base: IdMap) -> None:
         self._base = base
         self._changed: dict[ExternalId, int] = {}  # id -> slot, -1 where removed
-        self._frontier = (
-            [(base.free[0], 0)] if base.free else []
-        )  # (slot, place in base.free): the smallest not yet taken
-        self._taken = 0  # how many of base.free, smallest first
-        self._freed: list[int] = []
-        self._next = len(base.names)
+        self._plan = SlotPlan(base.free, len(base.names))
 
     def slot(self, name: ExternalId) -> int:
         """The slot of an id, -1 where there is none."""
@@ -47,26 +77,13 @@ class Translation:
             raise VertexExists(
                 f"[{where}] expected a vertex id that is new, got {name!r}, which is live; use set_features"
             )
-        slot = self._changed[name] = self._new_slot()
+        slot = self._changed[name] = self._plan.take()
         return slot
-
-    def _new_slot(self) -> int:
-        """The smallest free slot, else the next one; base.free is read as the heap that it is and left alone."""
-        if self._freed and (not self._frontier or self._freed[0] < self._frontier[0][0]):
-            return heapq.heappop(self._freed)
-        if self._frontier:
-            slot, place = heapq.heappop(self._frontier)
-            self._taken += 1
-            for child in range(2 * place + 1, min(2 * place + 3, len(self._base.free))):
-                heapq.heappush(self._frontier, (self._base.free[child], child))
-            return slot
-        self._next += 1
-        return self._next - 1
 
     def remove(self, name: ExternalId, slot: int) -> None:
         """Frees the slot of an id."""
         self._changed[name] = -1
-        heapq.heappush(self._freed, slot)
+        self._plan.give(slot)
 
     def name(self, slot: int) -> ExternalId | None:
         """The id that a slot stands for once the batch is in, None where it is free."""
@@ -82,7 +99,7 @@ class Translation:
         if not self._changed:
             return
         base = self._base
-        base.names.extend([None] * (self._next - len(base.names)))
+        base.names.extend([None] * (self._plan.slot_count - len(base.names)))
         for name in self._changed:
             slot = base.index.pop(name, -1)
             if slot >= 0:
@@ -91,10 +108,7 @@ class Translation:
             if slot >= 0:
                 base.index[name] = slot
                 base.names[slot] = name
-        for _ in range(self._taken):
-            heapq.heappop(base.free)
-        for slot in self._freed:
-            heapq.heappush(base.free, slot)
+        self._plan.commit()
 
     def slots(self, where: str, ids: object) -> Int64Array:
         """Slots of external ids as this batch leaves them. Raises: VertexUnknown."""
@@ -197,9 +211,7 @@ class IdMap:
         taken = np.array([name is not None for name in self.names], np.bool_)
         if not self.text:
             return {"taken": taken, "ids": np.array([0 if name is None else name for name in self.names], np.int64)}
-        encoded = [b"" if name is None else str(name).encode() for name in self.names]
-        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return {"taken": taken, "text": np.frombuffer(b"".join(encoded), np.uint8), "offsets": offsets}
+        return {"taken": taken, **text_to_arrays("" if name is None else str(name) for name in self.names)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> IdMap:
@@ -207,8 +219,7 @@ class IdMap:
         try:
             taken: list[bool] = arrays["taken"].tolist()
             if "text" in arrays:
-                data, offsets = arrays["text"].tobytes(), arrays["offsets"].tolist()
-                listed: Iterable[ExternalId] = [data[a:b].decode() for a, b in pairwise(offsets)]
+                listed: Iterable[ExternalId] = text_from_arrays(arrays)
             else:
                 listed = arrays["ids"].tolist()
             names = [name if there else None for name, there in zip(listed, taken, strict=True)]
@@ -222,6 +233,21 @@ class IdMap:
         result.index = {name: slot for slot, name in enumerate(names) if name is not None}
         result.free = [slot for slot, name in enumerate(names) if name is None]
         return result
+
+
+def text_to_arrays(strings: Iterable[str]) -> dict[str, AnyArray]:
+    """Strings as arrays without objects: UTF-8 bytes, and where each begins."""
+    encoded = [text.encode() for text in strings]
+    offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return {"text": np.frombuffer(b"".join(encoded), np.uint8), "offsets": offsets}
+
+
+def text_from_arrays(arrays: Mapping[str, AnyArray]) -> list[str]:
+    """The strings that text_to_arrays() described. Raises: KeyError, ValueError for arrays that are not such."""
+    data, offsets = arrays["text"].tobytes(), arrays["offsets"].tolist()
+    if offsets[-1:] != [len(data)]:
+        raise ValueError(f"strings of {len(data)} bytes, not {offsets[-1:]}")
+    return [data[a:b].decode() for a, b in pairwise(offsets)]
 
 
 def _look_up(where: str, names: list[Any], slot_of: Any) -> Int64Array:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from livegnn.errors import ColumnMissing, ModelUnsupported, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.errors import ColumnMissing, ValueInvalid, VertexUnknown, WidthMismatch
 from livegnn.graph import checks
 from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import IdMap, check_ids
+from livegnn.graph.typed_ids import TypedIds
 
 _WHERE = "Graph"
 
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """Checked arrays: features (V, F), src, dst (E,) slots, and the columns that were given."""
+    """Checked arrays: features (V, F), src, dst (E,) slots, and the columns that were given. typed and vertex_type,
+    (V,), only where vertices have types.
+    """
 
     features: Float32Array
     src: Int64Array
@@ -28,6 +30,8 @@ class GraphArrays:
     edge_type: Int32Array | None
     edge_attr: Float32Array | None
     ids: IdMap | None
+    typed: TypedIds | None = None
+    vertex_type: Int32Array | None = None
 
 
 def check_arrays(
@@ -39,18 +43,10 @@ def check_arrays(
     time: object,
     edge_type: object,
     edge_attr: object,
-    vertex_type: object,
     ids: object,
     by_row: bool,
 ) -> GraphArrays:
     """Everything that Graph(...) was given, as the store takes it. by_row: src and dst count rows of features."""
-    if vertex_type is not None or any(
-        isinstance(x, Mapping) for x in (features, src, dst, weight, time, edge_attr, ids)
-    ):
-        raise ModelUnsupported(
-            f"[{_WHERE}] expected one kind of vertex (arrays, no vertex_type), got the typed form; typed vertices "
-            "belong to a later release: leave vertex_type out and pass edge_type for typed edges"
-        )
     rows = checks.float_array(_WHERE, "features", features, 2)
     known = None if ids is None else check_ids(_WHERE, ids, len(rows))
     sources, targets = (
@@ -98,30 +94,27 @@ def pyg_arrays(data: Any) -> dict[str, Any]:
     are not read.
     """
     where = "Graph.from_pyg"
-    if hasattr(data, "node_types") or hasattr(data, "metadata"):
-        raise ModelUnsupported(
-            f"[{where}] expected torch_geometric.data.Data, got {type(data).__name__}; typed graphs come later"
-        )
     for name in ("x", "edge_index"):
         if getattr(data, name, None) is None:
             raise ColumnMissing(
                 f"[{where}] expected data with {name}, got {type(data).__name__} without it; set data.{name}"
             )
+    return {"features": data.x, **pyg_edges(where, data), "edge_type": getattr(data, "edge_type", None)}
+
+
+def pyg_edges(where: str, data: Any) -> dict[str, Any]:
+    """src, dst, weight, time and edge_attr of a Data, or of one edge type of a HeteroData; None where not there."""
     edge_index = checks.as_array(where, "edge_index", data.edge_index)
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise WidthMismatch(f"[{where}] expected edge_index of shape (2, E), got {edge_index.shape}; transpose it")
-    count = edge_index.shape[1]
-    arguments: dict[str, Any] = {"features": data.x, "src": edge_index[0], "dst": edge_index[1]}
-    arguments["weight"], attr = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
+    weight, attr = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
     if attr is not None and attr.ndim == 1:
-        if arguments["weight"] is not None:
+        if weight is not None:
             raise ValueInvalid(f"[{where}] expected edge_weight or a 1-D edge_attr, got both; drop one of them")
-        arguments["weight"], attr = attr, None
-    arguments["edge_attr"] = attr
-    arguments["edge_type"], time = getattr(data, "edge_type", None), getattr(data, "edge_time", None)
+        weight, attr = attr, None
+    time = getattr(data, "edge_time", None)
     if time is None:
         time = getattr(data, "time", None)
-        is_edge_time = time is not None and time.ndim == 1 and len(time) == count and data.is_edge_attr("time")
-        time = time if is_edge_time else None
-    arguments["time"] = time
-    return arguments
+        is_edge_time = time is not None and time.ndim == 1 and len(time) == edge_index.shape[1]
+        time = time if is_edge_time and data.is_edge_attr("time") else None
+    return {"src": edge_index[0], "dst": edge_index[1], "weight": weight, "edge_attr": attr, "time": time}

@@ -72,7 +72,7 @@ def append_pandas(updates: Updates, frame: Any, columns: Mapping[str, str | None
     _append("from_pandas", updates, found, names, columns)
 
 
-def append_temporal_data(updates: Updates, data: Any, time: bool, edge_attr: bool) -> None:
+def append_temporal_data(updates: Updates, data: Any, *, time: bool, edge_attr: bool, edge_type: object) -> None:
     """Appends the events of a TemporalData."""
     values = {name: getattr(data, name, None) for name in ("src", "dst", "t", "msg")}
     for name in ("src", "dst"):
@@ -83,7 +83,7 @@ def append_temporal_data(updates: Updates, data: Any, time: bool, edge_attr: boo
     attrs = values["msg"] if edge_attr else None
     if attrs is not None and getattr(attrs, "ndim", 2) == 1:
         attrs = attrs.reshape(-1, 1)
-    updates.add_edges(values["src"], values["dst"], time=times, edge_attr=attrs)
+    updates.add_edges(values["src"], values["dst"], time=times, edge_type=edge_type, edge_attr=attrs)
 
 
 def _names(where: str, columns: Mapping[str, str | None]) -> dict[str, str]:

@@ -6,11 +6,13 @@ width, columns) is checked by apply. A call either adds all of its updates or, w
 
 Scalar methods are kept light: where the arguments are plain Python numbers, a few comparisons and one native call.
 String ids are interned here; the native buffer holds their places in `_keys`, and the graph maps them when it applies
-the batch.
+the batch. So are names of types: the buffer's type column holds a code, nothing (the smallest int32), or -1 - k for the
+k-th name in `_types`.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -22,10 +24,15 @@ from livegnn.graph.checks import FLOAT32_MAX as _FLOAT_MAX
 from livegnn.graph.checks import INT64_MAX as _ID_MAX
 from livegnn.graph.checks import INT64_MIN as _TIME_UNSET
 from livegnn.graph.checks import TYPE_MAX as _TYPE_MAX
-from livegnn.graph.checks import AnyArray, Float32Array, Int64Array
+from livegnn.graph.checks import TYPE_UNSET as _TYPE_UNSET
+from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
 
 VertexKey = int | str | np.integer[Any]
 Missing = Literal["error", "ignore"]
+VertexType = str | int  # a name, or a place in graph.vertex_types
+EdgeType = int | str | tuple[str, str, str]  # a place in graph.edge_types, a name, or all of (src, name, dst)
+
+_ADD_VERTEX, _REMOVE_VERTEX = 6, 7  # places in UpdateKind of livegnn/graph.h
 
 
 class Updates:
@@ -33,9 +40,10 @@ class Updates:
 
     graph[k + 1] = u_n(... u_2(u_1(graph[k])))     for a batch of updates u_1 ... u_n
 
-    Vertices are named by int64 ids or by strings, as the graph names them; one object holds one kind. The object may be
-    applied again, to the same graph or to another one, and is left as it is by that. It is not safe to fill from two
-    threads at once.
+    Vertices are named by int64 ids or by strings, as the graph names them; one object holds one kind. Where the graph's
+    vertices have types, every update of a vertex says vertex_type=, and every update of an edge says edge_type=, which
+    also tells the types of its ends. The object may be applied again, to the same graph or to another one, and is left
+    as it is by that. It is not safe to fill from two threads at once.
 
     >>> import livegnn as lg
     >>> updates = lg.Updates()
@@ -45,12 +53,13 @@ class Updates:
     2
     """
 
-    __slots__ = ("_buffer", "_keys", "_places", "_vertex_ops")
+    __slots__ = ("_buffer", "_keys", "_places", "_types", "_vertex_ops")
 
     def __init__(self) -> None:
         self._buffer = _native.UpdateBuffer()
         self._keys: list[str] | None = None  # string ids in order of appearance; None while ids are integers
         self._places: dict[str, int] = {}
+        self._types: dict[str | tuple[str, str, str], int] = {}  # names of types -> -1 - place, in order of appearance
         self._vertex_ops: list[tuple[int, int, bool]] = []  # runs of updates that add (True) or remove vertices
 
     def __len__(self) -> int:
@@ -64,6 +73,7 @@ class Updates:
         self._buffer.clear()
         self._keys = None
         self._places.clear()
+        self._types.clear()
         self._vertex_ops.clear()
 
     def extend(self, other: Updates) -> None:
@@ -81,6 +91,11 @@ class Updates:
             buffer.set_ids(*(np.where(x >= 0, places[x], -1) for x in (u, v)))
         elif named and self._holds_text():
             self._refuse_kind(self._where("extend"), "other", "int64 ids")
+        if other._types:
+            types, codes = buffer.types(), [self._type_place(name) for name in other._types]
+            named_types = (types < 0) & (types != _TYPE_UNSET)
+            types[named_types] = np.array(codes, np.int32)[-1 - types[named_types]]
+            buffer.set_types(types)
         start = len(self._buffer)
         runs = [(start + first, start + last, adds) for first, last, adds in other._vertex_ops]
         self._buffer.extend(buffer)
@@ -95,13 +110,13 @@ class Updates:
         *,
         weight: float | None = None,
         time: int | None = None,
-        edge_type: int | None = None,
+        edge_type: EdgeType | None = None,
         edge_attr: object = None,
     ) -> None:
         """Adds an edge u -> v; it gets the next edge id. Parallel edges are kept (refused by apply if simple=True).
 
-        Args:    weight: finite float32.  time: int64, the user's unit.  edge_type: int32 from 0.  edge_attr: (A,)
-                 float32.
+        Args:    weight: finite float32.  time: int64, the user's unit.  edge_type: int32 from 0; where vertices have
+                 types also a name, or (src type, name, dst type).  edge_attr: (A,) float32.
         Raises:  ValueInvalid, DtypeInvalid here; by apply VertexUnknown, EdgeDuplicate, WidthMismatch, and
                  ColumnMissing if the graph has no such column or has one that is not given.
         """
@@ -118,7 +133,7 @@ class Updates:
         if time is not None and (type(time) is not int or not _TIME_UNSET < time <= _ID_MAX):
             time = checks.edge_time(self._where("add_edge"), "time", time)
         if edge_type is not None and (type(edge_type) is not int or not 0 <= edge_type <= _TYPE_MAX):
-            edge_type = checks.edge_type(self._where("add_edge"), "edge_type", edge_type)
+            edge_type = self._edge_type("add_edge", edge_type)
         if edge_attr is None:
             self._buffer.add_edge(u, v, weight, time, edge_type)
         else:
@@ -130,7 +145,7 @@ class Updates:
         v: VertexKey,
         *,
         time: int | None = None,
-        edge_type: int | None = None,
+        edge_type: EdgeType | None = None,
         edge_id: int | None = None,
         missing: Missing = "error",
     ) -> None:
@@ -153,15 +168,17 @@ class Updates:
         if time is not None:
             time = checks.edge_time(self._where("remove_edge"), "time", time)
         if edge_type is not None:
-            edge_type = checks.edge_type(self._where("remove_edge"), "edge_type", edge_type)
+            edge_type = self._edge_type("remove_edge", edge_type)
         self._buffer.remove_edge(u, v, time, edge_type, self._edge_id("remove_edge", edge_id), ignore)
 
     def remove_edges_before(self, time: int) -> None:
         """Removes every edge with a time below `time`. Raises: by apply ColumnMissing if the graph has no times."""
         self._buffer.remove_edges_before(checks.edge_time(self._where("remove_edges_before"), "time", time))
 
-    def set_weight(self, u: VertexKey, v: VertexKey, w: float, *, edge_id: int | None = None) -> None:
-        """Sets the weight of edge u -> v: the one with the largest id, or the one with `edge_id`.
+    def set_weight(
+        self, u: VertexKey, v: VertexKey, w: float, *, edge_type: EdgeType | None = None, edge_id: int | None = None
+    ) -> None:
+        """Sets the weight of edge u -> v: the one with the largest id among those that match edge_type and edge_id.
 
         Raises:  ValueInvalid, DtypeInvalid here; by apply EdgeMissing, VertexUnknown, ColumnMissing.
         """
@@ -175,17 +192,23 @@ class Updates:
             u, v = self._pair("set_weight", u, v)
         if type(w) is not float or not -_FLOAT_MAX <= w <= _FLOAT_MAX:
             w = checks.finite_float(self._where("set_weight"), "weight", w)
-        self._buffer.set_weight(u, v, w, self._edge_id("set_weight", edge_id))
+        if edge_type is None:
+            self._buffer.set_weight(u, v, w, self._edge_id("set_weight", edge_id))
+            return
+        edge_type = self._edge_type("set_weight", edge_type)
+        self._buffer.set_weight(u, v, w, self._edge_id("set_weight", edge_id), edge_type)
 
-    def set_edge_attr(self, u: VertexKey, v: VertexKey, attr: object, *, edge_id: int | None = None) -> None:
-        """Sets the attributes of edge u -> v, (A,) float32: the one with the largest id, or the one with `edge_id`.
+    def set_edge_attr(
+        self, u: VertexKey, v: VertexKey, attr: object, *, edge_type: EdgeType | None = None, edge_id: int | None = None
+    ) -> None:
+        """Sets the attributes of edge u -> v, (A,) float32; the edge is chosen as in set_weight.
 
         Raises:  ValueInvalid, DtypeInvalid here; by apply EdgeMissing, VertexUnknown, ColumnMissing, WidthMismatch.
         """
         u, v = self._pair("set_edge_attr", u, v)
-        self._buffer.set_edge_attr(
-            u, v, self._row("set_edge_attr", "attr", attr), self._edge_id("set_edge_attr", edge_id)
-        )
+        row, chosen = self._row("set_edge_attr", "attr", attr), self._edge_id("set_edge_attr", edge_id)
+        kind = None if edge_type is None else self._edge_type("set_edge_attr", edge_type)
+        self._buffer.set_edge_attr(u, v, row, chosen, kind)
 
     # ---- edges, arrays at once
 
@@ -201,8 +224,8 @@ class Updates:
     ) -> None:
         """Adds the edges src[i] -> dst[i], i = 0, 1, ...
 
-        Args:    src, dst: (k,) integers or strings.  weight: (k,) float32.  time: (k,) int64.  edge_type: (k,) int32.
-                 edge_attr: (k, A) float32.
+        Args:    src, dst: (k,) integers or strings.  weight: (k,) float32.  time: (k,) int64.  edge_type: (k,) int32,
+                 or one type for all.  edge_attr: (k, A) float32.
         Raises:  as add_edge, naming the row; WidthMismatch if lengths differ.
         """
         where = self._where("add_edges")
@@ -210,12 +233,11 @@ class Updates:
         count = len(sources)
         weights = None if weight is None else checks.float_array(where, "weight", weight, 1)
         times = None if time is None else checks.time_array(where, "time", time)
-        types = None if edge_type is None else checks.type_array(where, "edge_type", edge_type)
+        types = self._edge_types(where, edge_type, count)
         attrs = None if edge_attr is None else checks.float_array(where, "edge_attr", edge_attr, 2)
         columns: list[tuple[str, AnyArray | None]] = [
             ("weight", weights),
             ("time", times),
-            ("edge_type", types),
             ("edge_attr", attrs),
         ]
         for name, column in columns:
@@ -223,68 +245,84 @@ class Updates:
                 checks.same_length(where, name, column, count, "src")
         self._buffer.add_edges(sources, targets, weights, times, types, attrs)
 
-    def remove_edges(self, src: object, dst: object, *, missing: Missing = "error") -> None:
-        """For each i removes the edge src[i] -> dst[i] with the largest id at that point. Raises: as remove_edge."""
+    def remove_edges(self, src: object, dst: object, *, edge_type: object = None, missing: Missing = "error") -> None:
+        """For each i removes the edge src[i] -> dst[i] with the largest id at that point.
+
+        Args:    edge_type: (k,) int32, or one type for all; only edges of that type are looked at.
+        Raises:  as remove_edge.
+        """
         where = self._where("remove_edges")
         ignore = missing != "error" and self._ignores(where, missing)
         sources, targets = self._pairs(where, src, dst)
-        self._buffer.remove_edges(sources, targets, ignore)
+        types = self._edge_types(where, edge_type, len(sources))
+        self._buffer.remove_edges(sources, targets, ignore, types)
 
-    def set_weights(self, src: object, dst: object, w: object) -> None:
-        """Sets the weight of edge src[i] -> dst[i] to w[i], (k,) float32, for each i. Raises: as set_weight."""
+    def set_weights(self, src: object, dst: object, w: object, *, edge_type: object = None) -> None:
+        """Sets the weight of edge src[i] -> dst[i] to w[i], (k,) float32, for each i; edge_type as in remove_edges.
+
+        Raises:  as set_weight.
+        """
         where = self._where("set_weights")
         sources, targets = self._pairs(where, src, dst)
         weights = checks.float_array(where, "weight", w, 1)
         checks.same_length(where, "weight", weights, len(sources), "src")
-        self._buffer.set_weights(sources, targets, weights)
+        self._buffer.set_weights(sources, targets, weights, self._edge_types(where, edge_type, len(sources)))
 
     # ---- vertices
 
-    def set_features(self, u: object, x: object) -> None:
-        """Sets the features of one vertex, x (F,), or of many, u (k,) ids and x (k, F); float32.
+    def set_features(self, u: object, x: object, *, vertex_type: VertexType | None = None) -> None:
+        """Sets the features of one vertex, x (F,), or of many of one type, u (k,) ids and x (k, F); float32.
 
         Raises:  ValueInvalid, DtypeInvalid, WidthMismatch here; by apply VertexUnknown, and WidthMismatch if F is not
                  the graph's.
         """
+        kind = None if vertex_type is None else self._vertex_type("set_features", vertex_type)
         if type(u) is int or isinstance(u, str) or np.ndim(u) == 0:  # type: ignore[arg-type]
             u = self._one("set_features", u)
-            self._buffer.set_features(u, self._row("set_features", "x", x))
+            self._buffer.set_features(u, self._row("set_features", "x", x), kind)
             return
         where = self._where("set_features")
         ids, rows = self._ids_and_rows(where, u, x)
-        self._buffer.set_features_rows(ids, rows)
+        self._buffer.set_features_rows(ids, rows, kind)
 
-    def add_vertex(self, u: VertexKey, x: object) -> None:
+    def add_vertex(self, u: VertexKey, x: object, *, vertex_type: VertexType | None = None) -> None:
         """Adds a vertex with features x, (F,) float32, and no edges.
 
-        u is a new id: in a graph without ids= the next integer or that of a removed vertex; with ids= any id that is
-        not taken.
+        u is a new id: in a graph without ids= the next integer (of its type) or that of a removed vertex; with ids= any
+        id that is not taken.
 
         Raises:  ValueInvalid, DtypeInvalid here; by apply VertexExists, VertexIdGap, WidthMismatch.
         """
+        kind = None if vertex_type is None else self._vertex_type("add_vertex", vertex_type)
         u = self._one("add_vertex", u)
-        self._buffer.add_vertex(u, self._row("add_vertex", "x", x))
+        self._buffer.add_vertex(u, self._row("add_vertex", "x", x), kind)
         self._vertex_ops.append((len(self._buffer) - 1, len(self._buffer), True))
 
-    def add_vertices(self, ids: object, x: object) -> None:
-        """Adds the vertices ids, (k,), with features x, (k, F) float32. Raises: as add_vertex, naming the row."""
+    def add_vertices(self, ids: object, x: object, *, vertex_type: VertexType | None = None) -> None:
+        """Adds the vertices ids, (k,), of one type, with features x, (k, F) float32.
+
+        Raises:  as add_vertex, naming the row.
+        """
         where = self._where("add_vertices")
+        kind = None if vertex_type is None else self._vertex_type("add_vertices", vertex_type)
         new, rows = self._ids_and_rows(where, ids, x)
         start = len(self._buffer)
-        self._buffer.add_vertices(new, rows)
+        self._buffer.add_vertices(new, rows, kind)
         self._vertex_ops.append((start, len(self._buffer), True))
 
-    def remove_vertex(self, u: VertexKey) -> None:
+    def remove_vertex(self, u: VertexKey, *, vertex_type: VertexType | None = None) -> None:
         """Removes a vertex and all its edges. Its id may be added again. Raises: by apply VertexUnknown."""
-        self._buffer.remove_vertex(self._one("remove_vertex", u))
+        kind = None if vertex_type is None else self._vertex_type("remove_vertex", vertex_type)
+        self._buffer.remove_vertex(self._one("remove_vertex", u), kind)
         self._vertex_ops.append((len(self._buffer) - 1, len(self._buffer), False))
 
-    def remove_vertices(self, ids: object) -> None:
-        """Removes the vertices ids, (k,), and all their edges. Raises: by apply VertexUnknown."""
+    def remove_vertices(self, ids: object, *, vertex_type: VertexType | None = None) -> None:
+        """Removes the vertices ids, (k,), of one type, and all their edges. Raises: by apply VertexUnknown."""
         where = self._where("remove_vertices")
+        kind = None if vertex_type is None else self._vertex_type("remove_vertices", vertex_type)
         gone = self._ids(where, "ids", ids)
         start = len(self._buffer)
-        self._buffer.remove_vertices(gone)
+        self._buffer.remove_vertices(gone, kind)
         self._vertex_ops.append((start, len(self._buffer), False))
 
     # ---- tables
@@ -316,16 +354,46 @@ class Updates:
         return updates
 
     @classmethod
-    def from_temporal_data(cls, data: Any, *, time: bool = True, edge_attr: bool = True) -> Self:
+    def from_temporal_data(
+        cls, data: Any, *, time: bool = True, edge_attr: bool = True, edge_type: EdgeType | None = None
+    ) -> Self:
         """The events of a torch_geometric.data.TemporalData as added edges: src -> dst at time t with attributes msg.
 
-        Args:    time, edge_attr: False leaves that column out, for a graph that has none.
+        Args:    time, edge_attr: False leaves that column out, for a graph that has none.  edge_type: of all events;
+                 where vertices have types, src and dst are then ids of the types that it joins.
         Raises:  ColumnMissing if data has no src or dst; ValueInvalid, DtypeInvalid, WidthMismatch, naming the row.
         """
         from livegnn.graph import tables
 
         updates = cls()
-        tables.append_temporal_data(updates, data, time, edge_attr)
+        tables.append_temporal_data(updates, data, time=time, edge_attr=edge_attr, edge_type=edge_type)
+        return updates
+
+    # ---- for logs
+
+    def _to_columns(self) -> tuple[dict[str, AnyArray], list[str] | None, list[str | tuple[str, str, str]]]:
+        """What the object holds, one value an update (see UpdateBuffer in _core.pyi), its string ids, and the names of
+        types: a type -1 - k is the k-th of them.
+        """
+        return self._buffer.to_arrays(), None if self._keys is None else list(self._keys), list(self._types)
+
+    @classmethod
+    def _from_columns(cls, columns: dict[str, AnyArray], keys: list[str] | None, types: list[str | tuple[str, str, str]]) -> Self:
+        """The object that _to_columns() described. Raises: KeyError, TypeError, UpdateError where it did not."""
+        updates = cls()
+        updates._buffer.from_arrays(columns)
+        if keys is not None:
+            updates._keys = keys
+            updates._places = {key: place for place, key in enumerate(keys)}
+        updates._types = {name: -1 - place for place, name in enumerate(types)}
+        named = columns["type"][columns["type"] != _TYPE_UNSET]
+        if len(updates._types) != len(types) or (named.size and int(named.min()) < -len(types)):
+            raise ValueInvalid(f"[updates] expected types among {len(types)} names, got others; save them again")
+        kinds = columns["kind"]
+        turns = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)] if len(kinds) else [0]
+        for first, last in pairwise(turns):
+            if kinds[first] in (_ADD_VERTEX, _REMOVE_VERTEX):
+                updates._vertex_ops.append((first, last, bool(kinds[first] == _ADD_VERTEX)))
         return updates
 
     # ---- inside
@@ -381,6 +449,45 @@ class Updates:
         if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
             return x
         return checks.feature_row(self._where(method), name, x)
+
+    def _edge_type(self, method: str, value: object) -> int:
+        """A type of edge for the buffer: the code itself, or the place of a name."""
+        if isinstance(value, (str, tuple)):
+            return self._type_name(self._where(method), value)
+        return checks.edge_type(self._where(method), "edge_type", value)
+
+    def _edge_types(self, where: str, values: object, count: int) -> Int32Array | None:
+        """One type for each of `count` edges: given so, or one for all."""
+        if values is None:
+            return None
+        if isinstance(values, str) or (isinstance(values, tuple) and any(isinstance(part, str) for part in values)):
+            return np.full(count, self._type_name(where, values), np.int32)
+        if isinstance(values, (int, np.integer)):
+            return np.full(count, checks.edge_type(where, "edge_type", values), np.int32)
+        types = checks.type_array(where, "edge_type", values)
+        checks.same_length(where, "edge_type", types, count, "src")
+        return types
+
+    def _vertex_type(self, method: str, value: object) -> int:
+        """A type of vertex for the buffer: the code itself, or the place of a name."""
+        if isinstance(value, str):
+            return self._type_place(str(value))
+        return checks.edge_type(self._where(method), "vertex_type", value)
+
+    def _type_name(self, where: str, value: str | tuple[object, ...]) -> int:
+        if isinstance(value, str):
+            return self._type_place(str(value))
+        if len(value) != 3 or not all(isinstance(part, str) for part in value):
+            got = repr(value)
+            raise ValueInvalid(
+                f"[{where}] expected edge_type as a name or (src type, name, dst type), got {got}; use one of them"
+            )
+        src, name, dst = map(str, value)
+        return self._type_place((src, name, dst))
+
+    def _type_place(self, name: str | tuple[str, str, str]) -> int:
+        """-1 - k for the k-th name, a new one appended."""
+        return self._types.setdefault(name, -1 - len(self._types))
 
     def _edge_id(self, method: str, edge_id: int | None) -> int | None:
         if edge_id is None:

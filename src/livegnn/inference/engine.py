@@ -24,6 +24,7 @@ from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
     ModelMismatch,
+    ModelUnsupported,
     RangeOverflow,
     StateMismatch,
     UsageError,
@@ -33,6 +34,7 @@ from livegnn.errors import (
 )
 from livegnn.graph.graph import Graph, VertexChange
 from livegnn.graph.ids import Translation
+from livegnn.graph.typed_ids import TypedTranslation
 from livegnn.graph.updates import Updates
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
@@ -131,6 +133,7 @@ class Engine:
     ) -> None:
         _refuse_other("Engine", "model", model, Model)
         _refuse_other("Engine", "graph", graph, Graph)
+        _refuse_types(graph)
         _choice("strategy", strategy, _STRATEGIES)
         _choice("precision", precision, ("exact", "float32"))
         _choice("state", state, ("fast", "compact"))
@@ -537,7 +540,7 @@ class WhatIfView:
         self._engine = engine
         self._updates = updates
         self._native: Any = None
-        self._translation: Translation | None = None
+        self._translation: Translation | TypedTranslation | None = None
 
     def __enter__(self) -> Self:
         engine, graph = self._engine, self._engine.graph
@@ -599,6 +602,16 @@ class WhatIfView:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _refuse_types(graph: Graph) -> None:
+    if graph.vertex_types is None:
+        return
+    types = ", ".join(map(repr, graph.vertex_types))
+    raise ModelUnsupported(
+        f"[Engine] expected a graph with one kind of vertex, got vertex types {types}; models of typed graphs are not "
+        "supported: make the graph from arrays, without vertex_type"
+    )
 
 
 def _refuse_other(where: str, name: str, value: object, kind: type) -> None:

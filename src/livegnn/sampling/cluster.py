@@ -1,7 +1,7 @@
 """LocalCluster: sampling and serving workers in one process, linked by direct calls.
 
-apply() returns when every serving worker has the batch, so reads are never behind. The same workers run apart, over a
-log, in runtime.py.
+Every serving worker has a batch when the graph's apply() returns, so reads are never behind. The same workers run apart,
+over a log, in runtime.py.
 """
 
 from __future__ import annotations
@@ -17,64 +17,39 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UsageError
 from livegnn.graph import Graph, Updates
+from livegnn.sampling import expiry
+from livegnn.sampling.answers import held, names_of, seeds_of
 from livegnn.sampling.front_end import FrontEnd
-from livegnn.sampling.messages import Answer, Batches, Exchange, Move, Push, Serve, Step
-from livegnn.sampling.partition import Owners, PartitionState, Serving, even_owners, join, split, start_state
+from livegnn.sampling.messages import Batches, Exchange, Move, Push, Serve, Step
+from livegnn.sampling.partition import (
+    Owners,
+    PartitionState,
+    Serving,
+    even_owners,
+    even_serving,
+    join,
+    split,
+    start_state,
+)
 from livegnn.sampling.query import Query
+from livegnn.sampling.sample import Sample
 from livegnn.sampling.sampling_worker import SamplingWorker
 from livegnn.sampling.serving_worker import ServingWorker
 from livegnn.sampling.spec import ClusterSpec
 
-__all__ = ["LocalCluster", "even_serving", "guard"]
-
-
-class _Guard:
-    """Consumer of a graph that only looks at weights."""
-
-    native = None
-
-    def __init__(self, edge_types: list[int]) -> None:
-        self.follower = _native.WeightGuard(edge_types)
-
-    def _published(self, change: Any, version: int) -> None:
-        """Nothing to do."""
-
-
-def guard(graph: Graph, spec: ClusterSpec) -> None:
-    """From now on the graph refuses batches with negative weights where the spec's queries sample by weight.
-
-    The writer of a history that sampling workers follow must do so: what is in the history cannot be refused any more.
-    """
-    hops = [table.one_hop for table in spec.plan.tables if table.one_hop.by == "weighted"]
-    if hops:
-        graph._attach(_Guard([-1 if hop.edge_type is None else hop.edge_type for hop in hops]))
-
-
-def even_serving(workers: int, replicas: int = 1) -> Serving:
-    """The map that deals buckets out to `workers` partitions in turn, each served by `replicas` workers.
-
-    Worker p + workers * r is replica r of partition p. Raises: UsageError for more than 64 in all.
-    """
-    numbers = (workers, replicas)
-    if any(type(number) is not int or number < 1 for number in numbers) or workers * replicas > _native.SERVING_MAX:
-        got = f"{workers!r} times {replicas!r}"
-        raise UsageError(f"[cluster] expected 1 to {_native.SERVING_MAX} serving workers, got {got}; choose fewer")
-    partition = np.arange(_native.BUCKETS, dtype=np.uint64) % np.uint64(workers)
-    serving = np.zeros(_native.BUCKETS, np.uint64)
-    for replica in range(replicas):
-        serving |= np.uint64(1) << (partition + np.uint64(workers * replica))
-    return serving
+__all__ = ["LocalCluster"]
 
 
 class LocalCluster:
     """The samples of a graph, kept by some workers and served by others, in one process.
 
-    Args:    graph: without ids=, perhaps empty; from now on changed by this cluster's apply() only.  queries: one or
-             more.  sampling, serving: how many workers.  replicas: of each serving partition.  seed: of the samples.
-             ttl: durations by code of edge type, None for hops without one.
-    Raises:  QueryInvalid; UsageError; ModelUnsupported for typed vertices.
+    Args:    graph: perhaps empty; its batches are followed, whoever applies them.  queries: one or more.  sampling,
+             serving: how many workers.  replicas: of each serving partition.  seed, ttl: as PreSampler takes them.
+    Raises:  QueryInvalid; ValueInvalid; UsageError.
     Source:  Helios, section 4.
     """
+
+    native = None  # no engine
 
     def __init__(
         self,
@@ -85,16 +60,18 @@ class LocalCluster:
         serving: int = 1,
         replicas: int = 1,
         seed: int = 0,
-        ttl: Mapping[int | None, int] | None = None,
+        ttl: expiry.Ttl = None,
     ) -> None:
-        self.graph, self.spec = graph, ClusterSpec.of(graph, queries, seed, ttl)
+        self.graph, self.spec = graph, ClusterSpec.of(graph, queries, seed=seed, ttl=ttl)
         first, owners = even_serving(serving, replicas), even_owners(sampling)
-        guard(graph, self.spec)
+        self.follower = _native.BatchTap(self.spec.weighted_types)
         self._lock = threading.RLock()
-        self._sampling = self._start(start_state(self.spec, graph), owners)
         self._serving: dict[int, ServingWorker] = {}
         self.front_end = FrontEnd(self.spec, self._serving, first)
-        self.move_serving(first)
+        with graph._writing("LocalCluster"):
+            self._sampling = self._start(start_state(self.spec, graph), owners)
+            self.move_serving(first)
+            graph._attach(self)
 
     # ---- what it is
 
@@ -126,20 +103,14 @@ class LocalCluster:
     # ---- updates and answers
 
     def apply(self, updates: Updates) -> int:
-        """Applies a batch to the graph, then to all workers; the version that every reader sees from now on.
+        """Applies a batch to the graph and everything attached to it; returns the version. Raises: as graph.apply."""
+        version: int = self.graph._apply_for(self, updates)
+        return version
 
-        Raises:  as Graph.apply, and then nothing has changed; UsageError if the graph was changed elsewhere.
-        """
+    def _published(self, change: Any, version: int) -> int:
         with self._lock:
-            if self.graph.version != self.version:
-                raise UsageError(
-                    f"[apply] expected the graph at version {self.version}, got {self.graph.version}; "
-                    "change it by the cluster's apply() only"
-                )
-            stamp = _now_ms()
-            version = self.graph.apply(updates)
-            self._run(Batches(self._step, version, stamp), [updates])
-            return version
+            self._run(Batches(self._step, version, _now_ms()), [self.follower.latest()])
+        return version
 
     def sample(
         self,
@@ -147,11 +118,22 @@ class LocalCluster:
         query: int = 1,
         *,
         at_least: int | None = None,
-        timeout: float = 10.0,
+        timeout: float | None = 10.0,
         features: bool = True,
-    ) -> Answer:
-        """The samples around seeds, (B,) int64, in their order. Arguments, result and errors: FrontEnd.sample."""
-        return self.front_end.sample(seeds, query, at_least=at_least, timeout=timeout, features=features)
+    ) -> Sample:
+        """The samples of a batch of seeds, (B,) ids of live vertices of the query's vertex type, in their order.
+
+        Args, Raises: as FrontEnd.sample.
+        """
+        planned = self.spec.plan.query(query)
+        with held(self.graph):
+            given, slots = seeds_of(self.graph, seeds)
+            answer = self.front_end.answer(slots, query, at_least=at_least, timeout=timeout, features=features)
+            return Sample(planned, self.spec.plan, given, *answer, names_of(self.graph, answer.vertices))
+
+    def close(self) -> None:
+        """Leaves the graph: later batches are not followed. A second call does no harm."""
+        self.graph._detach(self)
 
     # ---- workers that come and go
 
@@ -200,7 +182,7 @@ class LocalCluster:
         parts = split(self.spec, whole, owners)
         return [SamplingWorker(self.spec, number, len(parts), part) for number, part in enumerate(parts)]
 
-    def _run(self, step: Step, batches: Sequence[Updates]) -> None:
+    def _run(self, step: Step, batches: Sequence[_native.UpdateBuffer]) -> None:
         """One step, until nobody has anything more to say."""
         queue: deque[Exchange | Push] = deque()
         for worker in self._sampling:

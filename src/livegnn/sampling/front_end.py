@@ -9,10 +9,11 @@ from typing import Protocol
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import DtypeInvalid, UsageError, VertexUnknown
+from livegnn.errors import UsageError, VertexUnknown
 from livegnn.graph import checks
 from livegnn.sampling.messages import Answer
 from livegnn.sampling.partition import Serving
+from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
 from livegnn.types import AnyArray, Int64Array
 
@@ -22,10 +23,10 @@ __all__ = ["Answering", "FrontEnd"]
 class Answering(Protocol):
     """A serving worker, here or behind a connection."""
 
-    def sample(
-        self, seeds: Int64Array, query: int = 1, *, at_least: int | None, timeout: float, features: bool
+    def answer(
+        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
     ) -> Answer:
-        """As ServingWorker.sample."""
+        """As ServingWorker.answer."""
 
 
 class FrontEnd:
@@ -50,47 +51,48 @@ class FrontEnd:
         query: int = 1,
         *,
         at_least: int | None = None,
-        timeout: float = 10.0,
+        timeout: float | None = 10.0,
         features: bool = True,
-    ) -> Answer:
+    ) -> Sample:
         """As ServingWorker.sample, for any seeds; the version is the smallest that an owner answered from.
 
-        Raises:  DtypeInvalid; VertexUnknown; LagExceeded; UsageError for a bucket that nobody serves.
+        Raises:  DtypeInvalid; VertexUnknown; VersionPending; UsageError for a bucket that nobody serves.
         """
-        wanted = self._checked(seeds)
+        slots = checks.id_array("sample", "seeds", seeds)
+        answer = self.answer(slots, query, at_least=at_least, timeout=timeout, features=features)
+        return Sample(self.spec.plan.query(query), self.spec.plan, slots, *answer)
+
+    def answer(
+        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
+    ) -> Answer:
+        """As ServingWorker.answer, for any seeds."""
         while True:
             serving = self._serving
             try:
-                return self._sample(wanted, query, at_least, timeout, features)
+                return self._answer(seeds, query, at_least, timeout, features)
             except KeyError:  # an owner that is one no longer: the map may have changed meanwhile
                 if serving is self._serving:
                     raise
 
-    def _sample(self, wanted: Int64Array, query: int, at_least: int | None, timeout: float, features: bool) -> Answer:
-        owners = self._owners(wanted)
-        options = {"at_least": at_least, "timeout": timeout, "features": features}
-        present = np.unique(owners)
-        if len(present) == 1:
-            return self._workers[int(present[0])].sample(wanted, query, **options)  # type: ignore[arg-type]
-        places = [np.flatnonzero(owners == owner) for owner in present]
-        parts = [
-            self._workers[int(owner)].sample(wanted[place], query, **options)  # type: ignore[arg-type]
-            for owner, place in zip(present, places, strict=True)
-        ]
-        if not parts:
+    def _answer(
+        self, seeds: Int64Array, query: int, at_least: int | None, timeout: float | None, features: bool
+    ) -> Answer:
+        if not len(seeds):
             return self._empty(query, features)
+        owners = self._owners(seeds)
+        places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
+        parts = [
+            self._workers[int(owners[place[0]])].answer(
+                np.ascontiguousarray(seeds[place]), query, at_least=at_least, timeout=timeout, features=features
+            )
+            for place in places
+        ]
         return Answer(
             min(part.version for part in parts),
-            _put_together([part.vertices for part in parts], places, len(wanted)),
-            _put_together([part.edge_ids for part in parts], places, len(wanted)),
-            _put_together([part.features for part in parts], places, len(wanted)),
+            _put_together([part.vertices for part in parts], places, len(seeds)),
+            _put_together([part.edge_ids for part in parts], places, len(seeds)),
+            _put_together([part.features for part in parts], places, len(seeds)),
         )
-
-    def _checked(self, seeds: object) -> Int64Array:
-        wanted = checks.id_array("sample", "seeds", seeds)
-        if wanted.ndim != 1:
-            raise DtypeInvalid(f"[sample] expected seeds of shape (B,), got {wanted.shape}; pass one row of ids")
-        return np.ascontiguousarray(wanted)
 
     def _owners(self, seeds: Int64Array) -> Int64Array:
         buckets = _native.buckets(seeds)
@@ -109,17 +111,18 @@ class FrontEnd:
         return owners
 
     def _empty(self, query: int, features: bool) -> Answer:
-        shape, vertices, rows = [0], [], [np.empty((0, self.spec.feature_width), np.float32)]
-        for place in self.spec.tables_of(query):
-            shape.append(self.spec.fan_outs[place])
-            vertices.append(np.empty(shape, np.int64))
-            rows.append(np.empty([*shape, self.spec.feature_width], np.float32))
-        ids = tuple(each.copy() for each in vertices)
-        return Answer(-1, tuple(vertices), ids, tuple(rows) if features else ())
+        fan_outs = [self.spec.fan_outs[place] for place in self.spec.tables_of(query)]
+        shapes = [(0, *fan_outs[:hop]) for hop in range(len(fan_outs) + 1)]
+        vertices, ids = (tuple(np.empty(shape, np.int64) for shape in shapes[1:]) for _ in range(2))
+        widths = self.spec.widths_of(query) if features else []
+        rows = [np.empty((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=False)]
+        return Answer(-1, vertices, ids, tuple(rows))
 
 
 def _put_together(parts: Sequence[tuple[AnyArray, ...]], places: list[Int64Array], count: int) -> tuple[AnyArray, ...]:
     """Arrays of the parts, level by level, with row i of a part at its place among all seeds."""
+    if len(parts) == 1:  # all seeds, in their order
+        return parts[0]
     levels = []
     for arrays in zip(*parts, strict=True):
         whole = np.empty((count, *arrays[0].shape[1:]), arrays[0].dtype)

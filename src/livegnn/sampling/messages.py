@@ -164,7 +164,7 @@ _CODES = {np.dtype(name): code for code, name in enumerate(_DTYPES)}
 _REASON_DTYPES = ("<i4",) * 4
 _PUSH_DTYPES = ("<u1", "<i4", "<i4", "<i4", "<i4", "<i8", "<i4", "<i4", "<i4", "<f4", "<i4")
 _COLUMN_DTYPES = {"src": "<i8", "dst": "<i8", "id": "<i8", "weight": "<f4", "time": "<i8", "type": "<i4"}
-_STATE_DTYPES = ("<u1", "<i4", "<f4", *_REASON_DTYPES, "<u2", "<u8")
+_STATE_DTYPES = ("<u1", "<i4", "<i4", "<f4", *_REASON_DTYPES, "<u2", "<u8")
 
 
 def encode(message: Message) -> bytes:
@@ -272,7 +272,15 @@ def _pack_state(state: PartitionState) -> bytes:
     names = list(state.edges)
     numbers = [state.step, state.offset, state.next_edge_id, state.now, state.inbox]
     columns = [list(_COLUMN_DTYPES).index(name) for name in names]
-    fixed = (state.live, state.feature_vertices, state.features, *state.counts, state.owners, state.serving)
+    fixed = (
+        state.live,
+        state.vertex_types,
+        state.feature_vertices,
+        state.features,
+        *state.counts,
+        state.owners,
+        state.serving,
+    )
     return _pack(7, numbers + columns, (*fixed, *state.edges.values()))
 
 
@@ -281,15 +289,17 @@ def _state(numbers: list[int], arrays: list[AnyArray]) -> PartitionState:
     dtypes = (*_STATE_DTYPES, *(_COLUMN_DTYPES[name] for name in names))
     if tuple(array.dtype.newbyteorder("<").str.replace("|", "<") for array in arrays) != dtypes:
         raise ValueError("a state with other arrays than it names")
-    live, vertices, rows, table, vertex, serving_worker, count, owners, serving = arrays[:9]
-    edges = dict(zip(names, arrays[9:], strict=True))
-    _check_lengths(arrays[9:])
+    live, types, vertices, rows, table, vertex, serving_worker, count, owners, serving = arrays[:10]
+    edges = dict(zip(names, arrays[10:], strict=True))
+    _check_lengths(arrays[10:])
     _check_lengths([table, vertex, serving_worker, count])
     if rows.ndim != 2 or len(rows) != len(vertices) or not len(owners) == len(serving) == _native.BUCKETS:
         raise ValueError("a state whose arrays do not agree")
     step, offset, next_edge_id, now, inbox = numbers[:5]
     counts = (table, vertex, serving_worker, count)
-    return PartitionState(live, edges, vertices, rows, counts, owners, serving, next_edge_id, now, step, offset, inbox)
+    return PartitionState(
+        live, types, edges, vertices, rows, counts, owners, serving, next_edge_id, now, step, offset, inbox
+    )
 
 
 def _answer(numbers: list[int], arrays: list[AnyArray]) -> Answer:

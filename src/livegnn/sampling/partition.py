@@ -20,7 +20,7 @@ from livegnn.graph import Graph
 from livegnn.sampling.spec import ClusterSpec
 from livegnn.types import AnyArray, BoolArray, Float32Array
 
-__all__ = ["PartitionState", "ReasonArrays", "even_owners", "join", "split", "start_state"]
+__all__ = ["PartitionState", "ReasonArrays", "even_owners", "even_serving", "join", "split", "start_state"]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Owners: TypeAlias = npt.NDArray[np.uint16]
@@ -35,13 +35,15 @@ NO_TIME = -(2**63)
 class PartitionState:
     """One sampling worker's state, or that of all joined.
 
-    live: (V,) uint8.  edges: columns src, dst, id and, where the graph has them, weight, time, type, by ascending id.
+    live: (V,) uint8.  vertex_types: (V,) int32 codes, (0,) in a graph without.  edges: columns src, dst, id and, where
+    the graph has them, weight, time, type, by ascending id.
     features: ids (n,) int32 ascending and rows (n, F) float32.  counts: of reasons, sorted.  now: the largest time of
     any edge ever added.  step: the next one.  offset: the next entry of the history, which is also the version.
     inbox: the place in the worker's inbox from which messages are still needed.
     """
 
     live: npt.NDArray[np.uint8]
+    vertex_types: Int32Array
     edges: dict[str, AnyArray]
     feature_vertices: Int32Array
     features: Float32Array
@@ -60,6 +62,8 @@ class PartitionState:
         arrays["live"] = self.live
         arrays["features"] = np.empty((len(self.live), 0), np.float32)
         arrays["counters"] = np.array([self.offset, self.next_edge_id], np.int64)
+        if len(self.vertex_types):
+            arrays["vertex_type"] = self.vertex_types
         store.from_arrays(arrays)
 
 
@@ -68,6 +72,22 @@ def even_owners(workers: int) -> Owners:
     if type(workers) is not int or not 1 <= workers <= _native.BUCKETS:
         raise UsageError(f"[cluster] expected 1 to {_native.BUCKETS} sampling workers, got {workers!r}; choose another")
     return (np.arange(_native.BUCKETS) % workers).astype(np.uint16)
+
+
+def even_serving(workers: int, replicas: int = 1) -> Serving:
+    """The map that deals buckets out to `workers` partitions in turn, each served by `replicas` workers.
+
+    Worker p + workers * r is replica r of partition p. Raises: UsageError for more than 64 in all.
+    """
+    numbers = (workers, replicas)
+    if any(type(number) is not int or number < 1 for number in numbers) or workers * replicas > _native.SERVING_MAX:
+        got = f"{workers!r} times {replicas!r}"
+        raise UsageError(f"[cluster] expected 1 to {_native.SERVING_MAX} serving workers, got {got}; choose fewer")
+    partition = np.arange(_native.BUCKETS, dtype=np.uint64) % np.uint64(workers)
+    serving = np.zeros(_native.BUCKETS, np.uint64)
+    for replica in range(replicas):
+        serving |= np.uint64(1) << (partition + np.uint64(workers * replica))
+    return serving
 
 
 def start_state(spec: ClusterSpec, graph: Graph) -> PartitionState:
@@ -81,9 +101,10 @@ def start_state(spec: ClusterSpec, graph: Graph) -> PartitionState:
     now = int(edges["time"].max()) if spec.schema.has_time and len(edges["id"]) else NO_TIME
     none = np.zeros(_native.BUCKETS, np.uint64)
     counts = (_no_numbers(), _no_numbers(), _no_numbers(), _no_numbers())
-    return PartitionState(
-        live, edges, vertices, arrays["features"][vertices], counts, even_owners(1), none, next_edge_id, now, 0, offset
-    )
+    types = arrays.get("vertex_type", _no_numbers())
+    rows = arrays["features"][vertices]
+    numbers = (next_edge_id, now, 0, offset)
+    return PartitionState(live, types, edges, vertices, rows, counts, even_owners(1), none, *numbers)
 
 
 def split(spec: ClusterSpec, whole: PartitionState, owners: Owners) -> list[PartitionState]:

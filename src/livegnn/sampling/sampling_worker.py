@@ -16,7 +16,6 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import UpdateError, UsageError
-from livegnn.graph import Updates
 from livegnn.sampling.messages import Batches, Checkpoint, Exchange, Move, Push, PushArrays, Serve, Step
 from livegnn.sampling.partition import COLUMNS, PartitionState, Serving, owned_flags, serving_flags
 from livegnn.sampling.spec import ClusterSpec
@@ -72,10 +71,10 @@ class SamplingWorker:
         """The step that ended this partition: take state() and cut it anew."""
         return self._moved
 
-    def begin(self, step: Step, batches: Sequence[Updates] = ()) -> list[Exchange | Push]:
+    def begin(self, step: Step, batches: Sequence[_native.UpdateBuffer] = ()) -> list[Exchange | Push]:
         """Begins the next step; what to send.
 
-        Args:    batches: those of a step Batches, in order: last - offset of them.
+        Args:    batches: those of a step Batches, in order, last - offset of them, with slots for ids.
         Raises:  UsageError if it is not the next step, or its batches are not those that the graph accepted.
         """
         if not self.is_idle or step.step != self.step:
@@ -121,7 +120,8 @@ class SamplingWorker:
         counts = self._subscriptions.counts()
         maps = (self.owners, self.serving)
         numbers = (self._next_edge_id, self._now, self.step, self.offset)
-        return PartitionState(arrays["live"], edges, vertices, rows, counts, *maps, *numbers)
+        types = arrays.get("vertex_type", np.empty(0, np.int32))
+        return PartitionState(arrays["live"], types, edges, vertices, rows, counts, *maps, *numbers)
 
     def check_invariants(self) -> None:
         """For tests: samples equal a scan of the partition. Raises: InvariantBroken."""
@@ -140,10 +140,10 @@ class SamplingWorker:
 
     # ---- inside
 
-    def _apply(self, batches: Sequence[Updates]) -> None:
+    def _apply(self, batches: Sequence[_native.UpdateBuffer]) -> None:
         whole = _native.UpdateBuffer()
         for batch in batches:
-            whole.extend(batch._buffer)
+            whole.extend(batch)
         part, next_edge_id, latest = _native.partition(whole, self._owned, self.spec.policy, self._next_edge_id)
         self._reservoirs.set_now(latest)
         changed = self._features.follow(whole, self._owned)

@@ -13,8 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import LagExceeded, UsageError
+from livegnn.errors import UsageError, VersionPending
+from livegnn.graph import checks
 from livegnn.sampling.messages import Answer, Push, PushArrays
+from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
 from livegnn.types import AnyArray, Int64Array
 
@@ -100,25 +102,31 @@ class ServingWorker:
 
     def sample(
         self,
-        seeds: Int64Array,
+        seeds: object,
         query: int = 1,
         *,
         at_least: int | None = None,
-        timeout: float = 10.0,
+        timeout: float | None = 10.0,
         features: bool = True,
-    ) -> Answer:
-        """The samples around seeds, of one whole version.
+    ) -> Sample:
+        """The samples around seeds, all of one version.
 
-        Args:    seeds: (B,) int64, vertices that this worker owns.  query: its number in the plan.  at_least: the
-                 version to wait for, as Graph.apply returned it.  timeout: seconds to wait at most.
-        Returns: version; per hop vertices and edge ids, (B, fan-out 1, ...) int64, -1 where there are fewer; per level,
-                 seeds first, features (..., F) float32.
-        Raises:  VertexUnknown for a seed that it does not own or that is not live; LagExceeded.
+        Args:    seeds: (B,) slots of vertices that this worker owns, of the query's type.  query: its number in the
+                 plan.  at_least: the smallest version that will do.  timeout: seconds to wait for it, None for ever.
+        Raises:  VertexUnknown for a seed that it does not own or that is not live; DtypeInvalid; VersionPending.
         """
+        slots = checks.id_array("sample", "seeds", seeds)
+        answer = self.answer(slots, query, at_least=at_least, timeout=timeout, features=features)
+        return Sample(self.spec.plan.query(query), self.spec.plan, slots, *answer)
+
+    def answer(
+        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
+    ) -> Answer:
+        """What sample() makes a Sample of, for those who put several together. Arguments and errors: as sample."""
         tables = self.spec.tables_of(query)
         if at_least is not None:
             self._wait(at_least, timeout)
-        widths = [self.spec.feature_width] * (len(tables) + 1) if features else []
+        widths = self.spec.widths_of(query) if features else []
         version, vertices, edge_ids, rows = self._tables.sample(tables, seeds, widths, True)
         return Answer(version, tuple(vertices), tuple(edge_ids), tuple(rows))
 
@@ -176,10 +184,10 @@ class ServingWorker:
         drops = (none, none, none, none, np.empty(0, np.int64), table, vertex, none, rows, feature_vertex)
         self._tables.apply([drops], np.zeros_like(self._seeds), self._version)
 
-    def _wait(self, version: int, timeout: float) -> None:
+    def _wait(self, version: int, timeout: float | None) -> None:
         with self._changed:
             if not self._changed.wait_for(lambda: self._version >= version, timeout):
-                raise LagExceeded(
-                    f"[sample] expected version {version} within {timeout:g} s, got {self._version}; "
+                raise VersionPending(
+                    f"[sample] expected version {version} within {timeout} s, got {self._version}; "
                     "wait longer, or read what there is"
                 )

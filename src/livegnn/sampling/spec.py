@@ -1,7 +1,7 @@
-"""What all workers of a cluster agree on: queries, the graph's columns, seed, expiry. A value, also as JSON.
+"""What all workers of a cluster agree on: queries, the graph's types and columns, seed, expiry. A value, also as JSON.
 
 { "livegnn_cluster": 1, "queries": [query, ...], "schema": {...}, "feature_width": integer, "seed": integer,
-  "ttl": [[edge type or null, duration], ...] }                    query: as in query_json.py
+  "ttl": [[edge type code or null, duration], ...] }                    query: as in query_json.py
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from livegnn import _native
-from livegnn.errors import ModelUnsupported, QueryInvalid, UsageError
+from livegnn.errors import QueryInvalid, UsageError, ValueInvalid
 from livegnn.graph import Graph
+from livegnn.sampling import expiry
+from livegnn.sampling.answers import native_hop
 from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
-from livegnn.sampling.schema import Schema
+from livegnn.sampling.schema import EdgeType, Schema
 
 __all__ = ["ClusterSpec"]
 
 JSON_VERSION = 1
-_DIRECTIONS = {"out": 0, "in_": 1, "both": 2}
-_STRATEGIES = {"random": 0, "top_k": 1, "weighted": 2}
 _BY_SOURCE, _BY_DESTINATION, _BY_EITHER = 0, 1, 2
 _SEED_MAX = 2**64 - 1
+_ANY = -1
 
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """The agreement of a cluster's workers.
+    """The agreement of a cluster's workers; `ClusterSpec.of(graph, queries)` makes one.
 
-    Args:    queries: at least one, numbered from 1.  schema: of the graph.  feature_width: F.  seed: 0 to 2^64 - 1.
-             ttl: by edge type as a query names it by code (None: hops without a type), the duration after which edges
-             are no longer sampled.
-    Raises:  QueryInvalid for a query that the graph cannot answer; ModelUnsupported for typed vertices; UsageError.
+    Args:    queries: at least one, numbered from 1.  schema: of the graph.  feature_width: F, of the widest type.
+             seed: 0 to 2^64 - 1.  ttl: durations by code of edge type, None for types without one of their own.
+    Raises:  QueryInvalid for a query that the graph cannot answer; ValueInvalid.
     """
 
     queries: tuple[Query, ...]
@@ -50,37 +50,19 @@ class ClusterSpec:
         object.__setattr__(self, "ttl", MappingProxyType(dict(self.ttl)))
         if not self.queries:
             raise QueryInvalid("[cluster] expected at least one query, got none; make one with lg.query()")
-        if self.schema.vertex_types is not None:
-            raise ModelUnsupported(
-                "[cluster] expected a graph without vertex types, got one with them; keep its samples in one process"
-            )
         if type(self.seed) is not int or not 0 <= self.seed <= _SEED_MAX:
-            raise UsageError(f"[cluster] expected a seed from 0 to 2^64 - 1, got {self.seed!r}; choose another")
-        self._check_ttl()
-        _ = self.plan  # refuses what cannot be answered
-
-    def _check_ttl(self) -> None:
-        for edge_type, duration in self.ttl.items():
-            if edge_type is not None and type(edge_type) is not int:
-                raise UsageError(f"[cluster] expected ttl by codes of edge types, got {edge_type!r}; give the code")
-            if type(duration) is not int or not 0 < duration < 2**63:
-                raise UsageError(f"[cluster] expected a ttl above 0, got {duration!r}; leave it out for none")
-        if self.ttl and not self.schema.has_time:
-            raise UsageError("[cluster] expected edges with times for a ttl, got a graph without; leave ttl out")
+            raise ValueInvalid(f"[cluster] expected a seed from 0 to 2^64 - 1, got {self.seed!r}; give a whole number")
+        for table in self.plan.tables:
+            expiry.of_hop(table.one_hop, self.ttl)
 
     @classmethod
-    def of(
-        cls, graph: Graph, queries: Query | Iterable[Query], seed: int = 0, ttl: Mapping[int | None, int] | None = None
-    ) -> Self:
-        """The spec for a graph. Raises: as the class; UsageError for a graph with ids= of its own."""
+    def of(cls, graph: Graph, queries: Query | Iterable[Query], *, seed: int = 0, ttl: expiry.Ttl = None) -> Self:
+        """The spec for a graph. ttl: as PreSampler takes it. Raises: as the class; UsageError."""
         if not isinstance(graph, Graph):
-            raise UsageError(f"[cluster] expected a livegnn.Graph, got {type(graph).__name__}; make one")
-        if graph.has_ids:
-            raise UsageError(
-                "[cluster] expected a graph whose ids are its slots, got one with ids=; number the vertices"
-            )
+            raise UsageError(f"[cluster] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
         many = (queries,) if isinstance(queries, Query) else tuple(queries)
-        return cls(many, Schema.of(graph), graph.feature_width, seed, dict(ttl or {}))
+        schema = Schema.of(graph)
+        return cls(many, schema, graph.feature_width, seed, expiry.durations(ttl, schema))
 
     @cached_property
     def plan(self) -> Plan:
@@ -105,33 +87,72 @@ class ClusterSpec:
         """By place of the table."""
         return [table.one_hop.fanout for table in self.plan.tables]
 
+    @property
+    def weighted_types(self) -> list[int]:
+        """Codes of edge types that are sampled by weight, -1 for all: negative weights of these are refused."""
+        hops = [table.one_hop for table in self.plan.tables if table.one_hop.by == "weighted"]
+        return [_ANY if hop.edge_type is None else hop.edge_type for hop in hops]
+
     def tables_of(self, query: int) -> list[int]:
         """Places of a query's tables, hop by hop. Raises: UsageError for a query that is not there."""
         return [self.places[number] for number in self.plan.query(query).tables]
 
+    def widths_of(self, query: int) -> list[int]:
+        """Feature columns of each level of a query, seeds first. Raises: UsageError for a query that is not there."""
+        planned = self.plan.query(query)
+        types = (planned.query.vertex_type, *(self.plan.one_hop(table).to_type for table in planned.tables))
+        widths = [self.schema.columns_max(vertex_type) for vertex_type in types]
+        return [self.feature_width if width is None else width for width in widths]
+
     def new_store(self) -> _native.GraphStore:
         """An empty store for a partition: no features, no attributes, and duplicates as the history has them."""
         schema = self.schema
-        has_type = schema.integer_types or schema.edge_types is not None
-        return _native.GraphStore(0, schema.has_weight, schema.has_time, has_type, 0, schema.undirected, False)
+        named = schema.named(None)
+        has_type = schema.integer_types or bool(named)
+        columns = (schema.has_weight, schema.has_time, has_type)
+        if schema.vertex_types is None:
+            return _native.GraphStore(0, *columns, 0, schema.undirected, False)
+        code = {name: place for place, name in enumerate(schema.vertex_types)}
+        ends = [[code[str(end)] for end in (edge_type.src, edge_type.dst)] for edge_type in named]
+        types = ([0] * len(code), [src for src, _ in ends], [dst for _, dst in ends])
+        return _native.GraphStore(0, *columns[:2], True, 0, schema.undirected, False, 128, *types)
 
-    def add_tables(self, reservoirs: _native.Reservoirs) -> list[tuple[int, int, list[int]]]:
-        """Adds a table for each one-hop query; (number in the reservoirs, hop, places of the tables that it feeds)."""
+    def add_tables(self, reservoirs: _native.Reservoirs) -> list[tuple[int, int, list[int], list[int]]]:
+        """Adds a table for each one-hop query, in their order.
+
+        Returns: for each its number in the reservoirs, its hop, the places of the tables that it feeds, and the codes
+                 of its seeds' types (-1: any).
+        """
         added = []
         for table in self.plan.tables:
             hop = table.one_hop
-            code = -1 if hop.edge_type is None else hop.edge_type
-            kind = (_DIRECTIONS[hop.direction], _STRATEGIES[hop.by])
-            number = reservoirs.add_table(hop.hop, code, *kind, hop.fanout, self.ttl.get(hop.edge_type, 0))
-            added.append((number, hop.hop, [self.places[fed] for fed in self.plan.feeds(table.number)]))
+            number = reservoirs.add_table(*native_hop(hop, expiry.of_hop(hop, self.ttl)))
+            feeds = [self.places[fed] for fed in self.plan.feeds(table.number)]
+            added.append((number, hop.hop, feeds, self._seed_types(table.number) if hop.hop == 1 else []))
         return added
+
+    def _seed_types(self, table: int) -> list[int]:
+        """Codes of the vertex types that the queries of a table at hop 1 begin at."""
+        types = self.schema.vertex_types
+        names = [planned.query.vertex_type for planned in self.plan.queries if planned.tables[0] == table]
+        return [_ANY] if types is None else sorted({types.index(str(name)) for name in names})
+
+    # ---- as JSON
 
     def to_json(self) -> str:
         """This value as one line of JSON."""
         schema = self.schema
         edge_types = None if schema.edge_types is None else {key: list(t) for key, t in schema.edge_types.items()}
-        shape = {"edge_types": edge_types, "integer_types": schema.integer_types, "has_time": schema.has_time}
-        shape |= {"has_weight": schema.has_weight, "undirected": schema.undirected}
+        width = schema.feature_width
+        shape = {
+            "vertex_types": None if schema.vertex_types is None else list(schema.vertex_types),
+            "edge_types": edge_types,
+            "integer_types": schema.integer_types,
+            "has_time": schema.has_time,
+            "has_weight": schema.has_weight,
+            "undirected": schema.undirected,
+            "feature_width": dict(width) if isinstance(width, Mapping) else width,
+        }
         document = {
             "livegnn_cluster": JSON_VERSION,
             "queries": [json.loads(query.to_json()) for query in self.queries],
@@ -145,19 +166,16 @@ class ClusterSpec:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The value that to_json() wrote. Raises: UsageError; QueryInvalid."""
-        from livegnn.sampling.schema import EdgeType
-
         try:
             found: dict[str, Any] = json.loads(text)
             if found["livegnn_cluster"] != JSON_VERSION:
                 raise ValueError(f"version {found['livegnn_cluster']}")
             shape = dict(found["schema"])
-            named = shape.pop("edge_types")
+            types, named = shape.pop("vertex_types"), shape.pop("edge_types")
             edge_types = None if named is None else {key: EdgeType(*parts) for key, parts in named.items()}
-            width = int(found["feature_width"])
-            schema = Schema(edge_types=edge_types, feature_width=width, **shape)
+            schema = Schema(None if types is None else tuple(types), edge_types, **shape)
             queries = tuple(Query.from_json(query) for query in found["queries"])
-            return cls(queries, schema, width, int(found["seed"]), dict(found["ttl"]))
+            return cls(queries, schema, int(found["feature_width"]), int(found["seed"]), dict(found["ttl"]))
         except (ValueError, KeyError, TypeError) as cause:
             if isinstance(cause, QueryInvalid):
                 raise

@@ -12,7 +12,6 @@ from livegnn.errors import (
     ColumnMissing,
     DtypeInvalid,
     EdgeDuplicate,
-    ModelUnsupported,
     StoredStateInvalid,
     UsageError,
     ValueInvalid,
@@ -142,8 +141,6 @@ def test_digest_is_of_the_content_alone() -> None:
         ({"ids": ["a", "b", 3]}, DtypeInvalid, "3 of int at row 2"),
         ({"ids": [1.0, 2.0, 3.0]}, DtypeInvalid, "ids as int64"),
         ({"ids": [5, 6, 7]}, VertexUnknown, "got 0 at row 0"),
-        ({"vertex_type": [0, 0, 0]}, ModelUnsupported, "later release"),
-        ({"features": {"user": np.zeros((3, 2))}}, ModelUnsupported, "later release"),
         ({"src": [0, 0], "dst": [1, 1], "simple": True}, EdgeDuplicate, "0 -> 1"),
     ],
 )
@@ -191,7 +188,7 @@ def test_from_pyg_refuses_what_it_cannot_read() -> None:
         Graph.from_pyg(data.Data(edge_index=edge_index))
     with pytest.raises(ColumnMissing, match="edge_index"):
         Graph.from_pyg(data.Data(x=torch.eye(3)))
-    with pytest.raises(ModelUnsupported, match="HeteroData"):
+    with pytest.raises(ValueInvalid, match="at least one vertex type"):
         Graph.from_pyg(data.HeteroData())
     with pytest.raises(ValueInvalid, match="got both"):
         Graph.from_pyg(

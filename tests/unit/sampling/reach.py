@@ -10,7 +10,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.graph import Graph
-from livegnn.sampling import ClusterSpec, OneHop
+from livegnn.sampling import ClusterSpec, OneHop, expiry
 
 _WORD = 2**64
 
@@ -39,7 +39,7 @@ class Reach:
     def sample(self, hop: OneHop, v: int) -> list[tuple[int, int]]:
         """(neighbour, edge id) of the first fan-out candidates of v."""
         found: list[tuple[Any, int, int]] = []
-        ttl = self.spec.ttl.get(hop.edge_type, 0)
+        ttl = expiry.of_hop(hop, self.spec.ttl)
         for edge in self.edges:
             if hop.edge_type is not None and edge["type"] != hop.edge_type:
                 continue

@@ -1,0 +1,206 @@
+"""ByteLog: one ordered, durable history of byte strings, and what every implementation of it shares.
+
+Invariants, whatever lies below:
+1. Offsets are 0, 1, 2, ... without gaps. An entry never changes, moves or goes.
+2. append returns when the entry is as durable as the implementation promises, and then it is there exactly once.
+3. An append that names a key which is in the log already writes nothing and returns the offset of the first.
+4. What cannot be read back as it was written raises LogDamaged with its offset; nothing is skipped.
+
+An append is optimistic: the offset is part of the frame (frame.py), and the implementation puts a frame at that offset
+or says that another entry has it. So two writers cannot interleave unnoticed, and a repeated try cannot count twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from livegnn.errors import DtypeInvalid, LogConflict, LogDamaged, UsageError, ValueInvalid
+from livegnn.log import frame
+
+_WAIT_SECONDS_MAX = 0.02  # between two looks at the tail
+
+
+class Entry(NamedTuple):
+    """One entry: its place, the key of its append, and its bytes."""
+
+    offset: int
+    key: str
+    payload: bytes
+
+
+class ByteLog(ABC):
+    """One ordered, durable history: offset -> bytes. `open_log(url)` makes one; use it as a context manager.
+
+    Safe to use from several threads; several processes may have the same log open.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.RLock()
+        self._closed = False
+        self._tail_seen = 0
+
+    # ---- the interface
+
+    def append(self, payload: bytes, *, key: str | None = None, expect: int | None = None) -> int:
+        """Appends one entry and returns its offset, when it is durable.
+
+        Args:    key: names this append. If an entry with the key is there, nothing is written and its offset returned,
+                 so a producer that crashed may repeat an append; see docs/log.md for how long keys are known.
+                 expect: the offset that the entry must get.
+        Raises:  LogConflict if another entry has the expected offset, or there are fewer; then nothing is written.
+                 LogUnavailable if the broker or file fails: the entry may be there or not, and the same key or the same
+                 expect makes it safe to try again.  DtypeInvalid, ValueInvalid for the arguments; UsageError if closed.
+        """
+        if not isinstance(payload, bytes):
+            raise DtypeInvalid(f"[append] expected a payload of bytes, got {type(payload).__name__}; encode it first")
+        if key is not None:
+            frame.check_key("append", key)
+        checked_offset("append", "expect", expect)
+        with self._lock:
+            return self._append(payload, key, expect)
+
+    def read(self, from_offset: int = 0, limit: int | None = None) -> Iterator[Entry]:
+        """The entries from an offset on, at most `limit`, up to the tail at the time of the first one.
+
+        Raises:  LogDamaged naming the offset; LogUnavailable; ValueInvalid, UsageError.
+        """
+        checked_offset("read", "from_offset", from_offset)
+        checked_offset("read", "limit", limit)
+        return self._read(from_offset, limit)
+
+    @property
+    def tail(self) -> int:
+        """The next offset: the number of entries."""
+        with self._lock:
+            self._check_open("tail")
+            tail = self._tail()
+            if tail < self._tail_seen:
+                raise LogDamaged(
+                    f"[{self.name}, offset {tail}] expected at least {self._tail_seen} entries, got {tail}: "
+                    "the log has lost its end; restore it from a copy"
+                )
+            self._tail_seen = tail
+            return tail
+
+    @property
+    def committed(self) -> int:
+        """The largest offset that is durable, -1 if none is; see docs/log.md for what each implementation promises."""
+        with self._lock:
+            self._check_open("committed")
+            return self._committed()
+
+    def wait(self, offset: int, timeout: float | None = None) -> bool:
+        """Waits until the log has an entry at `offset`; False if `timeout` seconds have passed without one."""
+        checked_offset("wait", "offset", offset)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.001
+        while self.tail <= offset:
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+            pause = min(2 * pause, _WAIT_SECONDS_MAX)
+        return True
+
+    def close(self) -> None:
+        """Lets go of files, connections and threads. What was appended stays. A second call does nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}{', closed' if self._closed else ''})"
+
+    # ---- what an implementation gives; all are called under the lock, on an open log
+
+    @abstractmethod
+    def _tail(self) -> int:
+        """Number of entries."""
+
+    @abstractmethod
+    def _committed(self) -> int:
+        """The largest durable offset."""
+
+    @abstractmethod
+    def _find(self, key: str, tail: int) -> int | None:
+        """The offset of the entry with this key, among those of the first `tail` whose keys are known."""
+
+    @abstractmethod
+    def _put(self, offset: int, key: str, framed: bytes) -> int | None:
+        """Writes a frame at `offset` if that is the tail: its offset, or None if another entry is there."""
+
+    @abstractmethod
+    def _frames(self, first: int, last: int) -> list[bytes]:
+        """Frames from `first` on, at least one, at most last - first; all of them exist."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Called once."""
+
+    # ---- inside
+
+    def _append(self, payload: bytes, key: str | None, expect: int | None) -> int:
+        own = uuid.uuid4().hex if key is None else key
+        while True:
+            self._check_open("append")
+            offset = expect if expect is not None else self._tail_seen or self.tail
+            found = None if key is None else self._find(key, self._known(offset))
+            if found is None:
+                found = self._put(offset, own, frame.encode(offset, own, payload))
+            if found is None:  # the place is taken, or there are fewer entries
+                tail = self.tail
+                found = None if key is None else self._find(key, tail)
+                if found is None and expect is None:
+                    continue
+            if found is None or expect not in (None, found):
+                got = f"{self.tail} entries" if found is None else f"the entry with key {key!r} at {found}"
+                raise LogConflict(
+                    f"[append, log {self.name}] expected offset {offset} to be the next one, got {got}; "
+                    "read what has been appended since"
+                )
+            self._tail_seen = max(self._tail_seen, found + 1)
+            return found
+
+    def _known(self, offset: int) -> int:
+        """So many entries before `offset` exist; the tail is looked up only where that is not known."""
+        return offset if offset <= self._tail_seen else min(offset, self.tail)
+
+    def _read(self, from_offset: int, limit: int | None) -> Iterator[Entry]:
+        last = self.tail if limit is None else min(self.tail, from_offset + limit)
+        offset = from_offset
+        while offset < last:
+            with self._lock:
+                self._check_open("read")
+                frames = self._frames(offset, last)
+            for each in frames:
+                yield Entry(offset, *frame.decode(self.name, offset, each))
+                offset += 1
+
+    def _check_open(self, where: str) -> None:
+        if self._closed:
+            raise UsageError(f"[{where}] expected an open log, got {self.name} closed; open it again with open_log")
+
+
+def checked_offset(where: str, name: str, value: int | None) -> None:
+    """Refuses what is neither None nor an integer from 0 on."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DtypeInvalid(f"[{where}] expected {name} as an integer, got {value!r}; convert it with int()")
+    if value < 0:
+        raise ValueInvalid(f"[{where}] expected {name} of at least 0, got {value}; offsets count from 0")

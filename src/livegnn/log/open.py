@@ -1,0 +1,85 @@
+"""open_log: the log that a URL names.
+
+url = "sqlite:" path ["?name=" name] | "nats://" host [":" port] "/" name | "kafka://" host [":" port] "/" name
+name = 1 to 64 letters, digits, "_" and "-"; of an SQLite log "updates" unless given
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
+from livegnn.log.interface import ByteLog
+
+__all__ = ["open_log"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def open_log(url: str, **options: Any) -> ByteLog:
+    """The log at a URL, made if there is none: an ordered, durable history of byte strings.
+
+    Args:    url: "sqlite:path?name=updates", "nats://host:4222/updates", "kafka://host:9092/updates".
+             options: those of SqliteLog, NatsLog or KafkaLog.
+    Raises:  ValueInvalid for the URL; DataMissing for a missing extra; LogUnavailable; LogDamaged if what is there is
+             not a log.
+
+    >>> import tempfile
+    >>> from livegnn.log import open_log
+    >>> with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:{folder}/history.db") as log:
+    ...     offset = log.append(b"first", key="a")
+    ...     again = log.append(b"first", key="a")
+    ...     print(offset, again, log.tail, log.committed, [entry.payload for entry in log.read()])
+    0 0 1 0 [b'first']
+    """
+    if not isinstance(url, str):
+        raise DtypeInvalid(f"[open_log] expected a URL as a string, got {url!r}; see docs/log.md")
+    scheme, _, rest = url.partition(":")
+    if scheme == "sqlite":
+        from livegnn.log.sqlite import SqliteLog
+
+        path, _, query = rest.partition("?")
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        name = asked.pop("name", "updates")
+        if not path or asked or path.startswith("//"):
+            raise _refused(url, "sqlite:path?name=updates")
+        return _made(SqliteLog, unquote(path), _checked_name(url, name), options)
+    if scheme in ("nats", "kafka") and rest.startswith("//"):
+        parts = urlsplit(url)
+        name = parts.path.removeprefix("/")
+        if not parts.netloc or parts.query or parts.fragment:
+            raise _refused(url, f"{scheme}://host:port/name")
+        _checked_name(url, name)
+        if scheme == "nats":
+            from livegnn.log.nats import NatsLog
+
+            return _made(NatsLog, parts.netloc, name, options)
+        from livegnn.log.kafka import KafkaLog
+
+        return _made(KafkaLog, parts.netloc, name, options)
+    raise _refused(url, "sqlite:path, nats://host:port/name or kafka://host:port/name")
+
+
+def _made(kind: type[Any], place: str, name: str, options: dict[str, Any]) -> ByteLog:
+    known = list(kind.__init__.__kwdefaults__ or {})
+    for key in options:
+        if key not in known:
+            raise UsageError(
+                f"[open_log] expected options among {', '.join(known)} for {kind.__name__}, got {key!r}; leave it out"
+            )
+    log: ByteLog = kind(place, name, **options)
+    return log
+
+
+def _checked_name(url: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueInvalid(
+            f"[open_log] expected a name of 1 to 64 letters, digits, '_' and '-', got {name!r} in {url!r}; rename it"
+        )
+    return name
+
+
+def _refused(url: str, expected: str) -> ValueInvalid:
+    return ValueInvalid(f"[open_log] expected {expected}, got {url!r}; mend the URL")

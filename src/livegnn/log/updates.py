@@ -1,0 +1,192 @@
+"""UpdateLog: the history of a graph, one entry a batch; replay, and writing ahead of publication.
+
+    graph[k + 1] = entry_k(graph[k])
+
+Protocol of an attached graph, for each batch, under the graph's lock:
+1. The store and every engine take the batch; whatever is wrong with it refuses it here, and nothing is in the log.
+2. The batch is appended with the offset that it must get, and the append waits until it is durable.
+3. Its rows are published. No reader of an engine has seen anything before that.
+If 2 fails, the store is undone and the engines run from scratch on the graph as before: graph and log then agree, or
+the log is one entry ahead (where the failure hid that the append succeeded). The offset decides: the next append then
+raises LogConflict, and catch_up() applies what the log has more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from livegnn.errors import DtypeInvalid, LogConflict, UpdateError, UsageError
+from livegnn.graph import Graph, Updates
+from livegnn.log import codec
+from livegnn.log.extras import need
+from livegnn.log.interface import ByteLog, checked_offset
+
+__all__ = ["Attachment", "UpdateEntry", "UpdateLog", "replay"]
+
+
+class UpdateEntry(NamedTuple):
+    """One batch of a log: its place, the key of its append, and the updates."""
+
+    offset: int
+    key: str
+    updates: Updates
+
+
+class UpdateLog:
+    """A ByteLog whose entries are batches of updates (codec.py). It closes the ByteLog when it is closed.
+
+    Raises:  DataMissing without pyarrow (the extra "arrow").
+    """
+
+    def __init__(self, log: ByteLog) -> None:
+        if not isinstance(log, ByteLog):
+            raise UsageError(f"[UpdateLog] expected a ByteLog, got {type(log).__name__}; make one with open_log(url)")
+        need("pyarrow", "arrow")
+        self.log = log
+
+    def append(self, updates: Updates, *, key: str | None = None, expect: int | None = None) -> int:
+        """Appends one batch and returns its offset. Arguments and errors: as ByteLog.append.
+
+        Nothing is checked against a graph: use attach() to log what a graph accepts.
+        """
+        if not isinstance(updates, Updates):
+            raise DtypeInvalid(
+                f"[append] expected Updates, got {type(updates).__name__}; collect the changes in livegnn.Updates()"
+            )
+        return self.log.append(codec.encode(updates), key=key, expect=expect)
+
+    def read(self, from_offset: int = 0, limit: int | None = None) -> Iterator[UpdateEntry]:
+        """The batches from an offset on. Arguments and errors: as ByteLog.read."""
+        for offset, key, payload in self.log.read(from_offset, limit):
+            yield UpdateEntry(offset, key, codec.decode(self.log.name, offset, payload))
+
+    @property
+    def tail(self) -> int:
+        """The next offset: the number of batches."""
+        return self.log.tail
+
+    @property
+    def committed(self) -> int:
+        """The largest offset that is durable, -1 if none is."""
+        return self.log.committed
+
+    def wait(self, offset: int, timeout: float | None = None) -> bool:
+        """As ByteLog.wait."""
+        return self.log.wait(offset, timeout)
+
+    def attach(self, graph: Graph, *, at: int | None = None) -> Attachment:
+        """From now on every batch that `graph` accepts is in this log before anyone sees it.
+
+        Args:    at: the offset of the first entry that the graph does not hold; graph.version unless given, which is
+                 right for a graph that began with the log, or was saved while it was attached.
+        Raises:  LogConflict if the log has fewer entries; UsageError if the graph is attached to a log already.
+        """
+        return Attachment(self, graph, at)
+
+    def close(self) -> None:
+        """Closes the ByteLog."""
+        self.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"UpdateLog({self.log!r})"
+
+
+class Attachment:
+    """A graph that writes its history; see the head of this file for the protocol. Ends with detach()."""
+
+    def __init__(self, log: UpdateLog, graph: Graph, at: int | None) -> None:
+        checked_offset("attach", "at", at)
+        self.log, self.graph = log, graph
+        self._replaying = False
+        with graph._writing("attach"):
+            if graph._record is not None:
+                raise UsageError("[attach] expected a graph without a log, got an attached one; detach it first")
+            self._offset = graph.version if at is None else at
+            if log.tail < self._offset:
+                raise LogConflict(
+                    f"[attach, log {log.log.name}] expected at least {self._offset} entries, which the graph holds, "
+                    f"got {log.tail}; name the graph's place with at="
+                )
+            graph._record = self._write
+
+    @property
+    def offset(self) -> int:
+        """The offset that the graph's next batch gets: all entries before it are in the graph."""
+        return self._offset
+
+    def catch_up(self) -> int:
+        """Applies what the log has more than the graph, and returns the graph's version. Raises: as replay."""
+        with self.graph._lock:  # between two entries, too, no other batch may come in
+            if self.graph._busy:
+                self.graph._refuse_writer("catch_up")
+            self._replaying = True
+            try:
+                for entry in self.log.read(self._offset):
+                    _apply(self.graph, entry)
+            finally:
+                self._replaying = False
+            return self.graph.version
+
+    def detach(self) -> None:
+        """The graph's later batches are its own again. A second call does nothing."""
+        with self.graph._writing("detach"):
+            if self.graph._record == self._write:
+                self.graph._record = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    def _write(self, updates: Updates) -> None:
+        """Called by the graph between propagation and publication; what it raises takes the batch back."""
+        if not self._replaying:
+            self.log.append(updates, expect=self._offset)
+        self._offset += 1
+
+
+def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | None = None) -> int:
+    """Applies entries [from_offset, to_offset) to a graph, and so to every attached engine; returns its version.
+
+    A graph that equals the one that the log began with, and an engine made of it with the same model, have the live
+    engine's state_digest() afterwards.
+
+    Raises:  UsageError if the log has fewer entries, if the graph writes a log itself (use Attachment.catch_up), or if
+             the graph refuses an entry; what was applied before it stays.  LogDamaged, LogUnavailable.
+    """
+    checked_offset("replay", "from_offset", from_offset)
+    checked_offset("replay", "to_offset", to_offset)
+    if graph._record is not None:
+        raise UsageError("[replay] expected a graph without a log, got an attached one; call its catch_up()")
+    last = log.tail if to_offset is None else to_offset
+    if not from_offset <= last <= log.tail:
+        raise UsageError(
+            f"[replay, log {log.log.name}] expected offsets up to its {log.tail} entries, got {from_offset} to {last}; "
+            "name others"
+        )
+    for entry in log.read(from_offset, last - from_offset):
+        _apply(graph, entry)
+    return graph.version
+
+
+def _apply(graph: Graph, entry: UpdateEntry) -> None:
+    try:
+        graph.apply(entry.updates)
+    except UpdateError as cause:
+        raise UsageError(
+            f"[replay, offset {entry.offset}] expected a batch that the graph accepts, got {cause}; "
+            "start from the graph that the log began with, or from a copy saved at this offset"
+        ) from cause

@@ -1,0 +1,92 @@
+"""AdHocSampler: the same samples, computed when they are asked for. The baseline, and a second opinion."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import UsageError, ValueInvalid, VertexUnknown
+from livegnn.graph import Graph
+from livegnn.sampling import expiry
+from livegnn.sampling.answers import names_of, native_hop, seeds_of, widths_of
+from livegnn.sampling.plan import Plan
+from livegnn.sampling.query import Query
+from livegnn.sampling.sample import Sample
+from livegnn.sampling.schema import Schema
+
+__all__ = ["AdHocSampler"]
+
+Method = Literal["index", "sort"]
+
+
+class AdHocSampler:
+    """Samples at query time, from the graph's own lists; equal to a PreSampler's with the same seed.
+
+    Args:    method: "index" reads what it must: the ends of the time-ordered lists for top_k, one pass over the
+             neighbours for the other strategies. "sort" collects and sorts every neighbour, as graph databases do.
+             The other arguments are PreSampler's; now: the event time that a ttl counts back from, by default the
+             largest of the graph's edges.
+    Raises:  QueryInvalid, ValueInvalid.
+    Cost:    a look at every neighbour of every sampled vertex (top_k by index: of fan_out of them), under the graph's
+             lock.  Source: Helios, section 3.1.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        query: Query,
+        *,
+        seed: int = 0,
+        ttl: expiry.Ttl = None,
+        method: Method = "index",
+        threads: int = 1,
+    ) -> None:
+        if method not in ("index", "sort"):
+            raise ValueInvalid(f'[AdHocSampler] expected method="index" or "sort", got {method!r}; use one of them')
+        if not isinstance(graph, Graph):
+            raise UsageError(
+                f"[AdHocSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph"
+            )
+        self.graph, self.seed, self.method, self.threads = graph, seed, method, threads
+        schema = Schema.of(graph)
+        self._plan = Plan.of([query], schema)
+        durations = expiry.durations(ttl, schema)
+        self._expires = bool(durations)
+        self._hops = [native_hop(table.one_hop, expiry.of_hop(table.one_hop, durations)) for table in self._plan.tables]
+
+    @property
+    def plan(self) -> Plan:
+        """The query and its hops."""
+        return self._plan
+
+    def sample(self, seeds: object, *, features: bool = True, edge_ids: bool = True, now: int | None = None) -> Sample:
+        """The samples of a batch of seeds. Arguments and errors are PreSampler.sample's."""
+        planned = self._plan.queries[0]
+        widths = widths_of(self.graph, self._plan, planned) if features else []
+        with self.graph._lock:
+            given, slots = seeds_of(self.graph, seeds)
+            known = slots < self.graph.slot_count
+            live = known & self.graph._store.live()[np.where(known, slots, 0)] if len(slots) else known
+            if not live.all():
+                row = int(np.argmin(live))
+                raise VertexUnknown(
+                    f"[sample] expected seeds that are live vertices, got {slots[row]} at row {row}; add it first"
+                )
+            answer = _native.sample_ad_hoc(
+                self.graph._store,
+                self._hops,
+                self.seed,
+                self._now() if now is None and self._expires else (now or 0),
+                self.method == "sort",
+                slots,
+                widths,
+                edge_ids,
+                self.threads,
+            )
+            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
+
+    def _now(self) -> int:
+        times = self.graph._store.edges()["time"]
+        return int(times.max()) if len(times) else 0

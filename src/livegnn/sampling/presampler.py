@@ -1,0 +1,290 @@
+"""PreSampler: samples kept ready while the graph changes, everything in one process.
+
+A query is planned into tables (plan.py), each table is kept by the native Reservoirs, which follow the graph's batches.
+Numbers of the plan's tables and of the native ones are kept apart in `_tables`: a native table lives as long as some
+query uses the plan's table.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPending
+from livegnn.graph import Graph, Updates
+from livegnn.graph.graph import core_count
+from livegnn.sampling import expiry
+from livegnn.sampling.answers import held, names_of, native_hop, seeds_of, widths_of
+from livegnn.sampling.plan import Plan, PlannedQuery
+from livegnn.sampling.query import Query
+from livegnn.sampling.sample import Sample
+from livegnn.sampling.schema import Schema
+
+__all__ = ["PreSampler", "SamplerStats"]
+
+_LAGS_KEPT_MAX = 1000
+_SEED_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class SamplerStats:
+    """What a pre-sampler holds and has done.
+
+    now: the largest event time seen, None before the first.  batches, updates: applied through this sampler.
+    refills: rows filled again by a scan.  lag_ms: (median, p99, largest) time from apply to visibility, of the last
+    1000 batches applied through this sampler; None before the first.  bytes: by part.
+    """
+
+    version: int
+    now: int | None
+    batches: int
+    updates: int
+    refills: int
+    lag_ms: tuple[float, float, float] | None
+    bytes: dict[str, int]
+
+
+class PreSampler:
+    """Samples of one or more queries, exact after every batch.
+
+    sample of v at hop k = the first fan_out edges of v in the order of (rank, tie);  docs/sampling.md has the ranks
+
+    Args:    graph: what the queries are about.  query: one, or several as a list.  seed: of the random ranks, 0 to
+             2^64 - 1.  ttl: edges count while time > now - ttl, `now` being the largest time ever added: a duration for
+             all, or by edge type.  threads: for batches and for large reads; all cores unless given.
+    Raises:  QueryInvalid, pointing at the place; ValueInvalid for a negative weight under a weighted hop.
+    Exactness: equal to a scan of the graph, whatever the batching, threads or crashes.
+    Cost:    O(log fan_out) an update; a read looks up 1 + C1 + C1 C2 + ... rows.  Source: Helios, sections 4 to 6.
+
+    >>> import numpy as np, livegnn as lg
+    >>> graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 0, 1], [1, 2, 3], time=[5, 7, 6])
+    >>> sampler = lg.PreSampler(graph, lg.query().out().sample(2, by="top_k").out().sample(1, by="top_k"))
+    >>> sampler.sample([0]).hop(1)
+    array([[2, 1]])
+    >>> updates = lg.Updates()
+    >>> updates.add_edge(0, 3, time=8)
+    >>> sampler.apply(updates)
+    1
+    >>> sampler.sample([0]).hop(2)
+    array([[[-1],
+            [-1]]])
+    """
+
+    native = None  # no engine
+
+    def __init__(
+        self,
+        graph: Graph,
+        query: Query | list[Query] | tuple[Query, ...],
+        *,
+        seed: int = 0,
+        ttl: expiry.Ttl = None,
+        threads: int | None = None,
+    ) -> None:
+        if not isinstance(graph, Graph):
+            raise UsageError(f"[PreSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        if type(seed) is not int or not 0 <= seed <= _SEED_MAX:
+            raise ValueInvalid(f"[PreSampler] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
+        if threads is not None and (type(threads) is not int or not 1 <= threads <= 256):
+            raise ValueInvalid(
+                f"[PreSampler] expected from 1 to 256 threads, got {threads!r}; leave it out for all cores"
+            )
+        self.graph = graph
+        self.seed = seed
+        self._schema = Schema.of(graph)
+        self._durations = expiry.durations(ttl, self._schema)
+        self._plan = Plan(self._schema)
+        self._tables: dict[int, int] = {}  # the plan's number of a table -> the native one
+        self._readers: dict[int, tuple[PlannedQuery, list[int], list[int]]] = {}
+        self._published_version = threading.Condition()
+        self._lags: deque[float] = deque(maxlen=_LAGS_KEPT_MAX)
+        self._batches = self._updates = 0
+        self._closed = False
+        queries = list(query) if isinstance(query, (list, tuple)) else [query]
+        with graph._writing("PreSampler"):
+            everywhere = np.zeros(0, np.uint8)
+            self.follower = _native.Reservoirs(graph._store, seed, threads or core_count(), True, False, everywhere)
+            for one in queries:
+                self._add(one)
+            graph._attach(self)
+
+    # ---- queries
+
+    @property
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+        return self._plan
+
+    def add(self, query: Query) -> int:
+        """Starts another query on the running graph, back-filled from it, and returns its number.
+
+        Raises:  QueryInvalid, ValueInvalid; then nothing has changed.
+        """
+        with self.graph._writing("add"):
+            self._open("add")
+            return self._add(query)
+
+    def drop(self, number: int) -> None:
+        """Ends a query; its tables go unless another query uses them. Raises: UsageError."""
+        with self.graph._writing("drop"):
+            self._open("drop")
+            left = self._plan.drop(number)
+            used = {table.number for table in left.tables}
+            self._plan = left
+            gone = [self._tables.pop(table) for table in list(self._tables) if table not in used]
+            self._renew_readers()
+            for table in gone:
+                self.follower.drop_table(table)
+
+    def explain(self) -> str:
+        """The plan in words: one-hop queries, what feeds what, and what an answer costs."""
+        return self._plan.explain()
+
+    def _add(self, query: Query) -> int:
+        plan, number = self._plan.add(query)
+        hops = [
+            (table.number, native_hop(table.one_hop, expiry.of_hop(table.one_hop, self._durations)))
+            for table in plan.tables
+            if table.number not in self._tables
+        ]
+        made: dict[int, int] = {}
+        try:
+            for table, hop in hops:
+                made[table] = self.follower.add_table(*hop)
+        except Exception:
+            for table in made.values():
+                self.follower.drop_table(table)
+            raise
+        self._tables.update(made)
+        self._plan = plan
+        self._renew_readers()
+        return number
+
+    # ---- writing
+
+    def apply(self, updates: Updates) -> int:
+        """Applies a batch to the graph and everything attached to it; returns the version. Raises: as graph.apply."""
+        self._open("apply")
+        start = time.perf_counter()
+        version: int = self.graph._apply_for(self, updates)
+        self._lags.append(time.perf_counter() - start)
+        self._batches += 1
+        self._updates += len(updates)
+        return version
+
+    def _published(self, change: Any, version: int) -> int:
+        with self._published_version:
+            self._published_version.notify_all()
+        return version
+
+    # ---- reading
+
+    def sample(
+        self,
+        seeds: object,
+        *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
+        at_least: int | None = None,
+        timeout: float | None = 10.0,
+    ) -> Sample:
+        """The samples of a batch of seeds, all of one version; does not wait for a batch under way.
+
+        Args:    seeds: (B,) ids of live vertices of the query's vertex type, repeats allowed.  query: its number where
+                 several run.  features, edge_ids: False leaves them out, and saves their time.
+                 at_least: the smallest version that will do.  timeout: seconds to wait for it, None for ever.
+        Raises:  VertexUnknown, naming the row; UsageError; VersionPending if at_least is not reached in time.
+        """
+        self._open("sample")
+        planned, tables, widths = self._reader(query)
+        if at_least is not None:
+            self._wait(at_least, timeout)
+        with held(self.graph):
+            given, slots = seeds_of(self.graph, seeds)
+            try:
+                answer = self.follower.sample(tables, slots, widths if features else [], edge_ids)
+            except InvariantBroken:
+                self._reader(planned.number)  # says so if the query was dropped while this call was on its way
+                raise
+            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
+
+    def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:
+        """A query by its number, its native tables and the feature columns of its levels."""
+        readers = self._readers
+        if query is None and len(readers) == 1:
+            return next(iter(readers.values()))
+        found = readers.get(query) if type(query) is int else None
+        if found is not None:
+            return found
+        running = ", ".join(map(str, readers)) or "none"
+        raise UsageError(
+            f"[sample] expected query= to name one of the running queries ({running}), got {query!r}; see plan.queries"
+        )
+
+    def _renew_readers(self) -> None:
+        """After the plan has changed; readers in other threads see the old ones or the new ones."""
+        self._readers = {
+            planned.number: (
+                planned,
+                [self._tables[table] for table in planned.tables],
+                widths_of(self.graph, self._plan, planned),
+            )
+            for planned in self._plan.queries
+        }
+
+    def _wait(self, version: int, timeout: float | None) -> None:
+        with self._published_version:
+            if self._published_version.wait_for(lambda: self.follower.version() >= version, timeout):
+                return
+        raise VersionPending(
+            f"[sample] expected version {version} or later within {timeout} s, got {self.follower.version()}; "
+            "try again, or ask for an earlier one"
+        )
+
+    # ---- what it is
+
+    @property
+    def version(self) -> int:
+        """The version that readers see."""
+        return int(self.follower.version())
+
+    @property
+    def stats(self) -> SamplerStats:
+        """What it holds and has done so far."""
+        lags = np.sort(np.array(self._lags, np.float64)) * 1e3
+        lag = (float(np.median(lags)), float(np.quantile(lags, 0.99)), float(lags[-1])) if len(lags) else None
+        now = self.follower.now()
+        seen = None if now == np.iinfo(np.int64).min else int(now)
+        counts = (self._batches, self._updates, self.follower.refills())
+        return SamplerStats(self.version, seen, *counts, lag, self.follower.bytes())
+
+    def digest(self) -> int:
+        """Order-free 64-bit hash of every sample; equal iff the samples are."""
+        with self.graph._lock:
+            return int(self.follower.digest())
+
+    def verify(self) -> None:
+        """Compares every row with a scan of the graph, and every copied feature row. Raises: StateMismatch."""
+        with self.graph._writing("verify"):
+            self.follower.check_invariants()
+
+    def close(self) -> None:
+        """Leaves the graph; reading from it is refused from here on. Closing twice does no harm."""
+        if not self._closed:
+            self.graph._detach(self)
+            self._closed = True
+
+    def _open(self, where: str) -> None:
+        if self._closed:
+            raise UsageError(f"[{where}] expected an open pre-sampler, got one that was closed; make a new one")
+
+    def __repr__(self) -> str:
+        queries = ", ".join(repr(planned.query) for planned in self._plan.queries)
+        return f"PreSampler({queries}, seed={self.seed}, version={self.version})"
