@@ -1,7 +1,7 @@
 """LocalCluster: sampling and serving workers in one process, linked by direct calls.
 
-Every serving worker has a batch when the graph's apply() returns, so reads are never behind. The same workers run apart,
-over a log, in runtime.py.
+Every serving worker has a batch when the graph's apply() returns, so reads are never behind. Apart, over logs, the
+same workers run in runtime.py.
 """
 
 from __future__ import annotations

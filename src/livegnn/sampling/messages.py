@@ -18,6 +18,7 @@ kind         numbers                                                       array
 9 answer     version hops                                                  vertices, edge ids, features
 10 refusal   class                                                         text
 11 beat      role worker step stamp
+12 served    inbox, then those of a push                                   those of a push
 
 A message means the same whenever and however often it is read: (sender, step, hop) names an exchange, (sender, step) a
 push to one receiver, and its content is a function of the history.
@@ -155,7 +156,14 @@ class Beat(NamedTuple):
     stamp: int
 
 
-Message: TypeAlias = Exchange | Push | Step | PartitionState | Ask | Answer | Refusal | Beat
+class Served(NamedTuple):
+    """The state of a serving worker: its content as a push, and the place in its inbox to go on from."""
+
+    inbox: int
+    push: Push
+
+
+Message: TypeAlias = Exchange | Push | Served | Step | PartitionState | Ask | Answer | Refusal | Beat
 
 _MAGIC = b"LGM1"
 _HEAD, _FIELDS, _ARRAY = struct.Struct("<4sI"), struct.Struct("<BBB"), struct.Struct("<BB")
@@ -173,8 +181,9 @@ def encode(message: Message) -> bytes:
         case Exchange():
             return _pack(1, message[:5], message.reasons)
         case Push():
-            numbers = (*message[:6], int(message.fresh), int(message.checkpoint))
-            return _pack(2, numbers, (message.seeds, *message.arrays))
+            return _pack(2, _push_numbers(message), (message.seeds, *message.arrays))
+        case Served(place, push):
+            return _pack(12, (place, *_push_numbers(push)), (push.seeds, *push.arrays))
         case Batches():
             return _pack(3, message, ())
         case Serve():
@@ -227,6 +236,9 @@ def _message(kind: int, numbers: list[int], arrays: list[AnyArray]) -> Message:
     if kind == 2:
         expect(8, _PUSH_DTYPES)
         return _push(numbers, arrays)
+    if kind == 12:
+        expect(9, _PUSH_DTYPES)
+        return Served(numbers[0], _push(numbers[1:], arrays))
     if kind == 3:
         expect(3)
         return Batches(*numbers)
@@ -252,6 +264,10 @@ def _message(kind: int, numbers: list[int], arrays: list[AnyArray]) -> Message:
         expect(4)
         return Beat(*numbers)
     raise ValueError(f"kind {kind}")
+
+
+def _push_numbers(push: Push) -> tuple[int, ...]:
+    return (*push[:6], int(push.fresh), int(push.checkpoint))
 
 
 def _push(numbers: list[int], arrays: list[AnyArray]) -> Push:
