@@ -18,7 +18,7 @@ from livegnn.sampling.partition import Owners
 from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.spec import ClusterSpec
 
-SETTINGS = Settings(beat_ms=40, silence_ms_max=400, checkpoint_steps=3, step_batches_max=3, steps_ahead_max=2)
+SETTINGS = Settings(beat_ms=40, silence_ms_max=400, start_ms_max=400, checkpoint_steps=3, step_batches_max=3, steps_ahead_max=2)
 
 
 class Crash(Exception):
@@ -180,7 +180,11 @@ class World:
         tail = len(self.storage.get("history", []))
         wanted = coordinator._workers()
         steps = {who: loop.worker.step for who, loop in self.loops.items()}
-        done = all(steps.get(who) == coordinator.step for who in wanted) and not coordinator.is_moving
+        done = (
+            all(steps.get(who) == coordinator.step for who in wanted)
+            and not coordinator.is_moving
+            and not coordinator.is_moving_seeds
+        )
         return done and all(self.loops[who].worker.spec is self.spec for who in wanted) and coordinator._last == tail
 
     def progress(self) -> dict[Any, Any]:

@@ -82,21 +82,25 @@ class Coordinator:
         self._beats_read = max(0, logs.log("beats").tail - _BEATS_READ_MAX)
         self._heard: dict[tuple[str, int], float] = {}
         self._at: dict[tuple[str, int], int] = {}
+        self._starting: set[tuple[str, int]] = set()  # started, and not heard of since
         self._left: dict[int, int] = {}  # serving worker -> the step with which it left last
+        self._target: tuple[Serving, int] | None = None  # a map, and the step that its workers must have reached
         self._catch_up()
+        self.routed = self.serving  # the map that front ends are to go by
 
     # ---- what it is asked for
 
-    def serve(self, serving: Serving) -> int:
-        """Gives buckets to other serving workers; returns the step from which on. New owners are filled first, then
-        the old ones drop: two steps. Raises: UsageError for a bucket without an owner.
+    def serve(self, serving: Serving) -> None:
+        """Gives buckets to other serving workers: new owners are filled, then `routed` changes, then old owners drop.
+
+        Raises:  UsageError for a bucket without an owner, or while sampling workers are moving.
         """
         if serving.shape != (_native.BUCKETS,) or serving.dtype != np.uint64 or not serving.all():
             raise UsageError("[serve] expected 1024 uint64 masks with a bit each, got others; see even_serving")
-        for masks in (serving | self.serving, serving):
-            if not np.array_equal(masks, self.serving):
-                self._serve(masks)
-        return self._next - 1
+        both = serving | self.serving
+        if not np.array_equal(both, self.serving):
+            self._serve(both)
+        self._target = serving, self._next
 
     def refill(self, worker: int) -> None:
         """Has a serving worker sent everything anew, as after the loss of its tables: it leaves and comes back."""
@@ -131,7 +135,7 @@ class Coordinator:
         """Does what there is to do, without waiting; whether there was anything."""
         self._catch_up()
         self._listen()
-        return self._finish_move() | self._order_batches() | self._replace_silent()
+        return self._finish_move() | self._finish_serve() | self._order_batches() | self._replace_silent()
 
     def _serve(self, masks: Serving) -> None:
         self._append(lambda step: Serve(step, int(self._clock()), masks.copy()))
@@ -196,13 +200,16 @@ class Coordinator:
             if isinstance(beat, Beat):
                 who = ROLES[beat.role], beat.worker
                 self._heard[who], self._at[who] = now, beat.step
+                self._starting.discard(who)
 
     def _replace_silent(self) -> bool:
         now, replaced = self._clock(), False
         wanted = self._workers()
         for who in wanted:
-            if now - self._heard.get(who, float("-inf")) > self._settings.silence_ms_max:
-                self._heard[who] = now  # it has this long to come up
+            patience = self._settings.start_ms_max if who in self._starting else self._settings.silence_ms_max
+            if now - self._heard.get(who, float("-inf")) > patience:
+                self._heard[who] = now
+                self._starting.add(who)
                 self._launcher.start(*who)
                 replaced = True
         for who in [who for who in self._heard if who not in wanted]:
@@ -212,6 +219,25 @@ class Coordinator:
             del self._heard[who]
             self._at.pop(who, None)
         return replaced
+
+    def _finish_serve(self) -> bool:
+        """Once all new owners are filled: front ends turn to them, and the old ones drop what they hold."""
+        if self._target is None or self._moving is not None:
+            return False
+        serving, step = self._target
+        present = int(np.bitwise_or.reduce(serving))
+        owners = [number for number in range(_native.SERVING_MAX) if present >> number & 1]
+        if any(self._at.get(("serving", number), -1) < step for number in owners):
+            return False
+        self.routed, self._target = serving, None
+        if not np.array_equal(serving, self.serving):
+            self._serve(serving)
+        return True
+
+    @property
+    def is_moving_seeds(self) -> bool:
+        """Whether serving workers are still being filled for a new map."""
+        return self._target is not None
 
     def _finish_move(self) -> bool:
         """Once every sampling worker has come to the end of a move: cuts their states anew, for others to start from.

@@ -19,6 +19,7 @@ kind         numbers                                                       array
 10 refusal   class                                                         text
 11 beat      role worker step stamp
 12 served    inbox, then those of a push                                   those of a push
+13 part      sender step hop place parts                                   bytes of an exchange or push (hop 0)
 
 A message means the same whenever and however often it is read: (sender, step, hop) names an exchange, (sender, step) a
 push to one receiver, and its content is a function of the history.
@@ -163,7 +164,18 @@ class Served(NamedTuple):
     push: Push
 
 
-Message: TypeAlias = Exchange | Push | Served | Step | PartitionState | Ask | Answer | Refusal | Beat
+class Part(NamedTuple):
+    """A piece of a message that is too large for one entry of a log: the place-th of so many."""
+
+    sender: int
+    step: int
+    hop: int
+    place: int
+    parts: int
+    content: AnyArray
+
+
+Message: TypeAlias = Exchange | Push | Part | Served | Step | PartitionState | Ask | Answer | Refusal | Beat
 
 _MAGIC = b"LGM1"
 _HEAD, _FIELDS, _ARRAY = struct.Struct("<4sI"), struct.Struct("<BBB"), struct.Struct("<BB")
@@ -184,6 +196,8 @@ def encode(message: Message) -> bytes:
             return _pack(2, _push_numbers(message), (message.seeds, *message.arrays))
         case Served(place, push):
             return _pack(12, (place, *_push_numbers(push)), (push.seeds, *push.arrays))
+        case Part():
+            return _pack(13, message[:5], message[5:])
         case Batches():
             return _pack(3, message, ())
         case Serve():
@@ -239,6 +253,12 @@ def _message(kind: int, numbers: list[int], arrays: list[AnyArray]) -> Message:
     if kind == 12:
         expect(9, _PUSH_DTYPES)
         return Served(numbers[0], _push(numbers[1:], arrays))
+    if kind == 13:
+        expect(5, ["<u1"])
+        sender, step, hop, place, parts = numbers
+        if not 0 <= place < parts:
+            raise ValueError(f"part {place} of {parts}")
+        return Part(sender, step, hop, place, parts, arrays[0])
     if kind == 3:
         expect(3)
         return Batches(*numbers)

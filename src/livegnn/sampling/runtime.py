@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 from livegnn import _native
 from livegnn.errors import StoredStateInvalid, UsageError
 from livegnn.log import ByteLog, UpdateLog
@@ -24,6 +26,7 @@ from livegnn.sampling.messages import (
     Exchange,
     Message,
     Move,
+    Part,
     Push,
     Serve,
     Served,
@@ -41,19 +44,24 @@ __all__ = ["Clock", "ClusterLogs", "SamplingLoop", "ServingLoop", "Settings"]
 Clock: TypeAlias = Callable[[], float]  # ms
 
 ROLES = ("sampling", "serving")
+Name: TypeAlias = tuple[int, int, int]  # step, hop or 0, sender
+
 _ENTRIES_A_TURN = 64
+_ENTRY_BYTES_MAX = 512 * 1024
 
 
 class Settings(NamedTuple):
     """How often, and how long to wait: of all workers and the coordinator.
 
-    beat_ms: between two signs of life.  silence_ms_max: after which a worker is taken for dead.  checkpoint_steps:
-    between two checkpoints.  step_batches_max: entries of the history in one step.  steps_ahead_max: steps that the
-    slowest sampling worker may lie behind before new batches are held back, to be taken in larger steps.
+    beat_ms: between two signs of life.  silence_ms_max: after which a worker is taken for dead.  start_ms_max: the same
+    for one that was just started and has given none yet.  checkpoint_steps: between two checkpoints.
+    step_batches_max: entries of the history in one step.  steps_ahead_max: steps that the slowest sampling worker may
+    lie behind before new batches are held back, to be taken in larger steps.
     """
 
     beat_ms: float = 500.0
     silence_ms_max: float = 5000.0
+    start_ms_max: float = 60_000.0
     checkpoint_steps: int = 1000
     step_batches_max: int = 256
     steps_ahead_max: int = 8
@@ -76,12 +84,18 @@ class ClusterLogs:
         return self._opened[name]
 
     def send(self, message: Exchange | Push) -> None:
-        """Appends a message to the inbox of its receiver."""
-        if isinstance(message, Push):
-            self.log(f"serving-{message.receiver}").append(encode(message), key=f"{message.sender}.{message.step}")
-        else:
-            key = f"{message.sender}.{message.step}.{message.hop}"
-            self.log(f"sampling-{message.receiver}").append(encode(message), key=key)
+        """Appends a message to the inbox of its receiver, in parts where it is large."""
+        sender, step, hop = message.sender, message.step, message.hop if isinstance(message, Exchange) else 0
+        inbox = self.log(f"serving-{message.receiver}" if isinstance(message, Push) else f"sampling-{message.receiver}")
+        payload = encode(message)
+        parts = -(-len(payload) // _ENTRY_BYTES_MAX)
+        if parts == 1:
+            inbox.append(payload, key=f"{sender}.{step}.{hop}")
+            return
+        for place in range(parts):
+            content = np.frombuffer(payload[place * _ENTRY_BYTES_MAX : (place + 1) * _ENTRY_BYTES_MAX], np.uint8)
+            part = encode(Part(sender, step, hop, place, parts, content))
+            inbox.append(part, key=f"{sender}.{step}.{hop}.{place}")
 
     def step(self, number: int) -> Step | None:
         """The step of that number, if it is there."""
@@ -115,33 +129,49 @@ class ClusterLogs:
 
 
 class _Inbox:
-    """Reads a worker's inbox, and knows from where on it is still needed."""
+    """Reads a worker's inbox, puts large messages together, and knows from where on it is still needed."""
 
     def __init__(self, log: ByteLog, place: int) -> None:
         self._log, self._next = log, place
-        self._places: dict[tuple[int, ...], int] = {}
+        self._places: dict[Name, int] = {}  # of the first entry of a message
+        self._parts: dict[Name, dict[int, bytes]] = {}
 
     def read(self) -> list[Message]:
-        """What has come since, a limited number at a time."""
+        """What has come since, a limited number at a time. If the log fails, nothing has been read."""
+        entries = list(self._log.read(self._next, _ENTRIES_A_TURN))
         found = []
-        for entry in self._log.read(self._next, _ENTRIES_A_TURN):
-            message = decode(entry.payload)
-            self._places.setdefault(_name(message), entry.offset)
+        for entry in entries:
+            message: Message | None = decode(entry.payload)
+            name = _name(message)
+            self._places.setdefault(name, entry.offset)
+            if isinstance(message, Part):
+                message = self._whole(name, message)
+            if message is not None:
+                found.append(message)
             self._next = entry.offset + 1
-            found.append(message)
         return found
 
-    def needed(self, waiting: set[tuple[int, ...]]) -> int:
+    def needed(self, waiting: set[Name]) -> int:
         """The place from which messages are still needed; forgets the places of others."""
+        waiting = waiting | set(self._parts)
         self._places = {name: place for name, place in self._places.items() if name in waiting}
         return min(self._places.values(), default=self._next)
 
+    def _whole(self, name: Name, part: Part) -> Message | None:
+        """The message that is complete with this part."""
+        parts = self._parts.setdefault(name, {})
+        parts[part.place] = part.content.tobytes()
+        if len(parts) < part.parts:
+            return None
+        del self._parts[name]
+        return decode(b"".join(parts[place] for place in range(part.parts)))
 
-def _name(message: Message) -> tuple[int, ...]:
-    if isinstance(message, Exchange):
+
+def _name(message: Message | None) -> Name:
+    if isinstance(message, Exchange | Part):
         return message.step, message.hop, message.sender
     if isinstance(message, Push):
-        return message.step, message.sender
+        return message.step, 0, message.sender
     raise StoredStateInvalid(f"[inbox] expected an exchange or a push, got {type(message).__name__}; restore the log")
 
 
@@ -208,7 +238,7 @@ class SamplingLoop:
         batches = self._logs.batches(self.worker.offset, step.last) if isinstance(step, Batches) else []
         self._send(self.worker.begin(step, batches))
         if isinstance(step, Checkpoint | Move):
-            place = self._inbox.needed(set(self.worker.needed_from()))
+            place = self._inbox.needed(self.worker.needed_from())
             role = "moved" if isinstance(step, Move) else "sampling"
             self._checkpoints.write(role, self.worker.worker, replace(self.worker.state(), inbox=place))
         return True
@@ -247,6 +277,6 @@ class ServingLoop:
             if isinstance(message, Push):
                 wanted |= any(push.checkpoint for push in self.worker.receive(message, self._clock()))
         if wanted:
-            place = self._inbox.needed(set(self.worker.needed_from()))
+            place = self._inbox.needed(self.worker.needed_from())
             self._checkpoints.write("serving", self.worker.worker, Served(place, self.worker.state()))
         return bool(messages)

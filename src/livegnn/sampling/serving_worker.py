@@ -94,9 +94,9 @@ class ServingWorker:
             applied.append(first)
         return applied
 
-    def needed_from(self) -> set[tuple[int, int]]:
-        """(step, sender) of the pushes that wait for their turn."""
-        return {(step, sender) for step, found in self._waiting.items() for sender in found}
+    def needed_from(self) -> set[tuple[int, int, int]]:
+        """(step, 0, sender) of the pushes that wait for their turn."""
+        return {(step, 0, sender) for step, found in self._waiting.items() for sender in found}
 
     # ---- answers
 
@@ -124,8 +124,8 @@ class ServingWorker:
     ) -> Answer:
         """What sample() makes a Sample of, for those who put several together. Arguments and errors: as sample."""
         tables = self.spec.tables_of(query)
-        if at_least is not None:
-            self._wait(at_least, timeout)
+        if at_least is not None or self._step is None:
+            self._wait(0 if at_least is None else at_least, timeout)
         widths = self.spec.widths_of(query) if features else []
         version, vertices, edge_ids, rows = self._tables.sample(tables, seeds, widths, True)
         return Answer(version, tuple(vertices), tuple(edge_ids), tuple(rows))
