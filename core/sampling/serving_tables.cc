@@ -162,15 +162,14 @@ std::int64_t ServingTables::sample(const SampleRequest& request) const {
     source.tables.push_back(&impl_->table(table));
     fan_outs.push_back(source.tables.back()->fan_out);
   }
-  for (std::size_t i = 0; i < request.seeds.size(); ++i) {
-    const std::int64_t seed = request.seeds[i];
+  for (const std::int64_t seed : request.seeds) {
     const bool in_range = seed >= 0 && seed <= INT32_MAX;
     const auto v = static_cast<VertexId>(in_range ? seed : 0);
     const bool mine = in_range && impl.seeds[static_cast<std::size_t>(bucket_of(v))] != 0;
     if (mine && impl.features.find(v) != nullptr) continue;
     throw Error(ErrorKind::VertexUnknown,
                 "[sample] expected seeds that are live vertices of this serving worker (version " +
-                    std::to_string(impl.version) + "), got " + std::to_string(seed) + " at row " + std::to_string(i) +
+                    std::to_string(impl.version) + "), got " + std::to_string(seed) +
                     (mine || !in_range ? "; add the vertex first" : ", which others own; ask through the front end"));
   }
   const QueryShape shape(fan_outs);

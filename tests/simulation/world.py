@@ -18,7 +18,9 @@ from livegnn.sampling.partition import Owners
 from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.spec import ClusterSpec
 
-SETTINGS = Settings(beat_ms=40, silence_ms_max=400, start_ms_max=400, checkpoint_steps=3, step_batches_max=3, steps_ahead_max=2)
+SETTINGS = Settings(
+    beat_ms=40, silence_ms_max=400, start_ms_max=400, checkpoint_steps=3, step_batches_max=3, steps_ahead_max=2
+)
 
 
 class Crash(Exception):

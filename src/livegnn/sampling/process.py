@@ -41,6 +41,7 @@ __all__ = ["Config", "ProcessCluster", "main"]
 _CONFIG = "cluster.json"
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 0.2
+_SETTLE_SECONDS_MAX = 120.0
 
 
 class Config(NamedTuple):
@@ -263,11 +264,13 @@ class ProcessCluster:
 
         Raises:  UsageError; then nothing has changed.
         """
+        self._when_settled()
         with self._lock:
             self._coordinator.serve(serving)
 
     def move(self, owners: Owners) -> None:
-        """Gives buckets to other sampling workers; see even_owners. Raises: UsageError while one is under way."""
+        """Gives buckets to other sampling workers; see even_owners. Raises: UsageError; then nothing has changed."""
+        self._when_settled()
         with self._lock:
             self._coordinator.move(owners)
 
@@ -299,6 +302,17 @@ class ProcessCluster:
         self.close()
 
     # ---- inside
+
+    def _when_settled(self) -> None:
+        """Waits until earlier changes of maps are through. Raises: WorkerUnavailable if that takes too long."""
+        deadline = time.monotonic() + _SETTLE_SECONDS_MAX
+        while self._coordinator.is_moving or self._coordinator.is_moving_seeds:
+            if time.monotonic() >= deadline:
+                raise WorkerUnavailable(
+                    f"[cluster] expected an earlier move to end within {_SETTLE_SECONDS_MAX} s, got none that did; "
+                    "see whether workers come up, then try again"
+                )
+            time.sleep(_PAUSE_SECONDS * 5)
 
     def _one_seed_each(self) -> list[Any]:
         """For each serving worker a live vertex whose seeds it owns."""

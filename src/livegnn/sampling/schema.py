@@ -100,7 +100,7 @@ class Schema:
             has_time=graph.has_time,
             has_weight=graph.has_weight,
             undirected=graph.undirected,
-            feature_width=getattr(graph, "feature_width", None),
+            feature_width=getattr(graph, "feature_widths", None) or getattr(graph, "feature_width", None),
         )
 
     def named(self, name: EdgeTypeName) -> list[EdgeType]:
