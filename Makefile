@@ -19,10 +19,10 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native bench soak check format clean
+.PHONY: help demo test test-native bench bench-sampling soak check format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.stamp-demo $(VENV)/.stamp-package  ## the tour: a live graph, exact answers; ARGS are passed on
 	@$(BIN)/livegnn demo $(ARGS)
@@ -43,6 +43,9 @@ test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UB
 
 bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks, in small; make bench ARGS=--full for all of them
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-sampling: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of pre-sampling and its serving
+	@$(BIN)/python -m benchmarks sampling $(ARGS)
 
 soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the tests that run for many minutes
 	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak $(ARGS)

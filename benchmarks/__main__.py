@@ -21,7 +21,15 @@ TABLES = (
     "edges_touched",
     "deadline",
 )
-SAMPLING_TABLES = ("sampling_ingest", "sampling_serving", "sampling_ad_hoc", "sampling_live")  # `make bench-sampling`
+SAMPLING_TABLES = (  # `make bench-sampling`
+    "sampling_ingest",
+    "sampling_serving",
+    "sampling_ad_hoc",
+    "sampling_live",
+    "sampling_http",
+    "sampling_cluster",
+    "sampling_staleness",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -64,11 +64,12 @@ class Social:
             yield updates
 
 
-def social(tiny: bool, seed: int = 1) -> Social:
-    """50M edges over 1M vertices, of which 5M are left for the stream; tiny: 30K over 600."""
+def social(tiny: bool, seed: int = 1, share: float = 1.0) -> Social:
+    """A share of 50M edges over 1M vertices, a tenth of them left for the stream; tiny: of 30K over 600."""
     rng = np.random.default_rng(seed)
     forums, persons = (100, 500) if tiny else (200_000, 800_000)
     has, knows = (10_000, 20_000) if tiny else (20_000_000, 30_000_000)
+    forums, persons, has, knows = (int(count * share) for count in (forums, persons, has, knows))
     members = _sources(forums, has, rng)
     friends = _sources(persons, knows, rng) + forums
     src = np.concatenate([members, friends])

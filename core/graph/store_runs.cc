@@ -7,7 +7,8 @@
 namespace livegnn {
 
 namespace {
-constexpr std::size_t kRunMin = 256;  // below, a thread costs more than it saves
+constexpr std::size_t kRunMin = 256;
+constexpr std::size_t kParallelMin = 2048;  // below, a thread costs more than it saves
 constexpr std::size_t kRecordsAhead = 24, kEdgesAhead = 10;
 }  // namespace
 
@@ -63,9 +64,10 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
       lists.insert(owner(i), entry);
     }
   };
-  graph_parallel::run(std::min(apply_threads_, 2), [&](int thread) {
+  const int threads = changes.size() - start >= kParallelMin ? std::min(apply_threads_, 2) : 1;
+  graph_parallel::run(threads, [&](int thread) {
     if (thread == 0) insert_all(out_, true);
-    if (thread == 1 || apply_threads_ == 1) insert_all(*in_, false);
+    if (thread == threads - 1) insert_all(*in_, false);
   });
   edge_count_ += static_cast<std::int64_t>(changes.size() - start);
 }

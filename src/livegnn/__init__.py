@@ -28,7 +28,20 @@ from livegnn.models.layers import (
 )
 from livegnn.models.model import Model
 from livegnn.models.pyg import from_pyg
-from livegnn.sampling import AdHocSampler, PreSampler, Query, Sample, SamplerStats, query
+from livegnn.sampling import (
+    AdHocSampler,
+    LocalCluster,
+    PreSampler,
+    Prediction,
+    Query,
+    Sample,
+    SampleServer,
+    SamplerStats,
+    SamplingWorker,
+    ServerStats,
+    ServingWorker,
+    query,
+)
 
 __all__ = [
     "__version__",
@@ -48,12 +61,18 @@ __all__ = [
     "StreamBatch",
     "WhatIfView",
     # sampling
+    "LocalCluster",
     "query",
     "PreSampler",
     "AdHocSampler",
     "Query",
     "Sample",
     "SamplerStats",
+    "SampleServer",
+    "SamplingWorker",
+    "ServingWorker",
+    "Prediction",
+    "ServerStats",
     # models without PyG
     "Model",
     "APPNP",

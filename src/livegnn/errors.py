@@ -20,6 +20,7 @@ LiveGnnError
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── VersionPending              a read that asked for a version which is not there yet
 ├── WorkerUnavailable           a worker of a cluster does not answer
+├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── LogError                    the log could not do what was asked
@@ -52,6 +53,7 @@ __all__ = [
     "ModelMismatch",
     "ModelUnsupported",
     "OperatorUnsound",
+    "Overloaded",
     "QueryInvalid",
     "RangeOverflow",
     "StateMismatch",
@@ -174,6 +176,13 @@ class WorkerUnavailable(LiveGnnError, ConnectionError):
 
     retryable = True
     hint = "ask again: a worker that died is replaced"
+
+
+class Overloaded(LiveGnnError):
+    """A request was refused because too many wait, or it waited longer than it was willing to."""
+
+    retryable = True
+    hint = "ask again a little later"
 
 
 class StateMismatch(LiveGnnError):

@@ -10,7 +10,10 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["demand", "engine", "log", "models", "queries", "readouts", "verify"])
+@pytest.mark.parametrize(
+    "page",
+    ["demand", "engine", "log", "models", "queries", "readouts", "sampling", "sampling-workers", "serving", "verify"],
+)
 def test_the_programs_of_a_page_print_what_they_say(page):
     program = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL))
     promised = [line[2:] for line in program.splitlines() if line.startswith("# ") or line == "#"]

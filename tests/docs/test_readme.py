@@ -1,16 +1,24 @@
-"""README's program runs, and prints what README says that it prints."""
+"""README's programs run, and print what README says that it prints."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_program_of_the_readme_prints_what_stands_below_it():
-    text = README.read_text()
-    program, printed = re.search(r"```python\n(.*?)```\n+```\n(.*?)```", text, re.DOTALL).groups()
+PROGRAMS = re.findall(r"```python\n(.*?)```\n+```\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_the_readme_has_its_programs():
+    assert len(PROGRAMS) == 2
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS)
+def test_a_program_of_the_readme_prints_what_stands_below_it(program, printed):
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == printed
 

@@ -147,7 +147,7 @@ class ClusterMachine(RuleBasedStateMachine):
             widths = [2] * (len(places) + 1)
             expected = self.whole.sample([self.tables[place] for place in places], seeds, widths, True)
             answer = self.cluster.sample(
-                seeds, planned.number, at_least=self.cluster.graph.version if len(seeds) else None
+                seeds, query=planned.number, at_least=self.cluster.graph.version if len(seeds) else None
             )
             for hop in range(1, answer.hops + 1):
                 np.testing.assert_array_equal(answer.hop(hop), expected[1][hop - 1])

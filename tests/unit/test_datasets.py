@@ -110,3 +110,74 @@ def _check(stream: datasets.EventStream) -> None:
         assert len(stream.features) == stream.vertex_count
     if stream.labels is not None:
         assert len(stream.labels) == stream.vertex_count
+
+
+# ---- several types
+
+
+def _real_typed() -> datasets.TypedStream:
+    try:
+        return datasets.load_typed("alibaba_ecomm")
+    except DataMissing as why:
+        pytest.skip(f"real data not at hand: {why}")
+
+
+def test_real_shopping_has_the_counts_of_its_readme() -> None:
+    stream = _real_typed()
+    assert {name: len(rows) for name, rows in stream.features.items()} == {"User": 1_500, "Item": 36_224}
+    behaviour = stream.edge_type < stream.code("CoPurchase")
+    assert behaviour.sum() == 85_213
+    assert len(np.unique(stream.time)) == 10
+    _check_typed(stream)
+
+
+def test_generated_shopping_is_sound_says_so_and_depends_on_the_seed_alone() -> None:
+    first, again, other = (datasets.generate_typed("alibaba_ecomm", seed, scale=0.03) for seed in (1, 1, 2))
+    assert first.generated
+    assert "GENERATED" in first.description
+    _check_typed(first)
+    assert np.array_equal(first.dst, again.dst)
+    assert not np.array_equal(first.dst[:500], other.dst[:500])
+
+
+def test_co_purchases_are_what_one_user_bought_on_one_day() -> None:
+    stream = datasets.generate_typed("alibaba_ecomm", seed=3, scale=0.03)
+    buys, pairs = (stream.edge_type == stream.code(name) for name in ("Buy", "CoPurchase"))
+    baskets: dict[tuple[int, int], set[int]] = {}
+    for user, item, day in zip(stream.src[buys], stream.dst[buys], stream.time[buys], strict=True):
+        baskets.setdefault((int(user), int(day)), set()).add(int(item))
+    expected = sorted((a, b, day) for (_, day), items in baskets.items() for a in items for b in items if a != b)
+    got = sorted(zip(stream.src[pairs].tolist(), stream.dst[pairs].tolist(), stream.time[pairs].tolist(), strict=True))
+    assert got == expected
+    assert got
+
+
+def test_a_graph_loaded_at_once_holds_what_a_streamed_one_holds() -> None:
+    stream = datasets.generate_typed("alibaba_ecomm", seed=3, scale=0.03)
+    loaded, streamed = stream.graph(stream.event_count), stream.graph(100)
+    for begin in range(100, stream.event_count, 300):
+        streamed.apply(stream.updates(begin, min(begin + 300, stream.event_count)))
+    assert loaded.digest() == streamed.digest()
+
+
+def test_typed_names_are_checked_and_data_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LIVEGNN_DATA", str(tmp_path))
+    with pytest.raises(DataMissing, match=r"alibaba_ecomm.edges\.npz"):
+        datasets.load_typed("alibaba_ecomm")
+    for wrong in (datasets.load_typed, datasets.generate_typed, datasets.load_or_generate_typed):
+        with pytest.raises(DataMissing, match=r"expected one of alibaba_ecomm, got 'cora'"):
+            wrong("cora")
+    with pytest.raises(DataMissing, match="Click, Collect, Cart, Buy, CoPurchase, got 'View'"):
+        datasets.generate_typed("alibaba_ecomm", scale=0.01).code("View")
+    assert datasets.load_or_generate_typed("alibaba_ecomm").generated
+
+
+def _check_typed(stream: datasets.TypedStream) -> None:
+    assert (np.diff(stream.time) >= 0).all()
+    assert {rows.dtype for rows in stream.features.values()} == {np.dtype(np.float32)}
+    assert all(np.isfinite(rows).all() for rows in stream.features.values())
+    for code, (src_type, _, dst_type) in enumerate(stream.edge_types):
+        part = stream.edge_type == code
+        assert part.any()
+        for ids, kind in ((stream.src[part], src_type), (stream.dst[part], dst_type)):
+            assert 0 <= ids.min() <= ids.max() < len(stream.features[kind])

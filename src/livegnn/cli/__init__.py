@@ -1,4 +1,4 @@
-"""The command line: `livegnn demo | run | bench`. The only part of the package that writes to the terminal."""
+"""The command line: `livegnn demo | run | sample | bench`. The only part of the package that writes to the terminal."""
 
 from livegnn.cli.app import main
 

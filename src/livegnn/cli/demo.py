@@ -12,9 +12,10 @@ import numpy as np
 
 from livegnn import datasets
 from livegnn.cli import story as st
+from livegnn.cli.arguments import positive
 from livegnn.cli.console import Console
-from livegnn.cli.extras import need
 from livegnn.errors import DataMissing
+from livegnn.extras import need
 
 if TYPE_CHECKING:
     from livegnn.cli.play import Played, Player
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dataset", choices=DATASETS, default=DATASETS[0], help="which dated graph (default: %(default)s)"
     )
     parser.add_argument(
-        "--batch", type=_positive, default=50, metavar="N", help="events in a batch (default: %(default)s)"
+        "--batch", type=positive, default=50, metavar="N", help="events in a batch (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of training and of the split (default: 0)")
     parser.add_argument(
@@ -45,13 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--generated", action="store_true", help="a generated stream even where the real one is at hand"
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
-    return value
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.cli.extras import need
 from livegnn.errors import ColumnMissing, DataMissing, DtypeInvalid, ValueInvalid, WidthMismatch
+from livegnn.extras import need
 
 Column = npt.NDArray[Any]
 OPS = ("add", "remove", "set_weight")
@@ -146,27 +146,28 @@ def _read_csv(path: Path) -> Table:
     return Table(path, {name: cells[:, i] for i, name in enumerate(header)})
 
 
-def read_features(path: Path, id_column: str | None) -> tuple[npt.NDArray[np.float32], Column | None]:
+def read_features(
+    path: Path, id_column: str | None, kind_column: str | None = None
+) -> tuple[npt.NDArray[np.float32], Column | None]:
     """Features (V, F) float32 and the ids of the rows, None for 0..V-1.
 
     Args:     path: .npy with a matrix, or .parquet or .csv with a row for each vertex and a column for each feature.
+              kind_column: of the vertices' types, which is no feature either.
     Raises:   DataMissing, DtypeInvalid, WidthMismatch, ValueInvalid, naming row and column.
     """
     if path.suffix.lower() == ".npy":
-        return _read_npy(path, id_column), None
+        return _read_npy(path, id_column or kind_column), None
     table = read_table(path)
     ids = None if id_column is None else table.ids(id_column)
-    names = [name for name in table.columns if name != id_column]
+    names = [name for name in table.columns if name not in (id_column, kind_column)]
     if not names:
         raise WidthMismatch(f"[{path}] expected at least one feature column, got none; add one")
     return np.stack([table.float32(name) for name in names], axis=1), ids
 
 
-def _read_npy(path: Path, id_column: str | None) -> npt.NDArray[np.float32]:
-    if id_column is not None:
-        raise ColumnMissing(
-            f"[{path}] expected no --id-column with .npy, got {id_column!r}; use Parquet or CSV for ids"
-        )
+def _read_npy(path: Path, named: str | None) -> npt.NDArray[np.float32]:
+    if named is not None:
+        raise ColumnMissing(f"[{path}] expected no column of ids or types with .npy, got {named!r}; use Parquet or CSV")
     if not path.is_file():
         raise DataMissing(f"[{path}] expected a file, got nothing there; check the path")
     try:

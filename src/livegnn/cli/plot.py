@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from livegnn.cli import story as st
-from livegnn.cli.extras import need
 from livegnn.cli.play import LIVE, PERIODIC, RETRAINED, Played
+from livegnn.extras import need
 
 # Colours are Okabe and Ito's, which colour-blind readers can tell apart.
 _COLOURS = {

@@ -8,10 +8,8 @@ beside and renamed when it is complete.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,10 @@ import numpy.typing as npt
 
 from livegnn.cli import files
 from livegnn.cli.console import Console
-from livegnn.cli.extras import need
+from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events, refuse_disorder
 from livegnn.cli.results import ResultFile
-from livegnn.errors import ColumnMissing, DataMissing, ModelError, UpdateError, UsageError, ValueInvalid
-
-Ids = npt.NDArray[Any]
+from livegnn.errors import DataMissing, ModelError, UsageError, ValueInvalid
+from livegnn.extras import need
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,31 +66,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--trust-pickle", action="store_true", help="load a .pt that holds code; only for files you trust")
 
 
-@dataclass(frozen=True, eq=False)
-class Events:
-    """Columns of the events file: add edges, remove them or set their weights, row by row."""
-
-    table: files.Table
-    src: Ids
-    dst: Ids
-    op: Ids | None
-    weight: npt.NDArray[np.float32] | None
-
-    def __len__(self) -> int:
-        return len(self.src)
-
-
 def run(options: argparse.Namespace, console: Console) -> int:
     """Plays the user's events through an engine; 0, or 130 if it was interrupted."""
     if options.batch < 1:
         raise ValueInvalid(f"[run] expected --batch of at least 1, got {options.batch}; choose another")
     features, ids = files.read_features(options.features, options.id_column)
     known = np.arange(len(features), dtype=np.int64) if ids is None else ids
-    events = read_events(options, known)
+    columns = Columns(options.src_column, options.dst_column, options.op_column, options.weight_column)
+    events = read_events(options.events, columns, known, options.features)
+    if options.time_column is not None:
+        refuse_disorder(events, options.time_column)
     model = read_model(options.model, options.trust_pickle)
-    engine = _start(options, model, features, ids, known)
+    engine = _start(options, model, features, ids, columns)
     console.line(f"{len(features):,} vertices, {len(events):,} events, batches of {options.batch:,}.")
-    with ResultFile(options.out, outputs=options.outputs) as results:
+    with ResultFile(options.out, ("version", "vertex", "prediction")) as results:
         interrupted = _play(options, console, engine, events, known, results)
         if options.verify and not interrupted:
             engine.verify()
@@ -136,68 +122,18 @@ def read_model(path: Path, trust_pickle: bool) -> Any:
     return lg.from_pyg(module.eval())
 
 
-def read_events(options: argparse.Namespace, known: Ids) -> Events:
-    """The events file, checked as far as it can be without the graph; errors name file, row and column."""
-    table = files.read_table(options.events)
-    src, dst = table.ids(options.src_column), table.ids(options.dst_column)
-    for name, column in ((options.src_column, src), (options.dst_column, dst)):
-        _refuse_unknown(table, name, column, known, options.features)
-    op_column = options.op_column or ("op" if "op" in table.columns else None)
-    op = None if op_column is None else table.ops(op_column)
-    weight = None if options.weight_column is None else table.float32(options.weight_column)
-    if op is not None and weight is None and (op == "set_weight").any():
-        row = int(np.argmax(op == "set_weight"))
-        raise ColumnMissing(table.error(row, str(op_column), "--weight-column with set_weight", "none"))
-    if options.time_column is not None:
-        times = table.int64(options.time_column)
-        back = np.flatnonzero(times[1:] < times[:-1])
-        if len(back):
-            row = int(back[0]) + 1
-            expected = f"a time not before {times[row - 1]} (the row above)"
-            raise ValueInvalid(table.error(row, options.time_column, expected, int(times[row])))
-    return Events(table, src, dst, op, weight)
-
-
-def _refuse_unknown(table: files.Table, name: str, column: Ids, known: Ids, features: Path) -> None:
-    if column.dtype != known.dtype and len(column):
-        whole = known.dtype.kind == "i"
-        row = next((i for i, value in enumerate(column.tolist()) if not _is_whole(value)), 0) if whole else 0
-        expected = f"vertex ids of the kind in {features} ({'whole numbers' if whole else 'strings'})"
-        raise ValueInvalid(table.error(row, name, expected, column[row : row + 1].tolist()[0]))
-    if known.dtype.kind == "i":
-        wrong = ~np.isin(column, known)
-    else:
-        names = set(known.tolist())
-        wrong = np.fromiter((value not in names for value in column.tolist()), dtype=np.bool_, count=len(column))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueInvalid(
-            table.error(row, name, f"a vertex of {features} ({len(known):,} rows)", column[row : row + 1].tolist()[0])
-        )
-
-
-def _is_whole(value: object) -> bool:
-    try:
-        int(str(value))
-    except ValueError:
-        return False
-    return True
-
-
 def _start(
-    options: argparse.Namespace, model: Any, features: npt.NDArray[np.float32], ids: Ids | None, known: Ids
+    options: argparse.Namespace, model: Any, features: npt.NDArray[np.float32], ids: Ids | None, columns: Columns
 ) -> Any:
     import livegnn as lg
 
+    known = np.arange(len(features), dtype=np.int64) if ids is None else ids
     src: Ids = np.zeros(0, dtype=known.dtype)
     dst: Ids = src
     weight = None if options.weight_column is None else np.zeros(0, dtype=np.float32)
     if options.edges is not None:
-        table = files.read_table(options.edges)
-        src, dst = table.ids(options.src_column), table.ids(options.dst_column)
-        for name, column in ((options.src_column, src), (options.dst_column, dst)):
-            _refuse_unknown(table, name, column, known, options.features)
-        weight = None if options.weight_column is None else table.float32(options.weight_column)
+        edges = read_edges(options.edges, columns, known, options.features)
+        src, dst, weight = edges.src, edges.dst, edges.weight
     labels = None if ids is None else (ids if ids.dtype.kind == "i" else ids.tolist())
     if src.dtype.kind != "i":
         src, dst = src.tolist(), dst.tolist()
@@ -205,32 +141,20 @@ def _start(
     return lg.Engine(model, graph)
 
 
-def make_updates(events: Events, begin: int, end: int) -> Any:
-    """Rows [begin, end) as one batch: runs of equal ops become one call each, so that order is kept."""
-    import livegnn as lg
-
-    updates = lg.Updates()
-    if events.op is None:
-        _append(updates, events, "add", begin, end)
-        return updates
-    ops = events.op[begin:end]
-    edges = np.flatnonzero(np.concatenate([[True], ops[1:] != ops[:-1], [True]])) + begin
-    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        _append(updates, events, str(events.op[first]), first, last)
-    return updates
-
-
-def _append(updates: Any, events: Events, op: str, first: int, last: int) -> None:
-    src, dst = events.src[first:last], events.dst[first:last]
-    if src.dtype.kind != "i":
-        src, dst = src.tolist(), dst.tolist()
-    weight = None if events.weight is None else events.weight[first:last]
-    if op == "add":
-        updates.add_edges(src, dst, weight=weight)
-    elif op == "remove":
-        updates.remove_edges(src, dst)
-    else:
-        updates.set_weights(src, dst, weight)
+def _rows(version: int, ids: Ids, engine: Any, outputs: bool) -> dict[str, npt.NDArray[Any]]:
+    """The engine's present predictions of `ids`, and its outputs if asked for, as columns."""
+    if len(ids) == 0:
+        return {"vertex": ids}
+    asked = ids if ids.dtype.kind == "i" else ids.tolist()
+    columns: dict[str, npt.NDArray[Any]] = {
+        "version": np.full(len(ids), version, dtype=np.int64),
+        "vertex": ids,
+        "prediction": np.asarray(engine.predict(asked)),
+    }
+    if outputs:
+        rows = np.asarray(engine.embeddings(asked))
+        columns |= {f"y{i}": np.ascontiguousarray(rows[:, i]) for i in range(rows.shape[1])}
+    return columns
 
 
 def _play(
@@ -240,32 +164,23 @@ def _play(
     seconds: list[float] = []
     interrupted = False
     if not options.final:
-        results.add(0, known, engine)
+        results.add(_rows(0, known, engine, options.outputs))
     try:
         with console.progress(len(events), "events") as advance:
             for begin in range(0, len(events), options.batch):
                 end = min(begin + options.batch, len(events))
                 clock = time.perf_counter()
-                changes = _apply(engine, events, begin, end)
+                changes = apply_rows(engine.apply, events, begin, end)
                 seconds.append(time.perf_counter() - clock)
                 if not options.final:
-                    results.add(len(seconds), np.asarray(changes.vertices), engine)
+                    results.add(_rows(len(seconds), np.asarray(changes.vertices), engine, options.outputs))
                 advance(end, f"{options.batch * len(seconds) / sum(seconds):,.0f} updates/s")
     except KeyboardInterrupt:
         interrupted = True
         console.warn(f"Interrupted after {len(seconds):,} batches; the file holds what they gave.")
     if options.final:
-        results.add(len(seconds), known, engine)
+        results.add(_rows(len(seconds), known, engine, options.outputs))
     if seconds:
         p50, p99 = np.percentile(np.asarray(seconds) * 1e3, [50, 99])
         console.line(f"{len(seconds):,} batches: p50 {p50:.2f} ms, p99 {p99:.2f} ms.")
     return interrupted
-
-
-def _apply(engine: Any, events: Events, begin: int, end: int) -> Any:
-    try:
-        return engine.apply(make_updates(events, begin, end))
-    except UpdateError as cause:
-        update = re.search(r"update (\d+) \(", str(cause))  # each row makes one update
-        rows = f"rows {begin + 1} to {end}" if update is None else f"row {begin + 1 + int(update[1])}"
-        raise type(cause)(f"[{events.table.path}, {rows}] the batch was refused: {cause}") from cause

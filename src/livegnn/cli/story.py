@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.cli.extras import need
 from livegnn.datasets import EventStream
 from livegnn.errors import DataMissing
+from livegnn.extras import need
 
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]

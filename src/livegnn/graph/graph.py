@@ -4,10 +4,10 @@ Locking. One re-entrant lock is held while a batch is applied and while the stor
 versions. `_busy` marks a writer at work, so that a callback, which runs inside the applying thread and therefore passes
 the lock, may read but not write. Engines publish their own rows and are not read under this lock.
 
-Applying. ids are translated (only where the graph has ids of its own, or types) -> one native call applies the batch to the store
-and to every attached engine, all or none -> the id map follows -> each consumer learns of the version, in order of
-attachment. Where the graph is attached to a log, `_record` writes the batch down inside that native call, when nothing
-can refuse it any more and no reader has seen it yet.
+Applying. ids are translated (only where the graph has ids of its own, or types) -> one native call applies the batch to
+the store and to everything attached, all or none -> the id map follows -> each consumer learns of the version, in order
+of attachment. Where the graph is attached to a log, `_record` writes the batch down inside that native call, when
+nothing can refuse it any more and no reader has seen it yet.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ class Graph:
         self._ids = ids
         self._typed = typed
         self._lock = threading.RLock()
+        self._ids_version = 0  # of the ids as they are: behind the store's while a batch is under way
         self._busy = False
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
@@ -429,6 +430,7 @@ class Graph:
                 version = self._store.version
                 if self._ids is not None:
                     self._ids.version = version
+                self._ids_version = version
                 return version, self._notify(changes, version, wanted) if self._consumers else None
             finally:
                 self._busy = False
@@ -621,6 +623,7 @@ class Graph:
             graph._store.check_invariants()
             if graph._ids is not None:
                 graph._ids.version = graph._store.version
+            graph._ids_version = graph._store.version
         except (KeyError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
             if isinstance(cause, StoredStateInvalid):
                 raise

@@ -378,7 +378,9 @@ class Updates:
         return self._buffer.to_arrays(), None if self._keys is None else list(self._keys), list(self._types)
 
     @classmethod
-    def _from_columns(cls, columns: dict[str, AnyArray], keys: list[str] | None, types: list[str | tuple[str, str, str]]) -> Self:
+    def _from_columns(
+        cls, columns: dict[str, AnyArray], keys: list[str] | None, types: list[str | tuple[str, str, str]]
+    ) -> Self:
         """The object that _to_columns() described. Raises: KeyError, TypeError, UpdateError where it did not."""
         updates = cls()
         updates._buffer.from_arrays(columns)

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import LiveGnnError, LogDamaged, ValueInvalid
+from livegnn.extras import need
 from livegnn.graph import Updates
-from livegnn.log.extras import need
 from livegnn.types import AnyArray, BoolArray
 
 __all__ = ["SCHEMA_VERSION", "decode", "encode"]

@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from livegnn.errors import LogDamaged, LogUnavailable, ValueInvalid
+from livegnn.extras import need
 from livegnn.log import frame
-from livegnn.log.extras import need
 from livegnn.log.interface import ByteLog
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
 

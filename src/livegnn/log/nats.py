@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from livegnn.errors import LogDamaged, LogUnavailable, ValueInvalid
-from livegnn.log.extras import need
+from livegnn.extras import need
 from livegnn.log.interface import ByteLog
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
 

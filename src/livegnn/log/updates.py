@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LogConflict, UpdateError, UsageError
+from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.log import codec
-from livegnn.log.extras import need
 from livegnn.log.interface import ByteLog, checked_offset
 
 __all__ = ["Attachment", "UpdateEntry", "UpdateLog", "replay"]

@@ -15,6 +15,7 @@ from livegnn.sampling.query import OpenHop, Query, query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.sampling_worker import SamplingWorker
 from livegnn.sampling.schema import EdgeType, Schema
+from livegnn.sampling.server import Prediction, SampleServer, SampleSource, ServerStats
 from livegnn.sampling.serving_worker import ServingWorker
 from livegnn.sampling.spec import ClusterSpec
 
@@ -32,11 +33,15 @@ __all__ = [
     "PlannedQuery",
     "PlannedTable",
     "PreSampler",
+    "Prediction",
     "Query",
     "Sample",
+    "SampleServer",
+    "SampleSource",
     "SamplerStats",
     "SamplingWorker",
     "Schema",
+    "ServerStats",
     "ServingWorker",
     "even_owners",
     "even_serving",

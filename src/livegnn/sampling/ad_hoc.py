@@ -10,11 +10,12 @@ from livegnn import _native
 from livegnn.errors import UsageError, ValueInvalid, VertexUnknown
 from livegnn.graph import Graph
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import names_of, native_hop, seeds_of, widths_of
+from livegnn.sampling.answers import Answer, answered, native_hop, widths_of
 from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.schema import Schema
+from livegnn.types import Int64Array
 
 __all__ = ["AdHocSampler"]
 
@@ -65,27 +66,23 @@ class AdHocSampler:
         """The samples of a batch of seeds. Arguments and errors are PreSampler.sample's."""
         planned = self._plan.queries[0]
         widths = widths_of(self.graph, self._plan, planned) if features else []
-        with self.graph._lock:
-            given, slots = seeds_of(self.graph, seeds)
-            known = slots < self.graph.slot_count
-            live = known & self.graph._store.live()[np.where(known, slots, 0)] if len(slots) else known
-            if not live.all():
-                row = int(np.argmin(live))
+
+        def ask(slots: Int64Array) -> Answer:
+            live = self.graph._store.live()
+            known = (slots < len(live)) & live[np.minimum(slots, len(live) - 1)] if len(live) else slots < 0
+            if not known.all():
+                row = int(np.argmin(known))
                 raise VertexUnknown(
-                    f"[sample] expected seeds that are live vertices, got {slots[row]} at row {row}; add it first"
+                    f"[sample] expected seeds that are live vertices, got {slots[row]} at row {row}; add the vertex"
                 )
-            answer = _native.sample_ad_hoc(
-                self.graph._store,
-                self._hops,
-                self.seed,
-                self._now() if now is None and self._expires else (now or 0),
-                self.method == "sort",
-                slots,
-                widths,
-                edge_ids,
-                self.threads,
-            )
-            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
+            at = now if now is not None else self._now() if self._expires else 0
+            sort = self.method == "sort"
+            hops, threads = self._hops, self.threads
+            return _native.sample_ad_hoc(self.graph._store, hops, self.seed, at, sort, slots, widths, edge_ids, threads)
+
+        with self.graph._lock:
+            given, answer, names = answered(self.graph, planned.query.vertex_type, seeds, ask)
+        return Sample(planned, self._plan, given, *answer, names)
 
     def _now(self) -> int:
         times = self.graph._store.edges()["time"]

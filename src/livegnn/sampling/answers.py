@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from livegnn.errors import VertexUnknown
 from livegnn.graph import Graph
 from livegnn.graph.checks import id_array, is_text, text_list
 from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.plan import Plan, PlannedQuery
-from livegnn.types import AnyArray, Int64Array
+from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["HopNumbers", "held", "names_of", "native_hop", "seeds_of", "widths_of"]
+__all__ = ["Answer", "HopNumbers", "answered", "native_hop", "seed_names", "widths_of"]
 
 HopNumbers = tuple[int, int, int, int, int, int]
+Answer = tuple[int, list[Int64Array], list[Int64Array], list[Float32Array]]  # version, then by hop, hop, level
 
 _DIRECTIONS = {"out": 0, "in_": 1, "both": 2}
 _STRATEGIES = {"random": 0, "top_k": 1, "weighted": 2}
 _ANY_TYPE = -1
+_ATTEMPTS = 3
 
 
 def native_hop(one_hop: OneHop, ttl: int) -> HopNumbers:
@@ -43,36 +44,60 @@ def widths_of(graph: Graph, plan: Plan, planned: PlannedQuery) -> list[int]:
     return [graph.feature_width if width is None else width for width in widths]
 
 
-def held(graph: Graph) -> AbstractContextManager[Any]:
-    """Keeps batches away where ids are not slots, or a slot could go to another vertex between look-up and answer.
+def answered(
+    graph: Graph, vertex_type: str | None, seeds: object, ask: Callable[[Int64Array], Answer]
+) -> tuple[AnyArray, Answer, list[AnyArray] | None]:
+    """The seeds by the user's ids, what `ask` says of their slots, and its vertices by their ids (None: slots are ids).
 
-    A graph without ids of its own needs no such thing: its reads do not wait for a batch under way.
+    Ids and the answer are of one version. That is tried without waiting for a batch under way; if the ids move
+    meanwhile, the batch is waited for.
+
+    Raises:  VertexUnknown, DtypeInvalid, naming the row.
     """
-    return graph._lock if graph.has_ids else nullcontext()
-
-
-def seeds_of(graph: Graph, seeds: object) -> tuple[AnyArray, Int64Array]:
-    """Seeds as an array of the user's own ids, and their slots, (B,). Raises: VertexUnknown, DtypeInvalid."""
-    if not graph.has_ids:
+    if not graph.has_ids and graph.vertex_types is None:
         slots = id_array("sample", "seeds", seeds)
-        return slots, slots
-    slots = graph.to_slots(seeds)
+        return slots, ask(slots), None
+    for _ in range(_ATTEMPTS):
+        version = graph._ids_version
+        try:
+            found = _look_up(graph, vertex_type, seeds, ask)
+        except (VertexUnknown, IndexError):  # perhaps of a version that is half there: the last word is below
+            break
+        if graph._ids_version == version == found[1][0]:
+            return found
+    with graph._lock:
+        return _look_up(graph, vertex_type, seeds, ask)
+
+
+def _look_up(
+    graph: Graph, vertex_type: str | None, seeds: object, ask: Callable[[Int64Array], Answer]
+) -> tuple[AnyArray, Answer, list[AnyArray]]:
+    slots = graph._slots("sample", seeds, vertex_type)
+    answer = ask(slots)
+    return seed_names(seeds), answer, _names_of(graph, answer[1])
+
+
+def seed_names(seeds: object) -> AnyArray:
+    """Seeds as an array of the user's own ids, int64 or strings. Raises: DtypeInvalid, ValueInvalid."""
     if is_text(seeds):
-        return np.array(text_list("sample", "seeds", seeds), object), slots
-    return id_array("sample", "seeds", seeds), slots
+        return np.array(text_list("sample", "seeds", seeds), object)
+    return id_array("sample", "seeds", seeds)
 
 
-def names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray] | None:
-    """The levels by the graph's own ids, -1 or None where there is no vertex; None where slots are the ids."""
-    if not graph.has_ids:
-        return None
+def _names_of(graph: Graph, levels: Sequence[Int64Array]) -> list[AnyArray]:
+    """The levels by the graph's own ids, -1 or None where there is no vertex."""
     flat = np.concatenate([level.reshape(-1) for level in levels])
-    slots, places = np.unique(flat, return_inverse=True)
+    places: Int64Array | slice = slice(None)
+    slots = flat
+    if graph.vertex_types is None:  # ids in a list, looked up one by one: each once
+        slots, places = np.unique(flat, return_inverse=True)
     there = slots >= 0
-    found = graph.to_external(slots[there])
+    found = graph._external(slots[there])
     names: AnyArray = np.empty(len(slots), found.dtype)
     names[there] = found
     names[~there] = None if found.dtype == object else -1
-    ends = np.cumsum([level.size for level in levels])
-    parts = np.split(names[places.reshape(-1)], ends[:-1])
-    return [part.reshape(level.shape) for part, level in zip(parts, levels, strict=True)]
+    named, parts, start = names[places], [], 0
+    for level in levels:
+        parts.append(named[start : start + level.size].reshape(level.shape))
+        start += level.size
+    return parts

@@ -18,9 +18,9 @@ from livegnn import _native
 from livegnn.errors import UsageError
 from livegnn.graph import Graph, Updates
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import held, names_of, seeds_of
+from livegnn.sampling.answers import answered
 from livegnn.sampling.front_end import FrontEnd
-from livegnn.sampling.messages import Batches, Exchange, Move, Push, Serve, Step
+from livegnn.sampling.messages import Batches, Exchange, Move, Push, Reading, Serve, Step
 from livegnn.sampling.partition import (
     Owners,
     PartitionState,
@@ -31,11 +31,13 @@ from livegnn.sampling.partition import (
     split,
     start_state,
 )
+from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.sampling_worker import SamplingWorker
 from livegnn.sampling.serving_worker import ServingWorker
 from livegnn.sampling.spec import ClusterSpec
+from livegnn.types import Float32Array, Int64Array
 
 __all__ = ["LocalCluster"]
 
@@ -74,6 +76,11 @@ class LocalCluster:
             graph._attach(self)
 
     # ---- what it is
+
+    @property
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+        return self.spec.plan
 
     @property
     def sampling_workers(self) -> Sequence[SamplingWorker]:
@@ -115,21 +122,26 @@ class LocalCluster:
     def sample(
         self,
         seeds: object,
-        query: int = 1,
         *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
         at_least: int | None = None,
         timeout: float | None = 10.0,
-        features: bool = True,
     ) -> Sample:
         """The samples of a batch of seeds, (B,) ids of live vertices of the query's vertex type, in their order.
 
         Args, Raises: as FrontEnd.sample.
         """
-        planned = self.spec.plan.query(query)
-        with held(self.graph):
-            given, slots = seeds_of(self.graph, seeds)
-            answer = self.front_end.answer(slots, query, at_least=at_least, timeout=timeout, features=features)
-            return Sample(planned, self.spec.plan, given, *answer, names_of(self.graph, answer.vertices))
+        planned = self.spec.query(query)
+        reading = Reading(planned.number, features, edge_ids, at_least, timeout)
+
+        def ask(slots: Int64Array) -> tuple[int, list[Int64Array], list[Int64Array], list[Float32Array]]:
+            version, vertices, ids, rows = self.front_end.answer(slots, reading)
+            return version, list(vertices), list(ids), list(rows)
+
+        given, answer, names = answered(self.graph, planned.query.vertex_type, seeds, ask)
+        return Sample(planned, self.spec.plan, given, *answer, names)
 
     def close(self) -> None:
         """Leaves the graph: later batches are not followed. A second call does no harm."""

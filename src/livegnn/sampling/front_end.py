@@ -11,7 +11,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UsageError, VertexUnknown
 from livegnn.graph import checks
-from livegnn.sampling.messages import Answer
+from livegnn.sampling.messages import Answer, Reading
 from livegnn.sampling.partition import Serving
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
@@ -23,9 +23,7 @@ __all__ = ["Answering", "FrontEnd"]
 class Answering(Protocol):
     """A serving worker, here or behind a connection."""
 
-    def answer(
-        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
-    ) -> Answer:
+    def answer(self, seeds: Int64Array, reading: Reading) -> Answer:
         """As ServingWorker.answer."""
 
 
@@ -48,44 +46,38 @@ class FrontEnd:
     def sample(
         self,
         seeds: object,
-        query: int = 1,
         *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
         at_least: int | None = None,
         timeout: float | None = 10.0,
-        features: bool = True,
     ) -> Sample:
         """As ServingWorker.sample, for any seeds; the version is the smallest that an owner answered from.
 
         Raises:  DtypeInvalid; VertexUnknown; VersionPending; UsageError for a bucket that nobody serves.
         """
-        slots = checks.id_array("sample", "seeds", seeds)
-        answer = self.answer(slots, query, at_least=at_least, timeout=timeout, features=features)
-        return Sample(self.spec.plan.query(query), self.spec.plan, slots, *answer)
+        slots, planned = checks.id_array("sample", "seeds", seeds), self.spec.query(query)
+        answer = self.answer(slots, Reading(planned.number, features, edge_ids, at_least, timeout))
+        return Sample(planned, self.spec.plan, slots, *answer)
 
-    def answer(
-        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
-    ) -> Answer:
+    def answer(self, seeds: Int64Array, reading: Reading) -> Answer:
         """As ServingWorker.answer, for any seeds."""
         while True:
             serving = self._serving
             try:
-                return self._answer(seeds, query, at_least, timeout, features)
+                return self._answer(seeds, reading)
             except KeyError:  # an owner that is one no longer: the map may have changed meanwhile
                 if serving is self._serving:
                     raise
 
-    def _answer(
-        self, seeds: Int64Array, query: int, at_least: int | None, timeout: float | None, features: bool
-    ) -> Answer:
+    def _answer(self, seeds: Int64Array, reading: Reading) -> Answer:
         if not len(seeds):
-            return self._empty(query, features)
+            return self._empty(reading)
         owners = self._owners(seeds)
         places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
         parts = [
-            self._workers[int(owners[place[0]])].answer(
-                np.ascontiguousarray(seeds[place]), query, at_least=at_least, timeout=timeout, features=features
-            )
-            for place in places
+            self._workers[int(owners[place[0]])].answer(np.ascontiguousarray(seeds[place]), reading) for place in places
         ]
         return Answer(
             min(part.version for part in parts),
@@ -110,13 +102,13 @@ class FrontEnd:
             owners[masks == mask] = replicas[turn % len(replicas)]
         return owners
 
-    def _empty(self, query: int, features: bool) -> Answer:
-        fan_outs = [self.spec.fan_outs[place] for place in self.spec.tables_of(query)]
+    def _empty(self, reading: Reading) -> Answer:
+        fan_outs = [self.spec.fan_outs[place] for place in self.spec.tables_of(reading.query)]
         shapes = [(0, *fan_outs[:hop]) for hop in range(len(fan_outs) + 1)]
         vertices, ids = (tuple(np.empty(shape, np.int64) for shape in shapes[1:]) for _ in range(2))
-        widths = self.spec.widths_of(query) if features else []
+        widths = self.spec.widths_of(reading.query) if reading.features else []
         rows = [np.empty((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=False)]
-        return Answer(-1, vertices, ids, tuple(rows))
+        return Answer(-1, vertices, ids if reading.edge_ids else (), tuple(rows))
 
 
 def _put_together(parts: Sequence[tuple[AnyArray, ...]], places: list[Int64Array], count: int) -> tuple[AnyArray, ...]:

@@ -14,7 +14,7 @@ kind         numbers                                                       array
 5 move       step stamp                                                    owners
 6 checkpoint step stamp
 7 state      step offset next_edge_id now inbox, then which columns        see partition.py
-8 ask        query at_least timeout_ms features                            seeds
+8 ask        query features edge_ids at_least timeout_ms, -1 for None      seeds
 9 answer     version hops                                                  vertices, edge ids, features
 10 refusal   class                                                         text
 11 beat      role worker step stamp
@@ -122,13 +122,20 @@ class Checkpoint(NamedTuple):
 Step: TypeAlias = Batches | Serve | Move | Checkpoint
 
 
-class Ask(NamedTuple):
-    """A query of a front end. at_least: -1 for any version."""
+class Reading(NamedTuple):
+    """What a reader wants: the query, what of it, at least which version (None: any), and how many seconds to wait."""
 
     query: int
-    at_least: int
-    timeout_ms: int
-    features: bool
+    features: bool = True
+    edge_ids: bool = True
+    at_least: int | None = None
+    timeout: float | None = None
+
+
+class Ask(NamedTuple):
+    """A question of a front end."""
+
+    reading: Reading
     seeds: Int64Array
 
 
@@ -209,7 +216,9 @@ def encode(message: Message) -> bytes:
         case PartitionState():
             return _pack_state(message)
         case Ask():
-            return _pack(8, (*message[:3], int(message.features)), (message.seeds,))
+            query, features, edge_ids, at_least, timeout = message.reading
+            limits = (-1 if at_least is None else at_least, -1 if timeout is None else round(timeout * 1000))
+            return _pack(8, (query, int(features), int(edge_ids), *limits), (message.seeds,))
         case Answer():
             arrays: list[AnyArray] = [*message.vertices, *message.edge_ids, *message.features]
             flat = [array.reshape(-1) for array in arrays]
@@ -273,8 +282,10 @@ def _message(kind: int, numbers: list[int], arrays: list[AnyArray]) -> Message:
     if kind == 7:
         return _state(numbers, arrays)
     if kind == 8:
-        expect(4, ["<i8"])
-        return Ask(numbers[0], numbers[1], numbers[2], bool(numbers[3]), arrays[0])
+        expect(5, ["<i8"])
+        query, features, edge_ids, at_least, timeout_ms = numbers
+        limits = (None if at_least < 0 else at_least, None if timeout_ms < 0 else timeout_ms / 1000)
+        return Ask(Reading(query, bool(features), bool(edge_ids), *limits), arrays[0])
     if kind == 9:
         return _answer(numbers, arrays)
     if kind == 10:

@@ -18,9 +18,10 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import InvariantBroken, UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
+from livegnn.graph.checks import edge_time
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import held, names_of, native_hop, seeds_of, widths_of
+from livegnn.sampling.answers import answered, native_hop, widths_of
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
@@ -57,7 +58,8 @@ class PreSampler:
 
     Args:    graph: what the queries are about.  query: one, or several as a list.  seed: of the random ranks, 0 to
              2^64 - 1.  ttl: edges count while time > now - ttl, `now` being the largest time ever added: a duration for
-             all, or by edge type.  threads: for batches and for large reads; all cores unless given.
+             all, or by edge type.  now: the largest event time so far, where no edge still there has it: after a
+             restart, stats.now as it was.  threads: for batches and for large reads; all cores unless given.
     Raises:  QueryInvalid, pointing at the place; ValueInvalid for a negative weight under a weighted hop.
     Exactness: equal to a scan of the graph, whatever the batching, threads or crashes.
     Cost:    O(log fan_out) an update; a read looks up 1 + C1 + C1 C2 + ... rows.  Source: Helios, sections 4 to 6.
@@ -65,15 +67,14 @@ class PreSampler:
     >>> import numpy as np, livegnn as lg
     >>> graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 0, 1], [1, 2, 3], time=[5, 7, 6])
     >>> sampler = lg.PreSampler(graph, lg.query().out().sample(2, by="top_k").out().sample(1, by="top_k"))
-    >>> sampler.sample([0]).hop(1)
-    array([[2, 1]])
+    >>> sampler.sample([0]).hop(1).tolist()
+    [[2, 1]]
     >>> updates = lg.Updates()
     >>> updates.add_edge(0, 3, time=8)
     >>> sampler.apply(updates)
     1
-    >>> sampler.sample([0]).hop(2)
-    array([[[-1],
-            [-1]]])
+    >>> sampler.sample([0]).hop(2).tolist()
+    [[[-1], [-1]]]
     """
 
     native = None  # no engine
@@ -85,6 +86,7 @@ class PreSampler:
         *,
         seed: int = 0,
         ttl: expiry.Ttl = None,
+        now: int | None = None,
         threads: int | None = None,
     ) -> None:
         if not isinstance(graph, Graph):
@@ -110,6 +112,8 @@ class PreSampler:
         with graph._writing("PreSampler"):
             everywhere = np.zeros(0, np.uint8)
             self.follower = _native.Reservoirs(graph._store, seed, threads or core_count(), True, False, everywhere)
+            if now is not None:
+                self.follower.set_now(edge_time("PreSampler", "now", now))
             for one in queries:
                 self._add(one)
             graph._attach(self)
@@ -206,14 +210,17 @@ class PreSampler:
         planned, tables, widths = self._reader(query)
         if at_least is not None:
             self._wait(at_least, timeout)
-        with held(self.graph):
-            given, slots = seeds_of(self.graph, seeds)
-            try:
-                answer = self.follower.sample(tables, slots, widths if features else [], edge_ids)
-            except InvariantBroken:
-                self._reader(planned.number)  # says so if the query was dropped while this call was on its way
-                raise
-            return Sample(planned, self._plan, given, *answer, names_of(self.graph, answer[1]))
+        try:
+            given, answer, names = answered(
+                self.graph,
+                planned.query.vertex_type,
+                seeds,
+                lambda slots: self.follower.sample(tables, slots, widths if features else [], edge_ids),
+            )
+        except InvariantBroken:
+            self._reader(planned.number)  # says so if the query was dropped while this call was on its way
+            raise
+        return Sample(planned, self._plan, given, *answer, names)
 
     def _reader(self, query: int | None) -> tuple[PlannedQuery, list[int], list[int]]:
         """A query by its number, its native tables and the feature columns of its levels."""

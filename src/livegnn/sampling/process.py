@@ -3,8 +3,8 @@
 folder = cluster.json | sampling-<i>.<step>.state ... | serving-<j>.sock
 cluster.json = { "spec": ..., "history": url, "logs": url with {name}, "log_options": {...}, "settings": {...} }
 
-A worker ends with the process that started it. One that loses its log begins again from its checkpoint: what it had in memory may not have been said to all. A
-serving worker goes on answering meanwhile.
+A worker ends with the process that started it. One that loses its log begins again from its checkpoint: what it had in
+memory may not have been said to all. A serving worker goes on answering meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from livegnn.sampling import expiry
 from livegnn.sampling.checkpoints import CheckpointFiles
 from livegnn.sampling.coordinator import Coordinator, write_start
 from livegnn.sampling.front_end import FrontEnd
+from livegnn.sampling.messages import Reading
 from livegnn.sampling.partition import Owners, Serving, even_owners, even_serving
+from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
 from livegnn.sampling.remote import RemoteServing, answer_questions, socket_of
 from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
@@ -234,14 +236,25 @@ class ProcessCluster:
     def _published(self, change: Any, version: int) -> int:
         return version
 
+    @property
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+        return self.config.spec.plan
+
+    @property
+    def version(self) -> int:
+        """The version that the graph has, which readers may ask for with at_least."""
+        return self.graph.version
+
     def sample(
         self,
         seeds: object,
-        query: int = 1,
         *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
         at_least: int | None = None,
         timeout: float = 30.0,
-        features: bool = True,
     ) -> Sample:
         """As FrontEnd.sample; waits up to `timeout` seconds in all, also for workers that are being replaced.
 
@@ -251,7 +264,9 @@ class ProcessCluster:
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                return self.front_end.sample(seeds, query, at_least=at_least, timeout=left, features=features)
+                return self.front_end.sample(
+                    seeds, query=query, features=features, edge_ids=edge_ids, at_least=at_least, timeout=left
+                )
             except WorkerUnavailable:
                 if time.monotonic() >= deadline:
                     raise
@@ -281,7 +296,7 @@ class ProcessCluster:
 
     def lag_batches(self) -> int:
         """Batches of the history that the slowest serving partition does not serve yet."""
-        answers = [self.front_end.answer(seeds, 1, **_PLAIN).version for seeds in self._one_seed_each()]
+        answers = [self.front_end.answer(seeds, Reading(1, False, False)).version for seeds in self._one_seed_each()]
         return max(0, self.graph.version - min(answers, default=self.graph.version))
 
     def close(self) -> None:
@@ -331,9 +346,6 @@ class ProcessCluster:
                     self._ended.wait(_PAUSE_SECONDS)
             except LogUnavailable:
                 self._ended.wait(_RETRY_SECONDS)
-
-
-_PLAIN: dict[str, Any] = {"at_least": None, "timeout": None, "features": False}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from livegnn import errors
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, WorkerUnavailable
-from livegnn.sampling.messages import Answer, Ask, Refusal, decode, encode
+from livegnn.sampling.messages import Answer, Ask, Reading, Refusal, decode, encode
 from livegnn.sampling.serving_worker import ServingWorker
 from livegnn.types import Int64Array
 
@@ -58,9 +58,7 @@ def _answer(worker: ServingWorker, question: bytes) -> Answer | Refusal:
         ask = decode(question)
         if not isinstance(ask, Ask):
             raise StoredStateInvalid(f"[serving] expected a question, got {type(ask).__name__}; ask with RemoteServing")
-        at_least = None if ask.at_least < 0 else ask.at_least
-        timeout = None if ask.timeout_ms < 0 else ask.timeout_ms / 1000
-        return worker.answer(ask.seeds, ask.query, at_least=at_least, timeout=timeout, features=ask.features)
+        return worker.answer(ask.seeds, ask.reading)
     except LiveGnnError as error:
         return Refusal(type(error).__name__, str(error))
 
@@ -72,12 +70,9 @@ class RemoteServing:
         self._address, self._lock = address, threading.Lock()
         self._line: Line | None = None
 
-    def answer(
-        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
-    ) -> Answer:
+    def answer(self, seeds: Int64Array, reading: Reading) -> Answer:
         """As ServingWorker.answer. Raises: WorkerUnavailable if it does not answer."""
-        timeout_ms = -1 if timeout is None else round(timeout * 1000)
-        found = self._ask(Ask(query, -1 if at_least is None else at_least, timeout_ms, features, seeds))
+        found = self._ask(Ask(reading, seeds))
         if isinstance(found, Answer):
             return found
         if isinstance(found, Refusal):

@@ -91,6 +91,28 @@ class Sample:
         mask: AnyArray = self._vertices[k - 1] >= 0
         return mask
 
+    def part(
+        self, first: int, last: int, *, features: bool = True, edge_ids: bool = True, copy: bool = False
+    ) -> Sample:
+        """The samples of seeds first ... last - 1, as views of these arrays unless copied.
+
+        Args:    features, edge_ids: False leaves them out.
+        """
+
+        def rows(levels: Sequence[AnyArray]) -> list[AnyArray]:
+            return [level[first:last].copy() if copy else level[first:last] for level in levels]
+
+        return Sample(
+            self.planned,
+            self.plan,
+            rows([self.seeds])[0],
+            self.version,
+            rows(self._vertices),
+            rows(self._edge_ids) if edge_ids else (),
+            rows(self._features) if features else (),
+            None if self._names is None else rows(self._names),
+        )
+
     def to_pyg(self, *, merge: bool = False) -> Any:
         """A torch_geometric.data.Data, or HeteroData on a graph with vertex types, ready for a model's forward.
 

@@ -15,7 +15,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.graph import checks
-from livegnn.sampling.messages import Answer, Push, PushArrays
+from livegnn.sampling.messages import Answer, Push, PushArrays, Reading
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
 from livegnn.types import AnyArray, Int64Array
@@ -103,31 +103,31 @@ class ServingWorker:
     def sample(
         self,
         seeds: object,
-        query: int = 1,
         *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
         at_least: int | None = None,
         timeout: float | None = 10.0,
-        features: bool = True,
     ) -> Sample:
         """The samples around seeds, all of one version.
 
-        Args:    seeds: (B,) slots of vertices that this worker owns, of the query's type.  query: its number in the
-                 plan.  at_least: the smallest version that will do.  timeout: seconds to wait for it, None for ever.
+        Args:    seeds: (B,) slots of vertices that this worker owns, of the query's type.  query: its number where
+                 there are several.  features, edge_ids: False leaves them out.  at_least: the smallest version that
+                 will do.  timeout: seconds to wait for it, None for ever.
         Raises:  VertexUnknown for a seed that it does not own or that is not live; DtypeInvalid; VersionPending.
         """
-        slots = checks.id_array("sample", "seeds", seeds)
-        answer = self.answer(slots, query, at_least=at_least, timeout=timeout, features=features)
-        return Sample(self.spec.plan.query(query), self.spec.plan, slots, *answer)
+        slots, planned = checks.id_array("sample", "seeds", seeds), self.spec.query(query)
+        answer = self.answer(slots, Reading(planned.number, features, edge_ids, at_least, timeout))
+        return Sample(planned, self.spec.plan, slots, *answer)
 
-    def answer(
-        self, seeds: Int64Array, query: int, *, at_least: int | None, timeout: float | None, features: bool
-    ) -> Answer:
-        """What sample() makes a Sample of, for those who put several together. Arguments and errors: as sample."""
-        tables = self.spec.tables_of(query)
-        if at_least is not None or self._step is None:
-            self._wait(0 if at_least is None else at_least, timeout)
-        widths = self.spec.widths_of(query) if features else []
-        version, vertices, edge_ids, rows = self._tables.sample(tables, seeds, widths, True)
+    def answer(self, seeds: Int64Array, reading: Reading) -> Answer:
+        """What sample() makes a Sample of, for those who put several together. Errors: as sample."""
+        tables = self.spec.tables_of(reading.query)
+        if reading.at_least is not None or self._step is None:
+            self._wait(0 if reading.at_least is None else reading.at_least, reading.timeout)
+        widths = self.spec.widths_of(reading.query) if reading.features else []
+        version, vertices, edge_ids, rows = self._tables.sample(tables, seeds, widths, reading.edge_ids)
         return Answer(version, tuple(vertices), tuple(edge_ids), tuple(rows))
 
     def contents(self) -> PushArrays:

@@ -18,7 +18,7 @@ from livegnn.errors import QueryInvalid, UsageError, ValueInvalid
 from livegnn.graph import Graph
 from livegnn.sampling import expiry
 from livegnn.sampling.answers import native_hop
-from livegnn.sampling.plan import Plan
+from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.schema import EdgeType, Schema
 
@@ -92,6 +92,15 @@ class ClusterSpec:
         """Codes of edge types that are sampled by weight, -1 for all: negative weights of these are refused."""
         hops = [table.one_hop for table in self.plan.tables if table.one_hop.by == "weighted"]
         return [_ANY if hop.edge_type is None else hop.edge_type for hop in hops]
+
+    def query(self, number: int | None) -> PlannedQuery:
+        """The query of this number; None means the only one. Raises: UsageError."""
+        if number is None and len(self.plan.queries) > 1:
+            running = ", ".join(str(planned.number) for planned in self.plan.queries)
+            raise UsageError(
+                f"[sample] expected query= to name one of the running queries ({running}), got none; add it"
+            )
+        return self.plan.query(1 if number is None else number)
 
     def tables_of(self, query: int) -> list[int]:
         """Places of a query's tables, hop by hop. Raises: UsageError for a query that is not there."""

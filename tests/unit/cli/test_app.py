@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from livegnn.cli import bench, extras, main
+from livegnn import extras
+from livegnn.cli import bench, main
 from livegnn.errors import DataMissing
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["bench", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["sample", "--help"], ["bench", "--help"]]
+)
 def test_help_ends_well(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)

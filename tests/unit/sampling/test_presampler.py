@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import livegnn as lg
 from livegnn.errors import QueryInvalid, UsageError, ValueInvalid, VersionPending, VertexUnknown
+from livegnn.log import UpdateLog, open_log, replay
 
 LATEST = lg.query().out().sample(2, by="top_k")
 
@@ -73,6 +75,52 @@ def test_edges_expire_by_the_largest_event_time_ever_added() -> None:
     assert sampler.sample([0]).hop(1).tolist() == [[3, -1]]
     sampler.apply(added(0, 2, time=19))
     assert sampler.sample([0]).hop(1).tolist() == [[3, -1]]
+
+
+def test_a_sampler_that_takes_over_goes_on_from_the_time_that_was() -> None:
+    graph = small()
+    first = lg.PreSampler(graph, LATEST, ttl=15)
+    updates = added(4, 1, time=35)
+    updates.remove_edge(4, 1)
+    first.apply(updates)
+    assert lg.PreSampler(graph, LATEST, ttl=15).digest() != first.digest()
+    assert lg.PreSampler(graph, LATEST, ttl=15, now=first.stats.now).digest() == first.digest()
+    with pytest.raises(lg.errors.DtypeInvalid, match="now"):
+        lg.PreSampler(graph, LATEST, ttl=15, now=0.5)  # type: ignore[arg-type]
+
+
+def test_a_batch_that_the_log_does_not_take_reaches_no_reader() -> None:
+    graph = small()
+    sampler = lg.PreSampler(graph, LATEST)
+    before = graph.digest(), sampler.digest()
+
+    def full(_: lg.Updates) -> None:
+        raise OSError("no space left")
+
+    graph._record = full
+    with pytest.raises(OSError, match="no space left"):
+        graph.apply(added(0, 4, time=40))
+    assert (graph.digest(), sampler.digest(), sampler.version) == (*before, 0)
+    graph._record = None
+    graph.apply(added(0, 4, time=40))
+    sampler.verify()
+
+
+def test_a_sampler_on_a_replayed_log_has_the_samples_of_the_first(tmp_path: Path) -> None:
+    log = UpdateLog(open_log(f"sqlite:{tmp_path / 'history.db'}"))
+    graph, again = small(), small()
+    sampler, follower = (lg.PreSampler(g, lg.query().out().sample(2), ttl=20, seed=9) for g in (graph, again))
+    with log:
+        attachment = log.attach(graph)
+        for step in range(30):
+            updates = added(step % 5, (step * 3) % 5, time=step)
+            if step % 4 == 3:
+                updates.remove_edge(step % 5, (step * 3) % 5)
+            sampler.apply(updates)
+        attachment.detach()
+        replay(log, again)
+    assert follower.digest() == sampler.digest()
+    assert follower.stats.now == sampler.stats.now
 
 
 def test_a_duration_for_each_edge_type() -> None:

@@ -19,6 +19,7 @@ from livegnn.sampling.messages import (
     Move,
     Part,
     Push,
+    Reading,
     Refusal,
     Serve,
     Served,
@@ -138,9 +139,9 @@ def messages():
     exchange = workers[0].begin(Serve(0, 7, even_serving(1)))[0]
     serving = ServingWorker(spec, 0)
     run(start(1)[1], serving, lambda _: 0, Serve(0, 7, even_serving(1)))
-    push, answer = serving.state(), serving.answer(np.arange(3), 1, at_least=None, timeout=None, features=True)
+    push, answer = serving.state(), serving.answer(np.arange(3), Reading(1))
     maps = (Serve(1, 2, even_serving(3)), Move(1, 2, even_owners(3)))
-    ask = Ask(1, -1, 5, True, np.arange(4))
+    ask = Ask(Reading(1, False, True, None, 0.5), np.arange(4))
     part = Part(0, 1, 2, 0, 3, np.arange(5, dtype=np.uint8))
     small = (Batches(1, 2, 3), Checkpoint(4, 5), Beat(0, 1, 2, 3), Refusal("UsageError", "no — never"))
     return [exchange, push, Served(9, push), answer, ask, part, *maps, *small, start()[1][1].state()]

@@ -1,29 +1,22 @@
-"""Real graphs for the demo, the benchmarks and the examples; never shipped with the package.
+"""Graphs whose vertices are of one kind: loaders and generators.
 
-Strategy: look in `$LIVEGNN_DATA`, else in `../shared/data` beside the checkout that holds the working directory or this
-file, walking upwards. Every loader returns an `EventStream` with int64 ids and contiguous arrays. Where no data is at
-hand, `generate_like(name, seed)` makes a stream of the same shape with a planted pattern and says so (`generated`).
+Every loader returns an `EventStream` with int64 ids and contiguous arrays. Where no data is at hand,
+`generate_like(name, seed)` makes a stream of the same shape with a planted pattern and says so (`generated`).
 Invariant: a dated stream's events are in time order.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from livegnn.datasets.folder import Arrays, Float32, Int8, Int64, data_folder, float32, int64, read
 from livegnn.errors import DataMissing
 
-__all__ = ["EventStream", "data_folder", "generate_like", "load", "load_or_generate", "names"]
-
-Int64 = npt.NDArray[np.int64]
-Int8 = npt.NDArray[np.int8]
-Float32 = npt.NDArray[np.float32]
-Arrays = dict[str, npt.NDArray[np.generic]]
+__all__ = ["EventStream", "generate_like", "load", "load_or_generate", "names"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,70 +46,24 @@ class EventStream:
         return len(self.src)
 
 
-def _candidates() -> list[Path]:
-    set_by_user = os.environ.get("LIVEGNN_DATA")
-    if set_by_user:
-        return [Path(set_by_user)]
-    found: list[Path] = []
-    for start in (Path.cwd(), Path(__file__).resolve().parent):
-        for folder in (start, *start.parents):
-            if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
-                found.append(folder.parent / "shared" / "data")
-                break
-    return list(dict.fromkeys(found))
-
-
-def data_folder() -> Path:
-    """The folder of the real data.
-
-    Raises:   DataMissing, naming every folder looked in.
-    """
-    looked = _candidates()
-    for folder in looked:
-        if folder.is_dir():
-            return folder
-    where = ", ".join(str(folder) for folder in looked) or "no checkout around the working directory"
-    raise DataMissing(
-        f"[datasets] expected a folder of graphs, got none (looked in: {where}); set LIVEGNN_DATA to the folder"
-    )
-
-
-def _read(name: str, file: str) -> Arrays:
-    path = data_folder() / name / file
-    if not path.is_file():
-        raise DataMissing(
-            f"[datasets] expected {path}, got no such file; set LIVEGNN_DATA to a folder with {name}/{file}"
-        )
-    with np.load(path, allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
-
-
-def _int64(values: npt.NDArray[np.generic]) -> Int64:
-    return np.ascontiguousarray(values, dtype=np.int64)
-
-
-def _float32(values: npt.NDArray[np.generic]) -> Float32:
-    return np.ascontiguousarray(values, dtype=np.float32)
-
-
 def _sparse_features(name: str) -> Float32:
     import scipy.sparse
 
     path = data_folder() / name / "features.csr.npz"
     if not path.is_file():
         raise DataMissing(f"[datasets] expected {path}, got no such file; set LIVEGNN_DATA to a folder that has it")
-    return _float32(scipy.sparse.load_npz(path).toarray())
+    return float32(scipy.sparse.load_npz(path).toarray())
 
 
 def _ethereum_phishing() -> EventStream:
-    edges, vertices = _read("ethereum_phishing", "edges.npz"), _read("ethereum_phishing", "nodes.npz")
+    edges, vertices = read("ethereum_phishing", "edges.npz"), read("ethereum_phishing", "nodes.npz")
     labels = np.asarray(vertices["y"], dtype=np.int8)
     return EventStream(
         "ethereum_phishing",
-        _int64(edges["src"]),
-        _int64(edges["dst"]),
-        _int64(edges["t"]),
-        _float32(edges["amount"]),
+        int64(edges["src"]),
+        int64(edges["dst"]),
+        int64(edges["t"]),
+        float32(edges["amount"]),
         None,
         labels,
         np.asarray(vertices["split"], dtype=np.int8),
@@ -126,13 +73,13 @@ def _ethereum_phishing() -> EventStream:
 
 
 def _bitcoin_otc() -> EventStream:
-    edges = _read("bitcoin_otc", "edges.npz")
+    edges = read("bitcoin_otc", "edges.npz")
     return EventStream(
         "bitcoin_otc",
-        _int64(edges["src"]),
-        _int64(edges["dst"]),
-        _int64(edges["t"]),
-        _float32(edges["rating"]),
+        int64(edges["src"]),
+        int64(edges["dst"]),
+        int64(edges["t"]),
+        float32(edges["rating"]),
         None,
         None,
         None,
@@ -142,15 +89,15 @@ def _bitcoin_otc() -> EventStream:
 
 
 def _jodie_wikipedia() -> EventStream:
-    edges = _read("jodie_wikipedia", "edges.npz")
-    src, dst, time = (_int64(edges[key]) for key in ("src", "dst", "t"))
+    edges = read("jodie_wikipedia", "edges.npz")
+    src, dst, time = (int64(edges[key]) for key in ("src", "dst", "t"))
     text = "Wikipedia edits, user to page (seconds since the first); users 0..8226, pages 8227..9226"
     return EventStream("jodie_wikipedia", src, dst, time, None, None, None, None, 9227, text)
 
 
 def _tags_math_sx() -> EventStream:
-    edges = _read("tags_math_sx", "edges.npz")
-    src, dst, time = (_int64(edges[key]) for key in ("src", "dst", "t_ms"))
+    edges = read("tags_math_sx", "edges.npz")
+    src, dst, time = (int64(edges[key]) for key in ("src", "dst", "t_ms"))
     count = int(max(src.max(), dst.max())) + 1
     text = "Tags on math.stackexchange questions, post to tag (milliseconds since the first); tags 0..1628, then posts"
     return EventStream("tags_math_sx", src, dst, time, None, None, None, None, count, text)
@@ -160,30 +107,30 @@ def _static(name: str, file: Arrays, features: Float32, text: str) -> EventStrea
     split = np.asarray(file["split"], dtype=np.int8) if "split" in file else None
     labels = np.asarray(file["y"], dtype=np.int8)
     return EventStream(
-        name, _int64(file["src"]), _int64(file["dst"]), None, None, features, labels, split, len(labels), text
+        name, int64(file["src"]), int64(file["dst"]), None, None, features, labels, split, len(labels), text
     )
 
 
 def _tolokers() -> EventStream:
-    file = _read("tolokers", "graph.npz")
+    file = read("tolokers", "graph.npz")
     text = "Crowd workers who did the same tasks, each undirected edge once; label 1 banned; ten splits (S, V)"
-    return _static("tolokers", file, _float32(file["x"]), text)
+    return _static("tolokers", file, float32(file["x"]), text)
 
 
 def _reddit_fraud() -> EventStream:
-    file = _read("reddit_fraud", "graph.npz")
-    return _static("reddit_fraud", file, _float32(file["x"]), "Reddit users and subreddits; label 1 a banned user")
+    file = read("reddit_fraud", "graph.npz")
+    return _static("reddit_fraud", file, float32(file["x"]), "Reddit users and subreddits; label 1 a banned user")
 
 
 def _cora() -> EventStream:
     text = "Citations between papers, each undirected edge once; 7 classes; split 0 train, 1 valid, 2 test"
-    return _static("cora", _read("cora", "graph.npz"), _sparse_features("cora"), text)
+    return _static("cora", read("cora", "graph.npz"), _sparse_features("cora"), text)
 
 
 def _amazon_computers() -> EventStream:
     text = "Computers bought together, each undirected edge once; 10 classes"
     return _static(
-        "amazon_computers", _read("amazon_computers", "graph.npz"), _sparse_features("amazon_computers"), text
+        "amazon_computers", read("amazon_computers", "graph.npz"), _sparse_features("amazon_computers"), text
     )
 
 
@@ -284,7 +231,7 @@ def _payments(name: str, seed: int, scale: float) -> EventStream:
     split = np.where(labels >= 0, (random.random(vertices) < 0.3).astype(np.int8), np.int8(-1)).astype(np.int8)
     text = f"GENERATED payments of the shape of {name} (seed {seed}): planted fraud, not real accounts"
     return EventStream(
-        name, _int64(src), _int64(dst), time, _float32(weight), None, labels, split, vertices, text, generated=True
+        name, int64(src), int64(dst), time, float32(weight), None, labels, split, vertices, text, generated=True
     )
 
 
@@ -304,10 +251,10 @@ def _ratings(name: str, seed: int, scale: float) -> EventStream:
     text = f"GENERATED ratings of the shape of {name} (seed {seed}): planted distrust, not real traders"
     return EventStream(
         name,
-        _int64(src_o),
-        _int64(dst_o),
+        int64(src_o),
+        int64(dst_o),
         ordered,
-        _float32(rating_o),
+        float32(rating_o),
         None,
         None,
         None,

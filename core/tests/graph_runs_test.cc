@@ -1,0 +1,159 @@
+// Long runs of added edges are written by a thread per direction; they must leave the store as single updates would.
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "livegnn/graph.h"
+#include "tests/check.h"
+
+namespace livegnn::testing {
+namespace {
+
+constexpr VertexId kVertices = 50;
+
+GraphOptions all_columns(bool undirected, bool simple) {
+  GraphOptions options;
+  options.has_weight = options.has_time = options.has_type = true;
+  options.attr_width = 2;
+  options.undirected = undirected;
+  options.simple = simple;
+  options.block_edges_max = 8;  // so that a run makes hubs
+  return options;
+}
+
+std::unique_ptr<GraphStore> empty_graph(const GraphOptions& options, int threads) {
+  auto store = std::make_unique<GraphStore>(options);
+  store->load(kVertices, {}, {}, {}, {}, {}, {}, {}, 1);
+  store->set_apply_threads(threads);
+  return store;
+}
+
+Update random_edge(std::mt19937& rng, UpdateBuffer& batch) {
+  Update update{};
+  update.kind = UpdateKind::AddEdge;
+  update.u = static_cast<std::int64_t>(rng() % kVertices);
+  update.v = static_cast<std::int64_t>(rng() % 3 == 0 ? rng() % 2 : rng() % kVertices);
+  update.has_weight = true;
+  update.weight = static_cast<float>(rng() % 8);
+  update.time = static_cast<std::int64_t>(rng() % 1000);
+  update.type = static_cast<std::int32_t>(rng() % 3);
+  const float row[] = {update.weight, 1.0f};
+  update.row = batch.add_row(row);
+  update.row_width = 2;
+  return update;
+}
+
+Update removal(const EdgeRecord& edge) {
+  Update update{};
+  update.kind = UpdateKind::RemoveEdge;
+  update.u = edge.src;
+  update.v = edge.dst;
+  update.edge_id = edge.id;
+  return update;
+}
+
+// Runs of additions with other updates between them: some long enough, some not.
+UpdateBuffer mixed_batch(std::mt19937& rng) {
+  UpdateBuffer batch;
+  for (const int run : {2100, 40, 257, 256, 255, 1}) {
+    for (int i = 0; i < run; ++i) batch.add(random_edge(rng, batch));
+    Update last = batch.updates().back();
+    last.kind = UpdateKind::RemoveEdge;
+    last.has_weight = false;
+    last.row = -1;
+    last.time = kUnsetTime;
+    last.type = kUnsetType;
+    batch.add(last);
+  }
+  return batch;
+}
+
+std::vector<EdgeId> ids_of(const GraphStore& store) {
+  std::vector<EdgeId> ids;
+  for (VertexId v = 0; v < store.slot_count(); ++v) {
+    const auto note = [&](const EdgeSpan& span) { ids.insert(ids.end(), span.ids, span.ids + span.count); };
+    store.visit_out(v, note);
+    store.visit_in(v, note);
+  }
+  return ids;
+}
+
+TEST(a_run_is_its_updates_one_by_one) {
+  for (const int threads : {1, 2}) {
+    std::mt19937 rng(3);
+    const GraphOptions options = all_columns(false, false);
+    const auto runs = empty_graph(options, threads), singles = empty_graph(options, 1);
+    for (int round = 0; round < 4; ++round) {
+      const UpdateBuffer batch = mixed_batch(rng);
+      const std::uint64_t before = runs->digest();
+      const std::vector<EdgeId> ids_before = ids_of(*runs);
+      const BatchDelta supposed = runs->apply(batch);
+      runs->undo(supposed);
+      runs->check_invariants();
+      CHECK(runs->digest() == before && ids_of(*runs) == ids_before);
+      const BatchDelta delta = runs->apply(batch);
+      std::size_t added = 0;
+      for (const Update& update : batch.updates()) {
+        UpdateBuffer alone;
+        Update copy = update;
+        if (update.row >= 0) copy.row = alone.add_row({batch.row(update), 2});
+        alone.add(copy);
+        const BatchDelta one = singles->apply(alone);
+        added += one.added.size();
+        added -= one.removed.size();
+      }
+      runs->check_invariants();
+      CHECK(runs->digest() == singles->digest());
+      CHECK(ids_of(*runs) == ids_of(*singles));
+      CHECK(runs->next_edge_id() == singles->next_edge_id());
+      CHECK(delta.added.size() - delta.removed.size() == added);
+      for (const EdgeRecord& edge : delta.added) CHECK(edge.time >= 0 && runs->edge_attr(edge.id) != nullptr);
+    }
+    UpdateBuffer gone;
+    runs->visit_edges([&](VertexId u, VertexId v, EdgeId id, float, EdgeTime, std::int32_t) {
+      gone.add(removal({u, v, 1.0f, 0, id}));
+    });
+    runs->apply(gone);
+    runs->check_invariants();
+    CHECK(runs->edge_count() == 0);
+  }
+}
+
+TEST(a_bad_update_in_a_run_takes_the_batch_back_and_is_named) {
+  std::mt19937 rng(4);
+  const auto store = empty_graph(all_columns(false, false), 2);
+  store->apply(mixed_batch(rng));
+  const std::uint64_t before = store->digest();
+  const EdgeId next = store->next_edge_id();
+  for (const std::size_t place : {std::size_t{0}, std::size_t{123}, std::size_t{299}}) {
+    UpdateBuffer batch;
+    for (int i = 0; i < 300; ++i) batch.add(random_edge(rng, batch));
+    batch.updates()[place].weight = std::numeric_limits<float>::quiet_NaN();
+    std::string message;
+    try {
+      store->apply(batch);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    CHECK(message.find("update " + std::to_string(place) + " (add_edge") != std::string::npos);
+    store->check_invariants();
+    CHECK(store->digest() == before && store->next_edge_id() == next);
+  }
+}
+
+TEST(graphs_that_look_before_they_add_do_so) {
+  std::mt19937 rng(5);
+  for (const bool undirected : {false, true}) {
+    const auto store = empty_graph(all_columns(undirected, true), 2);
+    UpdateBuffer batch;
+    for (int i = 0; i < 300; ++i) batch.add(random_edge(rng, batch));  // more edges than pairs of two vertices
+    CHECK_THROWS(store->apply(batch), ErrorKind::EdgeDuplicate);
+    CHECK(store->edge_count() == 0);
+  }
+}
+
+}  // namespace
+}  // namespace livegnn::testing
+
+LIVEGNN_TEST_MAIN

@@ -1,0 +1,153 @@
+"""The user's file of events: edges that come, go or change their weights, row by row, as batches of updates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from livegnn.cli import files
+from livegnn.errors import ColumnMissing, UpdateError, ValueInvalid
+
+if TYPE_CHECKING:
+    from livegnn.graph import Updates
+
+Ids = npt.NDArray[Any]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of an events file; None leaves one out. op is read where there is one of that name."""
+
+    src: str = "src"
+    dst: str = "dst"
+    op: str | None = None
+    weight: str | None = None
+    time: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Columns of the events file: add edges, remove them or set their weights, row by row."""
+
+    table: files.Table
+    src: Ids
+    dst: Ids
+    op: Ids | None = None
+    weight: npt.NDArray[np.float32] | None = None
+    time: npt.NDArray[np.int64] | None = None
+    edge_type: npt.NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+def read_events(path: Path, columns: Columns, known: Ids, features: Path) -> Events:
+    """The events file, checked as far as it can be without the graph; errors name file, row and column.
+
+    Args:     known: ids of the vertices, which are those of the file `features`.
+    """
+    table = files.read_table(path)
+    src, dst = table.ids(columns.src), table.ids(columns.dst)
+    for name, column in ((columns.src, src), (columns.dst, dst)):
+        _refuse_unknown(table, name, column, known, features)
+    op_column = columns.op or ("op" if "op" in table.columns else None)
+    op = None if op_column is None else table.ops(op_column)
+    weight = None if columns.weight is None else table.float32(columns.weight)
+    if op is not None and weight is None and (op == "set_weight").any():
+        row = int(np.argmax(op == "set_weight"))
+        raise ColumnMissing(table.error(row, str(op_column), "--weight-column with set_weight", "none"))
+    time = None if columns.time is None else table.int64(columns.time)
+    return Events(table, src, dst, op, weight, time)
+
+
+def read_edges(path: Path, columns: Columns, known: Ids, features: Path) -> Events:
+    """The file of edges that are there before the first event, which is one of events that all add."""
+    edges = read_events(path, columns, known, features)
+    if edges.op is not None and (edges.op != "add").any():
+        row = int(np.argmax(edges.op != "add"))
+        expected = "add in a file of edges"
+        raise ValueInvalid(edges.table.error(row, columns.op or "op", expected, edges.op[row]))
+    return edges
+
+
+def refuse_disorder(events: Events, name: str) -> None:
+    """Raises ValueInvalid, naming the row, where column `name` goes back in time."""
+    times = events.table.int64(name)
+    back = np.flatnonzero(times[1:] < times[:-1])
+    if len(back):
+        row = int(back[0]) + 1
+        expected = f"a time not before {times[row - 1]} (the row above)"
+        raise ValueInvalid(events.table.error(row, name, expected, int(times[row])))
+
+
+def _refuse_unknown(table: files.Table, name: str, column: Ids, known: Ids, features: Path) -> None:
+    if column.dtype != known.dtype and len(column):
+        whole = known.dtype.kind == "i"
+        row = next((i for i, value in enumerate(column.tolist()) if not _is_whole(value)), 0) if whole else 0
+        expected = f"vertex ids of the kind in {features} ({'whole numbers' if whole else 'strings'})"
+        raise ValueInvalid(table.error(row, name, expected, column[row : row + 1].tolist()[0]))
+    if known.dtype.kind == "i":
+        wrong = ~np.isin(column, known)
+    else:
+        names = set(known.tolist())
+        wrong = np.fromiter((value not in names for value in column.tolist()), dtype=np.bool_, count=len(column))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueInvalid(
+            table.error(row, name, f"a vertex of {features} ({len(known):,} rows)", column[row : row + 1].tolist()[0])
+        )
+
+
+def _is_whole(value: object) -> bool:
+    try:
+        int(str(value))
+    except ValueError:
+        return False
+    return True
+
+
+def make_updates(events: Events, begin: int, end: int) -> Updates:
+    """Rows [begin, end) as one batch: runs of equal ops become one call each, so that order is kept."""
+    import livegnn as lg
+
+    updates = lg.Updates()
+    if events.op is None:
+        _append(updates, events, "add", begin, end)
+        return updates
+    ops = events.op[begin:end]
+    edges = np.flatnonzero(np.concatenate([[True], ops[1:] != ops[:-1], [True]])) + begin
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        _append(updates, events, str(events.op[first]), first, last)
+    return updates
+
+
+def _append(updates: Any, events: Events, op: str, first: int, last: int) -> None:
+    src, dst = events.src[first:last], events.dst[first:last]
+    if src.dtype.kind != "i":
+        src, dst = src.tolist(), dst.tolist()
+    weight = None if events.weight is None else events.weight[first:last]
+    edge_type = None if events.edge_type is None else events.edge_type[first:last]
+    if op == "add":
+        time = None if events.time is None else events.time[first:last]
+        updates.add_edges(src, dst, weight=weight, time=time, edge_type=edge_type)
+    elif op == "remove":
+        updates.remove_edges(src, dst, edge_type=edge_type)
+    else:
+        updates.set_weights(src, dst, weight, edge_type=edge_type)
+
+
+def apply_rows(apply: Callable[[Updates], Result], events: Events, begin: int, end: int) -> Result:
+    """apply(rows [begin, end) as one batch); a refusal names the row of the file."""
+    try:
+        return apply(make_updates(events, begin, end))
+    except UpdateError as cause:
+        update = re.search(r"update (\d+) \(", str(cause))  # each row makes one update
+        rows = f"rows {begin + 1} to {end}" if update is None else f"row {begin + 1 + int(update[1])}"
+        raise type(cause)(f"[{events.table.path}, {rows}] the batch was refused: {cause}") from cause

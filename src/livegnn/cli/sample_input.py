@@ -1,0 +1,227 @@
+"""What `livegnn sample` plays: a graph, the events that follow, the query, the seeds. Everything is read and checked
+before anything is played.
+
+A data set brings a graph with types. The user's files give one without types of vertices, where --type-column has whole
+numbers; or, with --vertex-type-column, one with types, where --type-column has names. An edge type then joins the types
+of its ends, as in ("User", "Click", "Item").
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import livegnn as lg
+from livegnn import datasets
+from livegnn.cli import files
+from livegnn.cli.console import Console
+from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events
+from livegnn.errors import DataMissing, DtypeInvalid, UsageError, ValueInvalid
+from livegnn.sampling.expiry import Ttl
+from livegnn.sampling.hop import EdgeTypeName
+
+PAPER_QUERY = (
+    "g.V('User', ID).alias('Seed').OutV('Click').sample(25).by('Random')"
+    ".OutV('CoPurchase').sample(10).by('TopK').values"
+)
+_INT32_MAX = 2**31 - 1
+Triple = tuple[str, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The graph before the first event, and how events [begin, end) are given to apply, as one batch."""
+
+    title: str
+    graph: lg.Graph
+    query: lg.Query
+    event_count: int
+    play: Callable[[Callable[[lg.Updates], int], int, int], int]
+
+
+def open_source(options: argparse.Namespace, console: Console) -> Source:
+    """The source that the options name: the user's files, or a data set."""
+    if options.features is None:
+        return _of_dataset(options, console)
+    return _of_files(options)
+
+
+def read_query(text: str) -> lg.Query:
+    """A query from its text, its JSON, or @FILE with either. Raises: QueryInvalid, DataMissing."""
+    if text.startswith("@"):
+        path = Path(text[1:])
+        if not path.is_file():
+            raise DataMissing(f"[--query {text}] expected a file, got nothing there; check the path")
+        text = path.read_text(encoding="utf-8")
+    return lg.Query.from_json(text) if text.lstrip().startswith("{") else lg.Query.parse(text)
+
+
+def read_ttl(texts: list[str] | None) -> Ttl:
+    """Durations from DURATION or TYPE=DURATION, each once. Raises: ValueInvalid."""
+    if not texts:
+        return None
+    found: dict[EdgeTypeName, int] = {}
+    for text in texts:
+        name, _, duration = text.rpartition("=")
+        if not duration.isdecimal():
+            raise ValueInvalid(f"[--ttl {text}] expected DURATION or TYPE=DURATION, got {duration!r}; mend it")
+        key = int(name) if name.isdecimal() else name or None
+        if key in found:
+            raise ValueInvalid(f"[--ttl {text}] expected each type once, got it again; leave one out")
+        found[key] = int(duration)
+    return found
+
+
+def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -> Ids:
+    """Seeds from a file with one id a line, or so many vertices of the type, drawn at random.
+
+    Raises:   DataMissing, ValueInvalid naming the row.
+    """
+    there = graph.vertices(vertex_type)
+    if text.isdecimal():
+        if not int(text) or not len(there):
+            raise ValueInvalid(f"[--seeds {text}] expected at least one seed, got none; name how many")
+        return np.random.default_rng(seed).permutation(there)[: int(text)]
+    path = Path(text)
+    if not path.is_file():
+        raise DataMissing(f"[--seeds {text}] expected a file or a number, got neither; check the path")
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [line for line in lines if line]
+    known = {str(vertex): vertex for vertex in there.tolist()}
+    for row, line in enumerate(lines):
+        if line not in known:
+            kind = "" if vertex_type is None else f" of type {vertex_type!r}"
+            raise ValueInvalid(f"[{path}, row {row + 1}] expected a vertex{kind}, got {line!r}; mend the file")
+    if not lines:
+        raise ValueInvalid(f"[{path}] expected ids, one a line, got an empty file; name some")
+    return np.array([known[line] for line in lines], dtype=there.dtype)
+
+
+# ---- a data set
+
+
+def _of_dataset(options: argparse.Namespace, console: Console) -> Source:
+    if options.generated:
+        stream = datasets.generate_typed(options.dataset, options.seed)
+    else:
+        try:
+            stream = datasets.load_typed(options.dataset)
+        except DataMissing as why:
+            console.warn(str(why))
+            stream = datasets.generate_typed(options.dataset, options.seed)
+    if stream.generated:
+        console.warn("This stream is GENERATED: the shape of the real one, not its content.")
+    query = read_query(options.query or PAPER_QUERY)
+
+    def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
+        return apply(stream.updates(begin, end))
+
+    return Source(stream.description, stream.graph(), query, stream.event_count, play)
+
+
+# ---- files
+
+
+def _of_files(options: argparse.Namespace) -> Source:
+    if options.query is None:
+        raise UsageError("[sample] expected --query with files of your own, got none; see docs/queries.md")
+    features, ids = files.read_features(options.features, options.id_column, options.vertex_type_column)
+    known: Ids = np.arange(len(features), dtype=np.int64) if ids is None else ids
+    columns = Columns(
+        options.src_column, options.dst_column, options.op_column, options.weight_column, options.time_column
+    )
+    events = read_events(options.events, columns, known, options.features)
+    edges = None if options.edges is None else read_edges(options.edges, columns, known, options.features)
+    query = read_query(options.query)
+    if options.vertex_type_column is None:
+        graph, events = _plain(options, features, ids, edges, events)
+    else:
+        graph, events = _typed(options, features, known, edges, events)
+
+    def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
+        return apply_rows(apply, events, begin, end)
+
+    title = f"{options.events}, on the vertices of {options.features}"
+    return Source(title, graph, query, len(events), play)
+
+
+def _plain(
+    options: argparse.Namespace, features: Any, ids: Ids | None, edges: Events | None, events: Events
+) -> tuple[lg.Graph, Events]:
+    """A graph whose vertices have no types; edge types are whole numbers."""
+    if options.type_column is not None:
+        events = replace(events, edge_type=_numbers(events, options.type_column))
+        edges = None if edges is None else replace(edges, edge_type=_numbers(edges, options.type_column))
+    labels = None if ids is None else (ids if ids.dtype.kind == "i" else ids.tolist())
+    src, dst, given = _loaded(events, 0) if edges is None else _loaded(edges, len(edges))
+    return lg.Graph(features, src, dst, **given, ids=labels, undirected=options.undirected), events
+
+
+def _numbers(events: Events, name: str) -> Any:
+    numbers = events.table.int64(name)
+    wrong = (numbers < 0) | (numbers > _INT32_MAX)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueInvalid(events.table.error(row, name, "an edge type from 0 to 2^31 - 1", int(numbers[row])))
+    return numbers.astype(np.int32)
+
+
+def _loaded(events: Events, count: int) -> tuple[Any, Any, dict[str, Any]]:
+    """The first `count` rows as Graph takes them, columns beside."""
+    src, dst = events.src[:count], events.dst[:count]
+    if src.dtype.kind != "i":
+        src, dst = src.tolist(), dst.tolist()
+    columns = {"weight": events.weight, "time": events.time, "edge_type": events.edge_type}
+    return src, dst, {name: values[:count] for name, values in columns.items() if values is not None}
+
+
+def _typed(
+    options: argparse.Namespace, features: Any, known: Ids, edges: Events | None, events: Events
+) -> tuple[lg.Graph, Events]:
+    """A graph with types; ids are those of the files, and all different."""
+    column = options.vertex_type_column
+    kinds = [str(kind) for kind in files.read_table(options.features).column(column).tolist()]
+    if not all(kinds):
+        raise ValueInvalid(
+            f"[{options.features}, row {kinds.index('') + 1}, column {column}] expected a type, got ''; mend the file"
+        )
+    kind_of = dict(zip(known.tolist(), kinds, strict=True))
+    if len(kind_of) < len(known):
+        raise ValueInvalid(
+            f"[{options.features}] expected ids that are all different, also between types, got {len(known):,} rows"
+            f" with {len(kind_of):,} ids; mend the file"
+        )
+    triples: dict[Triple, int] = {}
+    if edges is not None:
+        edges = replace(edges, edge_type=_codes(edges, options.type_column, kind_of, triples))
+    events = replace(events, edge_type=_codes(events, options.type_column, kind_of, triples))
+    names = np.array(kinds, dtype=object)
+    rows = {kind: np.flatnonzero(names == kind) for kind in dict.fromkeys(kinds)}
+    given: dict[str, Any] = {"src": {}, "dst": {}}
+    for triple, code in triples.items():
+        part = events if edges is None else edges
+        chosen = np.zeros(0, np.int64) if edges is None else np.flatnonzero(part.edge_type == code)
+        columns = {"src": part.src, "dst": part.dst, "weight": part.weight, "time": part.time}
+        for name, values in columns.items():
+            if values is not None:
+                some = values[chosen]
+                given.setdefault(name, {})[triple] = some if some.dtype.kind != "O" else some.tolist()
+    labels = {kind: known[part] if known.dtype.kind == "i" else known[part].tolist() for kind, part in rows.items()}
+    shown = {kind: np.ascontiguousarray(features[part]) for kind, part in rows.items()}
+    return lg.Graph(shown, **given, ids=labels, undirected=options.undirected), events
+
+
+def _codes(events: Events, name: str | None, kind_of: dict[Any, str], triples: dict[Triple, int]) -> Any:
+    """The edge types of rows by code; new ones are appended to `triples`."""
+    names: list[Any] = ["to"] * len(events) if name is None else events.table.column(name).tolist()
+    codes = np.empty(len(events), dtype=np.int32)
+    for row, (src, label, dst) in enumerate(zip(events.src.tolist(), names, events.dst.tolist(), strict=True)):
+        if not isinstance(label, str) or not label:
+            raise DtypeInvalid(events.table.error(row, str(name), "the name of an edge type", label))
+        codes[row] = triples.setdefault((kind_of[src], label, kind_of[dst]), len(triples))
+    return codes

@@ -1,0 +1,247 @@
+"""Micro-batches: requests that wait together are answered together, by one thread.
+
+A request is an Ask, put into a queue of at most `queue_max`. The thread takes what waits, up to `batch_max` seeds (or
+one larger ask alone), and hands it to `work`; then every asker is told, askers of one event loop in one call. While it
+works the next batch gathers, so batches grow with the load and nobody waits for company; `wait_us` makes it wait.
+
+An ask for a version that is not there yet is held, without delaying others, and looked at again before every batch,
+while there are no batches every _HELD_POLL_S. Every ask is answered: by `work`, or by an error at its deadline or when
+the queue closes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from livegnn.errors import Overloaded, UsageError, VersionPending
+from livegnn.types import AnyArray
+
+__all__ = ["Ask", "LoopReply", "MicroBatcher", "ReplyTo", "ThreadReply"]
+
+_HELD_POLL_S = 0.001
+
+
+class ReplyTo(Protocol):
+    """Where answers go; called in the thread that worked, once for all asks of a batch that share it."""
+
+    def deliver(self, asks: list[Ask]) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """One request, and its answer or error once it is delivered. deadline: of time.monotonic(), None for none."""
+
+    where: str
+    seeds: AnyArray
+    query: int
+    predict: bool
+    features: bool
+    edge_ids: bool
+    at_least: int | None
+    deadline: float | None
+    reply_to: ReplyTo
+    answer: Any = None
+    error: Exception | None = None
+    shared: bool = False  # whether the answer is a view of arrays that others share
+    future: Future[Any] | None = None
+    put_at: float = 0.0
+
+
+class ThreadReply:
+    """For one ask of a thread that waits."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def deliver(self, asks: list[Ask]) -> None:
+        self._event.set()
+
+    def wait(self) -> None:
+        self._event.wait()
+
+
+class LoopReply:
+    """For the futures of one event loop: one wake-up a batch."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def deliver(self, asks: list[Ask]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_settle, asks)
+        except RuntimeError:  # the loop was closed: nobody waits there any more
+            return
+
+
+def _settle(asks: list[Ask]) -> None:
+    for ask in asks:
+        future = ask.future
+        if future is None or future.done():  # a caller may have gone away
+            continue
+        if ask.error is not None:
+            future.set_exception(ask.error)
+        else:
+            future.set_result(ask.answer)
+
+
+class MicroBatcher:
+    """The queue and its thread.
+
+    Args:    work: answers a batch in place, setting `answer` or `error` of each ask; must not raise.  version: the
+             newest version that can be read.  batch_max: seeds.  wait_us: how long the first ask waits for others.
+             queue_max: asks that wait, held ones included.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[list[Ask]], None],
+        version: Callable[[], int],
+        *,
+        batch_max: int,
+        wait_us: float,
+        queue_max: int,
+    ) -> None:
+        self._work, self._version = work, version
+        self._batch_max, self._wait_s, self._queue_max = batch_max, wait_us * 1e-6, queue_max
+        self._changed = threading.Condition()
+        self._queue: deque[Ask] = deque()
+        self._held: list[Ask] = []
+        self._closed = False
+        self.overloaded = 0
+        self._thread = threading.Thread(target=self._run, name="livegnn-sample-server", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether asks are taken."""
+        return not self._closed
+
+    @property
+    def waiting(self) -> int:
+        """Asks that are not being worked on yet."""
+        return len(self._queue) + len(self._held)
+
+    def put(self, ask: Ask) -> None:
+        """Queues an ask. Raises: Overloaded if the queue is full; UsageError after close()."""
+        with self._changed:
+            if self._closed:
+                raise _closed(ask)
+            if self.waiting >= self._queue_max:
+                self.overloaded += 1
+                raise Overloaded(
+                    f"[{ask.where}] expected fewer than {self._queue_max} requests waiting, got as many; ask again "
+                    "later, or raise queue_max"
+                )
+            ask.put_at = time.monotonic()
+            self._queue.append(ask)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Refuses new asks, answers those that wait (held ones by an error), and ends the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while True:
+            batch, refused = self._take()
+            if batch:
+                self._work(batch)
+            for reply_to, asks in _by_reply(batch + refused).items():
+                reply_to.deliver(asks)
+            if not batch and not refused:
+                return
+
+    def _take(self) -> tuple[list[Ask], list[Ask]]:
+        """The next batch, and asks that were answered by an error; both empty at the end."""
+        with self._changed:
+            while True:
+                refused = self._release()
+                if self._wait_s and self._queue and not self._closed:
+                    self._gather()
+                batch = self._pop(refused)
+                if batch or refused:
+                    return batch, refused
+                if self._closed:
+                    return [], self._refuse_held()
+                self._changed.wait(_HELD_POLL_S if self._held else None)
+
+    def _release(self) -> list[Ask]:
+        """Puts held asks whose version has come in front of the queue; gives those whose time is up."""
+        if not self._held:
+            return []
+        version, now = self._version(), time.monotonic()
+        late: list[Ask] = []
+        held: list[Ask] = []
+        for ask in reversed(self._held):
+            if ask.at_least is None or ask.at_least <= version:
+                self._queue.appendleft(ask)
+            elif ask.deadline is not None and ask.deadline <= now:
+                ask.error = VersionPending(
+                    f"[{ask.where}] expected version {ask.at_least} or later within {now - ask.put_at:.3g} s, got "
+                    f"{version}; try again, or ask for an earlier one"
+                )
+                late.append(ask)
+            else:
+                held.append(ask)
+        self._held = held[::-1]
+        return late
+
+    def _gather(self) -> None:
+        until = self._queue[0].put_at + self._wait_s
+        while not self._closed and sum(len(ask.seeds) for ask in self._queue) < self._batch_max:
+            left = until - time.monotonic()
+            if left <= 0 or not self._changed.wait(left):
+                return
+
+    def _pop(self, refused: list[Ask]) -> list[Ask]:
+        batch: list[Ask] = []
+        seeds = 0
+        version, now = self._version(), time.monotonic()
+        while self._queue:
+            ask = self._queue[0]
+            if batch and seeds + len(ask.seeds) > self._batch_max:
+                break
+            self._queue.popleft()
+            if ask.at_least is not None and ask.at_least > version:
+                self._held.append(ask)
+            elif ask.deadline is not None and ask.deadline < now:
+                self.overloaded += 1
+                ask.error = Overloaded(
+                    f"[{ask.where}] expected an answer within {ask.deadline - ask.put_at:.3g} s, got none while "
+                    "others were served; ask again later, or allow more time"
+                )
+                refused.append(ask)
+            else:
+                batch.append(ask)
+                seeds += len(ask.seeds)
+        return batch
+
+    def _refuse_held(self) -> list[Ask]:
+        held, self._held = self._held, []
+        for ask in held:
+            ask.error = _closed(ask)
+        return held
+
+
+def _by_reply(asks: list[Ask]) -> dict[ReplyTo, list[Ask]]:
+    found: dict[ReplyTo, list[Ask]] = {}
+    for ask in asks:
+        found.setdefault(ask.reply_to, []).append(ask)
+    return found
+
+
+def _closed(ask: Ask) -> UsageError:
+    return UsageError(f"[{ask.where}] expected an open sample server, got one that was closed; make a new one")

@@ -1,0 +1,66 @@
+"""Every error as one JSON body, {"error": {"kind", "message", "retryable"}}, and its status code."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from livegnn.errors import (
+    EdgeDuplicate,
+    EdgeMissing,
+    InvariantBroken,
+    LiveGnnError,
+    ModelError,
+    Overloaded,
+    QueryInvalid,
+    UpdateError,
+    UsageError,
+    VersionPending,
+    VertexExists,
+    VertexUnknown,
+)
+
+__all__ = ["STATUSES", "Refused", "enveloped"]
+
+_log = logging.getLogger("livegnn.serve")
+
+# the first class that fits; what is not here is a 500
+STATUSES: tuple[tuple[type[LiveGnnError], int], ...] = (
+    (InvariantBroken, 500),
+    (VertexUnknown, 404),
+    (VertexExists, 409),
+    (EdgeDuplicate, 409),
+    (EdgeMissing, 409),
+    (UpdateError, 422),
+    (QueryInvalid, 422),
+    (UsageError, 409),
+    (Overloaded, 503),
+    (VersionPending, 504),
+    (ModelError, 500),
+)
+
+
+class Refused(Exception):
+    """A request that HTTP itself refuses: a kind of its own, and the status."""
+
+    def __init__(self, status: int, kind: str, message: str, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.retryable = status, kind, retryable
+
+
+def enveloped(error: Exception) -> tuple[int, bytes]:
+    """Status and body. What is not an error of this package is logged, and not shown to the caller."""
+    if isinstance(error, Refused):
+        return error.status, _body(error.kind, str(error), error.retryable)
+    if isinstance(error, LiveGnnError):
+        status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+        if status == 500:
+            _log.error("%s", error, exc_info=error)
+        return status, _body(type(error).__name__, str(error), error.retryable)
+    _log.error("unexpected error in a request", exc_info=error)
+    message = "[serve] expected an answer, got an error of the server itself; its log has the cause"
+    return 500, _body("InternalError", message, False)
+
+
+def _body(kind: str, message: str, retryable: bool) -> bytes:
+    return json.dumps({"error": {"kind": kind, "message": message, "retryable": retryable}}).encode()

@@ -1,0 +1,54 @@
+"""In-process transport: requests straight into the ASGI application, each with an event loop of its own."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+
+import httpx
+
+import livegnn as lg
+from livegnn import serve
+from livegnn.serve import frames
+
+FRAME = {"content-type": frames.CONTENT_TYPE}
+
+
+class Client:
+    def __init__(self, app):
+        self.app = app
+
+    def request(self, method, path, **options):
+        return self.all_at_once([(method, path, options)])[0]
+
+    def all_at_once(self, requests):
+        async def ask():
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+                return await asyncio.gather(*(client.request(m, path, **options) for m, path, options in requests))
+
+        return asyncio.run(ask())
+
+    def get(self, path, **options):
+        return self.request("GET", path, **options)
+
+    def post(self, path, document=None, **options):
+        if document is not None:
+            options["content"] = document if isinstance(document, bytes) else json.dumps(document)
+        return self.request("POST", path, **options)
+
+
+@contextmanager
+def serving(sampler, model=None, *, token=None, limits=None, read_only=False, **options):
+    """A client of an application on a sample server of its own."""
+    with lg.SampleServer(sampler, model, **options) as server:
+        yield Client(serve.app(server, token=token, limits=limits, read_only=read_only))
+
+
+def error_of(response, status):
+    """The envelope of a refusal, whose form is the same everywhere."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    document = response.json()
+    assert set(document) == {"error"}
+    assert set(document["error"]) == {"kind", "message", "retryable"}
+    return document["error"]
