@@ -66,13 +66,15 @@ def test_killed_workers_are_replaced(tmp_path):
             write_some(rng, graph, 8)
             compare(graph, undisturbed, cluster)
         assert cluster.lag_batches() == 0
+    options_again = {"log_options": options, "settings": SETTINGS, "seed": 5}
+    with ProcessCluster(tmp_path, graph, QUERY, **options_again) as cluster:  # the folder goes on where it was
+        assert cluster.sample([0], at_least=graph.version).version == graph.version
         cluster.move(even_owners(3))
         write_some(rng, graph, 5)
         cluster.serve(np.roll(even_serving(3), 1))
         write_some(rng, graph, 5)
         compare(graph, undisturbed, cluster)
-    again = ProcessCluster(tmp_path, graph, QUERY, log_options=options, settings=SETTINGS, seed=5)
-    with again:  # the folder goes on where it was
+    with ProcessCluster(tmp_path, graph, QUERY, **options_again) as again:
         write_some(rng, graph, 5)
         compare(graph, undisturbed, again)
 

@@ -78,7 +78,7 @@ class World:
     """Everything that survives a crash, and the workers that do not."""
 
     def __init__(self, seed: int, spec: ClusterSpec, graph: Any, owners: Owners) -> None:
-        self.random, self.spec, self.owners = random.Random(seed), spec, owners
+        self.random, self.spec = random.Random(seed), spec
         self.now = 0.0
         self.bomb: int | None = None
         self.network: list[tuple[MemoryLog, bytes]] = []
@@ -165,7 +165,7 @@ class World:
     def coordinate(self) -> Coordinator:
         """The coordinator, a new one after a crash."""
         if self.coordinator is None:
-            parts = (self.spec, self.owners, self.logs(), self, self, SETTINGS, self.clock)
+            parts = (self.spec, self.logs(), self, self, SETTINGS, self.clock)
             self.coordinator = Coordinator(*parts)
         return self.coordinator
 

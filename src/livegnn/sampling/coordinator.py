@@ -54,27 +54,27 @@ def write_start(spec: ClusterSpec, graph: Graph, owners: Owners, checkpoints: Ch
 class Coordinator:
     """One turn() after another keeps a cluster going.
 
-    Args:    owners: the map that the start states were cut by.  launcher: starts and stops workers.  clock: ms.
-    Raises:  StoredStateInvalid for a steps log that cannot be read.
+    Args:    launcher: starts and stops workers.  clock: ms.
+    Raises:  UsageError without start states; StoredStateInvalid for a steps log that cannot be read.
     """
 
     def __init__(
         self,
         spec: ClusterSpec,
-        owners: Owners,
         logs: ClusterLogs,
         checkpoints: Checkpoints,
         launcher: Launcher,
         settings: Settings,
         clock: Clock,
     ) -> None:
-        self.spec, self.owners = spec, owners
+        self.spec = spec
         self.serving: Serving = np.zeros(_native.BUCKETS, np.uint64)
         self._logs, self._checkpoints, self._launcher = logs, checkpoints, launcher
         self._settings, self._clock = settings, clock
         first = checkpoints.read("sampling", 0)
         if not isinstance(first, PartitionState):
             raise UsageError("[coordinator] expected start states, got none; call write_start first")
+        self.owners = first.owners  # and then as the moves among the steps say
         self._last = first.offset  # of the history, up to where it is in the steps
         self._next = 0  # step
         self._since_checkpoint = 0
@@ -248,9 +248,11 @@ class Coordinator:
         move = self._moving
         if move is None:
             return False
-        states = [
-            self._checkpoints.read("moved", worker, move.step + 1) for worker in range(int(self.owners.max()) + 1)
-        ]
+        after = move.step + 1
+        one = self._checkpoints.read("moved", 0, after)
+        if not isinstance(one, PartitionState):
+            return False
+        states = [self._checkpoints.read("moved", worker, after) for worker in range(int(one.owners.max()) + 1)]
         parts = [state for state in states if isinstance(state, PartitionState)]
         if len(parts) < len(states):
             return False

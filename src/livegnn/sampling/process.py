@@ -206,14 +206,13 @@ class ProcessCluster:
             settings or Settings(),
         )
         first = not (self.folder / _CONFIG).exists()
-        owners = even_owners(sampling)
         if first:
-            write_start(spec, graph, owners, checkpoints)
+            write_start(spec, graph, even_owners(sampling), checkpoints)
             self.config.write(self.folder)
         self._processes, self._lock = _Processes(self.folder), threading.RLock()
         self._logs = self.config.open_logs()
         parts = (self._logs, checkpoints, self._processes, self.config.settings, _now_ms)
-        self._coordinator = Coordinator(spec, owners, *parts)
+        self._coordinator = Coordinator(spec, *parts)
         if first:
             self._coordinator.serve(even_serving(serving, replicas))
             self._coordinator.routed = self._coordinator.serving  # there are no others to ask meanwhile

@@ -76,6 +76,19 @@ def test_each_serving_worker_holds_less_where_there_are_more():
     assert max(len(each[1]) for each in four) < 0.9 * len(one[1])
 
 
+def test_the_check_finds_what_is_too_much_and_too_little():
+    cluster = LocalCluster(ring(), QUERY)
+    table, vertex, _, _, edge_ids, _, _, owners, rows, none = cluster.serving_workers[0].contents()
+    nothing, no_rows = np.empty(0, np.int32), np.empty((0, 2), np.float32)
+    less = (nothing, nothing, nothing, nothing, edge_ids[:0], table[:1], vertex[:1], nothing, no_rows, nothing)
+    other = (nothing, nothing, nothing, nothing, edge_ids[:0], nothing, nothing, owners[:1], rows[:1] + 1, none)
+    for spoiled in (less, other):
+        cluster = LocalCluster(ring(), QUERY)
+        cluster.serving_workers[0]._tables.apply([spoiled], np.ones(1024, np.uint8), 0)
+        with pytest.raises(AssertionError):
+            check_cluster(cluster, NO_TIME)
+
+
 def test_replicas_take_turns_and_hold_the_same():
     cluster = LocalCluster(ring(), QUERY, serving=1, replicas=2)
     first, second = (worker.contents() for worker in cluster.serving_workers.values())
