@@ -5,9 +5,10 @@
 
 namespace livegnn {
 
-void bind_graph(nanobind::module_& m);    // graph.cc: UpdateBuffer, GraphStore
-void bind_program(nanobind::module_& m);  // program.cc: compiled models
-void bind_engine(nanobind::module_& m);   // engine.cc: the engine and what_if
-void bind_sampling(nanobind::module_& m);  // sampling.cc: tables of samples
+void bind_graph(nanobind::module_& m);             // graph.cc: UpdateBuffer, GraphStore
+void bind_program(nanobind::module_& m);           // program.cc: compiled models
+void bind_engine(nanobind::module_& m);            // engine.cc: the engine and what_if
+void bind_sampling(nanobind::module_& m);          // sampling.cc: tables of samples
+void bind_sampling_workers(nanobind::module_& m);  // sampling_workers.cc: partitions, subscriptions, serving tables
 
 }  // namespace livegnn

@@ -70,5 +70,6 @@ NB_MODULE(_core, m) {
 #endif
 #ifdef LIVEGNN_BIND_SAMPLING
   livegnn::bind_sampling(m);
+  livegnn::bind_sampling_workers(m);
 #endif
 }

@@ -51,7 +51,7 @@ struct GraphStore::Scratch {
     bool alive;
   };
   std::shared_ptr<BatchDelta::Journal> journal;  // of the running or the latest batch
-  std::vector<NewEdge> new_edges;                // by id - next_edge_id_before
+  std::vector<NewEdge> new_edges;                // by ascending id
   std::vector<VertexId> sparse;  // by vertex: place in journal->vertices, valid if that names the vertex
   EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
   std::vector<EdgeEntry> incident;

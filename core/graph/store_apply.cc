@@ -144,10 +144,21 @@ EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& upd
   }
   EdgeEntry entry;
   entry.neighbour = v;
+  entry.id = checked_edge_id(update);
   if (options_.has_weight) entry.weight = update.weight;
   if (options_.has_time) entry.time = update.time;
   if (options_.has_type) entry.type = update.type;
   return entry;
+}
+
+// Ids rise with every addition, so that the newest edge has the largest.
+EdgeId GraphStore::checked_edge_id(const Update& update) const {
+  if (update.edge_id == kNoEdge) return next_edge_id_;
+  if (update.edge_id < next_edge_id_ || update.edge_id == INT64_MAX) {
+    refuse(ErrorKind::ValueInvalid, "an edge id from " + to_string(next_edge_id_) + " on", to_string(update.edge_id),
+           "leave the id out");
+  }
+  return update.edge_id;
 }
 
 EdgeEntry GraphStore::found_edge(const Update& update) const {
@@ -166,8 +177,7 @@ EdgeEntry GraphStore::found_edge(const Update& update) const {
 
 void GraphStore::add_edge(const UpdateBuffer& batch, const Update& update) {
   const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
-  EdgeEntry entry = checked_entry(batch, update, u, v);
-  entry.id = next_edge_id_;
+  const EdgeEntry entry = checked_entry(batch, update, u, v);
   BatchDelta::Journal& journal = *scratch_->journal;
   journal.edges.push_back({EdgeChangeKind::Added, u, entry, entry.weight, -1});
   try {
@@ -177,7 +187,7 @@ void GraphStore::add_edge(const UpdateBuffer& batch, const Update& update) {
     journal.edges.pop_back();
     throw;
   }
-  ++next_edge_id_;
+  next_edge_id_ = entry.id + 1;
 }
 
 void GraphStore::journal_removed(VertexId u, const EdgeEntry& entry) {

@@ -64,7 +64,19 @@ class ReweightedIndex {
 };
 }  // namespace
 
-// Ids from next_edge_id_before on are new in this batch and known by position; older edges can be removed only once.
+namespace {
+// The edge with this id among those that a batch added, by ascending id: by position, unless ids were given with gaps.
+template <typename NewEdge>
+NewEdge& new_edge(std::vector<NewEdge>& edges, EdgeId id) {
+  const EdgeId first = edges.front().record.id;
+  const auto place = static_cast<std::size_t>(id - first);
+  if (place < edges.size() && edges[place].record.id == id) return edges[place];
+  return *std::lower_bound(edges.begin(), edges.end(), id,
+                           [](const NewEdge& edge, EdgeId wanted) { return edge.record.id < wanted; });
+}
+}  // namespace
+
+// Ids from next_edge_id_before on are new in this batch; older edges can be removed only once.
 void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& delta) {
   std::vector<Scratch::NewEdge>& new_edges = scratch_->new_edges;
   new_edges.clear();
@@ -79,7 +91,7 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
     if (change.kind == EdgeChangeKind::Added) {
       new_edges.push_back({record, true});
     } else if (entry.id >= journal.next_edge_id_before) {
-      Scratch::NewEdge& edge = new_edges[static_cast<std::size_t>(entry.id - journal.next_edge_id_before)];
+      Scratch::NewEdge& edge = new_edge(new_edges, entry.id);
       if (change.kind == EdgeChangeKind::Removed) edge.alive = false;
       edge.record.weight = entry.weight;
     } else if (change.kind == EdgeChangeKind::Reweighted) {

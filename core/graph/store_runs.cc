@@ -44,11 +44,10 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
       }
       const Update& update = updates[at];
       const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
-      EdgeEntry entry = checked_entry(batch, update, u, v);
-      entry.id = next_edge_id_;
+      const EdgeEntry entry = checked_entry(batch, update, u, v);
       changes.push_back({EdgeChangeKind::Added, u, entry, entry.weight, -1});
       if (options_.attr_width > 0) attributes_.insert(entry.id, batch.row(update));
-      ++next_edge_id_;
+      next_edge_id_ = entry.id + 1;
     }
   } catch (...) {
     forget_run(start, next_before);

@@ -12,12 +12,16 @@ EdgeTime Candidates::horizon(EdgeTime now) const {
   return now - query_.ttl;
 }
 
-void Candidates::check_weight(const EdgeRecord& edge, float weight) const {
-  if (query_.by != SampleBy::Weighted || weight >= 0.0f || !of_type(edge)) return;
+void check_sample_weight(const EdgeRecord& edge, float weight) {
+  if (weight >= 0.0f) return;
   throw Error(ErrorKind::ValueInvalid, "[sample] expected weights of at least 0 for a weighted sample, got " +
                                            std::to_string(weight) + " for edge " + std::to_string(edge.src) + " -> " +
                                            std::to_string(edge.dst) + " (edge id " + std::to_string(edge.id) +
                                            "); correct the weight");
+}
+
+void Candidates::check_weight(const EdgeRecord& edge, float weight) const {
+  if (query_.by == SampleBy::Weighted && of_type(edge)) check_sample_weight(edge, weight);
 }
 
 template <typename Visitor>

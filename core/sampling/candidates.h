@@ -13,6 +13,8 @@
 
 namespace livegnn {
 
+void check_sample_weight(const EdgeRecord& edge, float weight);  // throws Error: a negative one
+
 class Candidates {
  public:
   Candidates(const GraphStore& graph, const OneHop& query, std::uint64_t seed)

@@ -58,7 +58,7 @@ class ReservoirTable {
     Row* after;         // likewise
   };
   struct Shard {
-    explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed) {}
+    explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed ? RowColumns::Times : RowColumns::Ranks) {}
     RowPool pool;
     std::vector<Staged> staged;
     // Heap, earliest first: (row.noted, vertex) for every row with entries, and stale ones.

@@ -1,7 +1,8 @@
 // Rows of samples and the pool that they come from.
 //
-// A row is one run of memory: the header, then the columns neighbours, edge ids, ranks and, where entries can expire,
-// times, each `capacity` long. Readers follow a pointer to it; a row that they can reach is never written.
+// A row is one run of memory: the header, then the columns neighbours, edge ids and, as far as the pool keeps them,
+// ranks and times (where entries can expire), each `capacity` long. Readers follow a pointer to it; a row that they can
+// reach is never written.
 #pragma once
 
 #include <cstddef>
@@ -47,10 +48,12 @@ struct RowEntry {
   EdgeTime time;
 };
 
+enum class RowColumns : std::int32_t { Ids = 1, Ranks = 2, Times = 3 };  // the last column that a pool's rows have
+
 // Rows of a few capacities, cut from chunks; freed ones wait on a list of their class. Not thread-safe.
 class RowPool {
  public:
-  RowPool(std::int32_t capacity_max, bool timed);
+  RowPool(std::int32_t capacity_max, RowColumns columns);
 
   Row* allocate(std::int32_t count);  // an empty row with room for so many, 1 <= count <= capacity_max
   void free(Row* row);
@@ -61,7 +64,7 @@ class RowPool {
   static constexpr std::size_t kChunkBytesMax = std::size_t{1} << 20;
   std::size_t row_bytes(std::int32_t capacity) const;
 
-  bool timed_;
+  RowColumns columns_;
   std::vector<std::int32_t> capacities_;  // by class, ascending
   std::vector<std::uint8_t> class_of_;    // by count
   std::vector<std::vector<Row*>> free_;   // by class

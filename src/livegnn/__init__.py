@@ -30,13 +30,16 @@ from livegnn.models.model import Model
 from livegnn.models.pyg import from_pyg
 from livegnn.sampling import (
     AdHocSampler,
+    LocalCluster,
     Prediction,
     PreSampler,
     Query,
     Sample,
     SamplerStats,
     SampleServer,
+    SamplingWorker,
     ServerStats,
+    ServingWorker,
     query,
 )
 
@@ -58,6 +61,7 @@ __all__ = [
     "StreamBatch",
     "WhatIfView",
     # sampling
+    "LocalCluster",
     "query",
     "PreSampler",
     "AdHocSampler",
@@ -65,6 +69,8 @@ __all__ = [
     "Sample",
     "SamplerStats",
     "SampleServer",
+    "SamplingWorker",
+    "ServingWorker",
     "Prediction",
     "ServerStats",
     # models without PyG

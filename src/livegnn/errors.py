@@ -19,6 +19,7 @@ LiveGnnError
 │   └── OperatorUnsound         a user's operator that is not proved to be incremental
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── VersionPending              a read that asked for a version which is not there yet
+├── WorkerUnavailable           a worker of a cluster does not answer
 ├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
@@ -65,6 +66,7 @@ __all__ = [
     "VertexIdGap",
     "VertexUnknown",
     "WidthMismatch",
+    "WorkerUnavailable",
 ]
 
 
@@ -167,6 +169,13 @@ class VersionPending(LiveGnnError, TimeoutError):
 
     retryable = True
     hint = "ask again, or for an earlier version"
+
+
+class WorkerUnavailable(LiveGnnError, ConnectionError):
+    """A worker of a cluster does not answer."""
+
+    retryable = True
+    hint = "ask again: a worker that died is replaced"
 
 
 class Overloaded(LiveGnnError):

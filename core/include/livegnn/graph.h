@@ -66,7 +66,7 @@ struct Update {
   std::int64_t u = -1;             // 64-bit as the user gave it; checked when applied
   std::int64_t v = -1;
   std::int64_t time = kUnsetTime;
-  EdgeId edge_id = kNoEdge;
+  EdgeId edge_id = kNoEdge;  // AddEdge: the id to give, from next_edge_id() on; partitions of a graph leave gaps
   float weight = 1.0f;
   std::int64_t row = -1;  // offset of the feature or attribute row in the pool, in floats
   std::int32_t row_width = 0;
@@ -237,6 +237,7 @@ class GraphStore {
   void check_vertex_type(const Update& update) const;
   VertexId typed_vertex(const Update& update) const;
   EdgeEntry checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const;
+  EdgeId checked_edge_id(const Update& update) const;
   EdgeEntry find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const;
   EdgeEntry found_edge(const Update& update) const;
 

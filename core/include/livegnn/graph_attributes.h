@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "livegnn/graph_memory.h"
+#include "livegnn/prefetch.h"
 #include "livegnn/types.h"
 
 namespace livegnn {
 
-// Edge id -> int64, linear probing, at most 5/8 full; removal shifts back, so there are no tombstones.
+// Edge id, or any other id from 0 on, -> int64, linear probing, at most 5/8 full; removal shifts back, so there are no
+// tombstones.
 class EdgeIdMap {
  public:
   static constexpr std::int64_t kNone = -1;
@@ -19,6 +21,20 @@ class EdgeIdMap {
       if (cells_[at].id == id) return cells_[at].value;
       if (cells_[at].id == kNoEdge) return kNone;
     }
+  }
+  // Where the value is, to change it, or nullptr; until the next insert or erase.
+  const std::int64_t* place_of(EdgeId id) const {
+    if (count_ == 0) return nullptr;
+    for (std::size_t at = home(id);; at = (at + 1) & mask_) {
+      if (cells_[at].id == id) return &cells_[at].value;
+      if (cells_[at].id == kNoEdge) return nullptr;
+    }
+  }
+  std::int64_t* place_of(EdgeId id) {
+    return const_cast<std::int64_t*>(static_cast<const EdgeIdMap*>(this)->place_of(id));
+  }
+  void prefetch(EdgeId id) const {
+    if (count_ > 0) prefetch_line(cells_.data() + home(id));
   }
   void reserve(std::int64_t count);
   void insert(EdgeId id, std::int64_t value);  // id is not there

@@ -86,8 +86,9 @@ class Reservoirs final : public BatchFollower {
   // ---- reading, from any thread; returns the version that was read. Throws Error for a seed that is not live.
   std::int64_t sample(const SampleRequest& request);
   std::int64_t version() const;
-  EdgeTime now() const;        // the largest time of any edge ever added; INT64_MIN before the first
-  void set_now(EdgeTime now);  // for a restored state, before any table is added
+  EdgeTime now() const;  // the largest time of any edge ever added; INT64_MIN before the first
+  // Raises it: before any table is added, for a restored state, or right before a batch, for added edges not in it.
+  void set_now(EdgeTime now);
 
   // ---- for subscriptions; of the latest batch, valid until the next
   std::vector<SampleChange> changes(std::int32_t table) const;

@@ -1,0 +1,90 @@
+"""Where workers write their state: files of messages (messages.py), one a worker and step, the latest two kept.
+
+name = role "-" worker "." step ".state"            role = "sampling" | "serving" | "moved"
+
+A file is written beside its place, synced and renamed, so it is there whole or not at all. A damaged one is passed over
+for the one before it: a worker may start from any of its states, since its inbox holds what came after.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from livegnn.errors import StoredStateInvalid
+from livegnn.sampling.messages import Served, decode, encode
+from livegnn.sampling.partition import PartitionState
+
+__all__ = ["CheckpointFiles", "Checkpoints"]
+
+_NAME = re.compile(r"(sampling|serving|moved)-(\d+)\.(\d+)\.state")
+_KEPT = 2
+
+
+class Checkpoints(Protocol):
+    """Keeps the latest states of workers."""
+
+    def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
+        """Keeps a state; afterwards it survives whatever happens to the process."""
+
+    def read(self, role: str, worker: int, step: int | None = None) -> PartitionState | Served | None:
+        """The latest state of a worker, or that of a step; None if there is none."""
+
+
+class CheckpointFiles:
+    """Checkpoints in a folder, made if there is none."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
+        """As Checkpoints.write; older files than the latest two go."""
+        place = self.folder / f"{role}-{worker}.{_step_of(state)}.state"
+        handle, beside = tempfile.mkstemp(dir=self.folder, prefix=place.name + ".", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(encode(state))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, place)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+        for step in self._steps(role, worker)[_KEPT:]:
+            (self.folder / f"{role}-{worker}.{step}.state").unlink(missing_ok=True)
+
+    def read(self, role: str, worker: int, step: int | None = None) -> PartitionState | Served | None:
+        """As Checkpoints.read. Raises: StoredStateInvalid if there are files and all of them are damaged."""
+        damaged: StoredStateInvalid | None = None
+        for found in self._steps(role, worker):
+            if step is not None and found != step:
+                continue
+            try:
+                state = decode((self.folder / f"{role}-{worker}.{found}.state").read_bytes())
+            except FileNotFoundError:  # a newer one has just replaced it
+                continue
+            except StoredStateInvalid as cause:
+                damaged = damaged or cause
+                continue
+            if isinstance(state, Served if role == "serving" else PartitionState):
+                return state
+        if damaged is not None:
+            raise StoredStateInvalid(
+                f"[checkpoint, {role} {worker}] expected a state in {self.folder}, got damaged files only; "
+                "restore the folder from a copy"
+            ) from damaged
+        return None
+
+    def _steps(self, role: str, worker: int) -> list[int]:
+        """Steps of the states of a worker, latest first."""
+        found = (_NAME.fullmatch(path.name) for path in self.folder.iterdir())
+        return sorted((int(m[3]) for m in found if m and (m[1], int(m[2])) == (role, worker)), reverse=True)
+
+
+def _step_of(state: PartitionState | Served) -> int:
+    """The next step of the state."""
+    return state.step if isinstance(state, PartitionState) else state.push.step + 1

@@ -1,0 +1,351 @@
+"""Workers as processes of this host: `python -m livegnn.sampling.process FOLDER ROLE NUMBER`, and who starts them.
+
+folder = cluster.json | sampling-<i>.<step>.state ... | serving-<j>.sock
+cluster.json = { "spec": ..., "history": url, "logs": url with {name}, "log_options": {...}, "settings": {...} }
+
+A worker ends with the process that started it. One that loses its log begins again from its checkpoint: what it had in
+memory may not have been said to all. A serving worker goes on answering meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import LogUnavailable, UsageError, WorkerUnavailable
+from livegnn.graph import Graph, Updates
+from livegnn.log import UpdateLog, open_log
+from livegnn.sampling import expiry
+from livegnn.sampling.checkpoints import CheckpointFiles
+from livegnn.sampling.coordinator import Coordinator, write_start
+from livegnn.sampling.front_end import FrontEnd
+from livegnn.sampling.messages import Reading
+from livegnn.sampling.partition import Owners, Serving, even_owners, even_serving
+from livegnn.sampling.plan import Plan
+from livegnn.sampling.query import Query
+from livegnn.sampling.remote import RemoteServing, answer_questions, socket_of
+from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
+from livegnn.sampling.sample import Sample
+from livegnn.sampling.spec import ClusterSpec
+
+__all__ = ["Config", "ProcessCluster", "main"]
+
+_CONFIG = "cluster.json"
+_PAUSE_SECONDS = 0.002
+_RETRY_SECONDS = 0.2
+_SETTLE_SECONDS_MAX = 120.0
+
+
+class Config(NamedTuple):
+    """What cluster.json says."""
+
+    spec: ClusterSpec
+    history: str
+    logs: str
+    log_options: dict[str, Any]
+    settings: Settings
+
+    def write(self, folder: Path) -> None:
+        """Writes it beside and renames it."""
+        document = {"spec": json.loads(self.spec.to_json()), "settings": self.settings._asdict()}
+        document |= {"history": self.history, "logs": self.logs, "log_options": self.log_options}
+        beside = folder / (_CONFIG + ".part")
+        beside.write_text(json.dumps(document, indent=1))
+        os.replace(beside, folder / _CONFIG)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Raises: UsageError for a folder without one."""
+        try:
+            found = json.loads((folder / _CONFIG).read_text())
+            spec = ClusterSpec.from_json(json.dumps(found["spec"]))
+            return cls(spec, found["history"], found["logs"], found["log_options"], Settings(**found["settings"]))
+        except (OSError, ValueError, KeyError, TypeError) as cause:
+            raise UsageError(f"[cluster] expected {folder / _CONFIG}, got none that can be read ({cause})") from cause
+
+    def open_logs(self) -> ClusterLogs:
+        """The logs of the cluster, opened anew."""
+        history = UpdateLog(open_log(self.history, **self.log_options))
+        return ClusterLogs(history, lambda name: open_log(self.logs.replace("{name}", name), **self.log_options))
+
+
+# ---- a worker's process
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a worker until it is stopped, or its partition has moved."""
+    folder, role, number = Path(arguments[0]), arguments[1], int(arguments[2])
+    config, checkpoints = Config.read(folder), CheckpointFiles(folder)
+    if role == "sampling":
+        _run_sampling(config, checkpoints, number)
+    else:
+        _run_serving(config, checkpoints, folder, number)
+    return 0
+
+
+def _run_sampling(config: Config, checkpoints: CheckpointFiles, number: int) -> None:
+    starter = os.getppid()
+    while os.getppid() == starter:
+        try:
+            logs = config.open_logs()
+            loop = SamplingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
+            while not loop.has_moved and os.getppid() == starter:
+                if not loop.turn():
+                    time.sleep(_PAUSE_SECONDS)
+            return
+        except LogUnavailable:
+            time.sleep(_RETRY_SECONDS)
+
+
+def _run_serving(config: Config, checkpoints: CheckpointFiles, folder: Path, number: int) -> None:
+    loop: ServingLoop | None = None
+    starter = os.getppid()
+    while os.getppid() == starter:
+        try:
+            if loop is None:
+                loop = ServingLoop(config.spec, number, config.open_logs(), checkpoints, config.settings, _now_ms)
+                answer_questions(loop.worker, socket_of(folder, number))
+            if not loop.turn():
+                time.sleep(_PAUSE_SECONDS)
+        except LogUnavailable:
+            time.sleep(_RETRY_SECONDS)
+
+
+def _now_ms() -> float:
+    return time.time() * 1000
+
+
+# ---- who starts them
+
+
+class _Processes:
+    """Workers as child processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.running: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+
+    def start(self, role: str, worker: int) -> None:
+        """As Launcher.start."""
+        self.stop(role, worker)
+        command = [sys.executable, "-m", "livegnn.sampling.process", str(self._folder), role, str(worker)]
+        self.running[role, worker] = subprocess.Popen(command)
+
+    def stop(self, role: str, worker: int) -> None:
+        """As Launcher.stop. At once: workers need no farewell."""
+        process = self.running.pop((role, worker), None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+class _Sockets(Mapping[int, RemoteServing]):
+    """Serving workers by number, connected when first asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[int, RemoteServing] = {}
+
+    def __getitem__(self, worker: int) -> RemoteServing:
+        return self._made.setdefault(worker, RemoteServing(socket_of(self._folder, worker)))
+
+    def __iter__(self) -> Any:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+class ProcessCluster:
+    """A cluster of processes on this host, behind a graph that writes its history into a log.
+
+    Args:    folder: for states and sockets; a cluster that is there goes on.  graph: without ids= and types; its
+             batches go to the history from now on.  queries, seed, ttl: as PreSampler takes them.  history, logs: URLs
+             of open_log, with {name} in `logs`; SQLite files in the folder unless given.  sampling, serving, replicas:
+             how many workers a new cluster has.
+    Raises:  as ClusterSpec.of; UsageError for graphs with ids of their own; DataMissing without pyarrow.
+    Source:  Helios, section 4.
+    """
+
+    native = None  # no engine
+
+    def __init__(
+        self,
+        folder: Path | str,
+        graph: Graph,
+        queries: Query | Iterable[Query],
+        *,
+        history: str | None = None,
+        logs: str | None = None,
+        log_options: Mapping[str, Any] | None = None,
+        settings: Settings | None = None,
+        sampling: int = 1,
+        serving: int = 1,
+        replicas: int = 1,
+        seed: int = 0,
+        ttl: expiry.Ttl = None,
+    ) -> None:
+        self.folder, self.graph = Path(folder), graph
+        spec = ClusterSpec.of(graph, queries, seed=seed, ttl=ttl)
+        checkpoints = CheckpointFiles(self.folder)
+        self.config = Config(
+            spec,
+            history or f"sqlite:{self.folder}/history.db",
+            logs or f"sqlite:{self.folder}/{{name}}.db",
+            dict(log_options or {}),
+            settings or Settings(),
+        )
+        first = not (self.folder / _CONFIG).exists()
+        if first:
+            write_start(spec, graph, even_owners(sampling), checkpoints)
+            self.config.write(self.folder)
+        self._processes, self._lock = _Processes(self.folder), threading.RLock()
+        self._logs = self.config.open_logs()
+        parts = (self._logs, checkpoints, self._processes, self.config.settings, _now_ms)
+        self._coordinator = Coordinator(spec, *parts)
+        if first:
+            self._coordinator.serve(even_serving(serving, replicas))
+            self._coordinator.routed = self._coordinator.serving  # there are no others to ask meanwhile
+        self.front_end = FrontEnd(spec, _Sockets(self.folder), self._coordinator.routed)
+        self.follower = _native.BatchTap(spec.weighted_types)
+        self._written = UpdateLog(open_log(self.config.history, **self.config.log_options))
+        self._attachment = self._written.attach(graph)
+        graph._attach(self)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._coordinate, name="livegnn-coordinator", daemon=True)
+        self._thread.start()
+
+    # ---- updates and answers
+
+    def apply(self, updates: Updates) -> int:
+        """Applies a batch to the graph, which writes it down, and returns the version. Raises: as graph.apply."""
+        version: int = self.graph._apply_for(self, updates)
+        return version
+
+    def _published(self, change: Any, version: int) -> int:
+        return version
+
+    @property
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+        return self.config.spec.plan
+
+    @property
+    def version(self) -> int:
+        """The version that the graph has, which readers may ask for with at_least."""
+        return self.graph.version
+
+    def sample(
+        self,
+        seeds: object,
+        *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
+        at_least: int | None = None,
+        timeout: float = 30.0,
+    ) -> Sample:
+        """As FrontEnd.sample; waits up to `timeout` seconds in all, also for workers that are being replaced.
+
+        Raises:  as FrontEnd.sample; WorkerUnavailable.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return self.front_end.sample(
+                    seeds, query=query, features=features, edge_ids=edge_ids, at_least=at_least, timeout=left
+                )
+            except WorkerUnavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS * 5)
+
+    # ---- workers that come and go
+
+    def serve(self, serving: Serving) -> None:
+        """Gives buckets to other serving workers; see even_serving. Questions go to them once they are filled.
+
+        Raises:  UsageError; then nothing has changed.
+        """
+        self._when_settled()
+        with self._lock:
+            self._coordinator.serve(serving)
+
+    def move(self, owners: Owners) -> None:
+        """Gives buckets to other sampling workers; see even_owners. Raises: UsageError; then nothing has changed."""
+        self._when_settled()
+        with self._lock:
+            self._coordinator.move(owners)
+
+    @property
+    def processes(self) -> Mapping[tuple[str, int], int]:
+        """Process ids by role and number."""
+        return {who: process.pid for who, process in self._processes.running.items()}
+
+    def lag_batches(self) -> int:
+        """Batches of the history that the slowest serving partition does not serve yet."""
+        answers = [self.front_end.answer(seeds, Reading(1, False, False)).version for seeds in self._one_seed_each()]
+        return max(0, self.graph.version - min(answers, default=self.graph.version))
+
+    def close(self) -> None:
+        """Stops the workers and lets go of the graph. What is written stays: the same folder starts again."""
+        self._ended.set()
+        self._thread.join()
+        for who in list(self._processes.running):
+            self._processes.stop(*who)
+        self.graph._detach(self)
+        self._attachment.detach()
+        self._logs.close()
+        self._written.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _when_settled(self) -> None:
+        """Waits until earlier changes of maps are through. Raises: WorkerUnavailable if that takes too long."""
+        deadline = time.monotonic() + _SETTLE_SECONDS_MAX
+        while self._coordinator.is_moving or self._coordinator.is_moving_seeds:
+            if time.monotonic() >= deadline:
+                raise WorkerUnavailable(
+                    f"[cluster] expected an earlier move to end within {_SETTLE_SECONDS_MAX} s, got none that did; "
+                    "see whether workers come up, then try again"
+                )
+            time.sleep(_PAUSE_SECONDS * 5)
+
+    def _one_seed_each(self) -> list[Any]:
+        """For each serving worker a live vertex whose seeds it owns."""
+        vertices = np.sort(self.graph.to_slots(self.graph.vertices()))
+        masks = self._coordinator.routed[_native.buckets(vertices)]
+        _, places = np.unique(masks, return_index=True)
+        return [vertices[place : place + 1] for place in places]
+
+    def _coordinate(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with self._lock:
+                    busy = self._coordinator.turn()
+                    self.front_end.set_serving(self._coordinator.routed)
+                if not busy:
+                    self._ended.wait(_PAUSE_SECONDS)
+            except LogUnavailable:
+                self._ended.wait(_RETRY_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

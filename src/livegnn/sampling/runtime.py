@@ -1,0 +1,282 @@
+"""Workers over logs: each turn() takes what has arrived and says what is to be said.
+
+Logs of a cluster, by name:  history (batches)  steps  sampling-<i>  serving-<j> (inboxes)  beats
+
+The entry at offset k of `steps` is step k. Appends carry keys, so a worker that starts again and repeats itself leaves
+no second entry while the log knows the key; receivers drop what slips through. Time, logs and files come in as
+arguments: tests run the same loops on simulated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import StoredStateInvalid, UsageError
+from livegnn.log import ByteLog, UpdateLog
+from livegnn.sampling.checkpoints import Checkpoints
+from livegnn.sampling.messages import (
+    Batches,
+    Beat,
+    Checkpoint,
+    Exchange,
+    Message,
+    Move,
+    Part,
+    Push,
+    Serve,
+    Served,
+    Step,
+    decode,
+    encode,
+)
+from livegnn.sampling.partition import PartitionState
+from livegnn.sampling.sampling_worker import SamplingWorker
+from livegnn.sampling.serving_worker import ServingWorker
+from livegnn.sampling.spec import ClusterSpec
+
+__all__ = ["Clock", "ClusterLogs", "SamplingLoop", "ServingLoop", "Settings"]
+
+Clock: TypeAlias = Callable[[], float]  # ms
+
+ROLES = ("sampling", "serving")
+Name: TypeAlias = tuple[int, int, int]  # step, hop or 0, sender
+
+_ENTRIES_A_TURN = 64
+_ENTRY_BYTES_MAX = 512 * 1024
+
+
+class Settings(NamedTuple):
+    """How often, and how long to wait: of all workers and the coordinator.
+
+    beat_ms: between two signs of life.  silence_ms_max: after which a worker is taken for dead.  start_ms_max: the same
+    for one that was just started and has given none yet.  checkpoint_steps: between two checkpoints.
+    step_batches_max: entries of the history in one step.  steps_ahead_max: steps that the slowest sampling worker may
+    lie behind before new batches are held back, to be taken in larger steps.
+    """
+
+    beat_ms: float = 500.0
+    silence_ms_max: float = 5000.0
+    start_ms_max: float = 60_000.0
+    checkpoint_steps: int = 1000
+    step_batches_max: int = 256
+    steps_ahead_max: int = 8
+
+
+class ClusterLogs:
+    """The logs of a cluster, opened by name when first used.
+
+    Args:    history: the batches that a graph without ids= or types accepted.  open_log: the log of a name.
+    """
+
+    def __init__(self, history: UpdateLog, open_log: Callable[[str], ByteLog]) -> None:
+        self.history, self._open = history, open_log
+        self._opened: dict[str, ByteLog] = {}
+
+    def log(self, name: str) -> ByteLog:
+        """The log of that name."""
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name]
+
+    def send(self, message: Exchange | Push) -> None:
+        """Appends a message to the inbox of its receiver, in parts where it is large."""
+        sender, step, hop = message.sender, message.step, message.hop if isinstance(message, Exchange) else 0
+        inbox = self.log(f"serving-{message.receiver}" if isinstance(message, Push) else f"sampling-{message.receiver}")
+        payload = encode(message)
+        parts = -(-len(payload) // _ENTRY_BYTES_MAX)
+        if parts == 1:
+            inbox.append(payload, key=f"{sender}.{step}.{hop}")
+            return
+        for place in range(parts):
+            content = np.frombuffer(payload[place * _ENTRY_BYTES_MAX : (place + 1) * _ENTRY_BYTES_MAX], np.uint8)
+            part = encode(Part(sender, step, hop, place, parts, content))
+            inbox.append(part, key=f"{sender}.{step}.{hop}.{place}")
+
+    def step(self, number: int) -> Step | None:
+        """The step of that number, if it is there."""
+        steps = self.log("steps")
+        for entry in steps.read(number, 1):
+            found = decode(entry.payload)
+            if not isinstance(found, Batches | Serve | Move | Checkpoint) or found.step != number:
+                raise StoredStateInvalid(
+                    f"[steps, offset {number}] expected step {number}, got another; restore the log"
+                )
+            return found
+        return None
+
+    def batches(self, first: int, last: int) -> list[_native.UpdateBuffer]:
+        """The batches at the offsets [first, last) of the history. Raises: UsageError for batches with other ids."""
+        found = []
+        for entry in self.history.read(first, last - first):
+            if entry.updates._keys is not None or entry.updates._types:
+                raise UsageError(
+                    f"[history, offset {entry.offset}] expected updates with slots for ids, got ids of a graph's own; "
+                    "follow a graph without ids= and types, or use LocalCluster"
+                )
+            found.append(entry.updates._buffer)
+        return found
+
+    def close(self) -> None:
+        """Closes the opened logs and the history."""
+        for log in self._opened.values():
+            log.close()
+        self.history.close()
+
+
+class _Inbox:
+    """Reads a worker's inbox, puts large messages together, and knows from where on it is still needed."""
+
+    def __init__(self, log: ByteLog, place: int) -> None:
+        self._log, self._next = log, place
+        self._places: dict[Name, int] = {}  # of the first entry of a message
+        self._parts: dict[Name, dict[int, bytes]] = {}
+
+    def read(self) -> list[Message]:
+        """What has come since, a limited number at a time. If the log fails, nothing has been read."""
+        entries = list(self._log.read(self._next, _ENTRIES_A_TURN))
+        found = []
+        for entry in entries:
+            message: Message | None = decode(entry.payload)
+            name = _name(message)
+            self._places.setdefault(name, entry.offset)
+            if isinstance(message, Part):
+                message = self._whole(name, message)
+            if message is not None:
+                found.append(message)
+            self._next = entry.offset + 1
+        return found
+
+    def needed(self, waiting: set[Name]) -> int:
+        """The place from which messages are still needed; forgets the places of others."""
+        waiting = waiting | set(self._parts)
+        self._places = {name: place for name, place in self._places.items() if name in waiting}
+        return min(self._places.values(), default=self._next)
+
+    def _whole(self, name: Name, part: Part) -> Message | None:
+        """The message that is complete with this part."""
+        parts = self._parts.setdefault(name, {})
+        parts[part.place] = part.content.tobytes()
+        if len(parts) < part.parts:
+            return None
+        del self._parts[name]
+        return decode(b"".join(parts[place] for place in range(part.parts)))
+
+
+def _name(message: Message | None) -> Name:
+    if isinstance(message, Exchange | Part):
+        return message.step, message.hop, message.sender
+    if isinstance(message, Push):
+        return message.step, 0, message.sender
+    raise StoredStateInvalid(f"[inbox] expected an exchange or a push, got {type(message).__name__}; restore the log")
+
+
+class _Beats:
+    """Signs of life, not more often than needed."""
+
+    def __init__(self, logs: ClusterLogs, role: int, worker: int, settings: Settings, clock: Clock) -> None:
+        self._logs, self._role, self._worker, self._settings, self._clock = logs, role, worker, settings, clock
+        self._last: float | None = None
+
+    def beat(self, step: int) -> None:
+        """Says that the worker is alive, and how far it is."""
+        now = self._clock()
+        if self._last is None or now - self._last >= self._settings.beat_ms:
+            self._last = now
+            self._logs.log("beats").append(encode(Beat(self._role, self._worker, step, int(now))))
+
+
+class SamplingLoop:
+    """A sampling worker over logs; starts from its latest checkpoint. Raises: UsageError if there is none."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        worker: int,
+        logs: ClusterLogs,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        state = checkpoints.read("sampling", worker)
+        if not isinstance(state, PartitionState):
+            raise UsageError(
+                f"[sampling {worker}] expected a state to start from, got none; write the start states first"
+            )
+        self.worker = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
+        self._logs, self._checkpoints = logs, checkpoints
+        self._inbox = _Inbox(logs.log(f"sampling-{worker}"), state.inbox)
+        self._beats = _Beats(logs, 0, worker, settings, clock)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether its partition was cut anew: this loop is over, start another."""
+        return self.worker.moved is not None
+
+    def turn(self) -> bool:
+        """Goes on as far as possible without waiting; whether there was anything to do."""
+        self._beats.beat(self.worker.step)
+        if self.has_moved:
+            return False
+        messages = self._inbox.read()
+        for message in messages:
+            if isinstance(message, Exchange):
+                self._send(self.worker.receive(message))
+        began = self._begin()
+        return bool(messages) or began
+
+    def _begin(self) -> bool:
+        if not self.worker.is_idle:
+            return False
+        step = self._logs.step(self.worker.step)
+        if step is None:
+            return False
+        batches = self._logs.batches(self.worker.offset, step.last) if isinstance(step, Batches) else []
+        self._send(self.worker.begin(step, batches))
+        if isinstance(step, Checkpoint | Move):
+            place = self._inbox.needed(self.worker.needed_from())
+            role = "moved" if isinstance(step, Move) else "sampling"
+            self._checkpoints.write(role, self.worker.worker, replace(self.worker.state(), inbox=place))
+        return True
+
+    def _send(self, messages: list[Exchange | Push]) -> None:
+        for message in messages:
+            self._logs.send(message)
+
+
+class ServingLoop:
+    """A serving worker over its inbox; starts from its latest checkpoint, or from the inbox's beginning."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        worker: int,
+        logs: ClusterLogs,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.worker = ServingWorker(spec, worker)
+        stored = checkpoints.read("serving", worker)
+        if isinstance(stored, Served):
+            self.worker.restore(stored.push)
+        self._checkpoints, self._clock = checkpoints, clock
+        self._inbox = _Inbox(logs.log(f"serving-{worker}"), stored.inbox if isinstance(stored, Served) else 0)
+        self._beats = _Beats(logs, 1, worker, settings, clock)
+
+    def turn(self) -> bool:
+        """Takes what has arrived; whether there was anything."""
+        self._beats.beat(self.worker.step or 0)
+        messages = self._inbox.read()
+        wanted = False
+        for message in messages:
+            if isinstance(message, Push):
+                wanted |= any(push.checkpoint for push in self.worker.receive(message, self._clock()))
+        if wanted:
+            place = self._inbox.needed(self.worker.needed_from())
+            self._checkpoints.write("serving", self.worker.worker, Served(place, self.worker.state()))
+        return bool(messages)

@@ -1,0 +1,116 @@
+"""One suite for all tables of a serving worker: native memory and RocksDB, against a dict."""
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from livegnn import _native
+from livegnn.errors import VertexUnknown
+from livegnn.sampling import ClusterSpec, ServingWorker
+from livegnn.sampling.rocks_tables import RocksTables
+from tests.unit.sampling.reach import held
+
+FAN_OUTS, WIDTH = [3, 2], 2
+
+
+@pytest.fixture(params=["native", "rocksdb"])
+def tables(request, tmp_path):
+    if request.param == "native":
+        yield _native.ServingTables(FAN_OUTS, WIDTH)
+        return
+    made = RocksTables(tmp_path / "tables", FAN_OUTS, WIDTH)
+    yield made
+    made.close()
+
+
+def push(rng, samples, features):
+    """A random push, and what it does to a model."""
+    fresh = {(int(rng.integers(2)), int(rng.integers(30))) for _ in range(rng.integers(8))}
+    gone = [key for key in samples if key not in fresh and rng.random() < 0.2]
+    rows = []
+    for table, v in sorted(fresh):
+        count = int(rng.integers(1, FAN_OUTS[table] + 1))
+        entries = list(
+            zip(rng.integers(30, size=count).tolist(), rng.integers(10**12, size=count).tolist(), strict=True)
+        )
+        samples[table, v] = entries
+        rows.append((table, v, count, entries))
+    owners = sorted({int(v) for v in rng.integers(30, size=rng.integers(6))})
+    features_gone = [v for v in features if v not in owners and rng.random() < 0.1]
+    values = rng.random((len(owners), WIDTH)).astype(np.float32)
+    features.update(zip(owners, values, strict=True))
+    for key in gone:
+        del samples[key]
+    for v in features_gone:
+        del features[v]
+    flat = [entry for row in rows for entry in row[3]]
+
+    def numbers(values, dtype=np.int32):
+        return np.array(list(values), dtype)
+
+    return (
+        numbers(row[0] for row in rows),
+        numbers(row[1] for row in rows),
+        numbers(row[2] for row in rows),
+        numbers(entry[0] for entry in flat),
+        numbers((entry[1] for entry in flat), np.int64),
+        numbers(key[0] for key in gone),
+        numbers(key[1] for key in gone),
+        numbers(owners),
+        values,
+        numbers(features_gone),
+    )
+
+
+def expected_hop(samples, table, parents):
+    fan_out = FAN_OUTS[table]
+    rows = [samples.get((table, v), []) if v >= 0 else [] for v in parents]
+    return [[entry[side] for entry in row] + [-1] * (fan_out - len(row)) for side in (0, 1) for row in rows]
+
+
+def test_tables_equal_a_dict_after_every_step(tables):
+    rng, samples, features = np.random.default_rng(0), {}, {}
+    everywhere = np.ones(_native.BUCKETS, np.uint8)
+    for version in range(1, 60):
+        tables.apply([push(rng, samples, features)], everywhere, version)
+        got_samples, got_features = held(tables.contents(WIDTH))
+        assert got_samples == samples
+        assert {v: row.tobytes() for v, row in got_features.items()} == {v: r.tobytes() for v, r in features.items()}
+        if not features:
+            continue
+        seeds = rng.choice(sorted(features), 5).astype(np.int64)
+        found, vertices, ids, rows = tables.sample([0, 1], seeds, [WIDTH] * 3, True)
+        assert found == version
+        wanted = expected_hop(samples, 0, seeds.tolist())
+        assert vertices[0].tolist() == wanted[:5]
+        assert ids[0].tolist() == wanted[5:]
+        parents = vertices[0].ravel().tolist()
+        wanted = expected_hop(samples, 1, parents)
+        assert vertices[1].reshape(15, 2).tolist() == wanted[:15]
+        assert ids[1].reshape(15, 2).tolist() == wanted[15:]
+        zeros = np.zeros(WIDTH, np.float32)
+        np.testing.assert_array_equal(rows[0], [features[v] for v in seeds.tolist()])
+        np.testing.assert_array_equal(rows[1].reshape(15, WIDTH), [features.get(v, zeros) for v in parents])
+    assert sum(tables.bytes().values()) > 0
+
+
+def test_seeds_that_are_not_here_are_refused(tables):
+    seeds = np.zeros(_native.BUCKETS, np.uint8)
+    seeds[_native.buckets(np.array([4]))] = 1
+    none, ids = np.empty(0, np.int32), np.empty(0, np.int64)
+    owners, rows = np.array([4, 5], np.int32), np.ones((2, WIDTH), np.float32)
+    tables.apply([(none, none, none, none, ids, none, none, owners, rows, none)], seeds, 1)
+    version, vertices, edge_ids, features = tables.sample([0], np.array([4]), [], False)
+    assert (version, vertices[0].tolist(), edge_ids, features) == (1, [[-1, -1, -1]], [], [])
+    for seed in (5, 6, -1, 2**40):
+        with pytest.raises(VertexUnknown, match=f"live vertices of this serving worker .version 1., got {seed}"):
+            tables.sample([0], np.array([4, seed]), [], True)
+
+
+def test_a_serving_worker_takes_either(tables):
+    graph = lg.Graph(np.ones((4, WIDTH), np.float32), [0, 1, 2], [1, 2, 3])
+    spec = ClusterSpec.of(graph, lg.query().out().sample(FAN_OUTS[0]).out().sample(FAN_OUTS[1]))
+    cluster = lg.LocalCluster(graph, spec.queries, serving=1)
+    worker = ServingWorker(spec, 0, tables=tables)
+    worker.restore(cluster.serving_workers[0].state())
+    np.testing.assert_array_equal(worker.sample([0, 2]).hop(2), cluster.sample([0, 2]).hop(2))
