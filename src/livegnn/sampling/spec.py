@@ -53,7 +53,7 @@ class ClusterSpec:
         if type(self.seed) is not int or not 0 <= self.seed <= _SEED_MAX:
             raise ValueInvalid(f"[cluster] expected a seed from 0 to 2^64 - 1, got {self.seed!r}; give a whole number")
         for table in self.plan.tables:
-            expiry.of_hop(table.one_hop, self.ttl)
+            expiry.of_hop(table.one_hop, self.ttl, self.schema)
 
     @classmethod
     def of(cls, graph: Graph, queries: Query | Iterable[Query], *, seed: int = 0, ttl: expiry.Ttl = None) -> Self:
@@ -135,7 +135,7 @@ class ClusterSpec:
         added = []
         for table in self.plan.tables:
             hop = table.one_hop
-            number = reservoirs.add_table(*native_hop(hop, expiry.of_hop(hop, self.ttl)))
+            number = reservoirs.add_table(*native_hop(hop, expiry.of_hop(hop, self.ttl, self.schema)))
             feeds = [self.places[fed] for fed in self.plan.feeds(table.number)]
             added.append((number, hop.hop, feeds, self._seed_types(table.number) if hop.hop == 1 else []))
         return added

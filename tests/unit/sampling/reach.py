@@ -39,7 +39,7 @@ class Reach:
     def sample(self, hop: OneHop, v: int) -> list[tuple[int, int]]:
         """(neighbour, edge id) of the first fan-out candidates of v."""
         found: list[tuple[Any, int, int]] = []
-        ttl = expiry.of_hop(hop, self.spec.ttl)
+        ttl = expiry.of_hop(hop, self.spec.ttl, self.spec.schema)
         for edge in self.edges:
             if hop.edge_type is not None and edge["type"] != hop.edge_type:
                 continue
