@@ -76,7 +76,9 @@ void EngineImpl<Acc>::sweep(int k) {
   pool_.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     const std::int64_t last = std::min(slots, (task + 1) * kRowsPerTask);
-    for (std::int64_t v = task * kRowsPerTask; v < last; ++v) refresh_row(k, static_cast<VertexId>(v), scratch, thread);
+    for (std::int64_t v = task * kRowsPerTask; v < last; ++v) {
+      if (has_sum(k, static_cast<VertexId>(v))) refresh_row(k, static_cast<VertexId>(v), scratch, thread);
+    }
   });
 }
 

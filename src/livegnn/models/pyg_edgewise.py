@@ -20,9 +20,9 @@ from livegnn.models.pyg_modules import LOCAL_MODULES, message_norm
 __all__ = ["EDGEWISE"]
 
 
-def ends(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+def ends(call: Call) -> tuple[ir.Value, ir.Value]:
     """(the target's row, the source's row) on every edge."""
-    return Target(x), Source(x)
+    return Target(call.own), Source(call.x)
 
 
 def needed(call: Call) -> ir.Value:
@@ -36,43 +36,43 @@ def _gine(conv: Any, call: Call) -> ir.Value:
     edge = needed(call)
     edge = edge if conv.lin is None else dense(conv.lin, edge)
     a = call.gather(ir.Activation(ir.Combine(((1.0, Source(call.x)), (1.0, edge))), "relu"))
-    return call.inner("nn", ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.x))))
+    return call.inner("nn", ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.own))))
 
 
 def _nn_conv(conv: Any, call: Call) -> ir.Value:
     y = call.gather(RowMatrix(Source(call.x), call.inner("nn", needed(call))))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin, call.own))))
     return shift(y, to_array(conv.bias))
 
 
 def _cg(conv: Any, call: Call) -> ir.Value:
     if (call.attributes is None) != (conv.dim == 0):
         raise refuse(call.where, "it needs edge_attr if its dim is above 0, and only then", "mend the call")
-    z = ir.Concat((*ends(call.x), *(() if call.attributes is None else (call.attributes,))))
+    z = ir.Concat((*ends(call), *(() if call.attributes is None else (call.attributes,))))
     gate = ir.Activation(dense(conv.lin_f, z), "sigmoid")
     y = call.gather(ir.Multiply(gate, ir.Activation(dense(conv.lin_s, z), "softplus", 1.0)))
     if conv.bn is not None:
         y = LOCAL_MODULES[type(conv.bn)](conv.bn, y, call.record, call.where)
-    return ir.Combine(((1.0, y), (1.0, call.x)))
+    return ir.Combine(((1.0, y), (1.0, call.own)))
 
 
 def _res_gated(conv: Any, call: Call) -> ir.Value:
     if (call.attributes is None) != (conv.edge_dim is None):
         raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "mend the call")
     edge = () if call.attributes is None else (call.attributes,)
-    key = dense(conv.lin_key, ir.Concat((Target(call.x), *edge)))
+    key = dense(conv.lin_key, ir.Concat((Target(call.own), *edge)))
     query = dense(conv.lin_query, ir.Concat((Source(call.x), *edge)))
     value = dense(conv.lin_value, ir.Concat((Source(call.x), *edge)))
     gate = call.inner("act", ir.Combine(((1.0, key), (1.0, query))))
     y = call.gather(ir.Multiply(value, gate))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_skip, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_skip, call.own))))
     return shift(y, to_array(conv.bias))
 
 
 def _edge_conv(conv: Any, call: Call) -> ir.Value:
-    target, source = ends(call.x)
+    target, source = ends(call)
     pair = ir.Concat((target, ir.Combine(((1.0, source), (-1.0, target)))))
     return call.gather(call.inner("nn", pair))
 

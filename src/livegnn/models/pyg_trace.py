@@ -20,12 +20,13 @@ from livegnn.models import ir
 from livegnn.models.pyg_context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
 from livegnn.models.pyg_convs import READ_THROUGH, convert_conv
 from livegnn.models.pyg_functions import apply_function, canonical_name
+from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
 from livegnn.models.pyg_refused import REFUSED_CONVS
 
-__all__ = ["read_forward"]
+__all__ = ["partial_graph", "read_forward"]
 
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP)
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
 _MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
@@ -59,6 +60,18 @@ def read_forward(
         record.recorded = True
         return reader.record_run(symbols, examples)
     return reader.interpret(graph, symbols)
+
+
+def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> tuple[nn.Module, fx.Graph]:
+    """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
+    absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
+    root, tracer = _Root(module, call, absent), _Tracer()
+    if _is_leaf(module):
+        return root, _single_call(absent, call)
+    try:
+        return root, tracer.trace(root)
+    except Exception:  # reading the forward will say what is wrong
+        return root, tracer.graph
 
 
 class _Root(nn.Module):
@@ -123,6 +136,8 @@ class _Reader:
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call."""
         name, where = self.qualified(path), self.where(path)
+        if type(module) in OVER_TYPES:
+            return self.record.name(OVER_TYPES[type(module)](module, args, kwargs, self.record, where), where)
         for each in (*args, *kwargs.values()):
             if isinstance(each, Refusal):
                 raise each.error
@@ -194,6 +209,8 @@ class _Reader:
         target: Any = node.target
         where = self.where(node.meta.get("inside", ""))
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+        if isinstance(args[0] if args else None, dict) and label in ("get", "getitem", "get_dict"):
+            return args[0] if label == "get_dict" else args[0].get(*args[1:])
         if is_symbol(args) or is_symbol(kwargs):
             return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
         self.record.rounded = True  # a constant computed in the module's own float32
@@ -272,6 +289,14 @@ _ABOUT = {
 }  # fmt: skip
 
 
+def _paired(examples: tuple[Any, ...], symbols: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Tensors with their symbols, out of tuples that hold one for each type."""
+    pairs: list[tuple[Any, Any]] = []
+    for tensor, symbol in zip(examples, symbols, strict=True):
+        pairs += _paired(tensor, symbol) if isinstance(tensor, tuple) else [(tensor, symbol)]
+    return pairs
+
+
 class _Recorder(TorchFunctionMode):
     """Follows tensors by identity through one run; leaf modules are single steps."""
 
@@ -284,7 +309,7 @@ class _Recorder(TorchFunctionMode):
         self.pending: list[Any] = []
         self.inside = ["inner"]
         self.handles: list[Any] = []
-        for tensor, symbol in zip(examples, symbols, strict=True):
+        for tensor, symbol in _paired(examples, symbols):
             if tensor is not None:
                 self.known[id(tensor)] = (tensor, symbol)
 
@@ -338,6 +363,9 @@ class _Recorder(TorchFunctionMode):
         elif isinstance(result, (list, tuple)) and isinstance(symbol, (list, tuple)):
             for each, part in zip(result, symbol, strict=True):
                 self.learn(each, part)
+        elif isinstance(result, dict) and isinstance(symbol, dict):
+            for key, each in result.items():
+                self.learn(each, symbol[key])
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
