@@ -77,7 +77,9 @@ void EngineImpl<Acc>::sweep(int k) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     const std::int64_t last = std::min(slots, (task + 1) * kRowsPerTask);
     for (std::int64_t v = task * kRowsPerTask; v < last; ++v) {
-      if (has_sum(k, static_cast<VertexId>(v))) refresh_row(k, static_cast<VertexId>(v), scratch, thread);
+      const auto vertex = static_cast<VertexId>(v);
+      const bool cleared = source().typed && retyped_.contains(vertex);  // its own term may have left
+      if (cleared || has_sum(k, vertex)) refresh_row(k, vertex, scratch, thread);
     }
   });
 }

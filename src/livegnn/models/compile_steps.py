@@ -381,7 +381,8 @@ class EdgeSteps(Stage):
         readers: dict[int, set[int]] = {id(each): {-1} for each in gather.inputs}
         for value in reversed(ir.walk(*gather.inputs)):
             relations = value.relations if isinstance(value, edges.ByRelation) else None
-            for place, x in enumerate(value.inputs if value.on_edges else ()):
+            own = value.on_edges and id(value) in readers  # not of an earlier gather
+            for place, x in enumerate(value.inputs if own else ()):
                 mine = readers[id(value)] if relations is None else {self.c.edge_code(relations[place])}
                 readers.setdefault(id(x), set()).update(mine)
         return {key: found.copy().pop() if len(found) == 1 else -1 for key, found in readers.items()}

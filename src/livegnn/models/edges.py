@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from livegnn.errors import ModelError, WidthMismatch
-from livegnn.models.ir import Value, walk
+from livegnn.models.ir import Value
 
 __all__ = [
     "ByRelation",
@@ -142,8 +142,12 @@ class Gather(Value):
 def end_types(parts: Sequence[Value]) -> tuple[set[int], set[int]]:
     """The types of the rows that values on edges read of (sources, targets)."""
     found: tuple[set[int], set[int]] = (set(), set())
-    for value in walk(*parts):
-        if isinstance(value, Source | Target) and value.x.vertex_type is not None:
+    todo = [part for part in parts if part.on_edges]
+    while todo:
+        value = todo.pop()
+        if not isinstance(value, Source | Target):
+            todo.extend(value.inputs)
+        elif value.x.vertex_type is not None:
             found[isinstance(value, Target)].add(value.x.vertex_type)
     return found
 

@@ -100,15 +100,10 @@ class Model:
         if not vertex_types:
             return
         for value in ir.walk(output):
-            relation = getattr(value, "relation", None)
-            relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
-            ends = [value.vertex_type, *(x.vertex_type for x in value.inputs if isinstance(value, ir.Propagate))]
-            if isinstance(value, edges.Gather):
-                ends += edges.end_types(value.inputs)[0]
-            bad = [each for each in relations if not 0 <= each < len(edge_types)]
-            bad += [each for each in ends if each is not None and each >= len(vertex_types)]
-            if bad:
-                raise ModelError(f"[Model] expected numbers of the types named, got {bad}; name all types")
+            if value.vertex_type is not None and value.vertex_type >= len(vertex_types):
+                raise ModelError(f"[Model] expected types below {len(vertex_types)}, got {value.vertex_type}; name all")
+            if isinstance(value, ir.Propagate | edges.Gather):
+                _check_relation(value, vertex_types, edge_types)
 
     def _define(
         self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
@@ -273,6 +268,29 @@ class Model:
             + (", edge types" if self.uses_types else "")
             + ")"
         )
+
+
+def _check_relation(
+    value: ir.Propagate | edges.Gather, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
+) -> None:
+    """Refuses rows that do not go where the edges of their relation lead."""
+    relation = value.relation
+    relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
+    sources = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
+    for each in relations:
+        fits = 0 <= each < len(edge_types) and value.vertex_type is not None
+        if fits and value.vertex_type is not None:
+            fits = edge_types[each][2] == vertex_types[value.vertex_type]
+            fits = fits and (len(relations) > 1 or {vertex_types[code] for code in sources if code is not None} <= {
+                edge_types[each][0]
+            })  # fmt: skip
+        if not fits:
+            raise ModelError(
+                f"[Model] expected rows that go along edges of their relation, got relation {each} from types "
+                f"{sorted(sources, key=str)} to {value.vertex_type}; name the edge types in the order of their numbers"
+            )
+    if not relations:
+        raise ModelError("[Model] expected a relation in every sum over edges between vertex types, got none; name it")
 
 
 def _reads_weights(output: ir.Value) -> bool:

@@ -129,6 +129,8 @@ class Import:
             each = todo.pop()
             if isinstance(each, (list, tuple)):
                 todo.extend(each)
+            elif isinstance(each, dict):
+                todo.extend(each.values())
             elif isinstance(each, Flat):
                 todo.append(each.value)
             elif isinstance(each, Stacked):

@@ -65,7 +65,7 @@ def read_forward(
 def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> tuple[nn.Module, fx.Graph]:
     """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
     absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
-    root, tracer = _Root(module, call, absent), _Tracer()
+    root, tracer = _Root(module, call, absent), _Tracer(partial=True)
     if _is_leaf(module):
         return root, _single_call(absent, call)
     try:
@@ -89,9 +89,10 @@ class _Root(nn.Module):
 class _Tracer(fx.Tracer):
     """Library modules are leaves; every operation notes the module whose forward it stands in."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, partial: bool = False) -> None:
         super().__init__()
         self.inside = [""]
+        self.partial = partial  # what follows from a result that is misread does not matter
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _is_leaf(m)
@@ -104,6 +105,8 @@ class _Tracer(fx.Tracer):
             raise refuse(
                 kind, "it is kept where PyTorch does not see it, such as a plain list", "keep it in a ModuleList"
             ) from None
+        if isinstance(m, pyg.HeteroConv) and m.aggr in ("max", "min") and not self.partial:
+            raise NotTraceable("it asks whether the result of torch.max is a tuple")
         self.inside.append(path)
         try:
             return super().call_module(m, forward, args, kwargs)
