@@ -106,7 +106,7 @@ class Plain(nn.Module):
         return self.lin(self.second(h, edge_index))
 
 
-@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])
 @pytest.mark.parametrize(
     "make",
     [

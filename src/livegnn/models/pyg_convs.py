@@ -6,6 +6,7 @@ CONVS is the one registry; each family of convolutions has its own file.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 from torch_geometric import nn as pyg
@@ -23,7 +24,7 @@ from livegnn.models.pyg_refused import REFUSED_CONVS
 from livegnn.models.pyg_relation import convert_along
 from livegnn.models.pyg_typed import TYPED
 
-__all__ = ["CONVS", "READ_THROUGH", "convert_conv"]
+__all__ = ["CONVS", "READ_THROUGH", "convert_conv", "refuse_unknown"]
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
 #: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
@@ -57,6 +58,14 @@ def convert_conv(
     value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
     result: ir.Value = record.name(value, where)
     return result
+
+
+def refuse_unknown(module: Any, known: Collection[Any]) -> None:
+    """Refuses the first convolution in `module` that is neither in CONVS nor among `known` others, by name."""
+    for name, each in module.named_modules():
+        kind = type(each)
+        if isinstance(each, pyg.MessagePassing) and not (kind in CONVS or kind in READ_THROUGH or kind in known):
+            raise refuse(f"{name} ({kind.__name__})" if name else kind.__name__, *_why_not(kind))
 
 
 def _why_not(kind: type) -> tuple[str, str]:

@@ -10,7 +10,9 @@ from torch_geometric import nn as pyg
 
 from livegnn.errors import ModelError
 from livegnn.models.pyg_columns import stated_widths
+from livegnn.models.pyg_convs import refuse_unknown
 from livegnn.models.pyg_hetero_signature import TypedSignature
+from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_trace import partial_graph
 
 __all__ = ["find_widths"]
@@ -45,6 +47,8 @@ def find_widths(
         rows = tuple(_Rows(code) for code in range(len(names)))
         root, graph = partial_graph(module, signature.call, (rows, *markers))
         _follow(root, graph, (rows, *markers), found)
+    if len(found) < len(names):
+        refuse_unknown(module, OVER_TYPES)
     missing = [name for code, name in enumerate(names) if code not in found]
     if missing:
         raise ModelError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch_geometric import nn as pyg
 from livegnn.models import ir
 from livegnn.models.edges import ByRelation, Gather, HeadDot, Source, Target
 from livegnn.models.pyg_aggregation import scale
-from livegnn.models.pyg_call import dense
+from livegnn.models.pyg_call import TO_FLOAT32, Exactness, dense
 from livegnn.models.pyg_context import EDGES, Import, Marker, Relation, refuse, to_array
 
 __all__ = ["OVER_TYPES"]
@@ -109,4 +110,19 @@ def _blocks(linear: Any, rows: list[int]) -> Any:
     return whole.reshape(heads * size, heads * size)
 
 
-OVER_TYPES: dict[Any, Callable[..., Any]] = {pyg.HGTConv: _hgt}
+@dataclass(frozen=True)
+class OverTypes:
+    """How a layer that takes dicts is read, and what docs/models.md says of it."""
+
+    convert: Callable[[Any, tuple[Any, ...], dict[str, Any], Import, str], Rows]
+    how: str
+    exactness: Exactness
+
+
+OVER_TYPES: dict[Any, OverTypes] = {
+    pyg.HGTConv: OverTypes(
+        _hgt,
+        "`heads`; edge types in the order of its metadata; one softmax over the edges of all types (docs/hetero.md)",
+        TO_FLOAT32,
+    )
+}

@@ -140,7 +140,8 @@ class _Reader:
         """The value of a leaf module's call."""
         name, where = self.qualified(path), self.where(path)
         if type(module) in OVER_TYPES:
-            return self.record.name(OVER_TYPES[type(module)](module, args, kwargs, self.record, where), where)
+            rows = OVER_TYPES[type(module)].convert(module, args, kwargs, self.record, where)
+            return self.record.name(rows, where)
         for each in (*args, *kwargs.values()):
             if isinstance(each, Refusal):
                 raise each.error
