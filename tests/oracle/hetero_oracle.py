@@ -34,7 +34,9 @@ def module_rows(module, mirror, dtype, columns=()):
 def check_hetero(engine, module, mirror, note="", columns=()):
     """Fails unless state equals a run from scratch and outputs the module's."""
     for name in mirror.widths:
-        assert sorted(engine.graph.vertices(name).tolist()) == mirror.ids(name), f"{note}: other live vertices of {name}"
+        assert sorted(engine.graph.vertices(name).tolist()) == mirror.ids(name), (
+            f"{note}: other live vertices of {name}"
+        )
     engine.verify()
     truth = module_rows(module, mirror, torch.float64, columns)
     plain = module_rows(module, mirror, torch.float32, columns)

@@ -192,5 +192,6 @@ def test_some_types_and_relations_of_a_graph_alone():
             return {"Item": self.conv(x_dict, edge_index_dict)["Item"]}
 
     engine = run(Some(), 9)
-    assert engine.model.vertex_types == ("User", "Item") and BOUGHT not in engine.model.edge_types
+    assert engine.model.vertex_types == ("User", "Item")
+    assert BOUGHT not in engine.model.edge_types
     assert IN in engine.graph.edge_types

@@ -105,7 +105,7 @@ struct AggregationSpec {
 
   int relation = -1;           // only edges of this type count; -1: all
   std::vector<int> relations;  // of a gather: only edges of these types; none: all
-  int gather = -1;    // which GatherSpec; -1: a sum, mean or extremum of stored rows
+  int gather = -1;             // which GatherSpec; -1: a sum, mean or extremum of stored rows
 
   int attention = -1;  // which AttentionSpec
   int heads = 1;       // of an attention

@@ -106,9 +106,7 @@ class Changes:
 
     def _by_type(self, slots: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         types, names = self._graph.slot_types(slots), self._graph.vertex_types or ()
-        return {
-            names[code]: self._graph.to_external(slots[types == code]) for code in np.unique(types).tolist()
-        }
+        return {names[code]: self._graph.to_external(slots[types == code]) for code in np.unique(types).tolist()}
 
     @property
     def stats(self) -> Stats:

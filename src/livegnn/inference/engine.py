@@ -433,9 +433,7 @@ class Engine:
         """What the latest query cost; zeros with mode="eager"."""
         return self._demand.last
 
-    def predict(
-        self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None
-    ) -> NDArray[Any]:
+    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
         """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
         of rows.
         """
@@ -624,9 +622,7 @@ class WhatIfView:
         rows: Rows = engine.native.read_staged(self._slots(ids, vertex_type))
         return rows if width is None else over_types.cut(rows, width)
 
-    def predict(
-        self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None
-    ) -> NDArray[Any]:
+    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
         """As Engine.predict, after the updates."""
         return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
 

@@ -32,8 +32,8 @@ def codes_of(model: Model, graph: Graph) -> Codes | None:
         return None
     if not model.vertex_types:
         raise ModelUnsupported(
-            f"[Engine] expected a model over vertex types, as the graph has them ({_listed(vertex_types)}), got one for "
-            "one kind of vertex; import it with to_hetero or HeteroConv, or make the graph from arrays"
+            f"[Engine] expected a model over vertex types, as the graph has them ({_listed(vertex_types)}), got one "
+            "for one kind of vertex; import it with to_hetero or HeteroConv, or make the graph from arrays"
         )
     for wanted, found, what in ((model.vertex_types, vertex_types, "vertex"), (model.edge_types, edge_types, "edge")):
         missing = [each for each in wanted if each not in found]

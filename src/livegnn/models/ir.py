@@ -124,7 +124,7 @@ class Value:
         inputs: Sequence[Value],
         *,
         on_edges: bool | None = None,
-        vertex_type: int | None | Literal["inputs"] = "inputs",
+        vertex_type: int | Literal["inputs"] | None = "inputs",
         **arrays: Any,
     ) -> None:
         """on_edges: None for a row-local value, which stands where all its inputs do.
@@ -180,7 +180,7 @@ class OfType(Value):
     def __post_init__(self) -> None:
         if not isinstance(self.x, Input):
             raise ModelError(f"[OfType] expected the model's Input, got {type(self.x).__name__}; pass ir.Input")
-        if not 0 <= self.code or not 1 <= self.columns <= self.x.width:
+        if not self.code >= 0 or not 1 <= self.columns <= self.x.width:
             raise WidthMismatch(
                 f"[OfType] expected a type from 0 and 1 to {self.x.width} columns, got {self.code} and {self.columns}; "
                 "make the Input as wide as the widest type"

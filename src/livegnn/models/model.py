@@ -259,7 +259,9 @@ class Model:
 
     def __repr__(self) -> str:
         if self._vertex_types:
-            reads, makes = (", ".join(f"{k} {n}" for k, n in w.items()) for w in (self.input_widths, self.output_widths))
+            reads, makes = (
+                ", ".join(f"{k} {n}" for k, n in w.items()) for w in (self.input_widths, self.output_widths)
+            )
             return f"Model({reads} -> {makes}, depth {self.depth}, {len(self._values)} values, weights {self.weights})"
         return (
             f"Model({self.input_width} -> {self.output_width}, depth {self.depth}, "

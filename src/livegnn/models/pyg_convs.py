@@ -114,9 +114,7 @@ def _given(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     return {key: value for key, value in list(bound.arguments.items())[1:] if value is not None}
 
 
-def _bind(
-    conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]
-) -> tuple[Call, Relation | None]:
+def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]) -> tuple[Call, Relation | None]:
     """The call, and the relation whose edges it is given; None where edges have no types of their own."""
     where = context[1]
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)

@@ -49,7 +49,7 @@ def types_of(module: nn.Module, metadata: Any) -> Types | None:
         elif isinstance(each, torch.fx.GraphModule):
             for node in each.graph.nodes:
                 if node.op == "call_method" and node.target == "get" and len(node.args) == 3:
-                    (edges if isinstance(node.args[1], tuple) else vertices)[node.args[1]] = None  # type: ignore[index]
+                    (edges if isinstance(node.args[1], tuple) else vertices)[node.args[1]] = None
     for src, _, dst in edges:
         vertices |= {src: None, dst: None}
     return (tuple(vertices), tuple(edges)) if edges else None
@@ -68,7 +68,7 @@ def _checked(metadata: Any) -> Types:
             f"[from_pyg] expected metadata (vertex types, edge types (src, name, dst)), got {metadata!r}; pass "
             "HeteroData.metadata()"
         )
-    return vertices, edges  # type: ignore[return-value]
+    return vertices, edges
 
 
 def import_over_types(

@@ -30,10 +30,8 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: s
 
 
 def _rows(given: Any, where: str) -> Rows:
-    fits = isinstance(given, dict) and given
-    for name, value in given.items() if fits else ():
-        fits = fits and isinstance(name, str) and isinstance(value, ir.Value) and value.vertex_type is not None
-    if not fits:
+    rows = given.items() if isinstance(given, dict) else ()
+    if not rows or not all(isinstance(value, ir.Value) and value.vertex_type is not None for _, value in rows):
         raise refuse(where, "it is not given rows by vertex type", "pass the forward's dicts, or a layer's output")
     return dict(given)
 
@@ -47,9 +45,11 @@ def _hgt(conv: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record: Impor
     relations = _relations(conv, edges, where)
     if conv.flow != "source_to_target" or conv.decomposed_layers != 1:
         raise refuse(where, "its options turn messages round or apart", "use the defaults")
-    size, heads = conv.out_channels, conv.heads
+    size, _heads = conv.out_channels, conv.heads
     kqv = _dict_linear(conv.kqv_lin, x)
-    parts = {name: [ir.Slice(rows, i * size, (i + 1) * size) for i in range(3)] for name, rows in kqv.items()}
+    parts: dict[str, list[ir.Value]] = {
+        name: [ir.Slice(rows, i * size, (i + 1) * size) for i in range(3)] for name, rows in kqv.items()
+    }
     out: Rows = {}
     for name in x:
         into = {triple: relation for triple, relation in relations.items() if triple[2] == name}
@@ -70,7 +70,12 @@ def _hgt(conv: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record: Impor
 def _relations(conv: Any, edges: Any, where: str) -> dict[tuple[str, str, str], Relation]:
     found: dict[tuple[str, str, str], Relation] = {}
     for triple, marker in edges.items() if isinstance(edges, dict) else ():
-        if isinstance(marker, Marker) and marker.what == EDGES.what and marker.relation and triple in conv.edge_types_map:
+        if (
+            isinstance(marker, Marker)
+            and marker.what == EDGES.what
+            and marker.relation
+            and triple in conv.edge_types_map
+        ):
             found[triple] = marker.relation
     if not found or len(found) != len(edges):
         raise refuse(where, "it is not given the graph's own edges by type", "pass the forward's edge_index_dict")

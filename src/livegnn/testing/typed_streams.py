@@ -64,8 +64,9 @@ class TypedMirror:
     def remove_vertex(self, name: str, v: int) -> None:
         """Takes a vertex away with its edges."""
         del self.rows[name][v]
-        gone = lambda edge: (edge[0][0], edge[1]) == (name, v) or (edge[0][2], edge[2]) == (name, v)  # noqa: E731
-        self.edges = {e: edge for e, edge in self.edges.items() if not gone(edge)}
+        self.edges = {
+            e: edge for e, edge in self.edges.items() if (name, v) not in ((edge[0][0], edge[1]), (edge[0][2], edge[2]))
+        }
 
 
 def _row(rng: np.random.Generator, width: int) -> Row:

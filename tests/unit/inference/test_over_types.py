@@ -83,9 +83,7 @@ def test_an_equal_row_of_another_type_is_a_new_vertex():
     x = ir.Input(3)
     ones = [ir.Linear(ir.OfType(x, code, 3 - code), np.zeros((1, 3 - code)), np.ones(1) + code) for code in (0, 1)]
     e = lg.Engine(lg.Model.from_output(ir.ByType(tuple(ones)), vertex_types=TYPES, edge_types=[BUY]), graph)
-    batch = updates(
-        ("remove_vertex", 0, {"vertex_type": "User"}), ("add_vertex", 1, [0, 0], {"vertex_type": "Item"})
-    )
+    batch = updates(("remove_vertex", 0, {"vertex_type": "User"}), ("add_vertex", 1, [0, 0], {"vertex_type": "Item"}))
     assert e.apply(batch).vertices["Item"].tolist() == [1]
     assert e.embeddings([0, 1], vertex_type="Item").tolist() == [[2], [2]]
     e.verify()
@@ -146,7 +144,9 @@ def test_a_batch_that_fails_leaves_everything():
 @pytest.mark.parametrize("precision", ["exact", "float32"])
 def test_saved_engines_come_back(tmp_path, precision):
     e = lg.Engine(lg.from_pyg(Net()), shop(), precision=precision)
-    e.apply(updates(("remove_vertex", 0, {"vertex_type": "Item"}), ("add_vertex", 3, [1, 2, 3], {"vertex_type": "User"})))
+    e.apply(
+        updates(("remove_vertex", 0, {"vertex_type": "Item"}), ("add_vertex", 3, [1, 2, 3], {"vertex_type": "User"}))
+    )
     e.save(tmp_path / "shop.lg")
     again = lg.Engine.load(tmp_path / "shop.lg")
     assert again.state_digest() == e.state_digest() or precision == "float32"
@@ -237,9 +237,7 @@ def test_models_and_graphs_that_do_not_fit():
     )
     with pytest.raises(ModelMismatch, match="features of width 3 for vertices of type 'User'"):
         lg.Engine(by_hand(), narrow)
-    fewer = lg.Graph(
-        {"User": np.eye(3, dtype=np.float32), "Item": np.ones((1, 2), np.float32)}, {BUY: [0]}, {BUY: [0]}
-    )
+    fewer = lg.Graph({"User": np.eye(3, dtype=np.float32), "Item": np.ones((1, 2), np.float32)}, {BUY: [0]}, {BUY: [0]})
     with pytest.raises(ModelMismatch, match=r"edge type \('User', 'Follow', 'User'\)"):
         lg.Engine(by_hand(), fewer)
     other = lg.Graph({"User": np.eye(3, dtype=np.float32)}, {FOLLOW: [0]}, {FOLLOW: [1]})
@@ -261,7 +259,9 @@ def test_readers_see_whole_versions_while_slots_change_types():
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(50):
-        e.apply(updates(("remove_vertex", 2, {"vertex_type": "User"}), ("add_vertex", 2, [1, 1], {"vertex_type": "Item"})))
+        e.apply(
+            updates(("remove_vertex", 2, {"vertex_type": "User"}), ("add_vertex", 2, [1, 1], {"vertex_type": "Item"}))
+        )
         e.apply(
             updates(
                 ("remove_vertex", 2, {"vertex_type": "Item"}),
@@ -271,7 +271,8 @@ def test_readers_see_whole_versions_while_slots_change_types():
         )
     done.set()
     reader.join()
-    assert seen and all(row in ([1, 0, 0], [1, 0, 1]) for row in seen)
+    assert seen
+    assert all(row in ([1, 0, 0], [1, 0, 1]) for row in seen)
     e.verify()
 
 
