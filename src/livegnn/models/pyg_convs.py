@@ -33,8 +33,8 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
     pyg.HeteroConv: (
         BY_OPTION,
         "as its layers are; `aggr` sum, mean, max, min, cat; between two types SimpleConv, SAGEConv, GraphConv, "
-        "GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, NNConv, CGConv, EdgeConv and ResGatedGraphConv, "
-        "within one type every layer of this table (docs/hetero.md)",
+        "GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, "
+        "GENConv, GMMConv and GeneralConv, within one type every layer that needs no `edge_type` (docs/hetero.md)",
     ),
 }
 

@@ -150,7 +150,7 @@ def _gmm(conv: Any, call: Call) -> ir.Value:
         message = RowMatrix(Source(call.x), ir.Linear(gaussian, weight.reshape(len(kernels), -1)))
     y = call.gather(message)
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.root, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.root, call.own))))
     return shift(y, to_array(conv.bias))
 
 
@@ -159,9 +159,10 @@ def _general(conv: Any, call: Call) -> ir.Value:
         raise refuse(call.where, "it needs edge_attr if it has in_edge_channels, and only then", "mend the call")
 
     def message_from(source: Any, target: Any) -> ir.Value:
-        terms: list[tuple[float, ir.Value]] = [(1.0, source(dense(conv.lin_msg, call.x)))]
+        x, own = (call.x, call.own) if source is Source else (call.own, call.x)
+        terms: list[tuple[float, ir.Value]] = [(1.0, source(dense(conv.lin_msg, x)))]
         if not conv.directed_msg:
-            terms.append((1.0, target(dense(conv.lin_msg_i, call.x))))
+            terms.append((1.0, target(dense(conv.lin_msg_i, own))))
         if call.attributes is not None:
             terms.append((1.0, dense(conv.lin_edge, call.attributes)))
         return terms[0][1] if len(terms) == 1 else ir.Combine(tuple(terms))
@@ -178,7 +179,7 @@ def _general(conv: Any, call: Call) -> ir.Value:
             alpha = linear(message, block_rows(to_array(conv.att_msg)[0]))
         y = Gather(message, "softmax", ir.Activation(alpha, "leaky_relu", 0.2), conv.heads)
     y = mean_of_heads(y, conv.heads)
-    root = call.x if isinstance(conv.lin_self, torch.nn.Identity) else dense(conv.lin_self, call.x)
+    root = call.own if isinstance(conv.lin_self, torch.nn.Identity) else dense(conv.lin_self, call.own)
     y = ir.Combine(((1.0, y), (1.0, root)))
     return ir.L2Normalize(y) if conv.normalize_l2 else y
 
@@ -193,8 +194,8 @@ def _gen(conv: Any, call: Call) -> ir.Value:
     if hasattr(conv, "lin_aggr_out"):
         y = dense(conv.lin_aggr_out, y)
     if hasattr(conv, "msg_norm"):
-        y = message_norm(conv.msg_norm, call.x, y)
-    root = dense(conv.lin_dst, call.x) if hasattr(conv, "lin_dst") else call.x
+        y = message_norm(conv.msg_norm, call.own, y)
+    root = dense(conv.lin_dst, call.own) if hasattr(conv, "lin_dst") else call.own
     y = ir.Combine(((1.0, y), (1.0, root)))
     for position in range(len(conv.mlp)):
         y = call.inner(f"mlp.{position}", y)

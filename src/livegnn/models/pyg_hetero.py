@@ -20,9 +20,11 @@ from livegnn.models.edges import EdgeAttribute
 from livegnn.models.model import Model
 from livegnn.models.pyg_columns import edge_widths
 from livegnn.models.pyg_context import Flat, Import, Marker, Refusal, Relation, refuse
+from livegnn.models.pyg_convs import refuse_unknown
 from livegnn.models.pyg_hetero_check import TypedColumns, as_typed_tensors, check_typed_import, typed_sample
 from livegnn.models.pyg_hetero_signature import TypedSignature, Types, read_typed_signature
 from livegnn.models.pyg_hetero_widths import find_widths
+from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_import import prepared, variants
 from livegnn.models.pyg_trace import read_forward
 
@@ -84,6 +86,8 @@ def import_over_types(
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
     frozen = prepared(module)
+    if isinstance(frozen, pyg.MessagePassing):
+        refuse_unknown(frozen, OVER_TYPES)
     signature = read_typed_signature(frozen, types)
     record = Import()
     relations = _relations(types)

@@ -54,6 +54,8 @@ def read_forward(
     Raises:   ModelUnsupported.
     """
     reader = _Reader(module, call, record, prefix)
+    if _is_leaf(module):
+        return call(lambda *args, **kwargs: reader.leaf(module, "inner", args, kwargs), *symbols)
     try:
         graph = reader.trace_symbolically(symbols)
     except NotTraceable:
@@ -66,8 +68,6 @@ def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> 
     """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
     absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
     root, tracer = _Root(module, call, absent), _Tracer(partial=True)
-    if _is_leaf(module):
-        return root, _single_call(absent, call)
     try:
         return root, tracer.trace(root)
     except Exception:  # reading the forward will say what is wrong
@@ -176,8 +176,6 @@ class _Reader:
         """torch.fx's graph of the forward. Raises: NotTraceable."""
         absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
         tracer = _Tracer()
-        if _is_leaf(self.module):
-            return _single_call(absent, self.call)
         try:
             self.root = _Root(self.module, self.call, absent)
             graph: fx.Graph = tracer.trace(self.root)
@@ -226,8 +224,6 @@ class _Reader:
         root = _Root(self.module, self.call, ())
         paths = {id(each): path for path, each in root.named_modules()}
         with _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
-            if _is_leaf(self.module):
-                return self.leaf(self.module, "inner", symbols, {})
             try:
                 result = self.call(self.module, *examples)
             except ModelUnsupported:
@@ -250,20 +246,6 @@ class _Function(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.function(x)
-
-
-def _single_call(absent: tuple[int, ...], call: Caller) -> fx.Graph:
-    """The graph of a model that is one leaf, such as a single convolution."""
-
-    graph = fx.Graph()
-    holders = [graph.placeholder(name) for name in ("a", "b", "c", "d", "e")]
-    arguments: list[Any] = [None if i in absent else holder for i, holder in enumerate(holders)]
-
-    def leaf(*args: Any, **kwargs: Any) -> fx.Node:
-        return graph.call_module("inner", args, kwargs)
-
-    graph.output(call(leaf, *arguments))
-    return graph
 
 
 def _submodule(module: nn.Module, path: str) -> nn.Module:
