@@ -40,7 +40,7 @@ void bind_constants(nb::class_<Program>& program) {
           nb::arg("vector").noconvert());
 }
 
-// What is reduced over edges, and the rows that are kept for it.
+// What is reduced over edges.
 void bind_aggregations(nb::class_<Program>& program) {
   program
       .def(
@@ -79,7 +79,12 @@ void bind_aggregations(nb::class_<Program>& program) {
           },
           "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a,
           "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a, "reduce"_a, "relation"_a,
-          "relations"_a, "gather"_a, "attention"_a, "heads"_a, "target"_a)
+          "relations"_a, "gather"_a, "attention"_a, "heads"_a, "target"_a);
+}
+
+// Messages computed edge by edge, and the rows that are kept for aggregations.
+void bind_gathers(nb::class_<Program>& program) {
+  program
       .def(
           "add_gather",
           [](Program& p, int kind, int heads, int loops, bool fill_mean, float fill) {
@@ -158,6 +163,7 @@ void bind_program(nb::module_& m) {
           "p"_a, "q"_a, "type"_a);
   bind_constants(program);
   bind_aggregations(program);
+  bind_gathers(program);
   bind_attentions(program);
 }
 
