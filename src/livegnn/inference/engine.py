@@ -107,7 +107,8 @@ class Engine:
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
-             graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported.
+             graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported;
+             ModelUnsupported where the model is over vertex types and the graph is not, or the other way round.
     Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
