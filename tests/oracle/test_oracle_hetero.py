@@ -90,9 +90,11 @@ def test_every_path(path):
     run(TwoLayers(lambda _, s, d: pyg.SAGEConv((s, d), 6)), 6, path=path)
 
 
-@pytest.mark.parametrize("strategy", ["constrained", "full"])
+@pytest.mark.parametrize("strategy", ["constrained", "affected", "khop", "full"])
 def test_other_strategies(strategy):
-    run(TwoLayers(lambda _, s, d: EVERYWHERE["GAT"](s, d)), 7, strategy=strategy)
+    for seed, name in enumerate(("GAT", "SAGE max", "GraphConv", "Transformer")):
+        run(TwoLayers(lambda _, s, d, name=name: EVERYWHERE[name](s, d)), seed, strategy=strategy)
+    run(Transformer(2), 7, strategy=strategy)
 
 
 class Plain(nn.Module):

@@ -59,7 +59,7 @@ def check_options(model: Model, strategy: str, mode: str, state: str) -> None:
     if not model.vertex_types:
         return
     for name, got, known in (
-        ("strategy", strategy, ("incremental", "constrained", "full")),
+        ("strategy", strategy, ("incremental", "constrained", "affected", "khop", "full")),
         ("mode", mode, ("eager",)),
         ("state", state, ("fast",)),
     ):

@@ -212,10 +212,8 @@ def test_bad_calls(call, error, text):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"mode": "on_demand"}, {"mode": "hybrid"}, {"state": "compact"}, {"strategy": "khop"}, {"strategy": "affected"},
-     {"strategy": "sampled"}],
-)  # fmt: skip
+    "options", [{"mode": "on_demand"}, {"mode": "hybrid"}, {"state": "compact"}, {"strategy": "sampled"}]
+)
 def test_options_that_are_for_one_kind_of_vertex(options):
     (name,) = options
     with pytest.raises(ValueInvalid, match=f"expected {name} to be .* for a model over vertex types"):
