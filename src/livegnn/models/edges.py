@@ -27,6 +27,7 @@ __all__ = [
     "RowMatrix",
     "Source",
     "Target",
+    "end_types",
 ]
 
 Gathering: TypeAlias = Literal["sum", "mean", "max", "min", "softmax"]

@@ -6,7 +6,7 @@ model that may or may not read them into one that certainly does or does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -104,6 +104,9 @@ class Model:
                 raise ModelError(f"[Model] expected types below {len(vertex_types)}, got {value.vertex_type}; name all")
             if isinstance(value, ir.Propagate | edges.Gather):
                 _check_relation(value, vertex_types, edge_types)
+            elif isinstance(value, edges.ByRelation):
+                for part, relation in zip(value.parts, value.relations, strict=True):
+                    _check_sources(edges.end_types((part,))[0], relation, vertex_types, edge_types)
 
     def _define(
         self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
@@ -278,21 +281,31 @@ def _check_relation(
     """Refuses rows that do not go where the edges of their relation lead."""
     relation = value.relation
     relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
-    sources = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
-    for each in relations:
-        fits = 0 <= each < len(edge_types) and value.vertex_type is not None
-        if fits and value.vertex_type is not None:
-            fits = edge_types[each][2] == vertex_types[value.vertex_type]
-            fits = fits and (len(relations) > 1 or {vertex_types[code] for code in sources if code is not None} <= {
-                edge_types[each][0]
-            })  # fmt: skip
-        if not fits:
-            raise ModelError(
-                f"[Model] expected rows that go along edges of their relation, got relation {each} from types "
-                f"{sorted(sources, key=str)} to {value.vertex_type}; name the edge types in the order of their numbers"
-            )
     if not relations:
         raise ModelError("[Model] expected a relation in every sum over edges between vertex types, got none; name it")
+    codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
+    target = None if value.vertex_type is None else vertex_types[value.vertex_type]
+    for each in relations:
+        # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
+        _check_sources(codes if len(relations) == 1 else set(), each, vertex_types, edge_types)
+        if edge_types[each][2] != target:
+            raise ModelError(
+                f"[Model] expected rows that go along edges of their relation, got {edge_types[each]} to {target!r}; "
+                "name the edge types in the order of their numbers"
+            )
+
+
+def _check_sources(
+    codes: Set[int | None], relation: int, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
+) -> None:
+    """Refuses rows of other sources than a relation's edges have."""
+    sources = sorted(vertex_types[code] for code in codes if code is not None)
+    if not 0 <= relation < len(edge_types) or not {*sources} <= {edge_types[relation][0]}:
+        got = edge_types[relation] if 0 <= relation < len(edge_types) else relation
+        raise ModelError(
+            f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name the "
+            "edge types in the order of their numbers"
+        )
 
 
 def _reads_weights(output: ir.Value) -> bool:

@@ -16,6 +16,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.models import ir
+from livegnn.models.edges import ByRelation, Gather, Source
 from tests.unit.models.hetero_samples import BUY, FOLLOW, TRIPLES, TYPES, Net, by_hand, shop
 
 
@@ -292,9 +293,16 @@ def test_values_of_two_types_do_not_meet():
             bad()
     with pytest.raises(WidthMismatch):
         ir.OfType(x, 0, 4)
-    along = ir.ByType((ir.Propagate(users, relation=1, target=0),))
-    with pytest.raises(ModelError, match="go along edges of their relation"):
-        lg.Model.from_output(along, vertex_types=["User", "Item"], edge_types=[BUY, ("Item", "Bought", "User")])
+    sources = (Source(ir.Slice(users, 0, 2)), Source(ir.Slice(items, 0, 2)))  # turned round
+    several = Gather(ByRelation(sources, (2, 1)), relation=(2, 1), target=0)
+    for along in (
+        ir.Propagate(users, relation=2, target=0),
+        ir.Propagate(users, relation=0, target=0),
+        ir.Propagate(users, relation=3, target=0),
+        several,
+    ):
+        with pytest.raises(ModelError, match="go along edges of their relation"):
+            lg.Model.from_output(ir.ByType((along,)), vertex_types=TYPES, edge_types=TRIPLES)
 
 
 def test_the_module_is_the_truth():
