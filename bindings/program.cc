@@ -40,7 +40,7 @@ void bind_constants(nb::class_<Program>& program) {
           nb::arg("vector").noconvert());
 }
 
-// What is reduced over edges, and the rows that are kept for it.
+// What is reduced over edges.
 void bind_aggregations(nb::class_<Program>& program) {
   program
       .def(
@@ -54,15 +54,37 @@ void bind_aggregations(nb::class_<Program>& program) {
           "add_aggregation",
           [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops, float fill,
              int context, int message_table, int root, int root_table, float root_coefficient,
-             std::vector<int> consumers, int reduce, int relation, int gather, int attention, int heads) {
-            p.aggregations.push_back({std::move(name), width, stage, static_cast<Norm>(norm), weighted, self_loops,
-                                      fill, context, message_table, static_cast<Root>(root), root_table,
-                                      root_coefficient, std::move(consumers), static_cast<Reduce>(reduce), relation,
-                                      gather, attention, heads});
+             std::vector<int> consumers, int reduce, int relation, std::vector<int> relations, int gather,
+             int attention, int heads, int target) {
+            p.aggregations.push_back({std::move(name),
+                                      width,
+                                      stage,
+                                      static_cast<Norm>(norm),
+                                      weighted,
+                                      self_loops,
+                                      fill,
+                                      context,
+                                      message_table,
+                                      static_cast<Root>(root),
+                                      root_table,
+                                      root_coefficient,
+                                      std::move(consumers),
+                                      static_cast<Reduce>(reduce),
+                                      relation,
+                                      std::move(relations),
+                                      gather,
+                                      attention,
+                                      heads,
+                                      target});
           },
           "name"_a, "width"_a, "stage"_a, "norm"_a, "weighted"_a, "self_loops"_a, "fill"_a, "context"_a,
           "message_table"_a, "root"_a, "root_table"_a, "root_coefficient"_a, "consumers"_a, "reduce"_a, "relation"_a,
-          "gather"_a, "attention"_a, "heads"_a)
+          "relations"_a, "gather"_a, "attention"_a, "heads"_a, "target"_a);
+}
+
+// Messages computed edge by edge, and the rows that are kept for aggregations.
+void bind_gathers(nb::class_<Program>& program) {
+  program
       .def(
           "add_gather",
           [](Program& p, int kind, int heads, int loops, bool fill_mean, float fill) {
@@ -130,15 +152,18 @@ void bind_program(nb::module_& m) {
       .def(
           "add_instruction",
           [](Program& p, int stage, int gather, int op, int out, int a, int b, int index, int index2, int width,
-             int offset, int kind, float x, float y) {
+             int offset, int kind, float x, float y, int type) {
             std::vector<Instruction>& steps = gather < 0 ? p.stages.at(static_cast<std::size_t>(stage))
                                                          : p.gathers.at(static_cast<std::size_t>(gather)).steps;
-            steps.push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y});
+            steps.push_back({static_cast<Op>(op), out, a, b, index, index2, width, offset, kind, x, y, type});
+            if (type < 0) return;
+            (gather < 0 ? p.typed : p.gathers.at(static_cast<std::size_t>(gather)).typed) = true;
           },
           "stage"_a, "gather"_a, "op"_a, "out"_a, "a"_a, "b"_a, "index"_a, "index2"_a, "width"_a, "offset"_a, "kind"_a,
-          "p"_a, "q"_a);
+          "p"_a, "q"_a, "type"_a);
   bind_constants(program);
   bind_aggregations(program);
+  bind_gathers(program);
   bind_attentions(program);
 }
 

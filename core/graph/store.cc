@@ -69,6 +69,7 @@ void BatchDelta::clear() {
   reattributed.clear();
   vertices_added.clear();
   vertices_removed.clear();
+  vertices_retyped.clear();
   features_changed.clear();
   features_before.clear();
   journal.reset();

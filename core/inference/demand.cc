@@ -140,9 +140,9 @@ void EngineImpl<Acc>::evaluate_needed(int stage, const std::vector<VertexId>& ro
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, program_.chunk_rows());
     run_stage(program_, stage, current(), scales_, rows.data() + first, count, registers,
-              [&](const Instruction& step, Registers& r) {
-                for (int i = 0; i < count; ++i) {
-                  const VertexId v = rows[at(first + i)];
+              [&](const Instruction& step, Registers& r, int from, int run) {
+                for (int i = 0; i < run; ++i) {
+                  const VertexId v = rows[at(first + from + i)];
                   float* row = r.row(step.a, i);
                   if (step.op == Op::Output) {
                     publication_.stage(v, row, thread);

@@ -30,6 +30,7 @@ struct EngineImpl<Acc>::ViewBefore {
   float scale(int context, VertexId v) const { return engine.state_.contexts[at(context)].scale_before(v); }
   const StoredRows& stored(int t) const { return engine.state_.stored[at(t)]; }
   void prefetch_factor(const AggregationSpec&, VertexId) const {}
+  std::int32_t type(VertexId v) const { return engine.graph_.vertex_type(v); }  // compact states have no types
 };
 
 template <typename Acc>
@@ -70,10 +71,10 @@ void EngineImpl<Acc>::derive_rows(int stage, const std::vector<VertexId>& vertic
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, std::min(program_.chunk_rows(), std::max(count, 8)));
     run_stage(program_, stage, ViewBefore{*this}, scales_, wanted.data() + first, count, registers,
-              [&](const Instruction& step, Registers& r) {
+              [&](const Instruction& step, Registers& r, int from, int rows) {
                 const int t = step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
-                for (int i = 0; i < count; ++i) {
-                  std::memcpy(state_.stored[at(t)].row(wanted[at(first + i)]), r.row(step.a, i),
+                for (int i = 0; i < rows; ++i) {
+                  std::memcpy(state_.stored[at(t)].row(wanted[at(first + from + i)]), r.row(step.a, i),
                               at(step.width) * sizeof(float));
                 }
               });

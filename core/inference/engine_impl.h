@@ -111,6 +111,11 @@ class EngineImpl final : public Engine {
   const Program& source() const { return program_.source(); }
   const AggregationSpec& aggregation(int k) const { return source().aggregations[at(k)]; }
   bool compact() const { return options_.compact; }
+  // Whether v's row of a sum can be other than zero. Extremes and messages on edges have a say in every vertex's row.
+  bool has_sum(int k, VertexId v) const {
+    const AggregationSpec& spec = aggregation(k);
+    return spec.target < 0 || spec.extreme() || spec.on_edges() || graph_.vertex_type(v) == spec.target;
+  }
   bool incremental() const {
     return options_.strategy == Strategy::Incremental || options_.strategy == Strategy::Affected;
   }
@@ -170,6 +175,8 @@ class EngineImpl final : public Engine {
   void run_stage_incrementally(int stage);
   void transform_rows(int stage, const std::vector<VertexId>& rows);
   void evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread);
+  void keep_result(const Instruction& step, VertexId v, const float* row, std::size_t index, int thread);
+  void clear_other_types(int stage, const VertexId* rows, int count, std::size_t first, int thread);
   void find_result_rows(int stage);
   std::int64_t out_edges(const std::vector<VertexId>& vertices) const;
   std::int64_t all_in_edges() const;
@@ -292,6 +299,7 @@ class EngineImpl final : public Engine {
   VertexId slots_before_ = 0;  // the same before the batch
   std::uint32_t epoch_ = 0;
   std::vector<VertexSet> dirty_;         // per stage: rows to evaluate
+  VertexSet retyped_;                    // vertices that are of another type than before; typed programs only
   std::vector<ResultRows> result_rows_;  // per stage
   std::vector<Plan> plans_;              // per aggregation
   struct Touched {                       // rows of minima or maxima that this batch has reached, with their flags

@@ -118,6 +118,8 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       return multiply_rows(program, s, r, rows);
     case Op::CopyColumns:
       return each_row(rows, [&](int i) { std::memcpy(out(i) + s.offset, a(i), at(s.width) * sizeof(float)); });
+    case Op::Zero:
+      return each_row(rows, [&](int i) { std::fill_n(out(i), round_up(s.width, kPanel), 0.0f); });
     case Op::Slice:
       return each_row(rows, [&](int i) { std::memcpy(out(i), a(i) + s.offset, at(s.width) * sizeof(float)); });
     case Op::Maximum:

@@ -71,6 +71,7 @@ struct CurrentView {
     return spec.relation < 0 ? graph.in_degree(v) : state.contexts[static_cast<std::size_t>(spec.context)].edges(v);
   }
   float scale(int context, VertexId v) const { return state.contexts[static_cast<std::size_t>(context)].scale(v); }
+  std::int32_t type(VertexId v) const { return graph.vertex_type(v); }
   const StoredRows& stored(int t) const { return state.stored[static_cast<std::size_t>(t)]; }
   void prefetch_factor(const AggregationSpec& spec, VertexId v) const {
     if (spec.norm == Norm::Mean && spec.relation < 0) graph.prefetch_in(v);
@@ -119,13 +120,14 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
   }
 }
 
-// Runs stage `stage` on `count` rows (at most chunk_rows). Store and Output instructions are handed to
-// sink(instruction, registers) after everything before them has run.
+// Rows of vertices of one type through a stage; run_stage says the rest.
 template <typename View, typename Sink>
-void run_stage(const CompiledProgram& program, int stage, const View& view, const std::vector<Scales>& scales,
-               const VertexId* vertices, int count, Registers& registers, Sink&& sink) {
+void run_rows(const CompiledProgram& program, int stage, std::int32_t type, const View& view,
+              const std::vector<Scales>& scales, const VertexId* vertices, int count, Registers& registers,
+              Sink&& sink) {
   const Program& source = program.source();
   for (const Instruction& step : source.stages[static_cast<std::size_t>(stage)]) {
+    if (step.type >= 0 && step.type != type) continue;
     switch (step.op) {
       case Op::LoadInput:
         for (int i = 0; i < count; ++i) {
@@ -162,6 +164,22 @@ void run_stage(const CompiledProgram& program, int stage, const View& view, cons
       default:
         execute(program, step, registers, count);
     }
+  }
+}
+
+// Runs stage `stage` on `count` rows (at most chunk_rows). Store and Output instructions are handed to
+// sink(instruction, registers, first, rows) after everything before them has run: row i of the registers is of
+// vertices[first + i].
+template <typename View, typename Sink>
+void run_stage(const CompiledProgram& program, int stage, const View& view, const std::vector<Scales>& scales,
+               const VertexId* vertices, int count, Registers& registers, Sink&& sink) {
+  int last = 0;
+  for (int first = 0; first < count; first = last) {  // a run of vertices of one type
+    const std::int32_t type = program.source().typed ? view.type(vertices[first]) : kNoVertexType;
+    last = first + 1;
+    while (last < count && (!program.source().typed || view.type(vertices[last]) == type)) ++last;
+    run_rows(program, stage, type, view, scales, vertices + first, last - first, registers,
+             [&](const Instruction& step, Registers& r) { sink(step, r, first, last - first); });
   }
 }
 

@@ -42,9 +42,9 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, float* out, st
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, static_cast<int>(rows));
     run_stage(program_, stage, CurrentView<Acc>{state, graph_}, scales_, vertices.data(), count, registers,
-              [&](const Instruction& step, Registers& r) {
-                for (int i = 0; i < count; ++i) {
-                  const VertexId v = vertices[at(i)];
+              [&](const Instruction& step, Registers& r, int from, int run) {
+                for (int i = 0; i < run; ++i) {
+                  const VertexId v = vertices[at(from + i)];
                   float* to = nullptr;
                   if (step.op == Op::Output) {
                     to = out + v * out_stride;
@@ -65,6 +65,7 @@ void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
   pool_.run((slots + kSumChunk - 1) / kSumChunk, [&](std::int64_t chunk, int) {
     const std::int64_t last = std::min(slots, (chunk + 1) * kSumChunk);
     for (std::int64_t v = chunk * kSumChunk; v < last; ++v) {
+      if (!has_sum(k, static_cast<VertexId>(v))) continue;
       sum_row_all(k, state, static_cast<VertexId>(v), state.aggregates[at(k)].row(v));
     }
   });

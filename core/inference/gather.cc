@@ -50,13 +50,14 @@ class EngineImpl<Acc>::Gatherer {
       for (std::int32_t i = 0; i < span.count; ++i) {
         const VertexId u = span.neighbours[i];
         if (spec_.loops != Loops::Keep && u == v) continue;
-        if (aggregation_.relation >= 0 && span.types[i] != aggregation_.relation) continue;
+        const std::int32_t type = span.types != nullptr ? span.types[i] : 0;
+        if (!aggregation_.counts(type)) continue;
         const float share = admit(span.ids[i]);
         if (share == 0.0f) continue;
         const float* attr = spec_.attributes ? graph.edge_attr(span.ids[i]) : nullptr;
         for (std::size_t c = 0; c < attributes.size(); ++c) attributes[c] += static_cast<double>(attr[c]);
         ++others;
-        add_edge({u, v, span.weights != nullptr ? span.weights[i] : 1.0f, share, attr}, sink);
+        add_edge({u, v, span.weights != nullptr ? span.weights[i] : 1.0f, share, attr, type}, sink);
       }
     });
     if (spec_.loops == Loops::Replace) {
@@ -65,7 +66,7 @@ class EngineImpl<Acc>::Gatherer {
         const double mean = others > 0 ? attributes[c] / static_cast<double>(others) : 0.0;
         loop_rows_.back()[c] = spec_.fill_mean ? static_cast<float>(mean) : spec_.fill;
       }
-      add_edge({v, v, 1.0f, 1.0f, loop_rows_.back().data()}, sink);
+      add_edge({v, v, 1.0f, 1.0f, loop_rows_.back().data(), 0}, sink);
     } else if (others == 0) {
       finish(sink);
       std::fill(row_.begin(), row_.end(), 0.0f);
@@ -84,10 +85,12 @@ class EngineImpl<Acc>::Gatherer {
     VertexId src, dst;
     float weight, share;
     const float* attr;
+    std::int32_t type;
   };
 
   template <typename Sink>
   void add_edge(const Edge& edge, Sink&& sink) {
+    if (spec_.typed && !edges_.empty() && edges_.back().type != edge.type) flush(sink);
     edges_.push_back(edge);
     if (static_cast<int>(edges_.size()) == chunk_) flush(sink);
   }
@@ -99,6 +102,7 @@ class EngineImpl<Acc>::Gatherer {
     const int count = static_cast<int>(edges_.size());
     int message = -1, score = -1;
     for (const Instruction& step : spec_.steps) {
+      if (step.type >= 0 && step.type != edges_.front().type) continue;
       if (step.op == Op::GatherMessage) {
         message = step.a;
       } else if (step.op == Op::GatherScore) {
@@ -271,7 +275,7 @@ void EngineImpl<Acc>::gather_moved(int k) {
     if (gather.loops == Loops::Replace) affected.add(u);
     graph_.visit_out(u, [&](const EdgeSpan& span) {
       for (std::int32_t i = 0; i < span.count; ++i) {
-        if (spec.relation >= 0 && span.types[i] != spec.relation) continue;
+        if (span.types != nullptr && !spec.counts(span.types[i])) continue;
         affected.add(span.neighbours[i]);
       }
     });

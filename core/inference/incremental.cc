@@ -65,6 +65,7 @@ void EngineImpl<Acc>::grow() {
   slots_ = static_cast<VertexId>(slots);
   if (++epoch_ == 0) {
     for (VertexSet& set : dirty_) set.forget();
+    retyped_.forget();
     for (Touched& touched : touched_) touched.set.forget();
     for (VertexSet& set : moved_sources_) set.forget();
     for (RowsBefore& rows : rows_before_) rows.forget();
@@ -77,6 +78,7 @@ void EngineImpl<Acc>::grow() {
   }
   dirty_.resize(source().stages.size());
   for (VertexSet& set : dirty_) set.prepare(slots, pool_.threads(), epoch_);
+  if (source().typed) retyped_.prepare(slots, 1, epoch_);
   if (input_mark_.size() < at(slots)) {
     input_mark_.resize(at(slots + slots / 2 + 16), 0);
     input_slot_.resize(input_mark_.size(), 0);
@@ -104,6 +106,10 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   started_ = seconds_now();
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
+  if (source().typed) {  // a slot that has gone from one type to another within the batch is a new vertex, too
+    added_ = delta.vertices_retyped;
+    std::erase_if(added_, [&](VertexId v) { return !graph_.is_live(v); });
+  }
   slots_before_ = slots_;
   if (options_.on_demand && !journal_armed_) return defer(delta);
   propagate_now(delta);
@@ -170,6 +176,11 @@ void EngineImpl<Acc>::anticipate(const UpdateBuffer& batch) const {
 template <typename Acc>
 void EngineImpl<Acc>::mark_new_vertices() {
   for (VertexId v = slots_before_; v < slots_; ++v) {
+    for (VertexSet& set : dirty_) set.add(v);
+  }
+  if (!source().typed) return;
+  for (const VertexId v : delta_->vertices_retyped) {
+    retyped_.add(v);
     for (VertexSet& set : dirty_) set.add(v);
   }
 }
@@ -302,7 +313,9 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
 
 template <typename Acc>
 void EngineImpl<Acc>::run_stage_incrementally(int stage) {
-  const std::vector<VertexId>& rows = dirty_[at(stage)].collect();
+  const std::vector<VertexId>& rows =
+      source().typed ? dirty_[at(stage)].collect_by([&](VertexId v) { return graph_.vertex_type(v); })
+                     : dirty_[at(stage)].collect();
   StageStats& stats = stats_[at(stage)];
   stats.affected = static_cast<std::int64_t>(rows.size());
   const double begun = seconds_now();
@@ -329,7 +342,8 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
     if (aggregation(k).stage == stage && aggregation(k).gather >= 0) gather_moved(k);
     if (aggregation(k).stage == stage && aggregation(k).attention >= 0) attend(k);
   }
-  const bool before_last = stage + 2 == static_cast<int>(source().stages.size());
+  // Rows that are finished while they are in the cache come in no order of types, so there would be no blocks of them.
+  const bool before_last = stage + 2 == static_cast<int>(source().stages.size()) && !source().typed;
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
     if (aggregation(k).stage == stage && !aggregation(k).on_edges()) aggregate(k, before_last && k == last_here);
   }
@@ -371,25 +385,42 @@ template <typename Acc>
 void EngineImpl<Acc>::evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
   Registers& registers = registers_[at(thread)];
   registers.prepare(program_, std::min<int>(program_.chunk_rows(), std::max(count, 8)));
-  run_stage(program_, stage, current(), scales_, rows, count, registers, [&](const Instruction& step, Registers& r) {
+  run_stage(program_, stage, current(), scales_, rows, count, registers,
+            [&](const Instruction& step, Registers& r, int from, int run) {
+              for (int i = 0; i < run; ++i) {
+                float* row = r.row(step.a, i);
+                if (step.op == Op::Output) {
+                  publication_.stage(rows[from + i], row, thread);
+                } else {
+                  std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
+                  keep_result(step, rows[from + i], row, first + at(from + i), thread);
+                }
+              }
+            });
+  if (retyped_.size() > 0) clear_other_types(stage, rows, count, first, thread);
+}
+
+// A row that a Store instruction has made, padding included; `index` is the vertex's place among the stage's rows.
+template <typename Acc>
+void EngineImpl<Acc>::keep_result(const Instruction& step, VertexId v, const float* row, std::size_t index,
+                                  int thread) {
+  if (step.op == Op::StoreRow) return store_row(step.index, v, row, thread);
+  const float* before = state_.stored[at(aggregation(step.index).message_table)].row(v);
+  const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
+  update_source(step.index, {v, before, row, differ}, index, thread);
+}
+
+// Rows that are not of a vertex's type are zero: where the type has changed, what the old one left is cleared.
+template <typename Acc>
+void EngineImpl<Acc>::clear_other_types(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
+  for (const Instruction& step : source().stages[at(stage)]) {
+    if (step.type < 0 || (step.op != Op::StoreMessage && step.op != Op::StoreRow)) continue;
+    const std::vector<float> zeros(at(round_up(step.width, 16)), 0.0f);
     for (int i = 0; i < count; ++i) {
-      const VertexId v = rows[i];
-      float* row = r.row(step.a, i);
-      if (step.op == Op::Output) {
-        publication_.stage(v, row, thread);
-        continue;
-      }
-      std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
-      if (step.op == Op::StoreRow) {
-        store_row(step.index, v, row, thread);
-        continue;
-      }
-      const StoredRows& table = state_.stored[at(aggregation(step.index).message_table)];
-      const float* before = table.row(v);
-      const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
-      update_source(step.index, {v, before, row, differ}, first + at(i), thread);
+      if (!retyped_.contains(rows[i]) || graph_.vertex_type(rows[i]) == step.type) continue;
+      keep_result(step, rows[i], zeros.data(), first + at(i), thread);
     }
-  });
+  }
 }
 
 // The rows that a stage's results will be compared with or added to, so that they can be asked for early.

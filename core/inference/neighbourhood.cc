@@ -177,9 +177,9 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
       Registers& registers = registers_[at(thread)];
       registers.prepare(program_, program_.chunk_rows());
       run_stage(program_, static_cast<int>(stage), CurrentView<Acc>{state, graph_}, scales_, rows.data() + first, count,
-                registers, [&](const Instruction& step, Registers& r) {
-                  for (int i = 0; i < count; ++i) {
-                    const VertexId v = rows[at(first + i)];
+                registers, [&](const Instruction& step, Registers& r, int from, int run) {
+                  for (int i = 0; i < run; ++i) {
+                    const VertexId v = rows[at(first + from + i)];
                     if (step.op == Op::Output) {
                       publication_.stage(v, r.row(step.a, i), thread);
                     } else {

@@ -76,7 +76,11 @@ void EngineImpl<Acc>::sweep(int k) {
   pool_.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     const std::int64_t last = std::min(slots, (task + 1) * kRowsPerTask);
-    for (std::int64_t v = task * kRowsPerTask; v < last; ++v) refresh_row(k, static_cast<VertexId>(v), scratch, thread);
+    for (std::int64_t v = task * kRowsPerTask; v < last; ++v) {
+      const auto vertex = static_cast<VertexId>(v);
+      const bool cleared = source().typed && retyped_.contains(vertex);  // its own term may have left
+      if (cleared || has_sum(k, vertex)) refresh_row(k, vertex, scratch, thread);
+    }
   });
 }
 

@@ -49,6 +49,13 @@ class VertexSet {
     }
     return lists_[0];
   }
+  // collect(), members of one type side by side.
+  template <typename Type>
+  const std::vector<VertexId>& collect_by(Type&& type) {
+    collect();
+    std::stable_sort(lists_[0].begin(), lists_[0].end(), [&](VertexId a, VertexId b) { return type(a) < type(b); });
+    return lists_[0];
+  }
   std::size_t bytes() const { return marks_.capacity() * sizeof(std::uint32_t); }
 
  private:

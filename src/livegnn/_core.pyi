@@ -162,9 +162,11 @@ class Program:
         consumers: list[int],
         reduce: int,
         relation: int,
+        relations: list[int],
         gather: int,
         attention: int,
         heads: int,
+        target: int,
     ) -> None: ...
     def add_attention(
         self,
@@ -203,6 +205,7 @@ class Program:
         kind: int,
         p: float,
         q: float,
+        type: int,
     ) -> None: ...
 
 class NativeChanges:

@@ -5,6 +5,7 @@ from pathlib import Path
 from torch_geometric.nn import conv
 
 from livegnn.models.pyg_convs import CONVS, READ_THROUGH
+from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_refused import REFUSED_CONVS
 from livegnn.models.pyg_table import with_table
 
@@ -12,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
 def test_every_convolution_is_either_supported_or_refused():
-    supported = {kind.__name__ for kind in (*CONVS, *READ_THROUGH)}
+    supported = {kind.__name__ for kind in (*CONVS, *READ_THROUGH, *OVER_TYPES)}
     assert supported | set(REFUSED_CONVS) == set(conv.__all__)
     assert not supported & set(REFUSED_CONVS)
 

@@ -110,6 +110,8 @@ class Net(nn.Module):
         weights = torch.softmax(self.mix, dim=0)
         c = weights[0] * a + b * weights[1] - 0.5 * F.normalize(b, p=2, dim=-1) * self.scale
         c = c / 2 + torch.stack([a, b], dim=0).max(dim=0)[0] + torch.stack([a, b]).mean(dim=0)
+        c = c + torch.stack([a, x @ self.skip.weight.T]).min(dim=0)[0] - torch.minimum(a, b) / 3
+        c = c + torch.amin(torch.stack([b, 2 * a]), dim=0) / 4
         gate = self.head(torch.cat([c, -b], dim=-1)).sigmoid()
         left, right = gate.chunk(2, dim=1)
         out = torch.cat([left, right * 2 + 1, gate[:, :1]], dim=1)

@@ -103,6 +103,7 @@ struct BatchDelta {
   std::vector<EdgeRecord> reattributed;    // attributes set; an edge may be here that has gone since
   std::vector<VertexId> vertices_added;    // not live before, live now (also a slot that was taken again)
   std::vector<VertexId> vertices_removed;  // live before, not live now
+  std::vector<VertexId> vertices_retyped;  // of another type than before, a free slot having none; typed graphs only
   std::vector<VertexId>
       features_changed;                // bits of the row differ from before; removed vertices count (row is zero now)
   std::vector<float> features_before;  // their old rows, feature_stride floats each, same order (zeros for new slots)

@@ -2,8 +2,12 @@
 //
 // Stage s runs on the rows of a set of vertices, reads the input, the aggregates of earlier stages and stored rows, and
 // writes messages (for the aggregations that start at s), rows that later stages need, and, in the last stage, outputs.
+//
+// Where vertices have types, an instruction may be for rows of vertices of one type only (in a gather: for edges of one
+// type). What it would store is zero for all other vertices.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,6 +45,7 @@ enum class Op : int {
   StoreMessage,   // message row of aggregation `index` = a
   StoreRow,       // stored row `index` = a
   Output,         // output row = a
+  Zero,           // out = 0, padding included
 };
 
 struct Instruction {
@@ -51,6 +56,7 @@ struct Instruction {
   int offset = 0;
   int kind = 0;
   float p = 0.0f, q = 0.0f;
+  int type = -1;  // of the vertices, in a gather of the edges, that it is for; -1: all
 };
 
 enum class Norm : int { Sum, Mean, Gcn };
@@ -69,6 +75,7 @@ struct GatherSpec {
   bool fill_mean = true;  // Replace: the loop's attributes are the mean of the other in-edges', else `fill`
   float fill = 0.0f;
   std::vector<Instruction> steps;
+  bool typed = false;  // whether steps are for edges of one type
   bool source_input = false, target_input = false, attributes = false, weights = false;  // what the steps load
 };
 
@@ -96,13 +103,19 @@ struct AggregationSpec {
   std::vector<int> consumers;     // stages that load it
   Reduce reduce = Reduce::Sum;    // Max, Min: norm Sum or Gcn; nothing folded in but Gcn's self-loop
 
-  int relation = -1;  // only edges of this type count; -1: all
-  int gather = -1;    // which GatherSpec; -1: a sum, mean or extremum of stored rows
+  int relation = -1;           // only edges of this type count; -1: all
+  std::vector<int> relations;  // of a gather: only edges of these types; none: all
+  int gather = -1;             // which GatherSpec; -1: a sum, mean or extremum of stored rows
 
   int attention = -1;  // which AttentionSpec
   int heads = 1;       // of an attention
 
-  bool counts(std::int32_t type) const { return relation < 0 || type == relation; }
+  int target = -1;  // the type of the vertices that have such a row; -1: all
+
+  bool counts(std::int32_t type) const {
+    const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();
+    return listed && (relation < 0 || type == relation);
+  }
   bool on_edges() const { return gather >= 0 || attention >= 0; }
   bool extreme() const { return reduce != Reduce::Sum; }
 };
@@ -145,6 +158,7 @@ struct Program {
   std::vector<StoredSpec> stored;
   std::vector<std::vector<Instruction>> stages;
   std::vector<int> input_consumers;  // stages that load the input
+  bool typed = false;                // whether instructions are for vertices of one type
 };
 
 }  // namespace livegnn

@@ -84,20 +84,29 @@ class Changes:
     def __init__(self, native: Any, graph: Graph, version: int) -> None:
         self._native = native
         self._graph = graph
-        self._vertices: NDArray[Any] | None = None
+        self._vertices: Any = None
         self._stats: Stats | None = None
         self.version = version
 
     @property
-    def vertices(self) -> NDArray[Any]:
+    def vertices(self) -> Any:
         """Ids of live vertices whose output has other bits than before, (k,) int64 in ascending order of their slots.
 
-        In a graph with ids of its own, those ids. A vertex that the batch added is always among them.
+        In a graph with ids of its own, those ids. Where vertices have types, a dict of such arrays by vertex type, with
+        the types of which any vertex has changed. A vertex that the batch added is always among them. To be read
+        before the next batch where ids are not slots.
         """
         if self._vertices is None:
             slots: NDArray[np.int64] = self._native.vertices()
-            self._vertices = self._graph.to_external(slots) if self._graph.has_ids else slots
+            if self._graph.vertex_types is not None:
+                self._vertices = self._by_type(slots)
+            else:
+                self._vertices = self._graph.to_external(slots) if self._graph.has_ids else slots
         return self._vertices
+
+    def _by_type(self, slots: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        types, names = self._graph.slot_types(slots), self._graph.vertex_types or ()
+        return {names[code]: self._graph.to_external(slots[types == code]) for code in np.unique(types).tolist()}
 
     @property
     def stats(self) -> Stats:

@@ -24,7 +24,6 @@ from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
     ModelMismatch,
-    ModelUnsupported,
     RangeOverflow,
     StateMismatch,
     UsageError,
@@ -34,9 +33,10 @@ from livegnn.errors import (
 )
 from livegnn.graph.graph import Graph, VertexChange
 from livegnn.graph.ids import Translation
+from livegnn.graph.schema import no_vertex_type
 from livegnn.graph.typed_ids import TypedTranslation
-from livegnn.graph.updates import Updates
-from livegnn.inference import storage
+from livegnn.graph.updates import Updates, VertexType
+from livegnn.inference import over_types, storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.deadline import Stream
 from livegnn.inference.demand import Demand, DemandStats
@@ -107,7 +107,8 @@ class Engine:
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
-             graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported.
+             graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported;
+             ModelUnsupported where the model is over vertex types and the graph is not, or the other way round.
     Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
@@ -133,7 +134,6 @@ class Engine:
     ) -> None:
         _refuse_other("Engine", "model", model, Model)
         _refuse_other("Engine", "graph", graph, Graph)
-        _refuse_types(graph)
         _choice("strategy", strategy, _STRATEGIES)
         _choice("precision", precision, ("exact", "float32"))
         _choice("state", state, ("fast", "compact"))
@@ -174,16 +174,18 @@ class Engine:
             graph._attach(self)
 
     def _build(self, model: Model, scales: list[list[int]] | None) -> Any:
-        if model.input_width != self.graph.feature_width:
+        codes = over_types.codes_of(model, self.graph)
+        if codes is None and model.input_width != self.graph.feature_width:
             raise ModelMismatch(
                 f"[Engine] expected features of width {model.input_width}, as the model takes, "
                 f"got {self.graph.feature_width}; "
                 "use the graph it was trained on"
             )
+        over_types.check_options(model, self.strategy, self.mode, self.state)
         fitted = model.for_graph(self.graph.has_weight)
         self._check_columns(fitted)
         split = self.precision == "exact" and self.strategy in ("incremental", "constrained")
-        program = compile_model(fitted.output, closed=self.state == "compact", split=split)
+        program = compile_model(fitted.output, closed=self.state == "compact", split=split, codes=codes)
         _check_scales(scales, program)
         return _native.NativeEngine.create(
             graph=self.graph._store,
@@ -359,8 +361,16 @@ class Engine:
 
     # ---- reading (any thread)
 
-    def embeddings(self, ids: object) -> Rows:
-        """The module's output rows, (k, d) float32, all of one version. Raises: VertexUnknown naming the id."""
+    def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
+        """The module's output rows, (k, d) float32, all of one version.
+
+        Args:   vertex_type: whose ids they are, where vertices have types; d is then that type's own.
+        Raises: VertexUnknown naming the id; ColumnMissing without vertex_type where there are types; ModelMismatch for
+                a type that the model has no output for.
+        """
+        if self.graph._typed is not None:
+            return self._typed_rows(ids, vertex_type)
+        no_vertex_type("embeddings", vertex_type)
         if self.mode != "eager":
             return self._demanded(ids)
         native, id_map = self.native, self.graph._ids
@@ -381,6 +391,23 @@ class Engine:
                 return rows
         rows = native.read(self.graph._slots("embeddings", ids))
         return rows
+
+    def _typed_rows(self, ids: object, vertex_type: VertexType | None) -> Rows:
+        """Rows of vertices of one type; the look-up and the read are of one version."""
+        width = over_types.width_of(self.model, self.graph, "embeddings", vertex_type)
+        while not self._closed:
+            version = self.graph._ids_version
+            try:
+                rows, read_version = self.native.read_versioned(self.graph._slots("embeddings", ids, vertex_type))
+            except VertexUnknown:
+                if version == self.graph._ids_version:
+                    raise
+                continue
+            if version == read_version == self.graph._ids_version:
+                return over_types.cut(rows, width)
+        with self.graph._lock:
+            rows = self.native.read(self.graph._slots("embeddings", ids, vertex_type))
+        return over_types.cut(rows, width)
 
     def _demanded(self, ids: object) -> Rows:
         with self.graph._lock:
@@ -407,17 +434,22 @@ class Engine:
         """What the latest query cost; zeros with mode="eager"."""
         return self._demand.last
 
-    def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
+    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
         """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
         of rows.
         """
-        return predictions(self.embeddings(ids), head)
+        return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
 
-    def predict_edges(self, pairs: object) -> NDArray[Any]:
+    def predict_edges(
+        self, pairs: object, *, vertex_types: tuple[VertexType, VertexType] | None = None
+    ) -> NDArray[Any]:
         """Link scores of (k, 2) pairs of ids, (k,) float32: the model's edge_head, or the dot product of the two
-        outputs.
+        outputs. vertex_types: of the first and of the second of each pair, where vertices have types.
         """
         array = pair_array(pairs)
+        if self.graph._typed is not None:
+            return over_types.scores_of(array, vertex_types, self.embeddings)
+        no_vertex_type("predict_edges", vertex_types)
         rows = self.embeddings(array.reshape(-1))
         return pair_scores(rows[0::2], rows[1::2], self.model.edge_head)
 
@@ -568,50 +600,53 @@ class WhatIfView:
             self._engine.graph._supposed = False
             self._place.__exit__(None, None, None)
 
-    def _slots(self, ids: object) -> NDArray[np.int64]:
+    def _check_open(self) -> None:
         if self._native is None:
             raise UsageError(
                 "[what_if] expected a view inside its with block, got one outside; read it before the block ends"
             )
+
+    def _slots(self, ids: object, vertex_type: VertexType | None) -> NDArray[np.int64]:
+        if isinstance(self._translation, TypedTranslation):
+            return self._translation.slots("what_if", ids, vertex_type)
+        no_vertex_type("what_if", vertex_type)
         if self._translation is not None:
             return self._translation.slots("what_if", ids)
         return self._engine.graph._slots("what_if", ids)
 
-    def embeddings(self, ids: object) -> Rows:
+    def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
         """As Engine.embeddings, after the updates."""
-        slots = self._slots(ids)
-        rows: Rows = self._engine.native.read_staged(slots)
-        return rows
+        self._check_open()
+        engine = self._engine
+        typed = engine.graph._typed is not None
+        width = over_types.width_of(engine.model, engine.graph, "what_if", vertex_type) if typed else None
+        rows: Rows = engine.native.read_staged(self._slots(ids, vertex_type))
+        return rows if width is None else over_types.cut(rows, width)
 
-    def predict(self, ids: object, head: Head | None = None) -> NDArray[Any]:
+    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
         """As Engine.predict, after the updates."""
-        return predictions(self.embeddings(ids), head)
+        return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
 
-    def predict_edges(self, pairs: object) -> NDArray[Any]:
+    def predict_edges(
+        self, pairs: object, *, vertex_types: tuple[VertexType, VertexType] | None = None
+    ) -> NDArray[Any]:
         """As Engine.predict_edges, after the updates."""
-        rows = self.embeddings(pair_array(pairs).reshape(-1))
+        array = pair_array(pairs)
+        if self._engine.graph._typed is not None:
+            return over_types.scores_of(array, vertex_types, self.embeddings)
+        rows = self.embeddings(array.reshape(-1))
         return pair_scores(rows[0::2], rows[1::2], self._engine.model.edge_head)
 
     @property
     def vertices(self) -> NDArray[np.int64]:
         """Slots of the vertices whose output the updates would change, (k,) int64, ascending."""
-        self._slots(np.empty(0, np.int64))
+        self._check_open()
         slots: NDArray[np.int64] = self._engine.native.staged_vertices()
         return slots
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _refuse_types(graph: Graph) -> None:
-    if graph.vertex_types is None:
-        return
-    types = ", ".join(map(repr, graph.vertex_types))
-    raise ModelUnsupported(
-        f"[Engine] expected a graph with one kind of vertex, got vertex types {types}; models of typed graphs are not "
-        "supported: make the graph from arrays, without vertex_type"
-    )
 
 
 def _refuse_other(where: str, name: str, value: object, kind: type) -> None:

@@ -27,6 +27,7 @@ from livegnn.errors import (
     ColumnMissing,
     InvariantBroken,
     ModelMismatch,
+    ModelUnsupported,
     StateMismatch,
     UsageError,
     ValueInvalid,
@@ -129,6 +130,11 @@ class Readout:
     ) -> None:
         if not isinstance(engine, Engine):
             raise UsageError(f"[Readout] expected a livegnn Engine, got {type(engine).__name__}; pass one")
+        if engine.model.vertex_types:
+            raise ModelUnsupported(
+                f"[Readout] expected an engine over one kind of vertex, got vertex types {engine.model.vertex_types}, "
+                "whose rows differ in width; pool engine.embeddings(ids, vertex_type=...)"
+            )
         if not isinstance(kind, str) or kind not in _POOLS:
             raise ValueInvalid(f"[Readout] expected kind to be one of {', '.join(_POOLS)}, got {kind!r}; choose one")
         if engine.mode != "eager":

@@ -97,13 +97,15 @@ class GAT:
         edge = self.folded_edge_weight()
         return self.over(x, None if edge is None else EdgeAttribute(edge.shape[1]))
 
-    def over(self, x: ir.Value, attributes: ir.Value | None) -> ir.Value:
-        """The layer on other attributes than the graph's own: rows of edges."""
+    def over(self, x: ir.Value, attributes: ir.Value | None, own: ir.Value | None = None) -> ir.Value:
+        """The layer on other attributes than the graph's own, rows of edges; own: the targets' rows, if not x."""
+        own = x if own is None else own
         att_source, att_target = _heads(self.att_source, "GAT.att_source"), _heads(self.att_target, "GAT.att_target")
         source: ir.Value = linear(x, _matrix(self.weight, "GAT.weight", att_source.size))
+        weight_target = self.weight if self.weight_target is None and own is not x else self.weight_target
         target = source
-        if self.weight_target is not None:
-            target = linear(x, _matrix(self.weight_target, "GAT.weight_target", att_target.size))
+        if weight_target is not None:
+            target = linear(own, _matrix(weight_target, "GAT.weight_target", att_target.size))
         terms: list[tuple[float, ir.Value]] = [
             (1.0, Source(ir.Linear(source, block_rows(att_source)))),
             (1.0, Target(ir.Linear(target, block_rows(att_target)))),
@@ -114,7 +116,7 @@ class GAT:
         score = ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", self.slope)
         heads = len(att_source)
         y = Gather(Source(source), "softmax", score, heads, "replace" if self.self_loops else "keep", self.fill)
-        return _join_heads(self, x, y, heads)
+        return _join_heads(self, own, y, heads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,20 +153,23 @@ class GATv2:
         edge = self.weight_edge
         return self.over(x, None if edge is None else EdgeAttribute(_matrix(edge, "GATv2.weight_edge").shape[1]))
 
-    def over(self, x: ir.Value, attributes: ir.Value | None) -> ir.Value:
-        """The layer on other attributes than the graph's own: rows of edges."""
+    def over(self, x: ir.Value, attributes: ir.Value | None, own: ir.Value | None = None) -> ir.Value:
+        """The layer on other attributes than the graph's own, rows of edges; own: the targets' rows, if not x."""
+        own = x if own is None else own
         att = _heads(self.att, "GATv2.att")
         source = linear(x, _matrix(self.weight_source, "GATv2.weight_source", att.size), self.bias_source)
         target = source
         if self.weight_target is not None:
-            target = linear(x, _matrix(self.weight_target, "GATv2.weight_target", att.size), self.bias_target)
+            target = linear(own, _matrix(self.weight_target, "GATv2.weight_target", att.size), self.bias_target)
+        elif own is not x:
+            target = linear(own, _matrix(self.weight_source, "GATv2.weight_source", att.size), self.bias_source)
         terms: list[tuple[float, ir.Value]] = [(1.0, Source(source)), (1.0, Target(target))]
         if self.weight_edge is not None and attributes is not None:
             terms.append((1.0, linear(attributes, _matrix(self.weight_edge, "GATv2.weight_edge", att.size))))
         hidden = ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", self.slope)
         score, heads = ir.Linear(hidden, block_rows(att)), len(att)
         y = Gather(Source(source), "softmax", score, heads, "replace" if self.self_loops else "keep", self.fill)
-        return _join_heads(self, x, y, heads)
+        return _join_heads(self, own, y, heads)
 
 
 @dataclass(frozen=True, eq=False)

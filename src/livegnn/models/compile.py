@@ -17,7 +17,7 @@ from livegnn.models import edges, ir
 from livegnn.models.compile_steps import EdgeSteps, Registers, Stage
 from livegnn.models.order import optimise
 
-__all__ = ["Compiler", "compile_model"]
+__all__ = ["Codes", "Compiler", "compile_model"]
 
 _NORM = {"sum": 0, "mean": 1, "gcn": 2}
 _REDUCE = {"sum": 0, "max": 1, "min": 2}
@@ -56,14 +56,23 @@ class _Stored:
     attention_target_of: set[int] = field(default_factory=set)
 
 
-def compile_model(output: ir.Value, *, closed: bool = False, split: bool = False) -> Any:
+@dataclass(frozen=True)
+class Codes:
+    """The graph's codes of a model's types, by the model's own numbers."""
+
+    vertex: tuple[int, ...]
+    edge: tuple[int, ...]
+
+
+def compile_model(output: ir.Value, *, closed: bool = False, split: bool = False, codes: Codes | None = None) -> Any:
     """The native program of the model whose result is `output`.
 
     closed: every stage works from features and aggregates alone; what an earlier stage had computed is computed again
     and not loaded, so that no rows need to be kept. The bits are the same.
     split: attention that separates is kept as split sums (docs/attention.md); else it is gathered edge by edge.
+    codes: of the graph, for a model over vertex types.
     """
-    return Compiler(optimise(output), closed, split).compile()
+    return Compiler(optimise(output), closed, split, codes).compile()
 
 
 @dataclass(frozen=True)
@@ -93,8 +102,9 @@ def separate(gather: edges.Gather) -> Separable | None:
 class Compiler:
     """One model on its way to a native program; `livegnn.models.compile_steps` emits the steps."""
 
-    def __init__(self, output: ir.Value, closed: bool, split: bool) -> None:
+    def __init__(self, output: ir.Value, closed: bool, split: bool, codes: Codes | None) -> None:
         self.output = output
+        self.codes = codes
         self.closed, self.split = closed, split
         self.values = ir.walk(output)
         self.uses: dict[int, list[ir.Value]] = defaultdict(list)
@@ -112,6 +122,14 @@ class Compiler:
         self.stored: list[_Stored] = []
         self.carried: dict[int, int] = {}  # value -> stored rows that later stages load
         self.input_consumers: set[int] = set()
+
+    def vertex_code(self, number: int | None) -> int:
+        """The graph's code of a vertex type; -1 for None."""
+        return -1 if number is None or self.codes is None else self.codes.vertex[number]
+
+    def edge_code(self, number: int | None) -> int:
+        """The graph's code of an edge type; -1 for None."""
+        return -1 if number is None else number if self.codes is None else self.codes.edge[number]
 
     def compile(self) -> Any:
         self.find_aggregations()
@@ -142,7 +160,7 @@ class Compiler:
             elif value.norm == "gcn" or (value.norm == "mean" and value.relation is not None):
                 fill = float(value.fill) if value.weighted and value.norm == "gcn" else 1.0
                 weighted = value.weighted and value.norm == "gcn"
-                key = (weighted, value.self_loops, fill, -1 if value.relation is None else value.relation)
+                key = (weighted, value.self_loops, fill, self.edge_code(value.relation))
                 if key not in contexts:
                     contexts[key] = self.program.add_context(*key)
                 made.context = contexts[key]
@@ -303,10 +321,12 @@ class Compiler:
                 root_coefficient=float(made.root_coefficient),
                 consumers=sorted(made.consumers),
                 reduce=_REDUCE[sums.reduce],
-                relation=-1 if value.relation is None else value.relation,
+                relation=-1 if isinstance(value.relation, tuple) else self.edge_code(value.relation),
+                relations=[*map(self.edge_code, value.relation)] if isinstance(value.relation, tuple) else [],
                 gather=made.gather,
                 attention=made.attention,
                 heads=value.heads if isinstance(value, edges.Gather) else 1,
+                target=self.vertex_code(value.vertex_type),
             )
         for row in self.stored:
             p.add_stored(

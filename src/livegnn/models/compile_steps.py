@@ -47,6 +47,7 @@ _OPS = [
     "StoreMessage",
     "StoreRow",
     "Output",
+    "Zero",
 ]
 _OP = {name: number for number, name in enumerate(_OPS)}
 _KINDS = [
@@ -72,7 +73,7 @@ _KINDS = [
     "log1p",
     "reciprocal",
 ]
-_NOT_LOCAL = (ir.Input, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
+_NOT_LOCAL = (ir.Input, ir.OfType, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
 
 
 class Registers:
@@ -111,6 +112,7 @@ class Stage:
         self.c = compiler
         self.number = number
         self.gather = -1
+        self.type = -1  # what the instructions that are put are for
         self.place: dict[int, int] = {}
         self.needed: set[int] = set()  # what a closed stage computes
         self.reads_of: Counter[int] = Counter()
@@ -133,10 +135,12 @@ class Stage:
             row = c.stored[done]
             if row.stage == self.number:
                 register = self.value(row.value)
+                self.type = self.c.vertex_code(row.value.vertex_type)
                 if row.message_of >= 0:
                     self.put("StoreMessage", a=register, index=row.message_of, width=row.value.width)
                 else:
                     self.put("StoreRow", a=register, index=done, width=row.value.width)
+                self.type = -1
             done += 1
 
     def reserve_later_rows(self) -> None:
@@ -187,8 +191,14 @@ class Stage:
         """The register that holds `value` in this stage."""
         value = self.c.resolve(value)
         if id(value) not in self.place:
+            outer, self.type = self.type, self.type_of(value)
             self.place[id(value)] = self.load(value) if self.given(value) else self.compute(value)
+            self.type = outer
         return self.place[id(value)]
+
+    def type_of(self, value: ir.Value) -> int:
+        """The graph's code of the type whose rows `value` has; -1 for all."""
+        return self.c.vertex_code(value.vertex_type)
 
     def given(self, value: ir.Value) -> bool:
         kept = self.c.depth[id(value)] < self.number and not self.c.closed
@@ -196,7 +206,7 @@ class Stage:
 
     def load(self, value: ir.Value) -> int:
         register = self.registers.take(value.width)
-        if isinstance(value, ir.Input):
+        if isinstance(value, ir.Input | ir.OfType):
             self.c.input_consumers.add(self.number)
             self.put("LoadInput", out=register, width=value.width)
         elif isinstance(value, ir.Propagate | edges.Gather):
@@ -242,6 +252,10 @@ class Stage:
                 return self.concat(value)
             case ir.Maximum():
                 return self.maximum(value)
+            case ir.ByType():
+                return self.by_type(value)
+            case edges.ByRelation():
+                return self.by_relation(value)
             case edges.HeadDot() | edges.HeadScale():
                 a, b = self.value(value.inputs[0]), self.value(value.inputs[1])
                 return self.unary(type(value).__name__, value, a, b=b, kind=value.heads)
@@ -298,6 +312,25 @@ class Stage:
             offset += width
         return out
 
+    def by_type(self, value: ir.ByType) -> int:
+        parts = [(part, self.value(part)) for part in value.parts]
+        out = self.registers.take(value.width)
+        self.put("Zero", out=out, width=value.width)
+        for part, register in parts:
+            self.type = self.type_of(part)
+            self.put("CopyColumns", out=out, a=register, width=part.width)
+        self.type = -1
+        return out
+
+    def by_relation(self, value: edges.ByRelation) -> int:
+        """Every part's own steps are for edges of its type alone, too (EdgeSteps.type_of)."""
+        out, outer = self.registers.take(value.width), self.type
+        for relation, part in zip(value.relations, value.parts, strict=True):
+            self.type = self.c.edge_code(relation)
+            self.put("CopyColumns", out=out, a=self.value(part), width=part.width)
+        self.type = outer
+        return out
+
     def maximum(self, value: ir.Maximum) -> int:
         registers = [self.value(x) for x in value.xs]
         total = registers[0]
@@ -313,6 +346,7 @@ class Stage:
             **dict.fromkeys(("out", "a", "b", "index", "index2"), -1),
             **dict.fromkeys(("width", "offset", "kind"), 0),
             **dict.fromkeys(("p", "q"), 0.0),
+            "type": self.type,
         }
         whole.update(fields)
         self.c.program.add_instruction(stage=self.number, gather=self.gather, op=_OP[op], **whole)
@@ -325,7 +359,8 @@ class EdgeSteps(Stage):
         super().__init__(compiler, -1)
         self.gather, self.target = gather, value
         self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
-        self.ends: dict[tuple[type, int], int] = {}
+        self.ends: dict[tuple[type, int, int], int] = {}
+        self.types = self.relations_of(value)
         self.loads = {"source_input": False, "target_input": False, "attributes": False, "weights": False}
 
     def emit(self, registers: Registers) -> None:
@@ -341,6 +376,20 @@ class EdgeSteps(Stage):
             self.put("GatherScore", a=self.value(self.target.score), width=self.target.score.width)
         self.c.program.gather_loads(gather=self.gather, **self.loads)
 
+    def relations_of(self, gather: edges.Gather) -> dict[int, int]:
+        """The one type of edges that a value on edges is for, where only one part of a ByRelation reads it; else -1."""
+        readers: dict[int, set[int]] = {id(each): {-1} for each in gather.inputs}
+        for value in reversed(ir.walk(*gather.inputs)):
+            relations = value.relations if isinstance(value, edges.ByRelation) else None
+            own = value.on_edges and id(value) in readers  # not of an earlier gather
+            for place, x in enumerate(value.inputs if own else ()):
+                mine = readers[id(value)] if relations is None else {self.c.edge_code(relations[place])}
+                readers.setdefault(id(x), set()).update(mine)
+        return {key: found.copy().pop() if len(found) == 1 else -1 for key, found in readers.items()}
+
+    def type_of(self, value: ir.Value) -> int:
+        return self.types[id(value)]
+
     def computed_here(self, value: ir.Value) -> bool:
         return id(value) in self.here
 
@@ -350,7 +399,7 @@ class EdgeSteps(Stage):
     def load(self, value: ir.Value) -> int:
         if isinstance(value, edges.Source | edges.Target):
             return self.load_end(value)
-        key = (type(value), 0)
+        key = (type(value), 0, self.type)
         if key not in self.ends:
             self.ends[key] = self.registers.take(value.width)
             attributes = isinstance(value, edges.EdgeAttribute)
@@ -360,7 +409,7 @@ class EdgeSteps(Stage):
 
     def load_end(self, value: edges.Source | edges.Target) -> int:
         x = self.c.resolve(value.x)
-        key = (type(value), id(x))
+        key = (type(value), id(x), self.type)
         if key not in self.ends:
             self.ends[key] = self.registers.take(value.width)
             source = isinstance(value, edges.Source)
@@ -370,7 +419,7 @@ class EdgeSteps(Stage):
             self.put("LoadSource" if source else "LoadTarget", out=self.ends[key], index=table, width=value.width)
         return self.shared(value, key)
 
-    def shared(self, value: ir.Value, key: tuple[type, int]) -> int:
+    def shared(self, value: ir.Value, key: tuple[type, int, int]) -> int:
         """A loaded register, which several values may stand for: none of them may be written over."""
         self.reads_of[id(value)] += 2
         return self.ends[key]

@@ -9,13 +9,26 @@ Source and Target take a vertex's row to an edge; every row-local value of `live
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from livegnn.errors import ModelError, WidthMismatch
 from livegnn.models.ir import Value
 
-__all__ = ["EdgeAttribute", "EdgeWeight", "Gather", "HeadDot", "HeadScale", "Loops", "RowMatrix", "Source", "Target"]
+__all__ = [
+    "ByRelation",
+    "EdgeAttribute",
+    "EdgeWeight",
+    "Gather",
+    "HeadDot",
+    "HeadScale",
+    "Loops",
+    "RowMatrix",
+    "Source",
+    "Target",
+    "end_types",
+]
 
 Gathering: TypeAlias = Literal["sum", "mean", "max", "min", "softmax"]
 Loops: TypeAlias = Literal["keep", "drop", "replace"]
@@ -78,7 +91,8 @@ class Gather(Value):
     loops:    "keep": self-loop edges are ordinary edges.  "drop": they do not count.
               "replace": they do not count, and every vertex has one loop of its own instead, whose attributes are
               `fill`: "mean", the mean of v's other in-edges' attributes (0 without any), or a number.
-    relation: only edges of that type count (a loop of "replace" always does).
+    relation: only edges of that type count (a loop of "replace" always does); a tuple: edges of these types.
+    target:   the type of the vertices that the edges lead to; None where vertices have no types.
 
     Source: torch_geometric.nn.MessagePassing, torch_geometric.utils.softmax, add_self_loops.
     """
@@ -89,7 +103,8 @@ class Gather(Value):
     heads: int = 1
     loops: Loops = "keep"
     fill: Literal["mean"] | float = "mean"
-    relation: int | None = None
+    relation: int | tuple[int, ...] | None = None
+    target: int | None = None
 
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "mean", "max", "min", "softmax"):
@@ -111,7 +126,47 @@ class Gather(Value):
                 f"[Gather] expected {self.heads} heads of equal width and a score each, got messages of width "
                 f"{self.message.width} and scores of width {got}; check the heads"
             )
-        self._define(self.message.width, parts, on_edges=False)
+        sources, targets = end_types(parts)
+        if self.target is None and (sources or targets):
+            raise ModelError("[Gather] expected target= for rows of vertices that have types, got none; name the type")
+        if targets - {self.target}:
+            raise ModelError(
+                f"[Gather] expected rows of the target's type {self.target}, got {sorted(targets)}; mend the message"
+            )
+        if self.loops == "replace" and sources - {self.target}:
+            raise ModelError(
+                f"[Gather] expected loops within one vertex type, got sources of {sorted(sources)}; use loops='keep'"
+            )
+        self._define(self.message.width, parts, on_edges=False, vertex_type=self.target)
+
+
+def end_types(parts: Sequence[Value]) -> tuple[set[int], set[int]]:
+    """The types of the rows that values on edges read of (sources, targets)."""
+    found: tuple[set[int], set[int]] = (set(), set())
+    todo = [part for part in parts if part.on_edges]
+    while todo:
+        value = todo.pop()
+        if not isinstance(value, Source | Target):
+            todo.extend(value.inputs)
+        elif value.x.vertex_type is not None:
+            found[isinstance(value, Target)].add(value.x.vertex_type)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class ByRelation(Value):
+    """y[e] = parts[i][e] for an edge e of type relations[i]; for a Gather over these types alone."""
+
+    parts: tuple[Value, ...]
+    relations: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        parts, relations = tuple(self.parts), tuple(int(each) for each in self.relations)
+        if not parts or len(parts) != len(relations) or len(set(relations)) != len(relations):
+            raise ModelError(f"[ByRelation] expected a value for each edge type, got types {relations}; mend the parts")
+        if len({part.width for part in parts}) != 1 or not all(part.on_edges for part in parts):
+            raise WidthMismatch("[ByRelation] expected rows of edges of one width, got others; check the parts")
+        self._define(parts[0].width, parts, on_edges=True, parts=parts, relations=relations)
 
 
 @dataclass(frozen=True, eq=False)

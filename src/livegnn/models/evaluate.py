@@ -25,13 +25,17 @@ Rows: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True)
 class EdgeList:
-    """Edges in order of their ids: src, dst int64 (m,); weight (m,), attributes (m, a), types int (m,), or None."""
+    """Edges in order of their ids: src, dst int64 (m,); weight (m,), attributes (m, a), types int (m,), or None.
+
+    vertex_types: int (n,), of the vertices, for a model over them.
+    """
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
     weight: Rows | None = None
     attributes: Rows | None = None
     types: Rows | None = None
+    vertex_types: Rows | None = None
 
 
 def evaluate(output: ir.Value, features: Rows, edges: EdgeList, dtype: Any = np.float64) -> Rows:
@@ -168,11 +172,38 @@ def _reduce(reduce: str, count: int, dst: Rows, terms: Rows) -> Rows:
     return total
 
 
-def _of_type(edges: EdgeList, relation: int) -> Rows:
+def _of_type(edges: EdgeList, relation: int | tuple[int, ...]) -> Rows:
     if edges.types is None:
         raise ModelError("[evaluate] expected edge types, got none; pass the graph's types")
-    chosen: Rows = np.asarray(edges.types) == relation
+    chosen: Rows = np.isin(np.asarray(edges.types), relation)
     return chosen
+
+
+def _has_type(edges: EdgeList, code: int | None) -> Rows:
+    if edges.vertex_types is None:
+        raise ModelError("[evaluate] expected types of vertices, got none; pass the graph's")
+    chosen: Rows = np.asarray(edges.vertex_types) == code
+    return chosen
+
+
+def _features_of_type(value: ir.OfType, edges: EdgeList, x: Rows) -> Rows:
+    return np.where(_has_type(edges, value.code)[:, None], x[:, : value.columns], 0)
+
+
+def _by_type(value: ir.ByType, edges: EdgeList, *xs: Rows) -> Rows:
+    y = np.zeros((len(xs[0]), value.width), xs[0].dtype)
+    for part, x in zip(value.parts, xs, strict=True):
+        rows = _has_type(edges, part.vertex_type)
+        y[rows, : part.width] = x[rows]
+    return y
+
+
+def _by_relation(value: on_edges.ByRelation, edges: EdgeList, *xs: Rows) -> Rows:
+    y = np.zeros_like(xs[0])
+    for relation, x in zip(value.relations, xs, strict=True):
+        rows = _of_type(edges, relation)
+        y[rows] = x[rows]
+    return y
 
 
 def _edges_that_count(value: on_edges.Gather, edges: EdgeList, count: int, dtype: Any) -> EdgeList:
@@ -180,6 +211,7 @@ def _edges_that_count(value: on_edges.Gather, edges: EdgeList, count: int, dtype
     if value.loops != "keep":
         keep &= edges.src != edges.dst
     src, dst = edges.src[keep], edges.dst[keep]
+    types = None if edges.types is None or value.loops == "replace" else np.asarray(edges.types)[keep]
     weight = None if edges.weight is None else edges.weight[keep].astype(dtype)
     attributes = None if edges.attributes is None else edges.attributes[keep].astype(dtype)
     if value.loops == "replace":
@@ -193,7 +225,7 @@ def _edges_that_count(value: on_edges.Gather, edges: EdgeList, count: int, dtype
             attributes = np.concatenate([attributes, own])
         weight = None if weight is None else np.concatenate([weight, np.ones(count, dtype)])
         src, dst = np.concatenate([src, np.arange(count)]), np.concatenate([dst, np.arange(count)])
-    return EdgeList(src, dst, weight, attributes)
+    return EdgeList(src, dst, weight, attributes, types)
 
 
 def _gather(value: on_edges.Gather, edges: EdgeList, rows: dict[int, Rows], count: int, dtype: Any) -> Rows:
@@ -265,10 +297,13 @@ _STEPS: dict[type[ir.Value], Callable[..., Rows]] = {
     ir.Concat: lambda value, _, *xs: np.concatenate(xs, axis=1),
     ir.Maximum: lambda value, _, *xs: np.maximum.reduce(xs),
     ir.Slice: lambda value, _, x: x[:, value.start : value.stop],
+    ir.OfType: _features_of_type,
+    ir.ByType: _by_type,
     ir.Softmax: lambda value, _, x: np.exp(_log_softmax(value, _, x)),
     ir.LogSoftmax: _log_softmax,
     ir.Propagate: _propagate,
     on_edges.HeadDot: lambda value, _, a, b: (_by_head(a, value.heads) * _by_head(b, value.heads)).sum(axis=2),
     on_edges.HeadScale: _head_scale,
     on_edges.RowMatrix: _row_matrix,
+    on_edges.ByRelation: _by_relation,
 }

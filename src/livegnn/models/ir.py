@@ -2,7 +2,8 @@
 
 A value is one row per vertex. Every value but two kinds is *row-local*: row v depends on row v of its inputs alone.
 The exceptions are `Propagate`, which sums rows along edges, and `Gather` (`livegnn.models.edges`), which reduces
-messages computed edge by edge; between the ends of an edge and a `Gather`, values are one row per edge. So a model's
+messages computed edge by edge; between the ends of an edge and a `Gather`, values are one row per edge. Over a graph
+whose vertices have types, a value is of one type, and only vertices of that type have a row (`OfType`). So a model's
 receptive field, its affected sets and its exact incremental form can all be read off this structure, with no code of
 the model's author in the way.
 
@@ -26,6 +27,7 @@ __all__ = [
     "ACTIVATIONS",
     "Activation",
     "Affine",
+    "ByType",
     "Combine",
     "Concat",
     "FloatArray",
@@ -37,6 +39,7 @@ __all__ = [
     "Maximum",
     "Multiply",
     "Norm",
+    "OfType",
     "PReLU",
     "Propagate",
     "Reduce",
@@ -113,9 +116,21 @@ class Value:
     width: int = field(init=False)
     inputs: tuple[Value, ...] = field(init=False, repr=False)
     on_edges: bool = field(init=False, repr=False)  # one row per edge, not per vertex
+    vertex_type: int | None = field(init=False, repr=False)  # the only one that has rows; None: every vertex has
 
-    def _define(self, width: int, inputs: Sequence[Value], *, on_edges: bool | None = None, **arrays: Any) -> None:
-        """on_edges: None for a row-local value, which stands where all its inputs do."""
+    def _define(
+        self,
+        width: int,
+        inputs: Sequence[Value],
+        *,
+        on_edges: bool | None = None,
+        vertex_type: int | Literal["inputs"] | None = "inputs",
+        **arrays: Any,
+    ) -> None:
+        """on_edges: None for a row-local value, which stands where all its inputs do.
+
+        vertex_type: "inputs" for a row-local value, whose inputs are all of one type.
+        """
         where = type(self).__name__
         for value in inputs:
             if not isinstance(value, Value):
@@ -129,7 +144,10 @@ class Value:
                     f"[{where}] expected rows of edges or rows of vertices, got both; take a vertex's row to the edge "
                     "with Source or Target first"
                 )
+        if vertex_type == "inputs":
+            vertex_type = None if on_edges else _same_type(inputs, where)
         object.__setattr__(self, "on_edges", on_edges)
+        object.__setattr__(self, "vertex_type", vertex_type)
         if width < 1:
             raise WidthMismatch(f"[{where}] expected a width of at least 1, got {width}; check the layer's widths")
         object.__setattr__(self, "width", int(width))
@@ -146,6 +164,45 @@ class Input(Value):
 
     def __post_init__(self) -> None:
         self._define(self.features, ())
+
+
+@dataclass(frozen=True, eq=False)
+class OfType(Value):
+    """The features of the vertices of one type: h[v] = x[v], first `columns` columns, for v of type `code` alone.
+
+    Types are numbered as the model numbers them (`Model.vertex_types`).
+    """
+
+    x: Input
+    code: int
+    columns: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.x, Input):
+            raise ModelError(f"[OfType] expected the model's Input, got {type(self.x).__name__}; pass ir.Input")
+        if not self.code >= 0 or not 1 <= self.columns <= self.x.width:
+            raise WidthMismatch(
+                f"[OfType] expected a type from 0 and 1 to {self.x.width} columns, got {self.code} and {self.columns}; "
+                "make the Input as wide as the widest type"
+            )
+        self._define(self.columns, (self.x,), vertex_type=self.code)
+
+
+@dataclass(frozen=True, eq=False)
+class ByType(Value):
+    """y[v] = parts[t][v] for v of type t, zeros from that part's width on; zeros for types without a part.
+
+    The output of a model over vertex types.
+    """
+
+    parts: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        codes = [part.vertex_type for part in self.parts]
+        if not codes or None in codes or len(set(codes)) != len(codes):
+            raise ModelError(f"[ByType] expected one value for each of some vertex types, got {codes}; mend the parts")
+        parts = tuple(self.parts)
+        self._define(max(part.width for part in parts), parts, on_edges=False, vertex_type=None, parts=parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +386,8 @@ class Propagate(Value):
           of v's self-loop edge with the largest id, `fill` where v has none.
           Without, self-loop edges are ordinary and L_v = 0.
 
-    With a `relation`, only edges of that type count, for the mean and the degrees, too.
+    With a `relation`, only edges of that type count, for the mean and the degrees, too. Rows of one vertex type need
+    one, and `target` is the type of the vertices that it leads to (default: the same); norm gcn stays within a type.
     With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there
     is no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
 
@@ -343,6 +401,7 @@ class Propagate(Value):
     fill: float = 1.0
     reduce: Reduce = "sum"
     relation: int | None = None
+    target: int | None = None
 
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "max", "min"):
@@ -356,7 +415,17 @@ class Propagate(Value):
         if self.self_loops and self.norm != "gcn":
             raise ModelError(f"[Propagate] expected self_loops with norm gcn only, got {self.norm}; set it to False")
         fill = _finite(self.fill, "Propagate.fill")
-        self._define(self.x.width, (self.x,), fill=fill)
+        target = self.x.vertex_type if self.target is None else self.target
+        if (target is None) != (self.x.vertex_type is None) or (target is not None and self.relation is None):
+            raise ModelError(
+                "[Propagate] expected a relation, and a target where rows are of one vertex type, got "
+                f"relation={self.relation}, target={self.target} and rows of type {self.x.vertex_type}; name both"
+            )
+        if self.norm == "gcn" and target != self.x.vertex_type:
+            raise ModelError(
+                f"[Propagate] expected norm gcn within one vertex type, got {self.x.vertex_type} to {target}; use a sum"
+            )
+        self._define(self.x.width, (self.x,), vertex_type=target, fill=fill, target=target)
 
 
 def _positive(number: float, where: str) -> float:
@@ -364,6 +433,15 @@ def _positive(number: float, where: str) -> float:
     if value < 0:
         raise ModelError(f"[{where}] expected a number not below 0, got {value}; mend the layer's options")
     return value
+
+
+def _same_type(values: Sequence[Value], where: str) -> int | None:
+    types = {value.vertex_type for value in values}
+    if len(types) > 1:
+        raise ModelError(
+            f"[{where}] expected rows of one vertex type, got types {sorted(types, key=str)}; join them along edges"
+        )
+    return types.pop() if types else None
 
 
 def _same_width(values: Sequence[Value], where: str) -> int:

@@ -6,7 +6,7 @@ model that may or may not read them into one that certainly does or does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,6 +19,7 @@ from livegnn.models.layers import Layer, first_input_width
 __all__ = ["Model", "WeightUse"]
 
 WeightUse: TypeAlias = Literal["none", "optional", "required"]
+EdgeTriple: TypeAlias = tuple[str, str, str]
 
 
 class Model:
@@ -56,6 +57,7 @@ class Model:
             x = layer.apply(x)
             for value in ir.walk(x):
                 names.setdefault(id(value), f"layers[{position}] ({type(layer).__name__})")
+        self._set_types(x, None, (), ())
         self._define(x, None, edge_head, names)
 
     @classmethod
@@ -66,16 +68,45 @@ class Model:
         unweighted: ir.Value | None = None,
         edge_head: ir.Value | None = None,
         names: Mapping[int, str] | None = None,
+        vertex_types: Sequence[str] = (),
+        edge_types: Sequence[EdgeTriple] = (),
     ) -> Model:
         """A model from values built by hand.
 
         Args:     unweighted: the output on a graph without weights, where the model may be used with or without.
                   names: id(value) -> name for messages.
+                  vertex_types, edge_types: names of the types that values are numbered by; output is then a ByType.
         Raises:   ModelError if there is not exactly one Input.
         """
         model = cls.__new__(cls)
+        model._set_types(output, unweighted, tuple(vertex_types), tuple(edge_types))
         model._define(output, unweighted, edge_head, dict(names or {}))
         return model
+
+    def _set_types(
+        self,
+        output: ir.Value,
+        unweighted: ir.Value | None,
+        vertex_types: tuple[str, ...],
+        edge_types: tuple[EdgeTriple, ...],
+    ) -> None:
+        self._vertex_types, self._edge_types = vertex_types, edge_types
+        for value in [output] if unweighted is None else [output, unweighted]:
+            if isinstance(value, ir.ByType) != bool(vertex_types) or value.vertex_type is not None:
+                raise ModelError(
+                    "[Model] expected a ByType as the output if there are vertex_types, and only then, got "
+                    f"{type(value).__name__} with vertex types {vertex_types}; mend the output"
+                )
+        if not vertex_types:
+            return
+        for value in ir.walk(output):
+            if value.vertex_type is not None and value.vertex_type >= len(vertex_types):
+                raise ModelError(f"[Model] expected types below {len(vertex_types)}, got {value.vertex_type}; name all")
+            if isinstance(value, ir.Propagate | edges.Gather):
+                _check_relation(value, vertex_types, edge_types)
+            elif isinstance(value, edges.ByRelation):
+                for part, relation in zip(value.parts, value.relations, strict=True):
+                    _check_sources(edges.end_types((part,))[0], relation, vertex_types, edge_types)
 
     def _define(
         self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
@@ -112,6 +143,29 @@ class Model:
     def output_width(self) -> int:
         """Width of the embeddings."""
         return self._output.width
+
+    @property
+    def vertex_types(self) -> tuple[str, ...]:
+        """Names of the vertex types that the model was made for; empty for a graph with one kind of vertex."""
+        return self._vertex_types
+
+    @property
+    def edge_types(self) -> tuple[EdgeTriple, ...]:
+        """(src type, name, dst type) of the edge types that the model was made for."""
+        return self._edge_types
+
+    @property
+    def input_widths(self) -> dict[str, int]:
+        """Width of the features by vertex type, for the types whose features the model reads."""
+        read = {value.code: value.columns for value in self._values if isinstance(value, ir.OfType)}
+        return {self._vertex_types[code]: read[code] for code in sorted(read)}
+
+    @property
+    def output_widths(self) -> dict[str, int]:
+        """Width of the embeddings by vertex type, for the types that have any."""
+        parts = self._output.parts if isinstance(self._output, ir.ByType) else ()
+        widths = {part.vertex_type: part.width for part in parts}
+        return {name: widths[code] for code, name in enumerate(self._vertex_types) if code in widths}
 
     @property
     def uses_weights(self) -> bool:
@@ -160,7 +214,13 @@ class Model:
             return self
         assert self._unweighted is not None
         output = self._output if has_weight else self._unweighted
-        return Model.from_output(output, edge_head=self._edge_head, names=self._names)
+        return Model.from_output(
+            output,
+            edge_head=self._edge_head,
+            names=self._names,
+            vertex_types=self._vertex_types,
+            edge_types=self._edge_types,
+        )
 
     def name_of(self, value: ir.Value) -> str:
         """Where a value comes from, for messages: a layer's position or the module's qualified name."""
@@ -178,7 +238,10 @@ class Model:
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """(structure, arrays): JSON-ready data and the weights it names; the grammar is in `livegnn.models.stored`."""
-        return stored.to_arrays(self._output, self._unweighted, self._edge_head, self._names)
+        structure, arrays = stored.to_arrays(self._output, self._unweighted, self._edge_head, self._names)
+        if self._vertex_types:
+            structure |= {"vertex_types": [*self._vertex_types], "edge_types": [[*each] for each in self._edge_types]}
+        return structure, arrays
 
     @classmethod
     def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Model:
@@ -187,15 +250,61 @@ class Model:
         Raises: StoredStateInvalid if the data are damaged or of another version.
         """
         output, unweighted, edge_head, names = stored.from_arrays(structure, arrays)
-        return cls.from_output(output, unweighted=unweighted, edge_head=edge_head, names=names)
+        vertex_types, edge_types = stored.types(structure)
+        return cls.from_output(
+            output,
+            unweighted=unweighted,
+            edge_head=edge_head,
+            names=names,
+            vertex_types=vertex_types,
+            edge_types=edge_types,
+        )
 
     def __repr__(self) -> str:
+        if self._vertex_types:
+            reads, makes = (
+                ", ".join(f"{k} {n}" for k, n in w.items()) for w in (self.input_widths, self.output_widths)
+            )
+            return f"Model({reads} -> {makes}, depth {self.depth}, {len(self._values)} values, weights {self.weights})"
         return (
             f"Model({self.input_width} -> {self.output_width}, depth {self.depth}, "
             f"{len(self._values)} values, weights {self.weights}"
             + (f", edge attributes {self.attribute_width}" if self.attribute_width is not None else "")
             + (", edge types" if self.uses_types else "")
             + ")"
+        )
+
+
+def _check_relation(
+    value: ir.Propagate | edges.Gather, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
+) -> None:
+    """Refuses rows that do not go where the edges of their relation lead."""
+    relation = value.relation
+    relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
+    if not relations:
+        raise ModelError("[Model] expected a relation in every sum over edges between vertex types, got none; name it")
+    codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
+    target = None if value.vertex_type is None else vertex_types[value.vertex_type]
+    for each in relations:
+        # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
+        _check_sources(codes if len(relations) == 1 else set(), each, vertex_types, edge_types)
+        if edge_types[each][2] != target:
+            raise ModelError(
+                f"[Model] expected rows that go along edges of their relation, got {edge_types[each]} to {target!r}; "
+                "name the edge types in the order of their numbers"
+            )
+
+
+def _check_sources(
+    codes: Set[int | None], relation: int, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
+) -> None:
+    """Refuses rows of other sources than a relation's edges have."""
+    sources = sorted(vertex_types[code] for code in codes if code is not None)
+    if not 0 <= relation < len(edge_types) or not {*sources} <= {edge_types[relation][0]}:
+        got = edge_types[relation] if 0 <= relation < len(edge_types) else relation
+        raise ModelError(
+            f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name the "
+            "edge types in the order of their numbers"
         )
 
 

@@ -151,7 +151,9 @@ def own_sum(value: ir.Combine) -> ir.Propagate | None:
 
 
 def moved(value: ir.Propagate, x: ir.Value) -> ir.Propagate:
-    return ir.Propagate(x, value.norm, value.weighted, value.self_loops, value.fill, value.reduce, value.relation)
+    return ir.Propagate(
+        x, value.norm, value.weighted, value.self_loops, value.fill, value.reduce, value.relation, value.target
+    )
 
 
 def shifted(x: ir.Value, bias: ir.FloatArray | None) -> ir.Value:
@@ -208,6 +210,8 @@ def with_inputs(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
             return ir.Maximum(tuple(inputs))
         case ir.Slice():
             return ir.Slice(inputs[0], value.start, value.stop)
+        case ir.ByType():
+            return ir.ByType(tuple(inputs))
         case ir.Softmax():
             return ir.Softmax(inputs[0])
         case ir.LogSoftmax():
@@ -221,6 +225,8 @@ def with_inputs(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
             return edges.HeadDot(inputs[0], inputs[1], value.heads)
         case edges.HeadScale():
             return edges.HeadScale(inputs[0], inputs[1], value.heads)
+        case edges.ByRelation():
+            return edges.ByRelation(tuple(inputs), value.relations)
         case edges.RowMatrix():
             return edges.RowMatrix(inputs[0], inputs[1])
     raise AssertionError(f"no rule for {type(value).__name__}")

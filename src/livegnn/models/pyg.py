@@ -7,7 +7,8 @@ imported here and nowhere else, and only when it is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from livegnn.errors import DataMissing, ModelError, UpdateError
 from livegnn.models import ir
@@ -18,28 +19,33 @@ if TYPE_CHECKING:
 
 __all__ = ["from_pyg"]
 
+Metadata: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
+
 
 def from_pyg(
     module: torch.nn.Module,
     *,
     check: bool = True,
     weighted: bool | None = None,
-    input_width: int | None = None,
+    input_width: int | Mapping[str, int] | None = None,
     edge_width: int | None = None,
+    metadata: Metadata | None = None,
 ) -> Model:
     """The model that computes what `module` computes in eval mode.
 
     output[v] = module(x, edge_index[, edge_weight][, edge_attr][, edge_type])[v].
 
     Args:     module: any torch module whose forward takes (x, edge_index) and any of edge_weight, edge_attr, edge_type,
-                  or one Data; not changed.
+                  or one Data; not changed. Where vertices have types (HeteroConv, HGTConv, to_hetero), dicts of these
+                  by type, or one HeteroData (docs/hetero.md).
               check: compare the result with the module on random graphs; a module that had to be recorded is always
                   compared.
               weighted: whether the forward is given the graph's edge weights. None: as its signature says; where they
                   are optional, the model reads them on a graph that has them (Model.for_graph).
-              input_width: the features' width, where no layer tells it.
+              input_width: the features' width, where no layer tells it; by vertex type where there are types.
               edge_width: the edge attributes' width, where no layer tells it; 0 gives none to a forward that can do
                   without.
+              metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer tells them.
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.
@@ -52,18 +58,25 @@ def from_pyg(
         raise DataMissing(
             f"[from_pyg] expected PyTorch and PyG, got {error}; run pip install 'livegnn[pyg]'"
         ) from error
+    from livegnn.models.pyg_hetero import import_over_types, types_of
     from livegnn.models.pyg_import import import_module
 
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
+    types = types_of(module, metadata)
     try:
+        if types is not None:
+            outputs, names = import_over_types(module, types, check, weighted, input_width, edge_width)
+            return _model(outputs, names, types)
+        if isinstance(input_width, Mapping):
+            raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
         outputs, names = import_module(module, check, weighted, input_width, edge_width)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error)) from error
-    return _model(outputs, names)
+    return _model(outputs, names, ((), ()))
 
 
-def _model(outputs: dict[bool, ir.Value], names: dict[int, str]) -> Model:
-    if True not in outputs:
-        return Model.from_output(outputs[False], names=names)
-    return Model.from_output(outputs[True], unweighted=outputs.get(False), names=names)
+def _model(outputs: dict[bool, ir.Value], names: dict[int, str], types: Metadata) -> Model:
+    unweighted = outputs.get(False) if True in outputs else None
+    output = outputs[True] if True in outputs else outputs[False]
+    return Model.from_output(output, unweighted=unweighted, names=names, vertex_types=types[0], edge_types=types[1])

@@ -73,7 +73,7 @@ def _gat(conv: Any, call: Call) -> ir.Value:
     )
     if read and call.attributes is not None:
         call.record.constant(layer.folded_edge_weight())
-    return layer.over(call.x, call.attributes)
+    return layer.over(call.x, call.attributes, call.own)
 
 
 def _gatv2(conv: Any, call: Call) -> ir.Value:
@@ -95,7 +95,7 @@ def _gatv2(conv: Any, call: Call) -> ir.Value:
         fill=_fill(conv, call),
         residual=None if conv.res is None else to_array(conv.res.weight),
     )
-    return layer.over(call.x, call.attributes)
+    return layer.over(call.x, call.attributes, call.own)
 
 
 def _transformer(conv: Any, call: Call) -> ir.Value:
@@ -104,7 +104,7 @@ def _transformer(conv: Any, call: Call) -> ir.Value:
     call.sum_only("softmax attention")
     if (call.attributes is None) != (conv.lin_edge is None):
         raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "mend the call")
-    query = scale(dense(conv.lin_query, call.x), 1.0 / math.sqrt(conv.out_channels))
+    query = scale(dense(conv.lin_query, call.own), 1.0 / math.sqrt(conv.out_channels))
     key: ir.Value = Source(dense(conv.lin_key, call.x))
     value: ir.Value = Source(dense(conv.lin_value, call.x))
     if call.attributes is not None:
@@ -115,7 +115,7 @@ def _transformer(conv: Any, call: Call) -> ir.Value:
         y = mean_of_heads(y, conv.heads)
     if not conv.root_weight:
         return y
-    root = dense(conv.lin_skip, call.x)
+    root = dense(conv.lin_skip, call.own)
     if conv.lin_beta is None:
         return ir.Combine(((1.0, y), (1.0, root)))
     difference = ir.Combine(((1.0, y), (-1.0, root)))

@@ -27,6 +27,7 @@ BY_OPTION: Exactness = "bit-exact or exact to float32"  # the text says which op
 class Call:
     """What a convolution is given.
 
+    x, own: the sources' and the targets' rows, the same unless edges join two types of vertices.
     weighted: the graph's weights.   attributes: rows of edges, or None.   types: the graph's types.   others: its
     other arguments.   name, where: the module's qualified name alone, and with its type.   run: reads a row-local
     module inside it.
@@ -34,6 +35,7 @@ class Call:
 
     conv: Any
     x: ir.Value
+    own: ir.Value
     weighted: bool
     attributes: ir.Value | None
     types: bool

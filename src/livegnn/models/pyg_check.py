@@ -15,7 +15,16 @@ from livegnn.models import ir
 from livegnn.models.evaluate import EdgeList, evaluate
 from livegnn.models.pyg_signature import Signature
 
-__all__ = ["Columns", "as_tensors", "check_import", "sample"]
+__all__ = [
+    "TOLERANCE_EXACT",
+    "TOLERANCE_FLOAT32",
+    "TOLERANCE_ROUNDED",
+    "Columns",
+    "as_tensors",
+    "check_import",
+    "compare",
+    "sample",
+]
 
 _SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges
 TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
@@ -82,9 +91,9 @@ def check_import(module: nn.Module, signature: Signature, output: ir.Value, colu
         if want is None:
             continue
         size = f"{vertices} vertices and {edge_index.shape[1]} edges"
-        _compare(got, want, tolerance, f"a graph of {size}", type(module).__name__)
+        compare(got, want, tolerance, f"a graph of {size}", type(module).__name__)
         single = _run(module, signature, given, torch.float32)
-        _compare(single, want, TOLERANCE_FLOAT32, f"float32 on a graph of {size}", type(module).__name__)
+        compare(single, want, TOLERANCE_FLOAT32, f"float32 on a graph of {size}", type(module).__name__)
 
 
 def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype: Any) -> Any:
@@ -103,7 +112,8 @@ def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype:
     return rows.reshape(len(features), -1) if rows.ndim == 1 else rows
 
 
-def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str) -> None:
+def compare(got: Any, want: Any, tolerance: float, where: str, kind: str) -> None:
+    """Fails unless every row is within the tolerance. Raises: ModelMismatch with the numbers."""
     if got.shape != want.shape:
         raise ModelMismatch(
             f"[from_pyg] expected {kind}'s output of shape {want.shape} on {where}, got {got.shape}; "

@@ -26,6 +26,7 @@ __all__ = [
     "Marker",
     "NotTraceable",
     "Refusal",
+    "Relation",
     "Stacked",
     "TYPES",
     "is_symbol",
@@ -34,11 +35,21 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True)
+class Relation:
+    """An edge type: its number in the model, and those of the vertex types that it joins."""
+
+    number: int
+    src: int
+    dst: int
+
+
 @dataclass(frozen=True, eq=False)
 class Marker:
-    """A tensor of the graph itself."""
+    """A tensor of the graph itself; where edges have types in a dict, that of one type."""
 
     what: str
+    relation: Relation | None = None
 
 
 EDGES = Marker("edge_index")
@@ -102,6 +113,7 @@ class Import:
     recorded: bool = False
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 
     def constant(self, array: Any) -> Any:
         """A float64 constant of the model's own making, noted if float32 cannot hold it."""
@@ -117,6 +129,8 @@ class Import:
             each = todo.pop()
             if isinstance(each, (list, tuple)):
                 todo.extend(each)
+            elif isinstance(each, dict):
+                todo.extend(each.values())
             elif isinstance(each, Flat):
                 todo.append(each.value)
             elif isinstance(each, Stacked):

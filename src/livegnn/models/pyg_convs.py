@@ -6,6 +6,7 @@ CONVS is the one registry; each family of convolutions has its own file.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 from torch_geometric import nn as pyg
@@ -14,20 +15,27 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg_attention import ATTENTION
 from livegnn.models.pyg_call import BY_OPTION, Call, Conv, Run
-from livegnn.models.pyg_context import EDGES, TYPES, VERTEX_COUNT, WEIGHTS, Flat, Import, refuse
+from livegnn.models.pyg_context import EDGES, TYPES, VERTEX_COUNT, WEIGHTS, Flat, Import, Marker, Relation, refuse
 from livegnn.models.pyg_edgewise import EDGEWISE
 from livegnn.models.pyg_linear import LINEAR
 from livegnn.models.pyg_multi import MULTI
 from livegnn.models.pyg_operators import OPERATORS
 from livegnn.models.pyg_refused import REFUSED_CONVS
+from livegnn.models.pyg_relation import convert_along
 from livegnn.models.pyg_typed import TYPED
 
-__all__ = ["CONVS", "READ_THROUGH", "convert_conv"]
+__all__ = ["CONVS", "READ_THROUGH", "convert_conv", "refuse_unknown"]
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
 #: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
 READ_THROUGH: dict[Any, tuple[str, str]] = {
     pyg.AntiSymmetricConv: (BY_OPTION, "as its `phi` is; `num_iters`, `epsilon`, `gamma`, `act`, `bias`"),
+    pyg.HeteroConv: (
+        BY_OPTION,
+        "as its layers are; `aggr` sum, mean, max, min, cat; between two types SimpleConv, SAGEConv, GraphConv, "
+        "GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, "
+        "GENConv, GMMConv and GeneralConv, within one type every layer that needs no `edge_type` (docs/hetero.md)",
+    ),
 }
 
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
@@ -45,9 +53,19 @@ def convert_conv(
     if kind not in CONVS:
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
-    call = _bind(conv, _given(conv, where, args, kwargs), (name, where, run, record))
-    result: ir.Value = record.name(CONVS[kind].convert(conv, call), where)
+    call, relation = _bind(conv, _given(conv, where, args, kwargs), (name, where, run, record))
+    convert = CONVS[kind].convert
+    value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
+    result: ir.Value = record.name(value, where)
     return result
+
+
+def refuse_unknown(module: Any, known: Collection[Any]) -> None:
+    """Refuses the first convolution in `module` that is neither in CONVS nor among `known` others, by name."""
+    for name, each in module.named_modules():
+        kind = type(each)
+        if isinstance(each, pyg.MessagePassing) and not (kind in CONVS or kind in READ_THROUGH or kind in known):
+            raise refuse(f"{name} ({kind.__name__})" if name else kind.__name__, *_why_not(kind))
 
 
 def _why_not(kind: type) -> tuple[str, str]:
@@ -96,23 +114,21 @@ def _given(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     return {key: value for key, value in list(bound.arguments.items())[1:] if value is not None}
 
 
-def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]) -> Call:
+def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]) -> tuple[Call, Relation | None]:
+    """The call, and the relation whose edges it is given; None where edges have no types of their own."""
     where = context[1]
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
     size, types = given.pop("size", None), given.pop("edge_type", None)
     attributes = _attributes(conv, given.pop("edge_attr", None), where)
-    if isinstance(x, (tuple, list)):
-        if len(x) != 2 or x[0] is not x[1]:
-            raise refuse(where, "it is given different rows for sources and targets", "pass one row per vertex")
-        x = x[0]
-    if not isinstance(x, ir.Value) or x.on_edges:
-        raise refuse(where, "its first argument is not one row per vertex", "pass the features or a layer's output")
-    if edges is not EDGES:
+    if not isinstance(edges, Marker) or edges.what != EDGES.what:
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
+    relation = edges.relation
+    x, own = _ends(x, relation, where)
     if isinstance(weight, EdgeAttribute):
         raise refuse(where, "its edge_weight is the forward's edge_attr", "name that argument edge_weight")
-    if weight is not None and weight is not WEIGHTS:
+    if weight is not None and not is_weights(weight):
         raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
+    _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
     if size is not None and tuple(size) != (VERTEX_COUNT, VERTEX_COUNT):
@@ -120,15 +136,46 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     for key in given:
         if key not in CONVS[type(conv)].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
-    return Call(conv, x, weight is WEIGHTS, attributes, types is TYPES, given, *context)
+    return Call(conv, x, own, weight is not None, attributes, types is TYPES, given, *context), relation
+
+
+def _ends(x: Any, relation: Relation | None, where: str) -> tuple[ir.Value, ir.Value]:
+    """The rows of a call's sources and targets."""
+    pair = tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+    if len(pair) != 2 or (relation is None and pair[0] is not pair[1]):
+        raise refuse(where, "it is given different rows for sources and targets", "pass one row per vertex")
+    if not all(isinstance(each, ir.Value) and not each.on_edges for each in pair):
+        raise refuse(where, "its first argument is not one row per vertex", "pass the features or a layer's output")
+    wanted = (None, None) if relation is None else (relation.src, relation.dst)
+    if tuple(each.vertex_type for each in pair) != wanted:
+        raise refuse(
+            where, "its rows are not of the types of vertices that its edges join", "pass the rows of both, as a pair"
+        )
+    return pair
+
+
+def _of_relation(columns: tuple[Any, ...], relation: Relation | None, record: Import, where: str) -> None:
+    """Refuses weights and attributes of other edges than the call's own."""
+    for each in columns:
+        if isinstance(each, Marker):
+            found = {each.relation}
+        else:
+            leaves = ir.walk(each) if isinstance(each, ir.Value) else []
+            found = {record.attribute_relations.get(id(leaf)) for leaf in leaves if isinstance(leaf, EdgeAttribute)}
+        if found - {relation}:
+            raise refuse(where, "its edges and their weights or attributes are of different types", "mend the call")
+
+
+def is_weights(given: Any) -> bool:
+    return isinstance(given, Marker) and given.what == WEIGHTS.what
 
 
 def _attributes(conv: Any, given: Any, where: str) -> ir.Value | None:
     """A convolution's edge_attr as rows of edges."""
     if given is None:
         return None
-    vector = given is WEIGHTS or isinstance(given, Flat)
-    rows = EdgeWeight() if given is WEIGHTS else given.value if isinstance(given, Flat) else given
+    vector = is_weights(given) or isinstance(given, Flat)
+    rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
     if not isinstance(rows, ir.Value) or not rows.on_edges:
         raise refuse(where, "its edge_attr is not one row per edge", "pass the graph's attributes")
     if vector and not CONVS[type(conv)].vectors:

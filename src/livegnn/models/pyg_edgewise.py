@@ -20,9 +20,9 @@ from livegnn.models.pyg_modules import LOCAL_MODULES, message_norm
 __all__ = ["EDGEWISE"]
 
 
-def ends(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+def ends(call: Call) -> tuple[ir.Value, ir.Value]:
     """(the target's row, the source's row) on every edge."""
-    return Target(x), Source(x)
+    return Target(call.own), Source(call.x)
 
 
 def needed(call: Call) -> ir.Value:
@@ -36,43 +36,43 @@ def _gine(conv: Any, call: Call) -> ir.Value:
     edge = needed(call)
     edge = edge if conv.lin is None else dense(conv.lin, edge)
     a = call.gather(ir.Activation(ir.Combine(((1.0, Source(call.x)), (1.0, edge))), "relu"))
-    return call.inner("nn", ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.x))))
+    return call.inner("nn", ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.own))))
 
 
 def _nn_conv(conv: Any, call: Call) -> ir.Value:
     y = call.gather(RowMatrix(Source(call.x), call.inner("nn", needed(call))))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin, call.own))))
     return shift(y, to_array(conv.bias))
 
 
 def _cg(conv: Any, call: Call) -> ir.Value:
     if (call.attributes is None) != (conv.dim == 0):
         raise refuse(call.where, "it needs edge_attr if its dim is above 0, and only then", "mend the call")
-    z = ir.Concat((*ends(call.x), *(() if call.attributes is None else (call.attributes,))))
+    z = ir.Concat((*ends(call), *(() if call.attributes is None else (call.attributes,))))
     gate = ir.Activation(dense(conv.lin_f, z), "sigmoid")
     y = call.gather(ir.Multiply(gate, ir.Activation(dense(conv.lin_s, z), "softplus", 1.0)))
     if conv.bn is not None:
         y = LOCAL_MODULES[type(conv.bn)](conv.bn, y, call.record, call.where)
-    return ir.Combine(((1.0, y), (1.0, call.x)))
+    return ir.Combine(((1.0, y), (1.0, call.own)))
 
 
 def _res_gated(conv: Any, call: Call) -> ir.Value:
     if (call.attributes is None) != (conv.edge_dim is None):
         raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "mend the call")
     edge = () if call.attributes is None else (call.attributes,)
-    key = dense(conv.lin_key, ir.Concat((Target(call.x), *edge)))
+    key = dense(conv.lin_key, ir.Concat((Target(call.own), *edge)))
     query = dense(conv.lin_query, ir.Concat((Source(call.x), *edge)))
     value = dense(conv.lin_value, ir.Concat((Source(call.x), *edge)))
     gate = call.inner("act", ir.Combine(((1.0, key), (1.0, query))))
     y = call.gather(ir.Multiply(value, gate))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_skip, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_skip, call.own))))
     return shift(y, to_array(conv.bias))
 
 
 def _edge_conv(conv: Any, call: Call) -> ir.Value:
-    target, source = ends(call.x)
+    target, source = ends(call)
     pair = ir.Concat((target, ir.Combine(((1.0, source), (-1.0, target)))))
     return call.gather(call.inner("nn", pair))
 
@@ -150,7 +150,7 @@ def _gmm(conv: Any, call: Call) -> ir.Value:
         message = RowMatrix(Source(call.x), ir.Linear(gaussian, weight.reshape(len(kernels), -1)))
     y = call.gather(message)
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.root, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.root, call.own))))
     return shift(y, to_array(conv.bias))
 
 
@@ -159,9 +159,10 @@ def _general(conv: Any, call: Call) -> ir.Value:
         raise refuse(call.where, "it needs edge_attr if it has in_edge_channels, and only then", "mend the call")
 
     def message_from(source: Any, target: Any) -> ir.Value:
-        terms: list[tuple[float, ir.Value]] = [(1.0, source(dense(conv.lin_msg, call.x)))]
+        x, own = (call.x, call.own) if source is Source else (call.own, call.x)
+        terms: list[tuple[float, ir.Value]] = [(1.0, source(dense(conv.lin_msg, x)))]
         if not conv.directed_msg:
-            terms.append((1.0, target(dense(conv.lin_msg_i, call.x))))
+            terms.append((1.0, target(dense(conv.lin_msg_i, own))))
         if call.attributes is not None:
             terms.append((1.0, dense(conv.lin_edge, call.attributes)))
         return terms[0][1] if len(terms) == 1 else ir.Combine(tuple(terms))
@@ -178,7 +179,7 @@ def _general(conv: Any, call: Call) -> ir.Value:
             alpha = linear(message, block_rows(to_array(conv.att_msg)[0]))
         y = Gather(message, "softmax", ir.Activation(alpha, "leaky_relu", 0.2), conv.heads)
     y = mean_of_heads(y, conv.heads)
-    root = call.x if isinstance(conv.lin_self, torch.nn.Identity) else dense(conv.lin_self, call.x)
+    root = call.own if isinstance(conv.lin_self, torch.nn.Identity) else dense(conv.lin_self, call.own)
     y = ir.Combine(((1.0, y), (1.0, root)))
     return ir.L2Normalize(y) if conv.normalize_l2 else y
 
@@ -193,8 +194,8 @@ def _gen(conv: Any, call: Call) -> ir.Value:
     if hasattr(conv, "lin_aggr_out"):
         y = dense(conv.lin_aggr_out, y)
     if hasattr(conv, "msg_norm"):
-        y = message_norm(conv.msg_norm, call.x, y)
-    root = dense(conv.lin_dst, call.x) if hasattr(conv, "lin_dst") else call.x
+        y = message_norm(conv.msg_norm, call.own, y)
+    root = dense(conv.lin_dst, call.own) if hasattr(conv, "lin_dst") else call.own
     y = ir.Combine(((1.0, y), (1.0, root)))
     for position in range(len(conv.mlp)):
         y = call.inner(f"mlp.{position}", y)

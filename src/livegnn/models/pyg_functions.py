@@ -314,6 +314,29 @@ def _max(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> 
     return ir.Maximum(_reduce(input, None if keepdim else dim)), indices
 
 
+def _negative(x: Any) -> ir.Value:
+    return ir.Combine(((-1.0, _value(x)),))
+
+
+def _least(values: tuple[Any, ...]) -> ir.Value:
+    return _negative(ir.Maximum(tuple(map(_negative, values))))
+
+
+def _min(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
+        return _least((input, dim))
+    indices = Refusal(refuse("the indices of a minimum", "they are not supported", "use the values"))
+    return _least(_reduce(input, None if keepdim else dim)), indices
+
+
+def _amin(record: Import, input: Any, dim: Any = None) -> Any:
+    return _least(_reduce(input, dim))
+
+
+def _minimum(record: Import, input: Any, other: Any) -> Any:
+    return _least((input, other))
+
+
 def _amax(record: Import, input: Any, dim: Any = None) -> Any:
     return ir.Maximum(_reduce(input, dim))
 
@@ -479,6 +502,9 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "max": _max,
     "amax": _amax,
     "maximum": _maximum,
+    "min": _min,
+    "amin": _amin,
+    "minimum": _minimum,
     "sum": _sum,
     "mean": _mean,
     "getitem": _getitem,

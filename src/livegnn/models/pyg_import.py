@@ -18,10 +18,10 @@ from livegnn.models.pyg_check import Columns, as_tensors, check_import, sample
 from livegnn.models.pyg_columns import edge_widths, relations, stated_widths
 from livegnn.models.pyg_context import EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg_modules import uninitialised
-from livegnn.models.pyg_signature import Signature, read_signature
+from livegnn.models.pyg_signature import Signature, Use, read_signature
 from livegnn.models.pyg_trace import read_forward
 
-__all__ = ["import_module"]
+__all__ = ["import_module", "prepared", "variants"]
 
 
 def import_module(
@@ -31,9 +31,7 @@ def import_module(
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
-    _refuse_unreadable(module)
-    frozen = _frozen(module)
+    frozen = prepared(module)
     signature = read_signature(frozen)
     columns = _columns(frozen, signature, input_width, edge_width)
     x = ir.Input(columns.width)
@@ -41,7 +39,7 @@ def import_module(
     record = Import()
     record.name(x, "input")
     outputs: dict[bool, ir.Value] = {}
-    for with_weights in _variants(signature, weighted, type(module).__name__):
+    for with_weights in variants(signature.weights, weighted, type(module).__name__):
         columns = dataclasses.replace(columns, weighted=with_weights)
         outputs[with_weights] = _read(frozen, signature, (x, attributes), columns, record)
         if check or record.recorded:
@@ -51,12 +49,20 @@ def import_module(
     return outputs, dict(record.names)
 
 
-def _variants(signature: Signature, weighted: bool | None, kind: str) -> list[bool]:
+def prepared(module: nn.Module) -> nn.Module:
+    """A private copy to read. Raises: ModelUnsupported for what no reading could see."""
+    module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
+    _refuse_unreadable(module)
+    return _frozen(module)
+
+
+def variants(use: Use, weighted: bool | None, kind: str) -> list[bool]:
+    """With which of weights and no weights a forward is read. Raises: ModelError for a bad `weighted`."""
     if weighted is None:
-        return {"none": [False], "optional": [True, False], "required": [True]}[signature.weights]
-    if weighted and signature.weights == "none":
+        return {"none": [False], "optional": [True, False], "required": [True]}[use]
+    if weighted and use == "none":
         raise ModelError(f"[from_pyg] expected a forward with edge_weight, got {kind}'s without; leave weighted out")
-    if not weighted and signature.weights == "required":
+    if not weighted and use == "required":
         raise ModelError(f"[from_pyg] expected weighted=True, got {kind}'s edge_weight without default; leave it out")
     return [weighted]
 

@@ -51,7 +51,7 @@ def _gcn(conv: Any, call: Call) -> ir.Value:
 
 def _graph_conv(conv: Any, call: Call) -> ir.Value:
     a = _plain(call, call.x)
-    return ir.Combine(((1.0, dense(conv.lin_rel, a)), (1.0, dense(conv.lin_root, call.x))))
+    return ir.Combine(((1.0, dense(conv.lin_rel, a)), (1.0, dense(conv.lin_root, call.own))))
 
 
 def _sage(conv: Any, call: Call) -> ir.Value:
@@ -59,13 +59,13 @@ def _sage(conv: Any, call: Call) -> ir.Value:
     source = ir.Activation(dense(conv.lin, call.x), "relu") if project else call.x
     y = dense(conv.lin_l, call.gather(source))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_r, call.x))))
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_r, call.own))))
     return ir.L2Normalize(y) if conv.normalize else y
 
 
 def _gin(conv: Any, call: Call) -> ir.Value:
     a = _plain(call, call.x)
-    y = ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.x)))
+    y = ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.own)))
     return call.inner("nn", y)
 
 
@@ -149,10 +149,11 @@ def _simple(conv: Any, call: Call) -> ir.Value:
         )
     a = _plain(call, call.x)
     if conv.combine_root == "cat":
-        return ir.Concat((call.x, a))
+        return ir.Concat((call.own, a))
     if conv.combine_root is None:
         return a
-    return ir.Combine(((1.0, a), (1.0, call.x)))  # add_self_loops adds one of weight 1 whatever is there
+    root = call.x if conv.combine_root == "self_loop" else call.own
+    return ir.Combine(((1.0, a), (1.0, root)))  # add_self_loops adds one of weight 1 whatever is there
 
 
 LINEAR: dict[Any, Conv] = {

@@ -66,9 +66,9 @@ def _arma(conv: Any, call: Call) -> ir.Value:
 
 
 def _le(conv: Any, call: Call) -> ir.Value:
-    ends = ((1.0, Source(dense(conv.lin1, call.x))), (-1.0, Target(dense(conv.lin2, call.x))))
+    ends = ((1.0, Source(dense(conv.lin1, call.x))), (-1.0, Target(dense(conv.lin2, call.own))))
     y = call.gather(ir.Combine(ends), weighted=call.weighted)
-    return ir.Combine(((1.0, y), (1.0, dense(conv.lin3, call.x))))
+    return ir.Combine(((1.0, y), (1.0, dense(conv.lin3, call.own))))
 
 
 def _cluster_gcn(conv: Any, call: Call) -> ir.Value:

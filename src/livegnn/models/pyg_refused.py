@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["REFUSED_AGGREGATIONS", "REFUSED_CONVS"]
 
-_VERTEX_TYPES = "it needs several kinds of vertices, which a graph here does not have"
 _POSITION = "it builds or needs a geometry of positions, not a graph that changes edge by edge"
 _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
 
@@ -27,10 +26,8 @@ REFUSED_CONVS: dict[str, str] = {
     "HypergraphConv": "a hypergraph's incidence is not a graph of edges",
     "PANConv": "it pools paths of several lengths with one degree for all, which is not supported yet",
     "WLConv": "it hashes colours of whole neighbourhoods; there is no number to keep up to date",
-    "HGTConv": _VERTEX_TYPES,
-    "HEATConv": _VERTEX_TYPES,
-    "HeteroConv": _VERTEX_TYPES,
-    "HANConv": _VERTEX_TYPES,
+    "HEATConv": "it takes the types of vertices as a tensor beside rows of one width, which is not supported",
+    "HANConv": "its attention over relations is a mean over all vertices, so one update would change every row",
     "PointGNNConv": _POSITION,
     "GPSConv": "its attention runs over all vertices, so one update would change every row",
     "DirGNNConv": "it sends messages against the edges, too, which is not supported yet",

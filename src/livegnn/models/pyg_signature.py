@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from livegnn.models.pyg_context import refuse
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["Signature", "Use", "parameters_of", "read_signature", "role_of"]
 
 _FEATURES = ("x", "features", "feats", "feat", "h", "inputs", "input")
 _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
@@ -21,6 +21,12 @@ _ATTRIBUTES = ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "e
 _TYPES = ("edge_type", "edge_types", "etype", "etypes")
 
 Use: TypeAlias = Literal["none", "optional", "required"]
+
+
+def role_of(name: str) -> str | None:
+    """What a parameter of this name is given besides features and edges: "weight", "attribute", "type" or None."""
+    roles = {"weight": _WEIGHTS, "attribute": _ATTRIBUTES, "type": _TYPES}
+    return next((role for role, names in roles.items() if name in names), None)
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ def read_signature(module: nn.Module) -> Signature:
 
     Raises: ModelUnsupported naming a parameter without default that livegnn cannot supply.
     """
-    parameters = _parameters(module)
+    parameters = parameters_of(module)
     kind = type(module).__name__
     required = [name for name, default in parameters.items() if default is inspect.Parameter.empty]
     names = list(parameters)
@@ -122,7 +128,7 @@ def read_signature(module: nn.Module) -> Signature:
     return Signature(features, edges, weight, use(weight), False, *columns)
 
 
-def _parameters(module: nn.Module) -> dict[str, Any]:
+def parameters_of(module: nn.Module) -> dict[str, Any]:
     """Name -> default of the forward's parameters, self left out."""
     if type(module) is pyg.Sequential:
         sequential: Any = module

@@ -12,6 +12,7 @@ from pathlib import Path
 from torch_geometric.nn import conv
 
 from livegnn.models.pyg_convs import CONVS, READ_THROUGH
+from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_refused import REFUSED_CONVS
 
 __all__ = ["table", "with_table"]
@@ -23,6 +24,7 @@ def table() -> str:
     """One line for every name that torch_geometric.nn.conv exports, in its order."""
     supported = {kind.__name__: (entry.exactness, entry.how) for kind, entry in CONVS.items()}
     supported.update({kind.__name__: (exactness, how) for kind, (exactness, how) in READ_THROUGH.items()})
+    supported.update({kind.__name__: (entry.exactness, entry.how) for kind, entry in OVER_TYPES.items()})
     lines = ["| layer | now | how, or why not |", "|---|---|---|"]
     for name in conv.__all__:
         now, text = supported[name] if name in supported else ("refused", REFUSED_CONVS[name])

@@ -20,12 +20,13 @@ from livegnn.models import ir
 from livegnn.models.pyg_context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
 from livegnn.models.pyg_convs import READ_THROUGH, convert_conv
 from livegnn.models.pyg_functions import apply_function, canonical_name
+from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
 from livegnn.models.pyg_refused import REFUSED_CONVS
 
-__all__ = ["read_forward"]
+__all__ = ["partial_graph", "read_forward"]
 
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP)
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
 _MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
@@ -53,12 +54,24 @@ def read_forward(
     Raises:   ModelUnsupported.
     """
     reader = _Reader(module, call, record, prefix)
+    if _is_leaf(module):
+        return call(lambda *args, **kwargs: reader.leaf(module, "inner", args, kwargs), *symbols)
     try:
         graph = reader.trace_symbolically(symbols)
     except NotTraceable:
         record.recorded = True
         return reader.record_run(symbols, examples)
     return reader.interpret(graph, symbols)
+
+
+def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> tuple[nn.Module, fx.Graph]:
+    """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
+    absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
+    root, tracer = _Root(module, call, absent), _Tracer(partial=True)
+    try:
+        return root, tracer.trace(root)
+    except Exception:  # reading the forward will say what is wrong
+        return root, tracer.graph
 
 
 class _Root(nn.Module):
@@ -76,9 +89,10 @@ class _Root(nn.Module):
 class _Tracer(fx.Tracer):
     """Library modules are leaves; every operation notes the module whose forward it stands in."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, partial: bool = False) -> None:
         super().__init__()
         self.inside = [""]
+        self.partial = partial  # what follows from a result that is misread does not matter
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _is_leaf(m)
@@ -91,6 +105,8 @@ class _Tracer(fx.Tracer):
             raise refuse(
                 kind, "it is kept where PyTorch does not see it, such as a plain list", "keep it in a ModuleList"
             ) from None
+        if isinstance(m, pyg.HeteroConv) and m.aggr in ("max", "min") and not self.partial:
+            raise NotTraceable("it asks whether the result of torch.max is a tuple")
         self.inside.append(path)
         try:
             return super().call_module(m, forward, args, kwargs)
@@ -123,6 +139,9 @@ class _Reader:
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call."""
         name, where = self.qualified(path), self.where(path)
+        if type(module) in OVER_TYPES:
+            rows = OVER_TYPES[type(module)].convert(module, args, kwargs, self.record, where)
+            return self.record.name(rows, where)
         for each in (*args, *kwargs.values()):
             if isinstance(each, Refusal):
                 raise each.error
@@ -157,8 +176,6 @@ class _Reader:
         """torch.fx's graph of the forward. Raises: NotTraceable."""
         absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
         tracer = _Tracer()
-        if _is_leaf(self.module):
-            return _single_call(absent, self.call)
         try:
             self.root = _Root(self.module, self.call, absent)
             graph: fx.Graph = tracer.trace(self.root)
@@ -194,6 +211,8 @@ class _Reader:
         target: Any = node.target
         where = self.where(node.meta.get("inside", ""))
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+        if isinstance(args[0] if args else None, dict) and label in ("get", "getitem", "get_dict"):
+            return args[0] if label == "get_dict" else args[0].get(*args[1:])
         if is_symbol(args) or is_symbol(kwargs):
             return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
         self.record.rounded = True  # a constant computed in the module's own float32
@@ -205,8 +224,6 @@ class _Reader:
         root = _Root(self.module, self.call, ())
         paths = {id(each): path for path, each in root.named_modules()}
         with _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
-            if _is_leaf(self.module):
-                return self.leaf(self.module, "inner", symbols, {})
             try:
                 result = self.call(self.module, *examples)
             except ModelUnsupported:
@@ -229,20 +246,6 @@ class _Function(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.function(x)
-
-
-def _single_call(absent: tuple[int, ...], call: Caller) -> fx.Graph:
-    """The graph of a model that is one leaf, such as a single convolution."""
-
-    graph = fx.Graph()
-    holders = [graph.placeholder(name) for name in ("a", "b", "c", "d", "e")]
-    arguments: list[Any] = [None if i in absent else holder for i, holder in enumerate(holders)]
-
-    def leaf(*args: Any, **kwargs: Any) -> fx.Node:
-        return graph.call_module("inner", args, kwargs)
-
-    graph.output(call(leaf, *arguments))
-    return graph
 
 
 def _submodule(module: nn.Module, path: str) -> nn.Module:
@@ -272,6 +275,14 @@ _ABOUT = {
 }  # fmt: skip
 
 
+def _paired(examples: tuple[Any, ...], symbols: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Tensors with their symbols, out of tuples that hold one for each type."""
+    pairs: list[tuple[Any, Any]] = []
+    for tensor, symbol in zip(examples, symbols, strict=True):
+        pairs += _paired(tensor, symbol) if isinstance(tensor, tuple) else [(tensor, symbol)]
+    return pairs
+
+
 class _Recorder(TorchFunctionMode):
     """Follows tensors by identity through one run; leaf modules are single steps."""
 
@@ -284,7 +295,7 @@ class _Recorder(TorchFunctionMode):
         self.pending: list[Any] = []
         self.inside = ["inner"]
         self.handles: list[Any] = []
-        for tensor, symbol in zip(examples, symbols, strict=True):
+        for tensor, symbol in _paired(examples, symbols):
             if tensor is not None:
                 self.known[id(tensor)] = (tensor, symbol)
 
@@ -338,6 +349,9 @@ class _Recorder(TorchFunctionMode):
         elif isinstance(result, (list, tuple)) and isinstance(symbol, (list, tuple)):
             for each, part in zip(result, symbol, strict=True):
                 self.learn(each, part)
+        elif isinstance(result, dict) and isinstance(symbol, dict):
+            for key, each in result.items():
+                self.learn(each, symbol[key])
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -1,10 +1,11 @@
 """Models as JSON and arrays, for saved engines and for the reference, which reads this form and shares no code.
 
     structure := {"format": 1, "values": [value...], "output": index, "unweighted": index | null,
-                  "edge_head": structure | null}
+                  "edge_head": structure | null, "vertex_types": [name...], "edge_types": [[name, name, name]...]}
+                 (the last two only in models over vertex types)
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
-               | relation | columns | heads | loops
+               | relation | relations | columns | heads | loops | code | target (there if not null)
                | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
 
 Indices count from 0 and point to earlier values. Array names are "<prefix><index>.<option>", prefix "" or "head.".
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
 from livegnn.models import edges, ir
 
-__all__ = ["FORMAT", "from_arrays", "to_arrays"]
+__all__ = ["FORMAT", "from_arrays", "to_arrays", "types"]
 
 FORMAT = 1
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -39,13 +40,15 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "Slice": ("start", "stop"),
     "Propagate": ("norm", "weighted", "self_loops", "fill", "reduce", "relation"),
     "EdgeAttribute": ("columns",),
+    "OfType": ("code", "columns"),
+    "ByRelation": ("relations",),
     "Gather": ("reduce", "heads", "loops", "fill", "relation"),
     "HeadDot": ("heads",),
     "HeadScale": ("heads",),
 }
 _ONE_INPUT = (
     ir.Linear, ir.Activation, ir.PReLU, ir.Affine, ir.LayerNorm, ir.L2Normalize, ir.Slice, ir.Softmax, ir.LogSoftmax,
-    ir.Propagate, edges.Source, edges.Target,
+    ir.Propagate, ir.OfType, edges.Source, edges.Target,
 )  # fmt: skip
 _NO_INPUT = (ir.Input, edges.EdgeAttribute, edges.EdgeWeight)
 _TWO_INPUTS = (ir.Multiply, edges.HeadDot, edges.HeadScale, edges.RowMatrix)
@@ -72,7 +75,10 @@ def _write(
         op = type(value).__name__
         entry: dict[str, Any] = {"op": op, "inputs": [index[id(x)] for x in value.inputs], "name": names.get(id(value))}
         for option in _OPTIONS.get(op, ()):
-            entry[option] = getattr(value, option)
+            given = getattr(value, option)
+            entry[option] = list(given) if isinstance(given, tuple) else given
+        if getattr(value, "target", None) is not None:
+            entry["target"] = value.target  # type: ignore[attr-defined]
         for option in _ARRAYS.get(op, ()):
             array = getattr(value, option)
             entry[option] = None if array is None else f"{prefix}{position}.{option}"
@@ -113,6 +119,15 @@ def from_arrays(
     return output, unweighted, edge_head, names
 
 
+def types(structure: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
+    """(vertex types, edge types) of the stored form; empty where there are none. Raises: StoredStateInvalid."""
+    try:
+        triples = tuple((str(src), str(name), str(dst)) for src, name, dst in structure.get("edge_types", ()))
+        return tuple(str(name) for name in structure.get("vertex_types", ())), triples
+    except (TypeError, ValueError) as error:
+        raise StoredStateInvalid(f"[model] expected names of types, got {error}; load a backup") from error
+
+
 def _read(
     structure: Mapping[str, Any], arrays: Arrays, names: dict[int, str]
 ) -> tuple[ir.Value | None, ir.Value | None]:
@@ -130,12 +145,17 @@ def _read(
 def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.Value:
     op = entry["op"]
     options: dict[str, Any] = {option: entry[option] for option in _OPTIONS.get(op, ())}
+    options = {option: tuple(given) if isinstance(given, list) else given for option, given in options.items()}
     for option in _ARRAYS.get(op, ()):
         options[option] = None if entry[option] is None else arrays[entry[option]]
+    if "target" in entry:
+        options["target"] = entry["target"]
     if op == "Combine":
         return ir.Combine(tuple(zip(entry["coefs"], xs, strict=True)))
-    if op == "Concat":
-        return ir.Concat(tuple(xs))
+    if op in ("Concat", "ByType"):
+        return ir.Concat(tuple(xs)) if op == "Concat" else ir.ByType(tuple(xs))
+    if op == "ByRelation":
+        return edges.ByRelation(tuple(xs), **options)
     if op == "Maximum":
         return ir.Maximum(tuple(xs))
     if op == "Gather":

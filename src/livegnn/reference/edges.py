@@ -64,6 +64,11 @@ def gather(
                 known[position] = _given(chosen.attributes, "attributes")
             elif inner["op"] == "EdgeWeight":
                 known[position] = _given(chosen.weight, "weights")[:, None]
+            elif inner["op"] == "ByRelation":
+                parts = dict(zip(inner["relations"], map(value, inner["inputs"]), strict=True))
+                kinds = _given(chosen.types, "types").tolist()
+                rows_of = [parts[kind][e] for e, kind in enumerate(kinds)]
+                known[position] = np.array(rows_of, dtype).reshape(len(kinds), next(iter(parts.values())).shape[1])
             else:
                 step, arrays = local
                 known[position] = step(inner, [value(i) for i in inner["inputs"]], arrays)
@@ -90,7 +95,7 @@ def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
     keep = [
         e
         for e in range(len(edges.src))
-        if (entry["relation"] is None or _given(edges.types, "types")[e] == entry["relation"])
+        if (entry["relation"] is None or _given(edges.types, "types")[e] in np.ravel(entry["relation"]))
         and (entry["loops"] == "keep" or edges.src[e] != edges.dst[e])
     ]
     src, dst = edges.src[keep].astype(np.int64), edges.dst[keep].astype(np.int64)
@@ -105,7 +110,8 @@ def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
             attributes = np.vstack([attributes, own])
         weight = None if weight is None else np.concatenate([weight, np.ones(count, kind)])
         src, dst = np.concatenate([src, np.arange(count)]), np.concatenate([dst, np.arange(count)])
-    return Edges(src, dst, weight, attributes, None)
+    types = None if edges.types is None or entry["loops"] == "replace" else np.asarray(edges.types)[keep]
+    return Edges(src, dst, weight, attributes, types)
 
 
 def _reduce(entry: Entry, message: AnyArray, score: AnyArray | None) -> AnyArray:

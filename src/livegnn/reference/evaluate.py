@@ -26,6 +26,7 @@ def evaluate(
     dtype: Any = np.float64,
     attributes: AnyArray | None = None,
     types: AnyArray | None = None,
+    vertex_types: AnyArray | None = None,
 ) -> AnyArray:
     """The model's output for every vertex.
 
@@ -33,6 +34,7 @@ def evaluate(
               features: (n, f).   src, dst: (m,) int64 in order of edge ids.   weight: (m,) or None; a model that can
               do with or without weights is run without when None.
               dtype: of all arithmetic.   attributes: (m, a), types: (m,) of the edges, or None.
+              vertex_types: (n,) for a model over vertex types, numbered as the model numbers them.
     Returns:  (n, d) of `dtype`.
     Raises:   ValueError if the model needs weights and there are none, or has a value unknown here.
     """
@@ -53,6 +55,10 @@ def evaluate(
         xs = [rows[i] for i in entry["inputs"]]
         if entry["op"] == "Input":
             rows[position] = np.array(features, dtype=dtype)
+        elif entry["op"] == "OfType":
+            rows[position] = _of_type(entry, xs[0], vertex_types)
+        elif entry["op"] == "ByType":
+            rows[position] = _by_type([_type_at(values, i) for i in entry["inputs"]], xs, vertex_types)
         elif entry["op"] == "Propagate":
             rows[position] = _propagate(entry, xs[0], edges)
         else:
@@ -68,6 +74,32 @@ def _needed(values: list[Mapping[str, Any]], wanted: int) -> set[int]:
             needed.add(position)
             todo.extend(values[position]["inputs"])
     return needed
+
+
+def _of_type(entry: Mapping[str, Any], x: AnyArray, vertex_types: AnyArray | None) -> AnyArray:
+    if vertex_types is None:
+        raise ValueError("[reference] expected types of vertices, got none; pass vertex_types=")
+    y = np.zeros((len(x), entry["columns"]), x.dtype)
+    for v in np.flatnonzero(np.asarray(vertex_types) == entry["code"]):
+        y[v] = x[v, : entry["columns"]]
+    return y
+
+
+def _type_at(values: list[Mapping[str, Any]], position: int) -> int:
+    """The vertex type that has rows in a value."""
+    entry = values[position]
+    if entry["op"] == "OfType":
+        return int(entry["code"])
+    return int(entry["target"]) if "target" in entry else _type_at(values, entry["inputs"][0])
+
+
+def _by_type(codes: list[int], xs: list[AnyArray], vertex_types: AnyArray | None) -> AnyArray:
+    y = np.zeros((len(xs[0]), max(x.shape[1] for x in xs)), xs[0].dtype)
+    for v, code in enumerate(np.asarray(vertex_types).tolist()):
+        if code in codes:
+            row = xs[codes.index(code)][v]
+            y[v, : len(row)] = row
+    return y
 
 
 def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:

@@ -119,7 +119,6 @@ def test_modules(layer, reason):
     [
         (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "it sends messages against the edges, too"),
         (pyg.GPSConv(4, pyg.GCNConv(4, 4)), "its attention runs over all vertices"),
-        (pyg.HeteroConv({("a", "to", "a"): pyg.GCNConv(4, 4)}), "several kinds of vertices"),
     ],
 )
 def test_layers_that_hold_layers(layer, reason):
