@@ -177,8 +177,8 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
       Registers& registers = registers_[at(thread)];
       registers.prepare(program_, program_.chunk_rows());
       run_stage(program_, static_cast<int>(stage), CurrentView<Acc>{state, graph_}, scales_, rows.data() + first, count,
-                registers, [&](const Instruction& step, Registers& r, int from, int run) {
-                  for (int i = 0; i < run; ++i) {
+                registers, [&](const Instruction& step, Registers& r, int from, int length) {
+                  for (int i = 0; i < length; ++i) {
                     const VertexId v = rows[at(first + from + i)];
                     if (step.op == Op::Output) {
                       publication_.stage(v, r.row(step.a, i), thread);

@@ -288,7 +288,15 @@ def test_a_bad_update_is_named_and_all_before_it_is_applied(bad, error, words):
     e.verify()
 
 
-def test_ctrl_c_waits_for_the_batch_and_nothing_is_lost():
+@pytest.fixture
+def interruptible():
+    """A process that was started in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_waits_for_the_batch_and_nothing_is_lost(interruptible):
     e = engine()
     readout = lg.Readout(e)
     handle = e.on_change(lambda changes: signal.raise_signal(signal.SIGINT) if changes.version == 3 else None)
