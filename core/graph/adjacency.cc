@@ -283,6 +283,22 @@ void Adjacency::clear(VertexId v) {
   list = List{{0}, 0, 0};
 }
 
+void Adjacency::prefetch_append(VertexId v, int step) const {
+  const List& list = lists_[v];
+  if (step == 0) return prefetch_line(&list);
+  if (list.capacity != kHub) {
+    if (step == 1 && list.capacity > 0) pool_.prefetch_append(list.place + list.count);
+    return;
+  }
+  if (step == 1) return prefetch_line(list.hub);
+  const auto& pages = list.hub->edges.pages();
+  if (pages.empty()) return;
+  if (step == 2) return prefetch_line(&pages.back());
+  const BlockChain::Page& page = pages.back();
+  if (step == 3) return prefetch_line(&page.back());
+  pool_.prefetch_append(page.back().place + page.back().count);
+}
+
 void Adjacency::prefetch_tail(VertexId v) const {
   const List& list = lists_[v];
   if (list.capacity == kHub) return prefetch_line(list.hub);

@@ -9,7 +9,8 @@ namespace livegnn {
 namespace {
 constexpr std::size_t kRunMin = 256;
 constexpr std::size_t kParallelMin = 2048;  // below, a thread costs more than it saves
-constexpr std::size_t kRecordsAhead = 24, kEdgesAhead = 10;
+constexpr std::size_t kRecordsAhead = 24;
+constexpr std::size_t kStepAhead = 8;  // between the steps of Adjacency::prefetch_append, the last first
 }  // namespace
 
 // One past the last update of the run of additions that starts at `first`.
@@ -33,15 +34,16 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
   const std::size_t start = changes.size();
   const EdgeId next_before = next_edge_id_;
   const auto slots = static_cast<std::int64_t>(slot_count_);
-  const auto prefetch_live = [&](std::int64_t v) {
-    if (v >= 0 && v < slots) prefetch_line(live_.data() + v);
+  const auto prefetch_ends = [&](const Update& update) {
+    if (update.u < 0 || update.v < 0 || update.u >= slots || update.v >= slots) return;
+    prefetch_line(live_.data() + update.u);
+    prefetch_line(live_.data() + update.v);
+    out_.prefetch_list(static_cast<VertexId>(update.u));
+    in_->prefetch_list(static_cast<VertexId>(update.v));
   };
   try {
     for (; at < end; ++at) {
-      if (at + kRecordsAhead < end) {
-        prefetch_live(updates[at + kRecordsAhead].u);
-        prefetch_live(updates[at + kRecordsAhead].v);
-      }
+      if (at + kRecordsAhead < end) prefetch_ends(updates[at + kRecordsAhead]);
       const Update& update = updates[at];
       const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
       const EdgeEntry entry = checked_entry(batch, update, u, v);
@@ -60,8 +62,10 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
   const auto owner = [&](std::size_t i, bool by_src) { return by_src ? changes[i].u : changes[i].entry.neighbour; };
   const auto insert_all = [&](Adjacency& lists, bool by_src) {
     for (std::size_t& i = done[by_src].at; i < changes.size(); ++i) {
-      if (i + kRecordsAhead < changes.size()) lists.prefetch_list(owner(i + kRecordsAhead, by_src));
-      if (i + kEdgesAhead < changes.size()) lists.prefetch_tail(owner(i + kEdgesAhead, by_src));
+      for (int step = 0; step < Adjacency::kAppendSteps; ++step) {
+        const std::size_t ahead = i + kStepAhead * static_cast<std::size_t>(Adjacency::kAppendSteps - step);
+        if (ahead < changes.size()) lists.prefetch_append(owner(ahead, by_src), step);
+      }
       EdgeEntry entry = changes[i].entry;
       if (!by_src) entry.neighbour = changes[i].u;
       lists.insert(owner(i, by_src), entry);

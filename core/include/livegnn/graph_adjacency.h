@@ -92,6 +92,10 @@ class Adjacency {
     prefetch_line(pool_.neighbours(list.place));
   }
   void prefetch_tail(VertexId v) const;  // where a new edge will be written
+  // The same for hubs too, one link at a time: record, hub, page, block, columns. Each step reads what the one before
+  // brought in.
+  static constexpr int kAppendSteps = 5;
+  void prefetch_append(VertexId v, int step) const;
 
   // ---- bulk load of an empty store, in three steps: plan(degrees), write every edge in id order with place_of(),
   // finish()
