@@ -60,8 +60,19 @@ struct ServingTables::Impl {
   FeatureRows features;
   std::vector<std::uint8_t> seeds;  // buckets whose vertices may be asked for
   std::int64_t version = 0;
-  bool broken = false;  // memory ended in the middle of a step
+  bool broken = false;   // memory ended in the middle of a step
+  ServingBytes bytes{};  // as of the version
   mutable VersionLock lock;
+
+  void note_bytes() {
+    ServingBytes sum{};
+    for (const SampleTable& table : tables) {
+      sum.rows += table.pool.live_bytes();
+      sum.index += table.rows.bytes();
+    }
+    sum.features = features.bytes();
+    bytes = sum;
+  }
 
   SampleTable& table(std::int32_t number) {
     invariant(number >= 0 && static_cast<std::size_t>(number) < tables.size(), "a push for a table that is not there");
@@ -119,7 +130,9 @@ struct ServingSource {
 }  // namespace
 
 ServingTables::ServingTables(std::vector<std::int32_t> fan_outs, std::int32_t feature_width)
-    : impl_(std::make_unique<Impl>(fan_outs, feature_width)) {}
+    : impl_(std::make_unique<Impl>(fan_outs, feature_width)) {
+  impl_->note_bytes();
+}
 
 ServingTables::~ServingTables() = default;
 
@@ -127,28 +140,34 @@ void ServingTables::apply(std::span<const Push> pushes, std::span<const std::uin
   Impl& impl = *impl_;
   invariant(!impl.broken, "memory ended in the middle of an earlier step; make the serving worker anew");
   invariant(seeds.size() == kBuckets, "flags of seed buckets of the wrong number");
-  impl.broken = true;  // unless all of this comes through
   std::vector<Staged> staged, dropped;
-  for (const Push& push : pushes) impl.stage(push, staged);
-  {
-    const std::unique_lock held(impl.lock);
-    impl.put_in(staged);
-    for (const Push& push : pushes) {
-      for (std::size_t i = 0; i < push.dropped.size(); ++i) {
-        Row* row = impl.table(push.dropped_table[i]).take_out(push.dropped[i]);
-        invariant(row != nullptr, "a push drops a sample that is not there");
-        dropped.push_back({push.dropped_table[i], push.dropped[i], row});
-      }
-      impl.put_features(push);
-    }
-    impl.seeds.assign(seeds.begin(), seeds.end());
-    impl.version = version;
-  }
-  for (const std::vector<Staged>* gone : {&staged, &dropped}) {
-    for (const Staged& each : *gone) {
+  const auto give_back = [&](const std::vector<Staged>& gone) {
+    for (const Staged& each : gone) {
       if (each.row != nullptr) impl.table(each.table).pool.free(each.row);
     }
+  };
+  try {  // out of readers' sight
+    for (const Push& push : pushes) impl.stage(push, staged);
+  } catch (...) {
+    give_back(staged);
+    throw;
   }
+  const std::unique_lock held(impl.lock);
+  impl.broken = true;  // unless all of this comes through; readers wait meanwhile
+  impl.put_in(staged);
+  for (const Push& push : pushes) {
+    for (std::size_t i = 0; i < push.dropped.size(); ++i) {
+      Row* row = impl.table(push.dropped_table[i]).take_out(push.dropped[i]);
+      invariant(row != nullptr, "a push drops a sample that is not there");
+      dropped.push_back({push.dropped_table[i], push.dropped[i], row});
+    }
+    impl.put_features(push);
+  }
+  impl.seeds.assign(seeds.begin(), seeds.end());
+  impl.version = version;
+  give_back(staged);
+  give_back(dropped);
+  impl.note_bytes();
   impl.broken = false;
 }
 
@@ -219,13 +238,7 @@ std::vector<std::int32_t> ServingTables::fan_outs() const {
 
 ServingBytes ServingTables::bytes() const {
   const std::shared_lock held(impl_->lock);
-  ServingBytes sum{};
-  for (const SampleTable& table : impl_->tables) {
-    sum.rows += table.pool.live_bytes();
-    sum.index += table.rows.bytes();
-  }
-  sum.features = impl_->features.bytes();
-  return sum;
+  return impl_->bytes;
 }
 
 }  // namespace livegnn

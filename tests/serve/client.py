@@ -34,6 +34,8 @@ class Client:
     def post(self, path, document=None, **options):
         if document is not None:
             options["content"] = document if isinstance(document, bytes) else json.dumps(document)
+            if not isinstance(document, bytes):
+                options["headers"] = {"content-type": "application/json", **options.get("headers", {})}
         return self.request("POST", path, **options)
 
 

@@ -1,6 +1,7 @@
 """The routes in process: answers are the sampler's, in JSON and in frames; what may be asked is limited."""
 
 import asyncio
+import gc
 import json
 import re
 import time
@@ -348,6 +349,7 @@ def test_routes_methods_and_types(sampler):
             refused = client.post(path, b"<seeds/>", headers={"content-type": "text/xml"})
             assert error_of(refused, 415)["kind"] == "ContentTypeUnknown"
         assert error_of(client.post("/v1/updates", b"", headers=FRAME), 415)
+        assert error_of(client.post("/v1/updates", b'{"updates": []}'), 415)  # as a page of another site would send it
         assert error_of(client.post("/v1/predict", {"seeds": [1]}), 409)["kind"] == "UsageError"
 
 
@@ -447,6 +449,7 @@ def messages(*parts):
         ((...,), [(b"content-length", b"4000")], 413),
         ((...,), [(b"content-length", b"-4")], 413),
         ((b'{"seeds"', ...), [], 408),
+        ((...,), [(b"content-length", b"100")], 408),
     ],
     ids=[
         "in parts",
@@ -457,6 +460,7 @@ def messages(*parts):
         "too large by its head",
         "no number",
         "slow",
+        "never begun",
     ],
 )
 def test_bodies_as_they_come(sampler, parts, headers, status):
@@ -486,3 +490,20 @@ def test_mistakes_of_the_operator(sampler):
                 serve.app(server, token=token)
         with pytest.raises(UsageError, match="expected HTTP, got websocket"):
             asyncio.run(serve.app(server)({"type": "websocket"}, None, None))
+
+
+def test_timeouts_beyond_numbers_are_refused(sampler):
+    with serving(sampler) as client:
+        for text, status in ((b"-1", 422), (b"-" + b"9" * 400, 422), (b"9" * 400, 200), (b"1e400", 200)):
+            answer = client.post("/v1/sample", b'{"seeds": [0], "timeout_ms": ' + text + b"}")
+            assert answer.status_code == status, answer.text
+
+
+def test_event_loops_are_let_go(sampler):
+    """Each request of this client has a loop of its own."""
+    with lg.SampleServer(sampler) as server:
+        client = Client(serve.app(server))
+        for _ in range(5):
+            assert client.post("/v1/sample", {"seeds": [0]}).status_code == 200
+        gc.collect()
+        assert len(server._loops) <= 1  # the latest, perhaps

@@ -11,8 +11,10 @@ the queue closes.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+import weakref
 from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable
@@ -72,13 +74,14 @@ class LoopReply:
     """For the futures of one event loop: one wake-up a batch."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
+        self._loop = weakref.ref(loop)  # kept by whom it serves, and not by the table of replies
 
     def deliver(self, asks: list[Ask]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(_settle, asks)
-        except RuntimeError:  # the loop was closed: nobody waits there any more
+        loop = self._loop()
+        if loop is None:  # nobody waits there any more
             return
+        with contextlib.suppress(RuntimeError):  # closed: nor there
+            loop.call_soon_threadsafe(_settle, asks)
 
 
 def _settle(asks: list[Ask]) -> None:

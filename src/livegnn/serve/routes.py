@@ -190,8 +190,9 @@ class _Service:
     async def updates(self, request: _Request) -> _Answer:
         if self._read_only:
             raise Refused(403, "ReadOnly", "[updates] expected a service that takes updates, got a read-only one")
-        if _form(request.headers.get(b"content-type", b"")) != JSON:
-            raise _unsupported(request.headers[b"content-type"], JSON)
+        named = request.headers.get(b"content-type", b"")
+        if not named or _form(named) != JSON:  # named: a page of another site cannot send that without asking first
+            raise _unsupported(named or b"none", JSON)
         body = await self._body(request)
         if self._batches_waiting >= self._limits.batches_waiting_max:
             raise Overloaded(
@@ -251,25 +252,26 @@ class _Service:
         return asked
 
     def _seconds(self, timeout_ms: float | None) -> float:
-        return min(self._limits.timeout_ms if timeout_ms is None else timeout_ms, self._limits.timeout_ms_max) / 1e3
+        wanted = self._limits.timeout_ms if timeout_ms is None else max(timeout_ms, -1.0)  # an integer of any length
+        return min(wanted, self._limits.timeout_ms_max) / 1e3
 
     async def _body(self, request: _Request) -> bytes:
         """The whole body. Raises: Refused if it is too large, comes too slowly or stops."""
         length = request.headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._limits.body_bytes_max:
             raise self._too_large(length.decode("latin-1"))
-        first = await request.receive()
-        if first["type"] == "http.request" and not first.get("more_body", False):
-            body: bytes = first.get("body", b"")
-            if len(body) > self._limits.body_bytes_max:
-                raise self._too_large(str(len(body)))
-            return body
         try:
             async with asyncio.timeout(self._limits.body_ms_max / 1e3):
-                return await self._rest(request, first)
+                first = await request.receive()
+                if first["type"] != "http.request" or first.get("more_body", False):
+                    return await self._rest(request, first)
         except TimeoutError as cause:
             limit = f"[body] expected all of it within {self._limits.body_ms_max} ms, got a part; send it faster"
             raise Refused(408, "BodySlow", limit, retryable=True) from cause
+        body: bytes = first.get("body", b"")
+        if len(body) > self._limits.body_bytes_max:
+            raise self._too_large(str(len(body)))
+        return body
 
     async def _rest(self, request: _Request, message: MutableMapping[str, Any]) -> bytes:
         parts: list[bytes] = []

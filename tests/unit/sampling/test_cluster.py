@@ -110,9 +110,12 @@ def test_workers_come_and_go_under_readers():
     ended, failures = threading.Event(), []
 
     def read():
-        while not ended.is_set():
-            if not np.array_equal(cluster.sample(np.arange(60)).hop(2), expected):
-                failures.append("another answer")
+        try:
+            while not ended.is_set():
+                if not np.array_equal(cluster.sample(np.arange(60)).hop(2), expected):
+                    failures.append("another answer")
+        except Exception as error:
+            failures.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
@@ -126,6 +129,34 @@ def test_workers_come_and_go_under_readers():
     assert not failures
     assert len(cluster.serving_workers) == len(cluster.sampling_workers) == 2
     check_cluster(cluster, NO_TIME)
+
+
+def test_reads_beside_batches_are_of_whole_versions():
+    """Batch `step` points every vertex at the one `step` further on; a reader sees that everywhere or nowhere."""
+    graph = lg.Graph(np.zeros((60, 1), np.float32), np.arange(60), np.arange(60), time=np.zeros(60, np.int64))
+    cluster = LocalCluster(graph, lg.query().out().sample(1, by="top_k"), sampling=2, serving=1)
+    ended, failures, versions = threading.Event(), [], set()
+
+    def read():
+        try:
+            while not ended.is_set():
+                sample = cluster.sample(np.arange(60))
+                versions.add(sample.version)
+                if not (sample.hop(1)[:, 0] == (np.arange(60) + sample.version) % 60).all():
+                    failures.append(sample.version)
+        except Exception as error:
+            failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for step in range(1, 150):
+        updates = lg.Updates()
+        updates.add_edges(np.arange(60), (np.arange(60) + step) % 60, time=np.full(60, step))
+        cluster.apply(updates)
+    ended.set()
+    reader.join()
+    assert not failures
+    assert len(versions) > 1
 
 
 def test_a_reader_waits_for_a_version():
