@@ -112,7 +112,7 @@ class ClusterLogs:
     def batches(self, first: int, last: int) -> list[_native.UpdateBuffer]:
         """The batches at the offsets [first, last) of the history. Raises: UsageError for batches with other ids."""
         found = []
-        for entry in self.history.read(first, last - first):
+        for entry in self.history.read(first, max(0, last - first)):
             if entry.updates._keys is not None or entry.updates._types:
                 raise UsageError(
                     f"[history, offset {entry.offset}] expected updates with slots for ids, got ids of a graph's own; "
