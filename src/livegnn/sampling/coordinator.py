@@ -228,7 +228,7 @@ class Coordinator:
         return replaced
 
     def _finish_serve(self) -> bool:
-        """Once all new owners are filled: front ends turn to them, and a turn later the old ones drop what they hold."""
+        """Once all new owners are filled: front ends turn to them, and a turn later the old ones drop theirs."""
         if self._target is None or self._moving is not None:
             return False
         serving, step = self._target
