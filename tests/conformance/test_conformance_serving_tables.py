@@ -117,7 +117,7 @@ def test_a_serving_worker_takes_either(tables):
 
 
 def test_a_serving_worker_that_starts_forgets_what_its_tables_held(tables):
-    none, ids = np.empty(0, np.int32), np.empty(0, np.int64)
+    none = np.empty(0, np.int32)
     place, vertex = np.array([0], np.int32), np.array([3], np.int32)
     stale = (place, vertex, np.array([1], np.int32), np.array([0], np.int32), np.array([77]))
     tables.apply([(*stale, none, none, vertex, np.ones((1, WIDTH), np.float32), none)], np.ones(1024, np.uint8), 9)

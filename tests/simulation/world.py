@@ -183,8 +183,10 @@ class World:
         try:
             if who is None:
                 coordinator = self.coordinate(number)
-                self.turning = number
+                self.turning, routed = number, coordinator.routed
                 coordinator.turn()
+                if len(self.coordinators) == 1:  # whom front ends may have asked during this turn has dropped nothing
+                    assert not (routed & ~coordinator.serving).any()
             else:
                 self.loops[who].turn()
         except Crash:
