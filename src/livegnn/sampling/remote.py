@@ -61,7 +61,11 @@ def _accept(worker: ServingWorker, listener: _Door) -> None:
         except OSError:  # closed, or no file descriptor is free just now
             time.sleep(_PAUSE_SECONDS)
             continue
-        threading.Thread(target=_converse, args=(worker, line), name="livegnn-answers", daemon=True).start()
+        try:
+            threading.Thread(target=_converse, args=(worker, line), name="livegnn-answers", daemon=True).start()
+        except RuntimeError:  # no more threads just now: who asked asks again
+            line.close()
+            time.sleep(_PAUSE_SECONDS)
 
 
 def _converse(worker: ServingWorker, line: Line) -> None:

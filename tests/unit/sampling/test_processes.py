@@ -197,6 +197,25 @@ def test_questions_are_taken_again_after_a_lack_of_file_descriptors(tmp_path):
     assert door.is_closed
 
 
+def test_questions_are_taken_again_after_a_lack_of_threads(tmp_path, monkeypatch):
+    address = str(tmp_path / "s.sock")
+    worker = ServingWorker(ClusterSpec.of(new_graph(), QUERY), 0)
+    start = threading.Thread.start
+
+    def limited(thread):
+        if thread.name == "livegnn-answers":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with answer_questions(worker, address):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", limited)
+            with pytest.raises(WorkerUnavailable):
+                RemoteServing(address).answer(np.arange(1), Reading(1, timeout=0.0))
+        with pytest.raises(VersionPending):
+            RemoteServing(address).answer(np.arange(1), Reading(1, timeout=0.0))
+
+
 # ---- inboxes
 
 
