@@ -114,3 +114,21 @@ def test_a_serving_worker_takes_either(tables):
     worker = ServingWorker(spec, 0, tables=tables)
     worker.restore(cluster.serving_workers[0].state())
     np.testing.assert_array_equal(worker.sample([0, 2]).hop(2), cluster.sample([0, 2]).hop(2))
+
+
+def test_a_serving_worker_that_starts_forgets_what_its_tables_held(tables):
+    none = np.empty(0, np.int32)
+    place, vertex = np.array([0], np.int32), np.array([3], np.int32)
+    stale = (place, vertex, np.array([1], np.int32), np.array([0], np.int32), np.array([77]))
+    tables.apply([(*stale, none, none, vertex, np.ones((1, WIDTH), np.float32), none)], np.ones(1024, np.uint8), 9)
+    graph = lg.Graph(np.ones((3, WIDTH), np.float32), [0, 1], [1, 2])
+    spec = ClusterSpec.of(graph, lg.query().out().sample(FAN_OUTS[0]).out().sample(FAN_OUTS[1]))
+    before = ServingWorker(spec, 0)
+    cluster = lg.LocalCluster(graph, spec.queries, serving=1)
+    before.restore(cluster.serving_workers[0].state())
+    worker = ServingWorker(spec, 0, tables=tables)
+    worker.restore(before.state())
+    assert held(worker.contents())[0] == held(before.contents())[0]
+    assert set(held(worker.contents())[1]) == {0, 1, 2}
+    with pytest.raises(VertexUnknown, match="got 3"):
+        worker.sample([3])

@@ -18,7 +18,7 @@ from livegnn.sampling.runtime import Settings
 from tests.brokers import NatsServer
 from tests.simulation.test_simulation_sampling import random_batch
 
-SETTINGS = Settings(beat_ms=100, silence_ms_max=1500, checkpoint_steps=6, step_batches_max=4)
+SETTINGS = Settings(beat_ms=100, silence_ms_max=3000, start_ms_max=15_000, checkpoint_steps=6, step_batches_max=4)
 QUERY = lg.query().out().sample(3).out().sample(2)
 
 
@@ -34,7 +34,7 @@ def start(folder, logs, history, options):
 def compare(graph, undisturbed, cluster):
     """Reads after a write see it, and equal those of one process."""
     seeds = graph.vertices()
-    got = cluster.sample(seeds, at_least=graph.version, timeout=60)
+    got = cluster.sample(seeds, at_least=graph.version, timeout=120)
     expected = undisturbed.sample(seeds)
     assert got.version >= graph.version
     for hop in (1, 2):

@@ -43,12 +43,21 @@ def random_batch(rng: random.Random, graph: lg.Graph) -> lg.Updates:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_samples_equal_those_of_an_undisturbed_run(seed):
+    run_and_compare(seed, rivals=0)
+
+
+@pytest.mark.parametrize("seed", range(24, 36))
+def test_coordinators_that_know_nothing_of_each_other_make_one_order_of_steps(seed):
+    assert run_and_compare(seed, rivals=1).conflicts > 0
+
+
+def run_and_compare(seed, *, rivals):
     rng = random.Random(seed)
     queries, owners = QUERIES[seed % len(QUERIES)], even_owners(rng.randint(1, 3))
     src, dst = [[rng.randrange(9) for _ in range(15)] for _ in range(2)]
     graph = lg.Graph(np.ones((9, 2), np.float32), src, dst, time=[rng.randint(0, 50) for _ in range(15)])
     spec = ClusterSpec.of(graph, queries, seed=seed)
-    world = World(seed, spec, graph, owners)
+    world = World(seed, spec, graph, owners, rivals=rivals)
     undisturbed = LocalCluster(graph, queries, sampling=2, serving=1, seed=seed)
     serving = even_serving(rng.randint(1, 3), rng.randint(1, 2))
     world.coordinate().serve(serving)
@@ -63,11 +72,16 @@ def test_samples_equal_those_of_an_undisturbed_run(seed):
             elif rng.random() < 0.01:
                 serving = np.roll(even_serving(rng.randint(1, 3), rng.randint(1, 2)), rng.randrange(4))
                 try:
-                    world.coordinate().serve(serving)
+                    world.coordinate(rng.randint(0, rivals)).serve(serving)
                 except UsageError:  # a move is under way
                     continue
-            elif rng.random() < 0.01 and not world.coordinate().is_moving:
-                world.coordinate().move(np.roll(even_owners(rng.randint(1, 3)), rng.randrange(4)))
+            elif rng.random() < 0.01:
+                try:
+                    world.coordinate(rng.randint(0, rivals)).move(
+                        np.roll(even_owners(rng.randint(1, 3)), rng.randrange(4))
+                    )
+                except UsageError:
+                    continue
     world.settle()
     assert world.crashes > 0
     undisturbed.move_serving(world.coordinate().serving)
@@ -78,3 +92,4 @@ def test_samples_equal_those_of_an_undisturbed_run(seed):
         assert world.loops["serving", number].worker.version == graph.version
     for part in (loop.worker for who, loop in world.loops.items() if who[0] == "sampling"):
         part.check_invariants()
+    return world

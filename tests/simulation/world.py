@@ -58,6 +58,18 @@ class MemoryLog(ByteLog):
         pass
 
 
+class StepsLog(MemoryLog):
+    """The steps as a coordinator sees them: what others do just before it appends decides who comes first."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__("steps", world.storage.setdefault("steps", []), world.may_crash)
+        self.world = world
+
+    def append(self, payload: bytes, *, key: str | None = None, expect: int | None = None) -> int:
+        self.world.before_step()
+        return super().append(payload, key=key, expect=expect)
+
+
 class InboxLog:
     """An inbox behind a network: what is appended arrives when the world delivers it."""
 
@@ -75,9 +87,12 @@ class InboxLog:
 
 
 class World:
-    """Everything that survives a crash, and the workers that do not."""
+    """Everything that survives a crash, and the workers that do not.
 
-    def __init__(self, seed: int, spec: ClusterSpec, graph: Any, owners: Owners) -> None:
+    Args:    rivals: coordinators beside the first, which know nothing of each other.
+    """
+
+    def __init__(self, seed: int, spec: ClusterSpec, graph: Any, owners: Owners, *, rivals: int = 0) -> None:
         self.random, self.spec = random.Random(seed), spec
         self.now = 0.0
         self.bomb: int | None = None
@@ -85,7 +100,9 @@ class World:
         self.storage: dict[str, list[tuple[str, bytes]]] = {}
         self.files: dict[tuple[str, int], dict[int, bytes]] = {}
         self.loops: dict[tuple[str, int], SamplingLoop | ServingLoop] = {}
-        self.coordinator: Coordinator | None = None
+        self.coordinators: list[Coordinator | None] = [None] * (1 + rivals)
+        self.turning: int | None = None  # the coordinator whose turn it is
+        self.conflicts = 0
         self.crashes = 0
         write_start(spec, graph, owners, self)
 
@@ -98,8 +115,10 @@ class World:
         return MemoryLog(name, self.storage.setdefault(name, []), self.may_crash)
 
     def open(self, name: str) -> Any:
+        if name == "steps":
+            return StepsLog(self)
         log = self.memory(name)
-        return log if name in ("steps", "beats") else InboxLog(self, log)
+        return log if name == "beats" else InboxLog(self, log)
 
     def write(self, role: str, worker: int, state: Any) -> None:
         self.may_crash()
@@ -131,6 +150,17 @@ class World:
             if self.bomb < 0:
                 raise Crash
 
+    def before_step(self) -> None:
+        """A rival may take its turn between another's decision and its append."""
+        others = [number for number in range(len(self.coordinators)) if number != self.turning]
+        if self.turning is None or not others or self.random.random() < 0.3:
+            return
+        turning, bomb, before = self.turning, self.bomb, len(self.storage["steps"])
+        self.turning = self.bomb = None  # a rival's turn is not cut into again
+        self.coordinate(self.random.choice(others)).turn()
+        self.turning, self.bomb = turning, bomb
+        self.conflicts += len(self.storage["steps"]) > before
+
     # ---- time goes on
 
     def event(self, crashes: bool) -> None:
@@ -149,25 +179,31 @@ class World:
     def run(self, who: tuple[str, int] | None, crashes: bool) -> None:
         """A turn of a worker, or of the coordinator; it may be its last."""
         self.bomb = self.random.randrange(6) if crashes and self.random.random() < 0.15 else None
+        number = self.random.randrange(len(self.coordinators)) if len(self.coordinators) > 1 else 0
         try:
             if who is None:
-                self.coordinate().turn()
+                coordinator = self.coordinate(number)
+                self.turning, routed = number, coordinator.routed
+                coordinator.turn()
+                if len(self.coordinators) == 1:  # whom front ends may have asked during this turn has dropped nothing
+                    assert not (routed & ~coordinator.serving).any()
             else:
                 self.loops[who].turn()
         except Crash:
             self.crashes += 1
             if who is None:
-                self.coordinator = None
+                self.coordinators[number] = None
             else:
                 self.loops.pop(who, None)
-        self.bomb = None
+        self.bomb = self.turning = None
 
-    def coordinate(self) -> Coordinator:
-        """The coordinator, a new one after a crash."""
-        if self.coordinator is None:
-            parts = (self.spec, self.logs(), self, self, SETTINGS, self.clock)
-            self.coordinator = Coordinator(*parts)
-        return self.coordinator
+    def coordinate(self, number: int = 0) -> Coordinator:
+        """A coordinator, a new one after a crash."""
+        found = self.coordinators[number]
+        if found is None:
+            found = Coordinator(self.spec, self.logs(), self, self, SETTINGS, self.clock)
+            self.coordinators[number] = found
+        return found
 
     def settle(self) -> None:
         """Without further crashes, until everybody has everything."""
@@ -178,15 +214,16 @@ class World:
         raise AssertionError(f"not settled: {self.progress()}")
 
     def is_settled(self) -> bool:
-        coordinator = self.coordinate()
+        every = [self.coordinate(number) for number in range(len(self.coordinators))]
+        if any(each.is_moving or each.is_moving_seeds for each in every):
+            return False
+        if len({each.step for each in every}) > 1:
+            return False
+        coordinator = every[0]
         tail = len(self.storage.get("history", []))
         wanted = coordinator._workers()
         steps = {who: loop.worker.step for who, loop in self.loops.items()}
-        done = (
-            all(steps.get(who) == coordinator.step for who in wanted)
-            and not coordinator.is_moving
-            and not coordinator.is_moving_seeds
-        )
+        done = all(steps.get(who) == coordinator.step for who in wanted)
         return done and all(self.loops[who].worker.spec is self.spec for who in wanted) and coordinator._last == tail
 
     def progress(self) -> dict[Any, Any]:

@@ -35,11 +35,11 @@ class Checkpoints(Protocol):
 
 
 class CheckpointFiles:
-    """Checkpoints in a folder, made if there is none."""
+    """Checkpoints in a folder, made for its owner only if there is none."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
         """As Checkpoints.write; older files than the latest two go."""
@@ -78,6 +78,12 @@ class CheckpointFiles:
                 "restore the folder from a copy"
             ) from damaged
         return None
+
+    def clean(self, role: str, worker: int) -> None:
+        """Deletes what a worker that was killed left half written; for its successor, when it starts."""
+        for kind in ("sampling", "moved") if role == "sampling" else (role,):
+            for path in self.folder.glob(f"{kind}-{worker}.*.part"):
+                path.unlink(missing_ok=True)
 
     def _steps(self, role: str, worker: int) -> list[int]:
         """Steps of the states of a worker, latest first."""

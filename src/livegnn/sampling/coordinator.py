@@ -1,12 +1,11 @@
 """Coordinator: puts batches and changes of maps in one order of steps, watches signs of life, replaces the dead.
 
 It keeps nothing of its own: what it knows it read from the steps, the history's tail and the beats. It appends with the
-offset that it expects, so that of two coordinators one is refused and reads on: there is one order of steps.
+offset that it expects, so that of two coordinators one is refused, reads on and decides anew: one order of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -97,23 +96,31 @@ class Coordinator:
         """
         if serving.shape != (_native.BUCKETS,) or serving.dtype != np.uint64 or not serving.all():
             raise UsageError("[serve] expected 1024 uint64 masks with a bit each, got others; see even_serving")
-        both = serving | self.serving
-        if not np.array_equal(both, self.serving):
-            self._serve(both)
+        while (serving & ~self.serving).any():
+            self._require_no_move()
+            self._serve(serving | self.serving)
         self._target = serving, self._next
 
     def refill(self, worker: int) -> None:
         """Has a serving worker sent everything anew, as after the loss of its tables: it leaves and comes back."""
-        before = self.serving
-        self._serve(before & ~np.uint64(1 << worker))
-        self._serve(before)
+        bit = np.uint64(1 << worker)
+        mine = self.serving & bit
+        while (self.serving & bit).any():
+            self._require_no_move()
+            mine = self.serving & bit
+            self._serve(self.serving & ~bit)
+        while (mine & ~self.serving).any():
+            self._require_no_move()
+            self._serve(self.serving | mine)
 
     def move(self, owners: Owners) -> None:
         """Gives buckets to other sampling workers, whose number may change. Raises: UsageError for gaps."""
         good = owners.shape == (_native.BUCKETS,) and owners.dtype == np.uint16
         if not good or len(np.unique(owners)) != int(owners.max()) + 1:
             raise UsageError("[move] expected 1024 uint16 from 0 without gaps, got others; see even_owners")
-        self._append(lambda step: Move(step, int(self._clock()), owners))
+        self._require_no_move()
+        while not self._append(Move(self._next, int(self._clock()), owners)):
+            self._require_no_move()
 
     @property
     def is_moving(self) -> bool:
@@ -137,20 +144,22 @@ class Coordinator:
         self._listen()
         return self._finish_move() | self._finish_serve() | self._order_batches() | self._replace_silent()
 
-    def _serve(self, masks: Serving) -> None:
-        self._append(lambda step: Serve(step, int(self._clock()), masks.copy()))
+    def _serve(self, masks: Serving) -> bool:
+        return self._append(Serve(self._next, int(self._clock()), masks.copy()))
 
-    def _append(self, make: Callable[[int], Step]) -> None:
-        while True:
-            if self._moving is not None:
-                raise UsageError("[coordinator] expected no move under way, got one; try again when it is done")
-            try:
-                self._logs.log("steps").append(encode(make(self._next)), expect=self._next)
-            except LogConflict:  # another coordinator's: read it, and come after it
-                self._catch_up()
-                continue
+    def _require_no_move(self) -> None:
+        if self._moving is not None:
+            raise UsageError("[coordinator] expected no move under way, got one; try again when it is done")
+
+    def _append(self, step: Step) -> bool:
+        """Appends the next step, unless another coordinator had one: then that is read, and this one is out of date."""
+        try:
+            self._logs.log("steps").append(encode(step), expect=step.step)
+        except LogConflict:
             self._catch_up()
-            return
+            return False
+        self._catch_up()
+        return True
 
     def _catch_up(self) -> None:
         for entry in self._logs.log("steps").read(self._next):
@@ -160,7 +169,7 @@ class Coordinator:
             self._next = entry.offset + 1
             self._since_checkpoint += 1
             if isinstance(step, Batches):
-                self._last = step.last
+                self._last = max(self._last, step.last)
             elif isinstance(step, Serve):
                 left = int(np.bitwise_or.reduce(self.serving)) & ~int(np.bitwise_or.reduce(step.serving))
                 self._left.update((number, step.step) for number in range(_native.SERVING_MAX) if left >> number & 1)
@@ -178,11 +187,9 @@ class Coordinator:
         ordered = False
         if tail > self._last:
             last = min(tail, self._last + self._settings.step_batches_max)
-            self._append(lambda step: Batches(step, last, int(self._clock())))
-            ordered = True
-        if self._since_checkpoint >= self._settings.checkpoint_steps:
-            self._append(lambda step: Checkpoint(step, int(self._clock())))
-            ordered = True
+            ordered = self._append(Batches(self._next, last, int(self._clock())))
+        if self._moving is None and self._since_checkpoint >= self._settings.checkpoint_steps:
+            ordered |= self._append(Checkpoint(self._next, int(self._clock())))
         return ordered
 
     # ---- workers
@@ -221,7 +228,7 @@ class Coordinator:
         return replaced
 
     def _finish_serve(self) -> bool:
-        """Once all new owners are filled: front ends turn to them, and the old ones drop what they hold."""
+        """Once all new owners are filled: front ends turn to them, and a turn later the old ones drop theirs."""
         if self._target is None or self._moving is not None:
             return False
         serving, step = self._target
@@ -229,9 +236,11 @@ class Coordinator:
         owners = [number for number in range(_native.SERVING_MAX) if present >> number & 1]
         if any(self._at.get(("serving", number), -1) < step for number in owners):
             return False
-        self.routed, self._target = serving, None
-        if not np.array_equal(serving, self.serving):
-            self._serve(serving)
+        if not np.array_equal(serving, self.routed):
+            self.routed = serving  # the caller tells front ends before the next turn
+            return True
+        if np.array_equal(serving, self.serving) or self._serve(serving):
+            self._target = None
         return True
 
     @property

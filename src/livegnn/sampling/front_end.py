@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -62,23 +63,26 @@ class FrontEnd:
         return Sample(planned, self.spec.plan, slots, *answer)
 
     def answer(self, seeds: Int64Array, reading: Reading) -> Answer:
-        """As ServingWorker.answer, for any seeds."""
+        """As ServingWorker.answer, for any seeds; reading.timeout holds for all owners together."""
+        deadline = None if reading.timeout is None else time.monotonic() + reading.timeout
         while True:
             serving = self._serving
             try:
-                return self._answer(seeds, reading)
+                return self._answer(seeds, reading, deadline)
             except KeyError:  # an owner that is one no longer: the map may have changed meanwhile
                 if serving is self._serving:
                     raise
 
-    def _answer(self, seeds: Int64Array, reading: Reading) -> Answer:
+    def _answer(self, seeds: Int64Array, reading: Reading, deadline: float | None) -> Answer:
         if not len(seeds):
             return self._empty(reading)
         owners = self._owners(seeds)
         places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
-        parts = [
-            self._workers[int(owners[place[0]])].answer(np.ascontiguousarray(seeds[place]), reading) for place in places
-        ]
+        parts = []
+        for place in places:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            worker = self._workers[int(owners[place[0]])]
+            parts.append(worker.answer(np.ascontiguousarray(seeds[place]), reading._replace(timeout=left)))
         return Answer(
             min(part.version for part in parts),
             _put_together([part.vertices for part in parts], places, len(seeds)),

@@ -1,28 +1,30 @@
-"""Workers as processes of this host: `python -m livegnn.sampling.process FOLDER ROLE NUMBER`, and who starts them.
+"""Workers as processes of this host: `python -m livegnn.sampling.process FOLDER ROLE NUMBER STARTER`.
 
 folder = cluster.json | sampling-<i>.<step>.state ... | serving-<j>.sock
 cluster.json = { "spec": ..., "history": url, "logs": url with {name}, "log_options": {...}, "settings": {...} }
 
-A worker ends with the process that started it. One that loses its log begins again from its checkpoint: what it had in
-memory may not have been said to all. A serving worker goes on answering meanwhile.
+A worker ends with the process STARTER, which started it. One that loses its log begins again from its checkpoint: what
+it had in memory may not have been said to all. A serving worker goes on answering meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from urllib.parse import quote
 
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import LogUnavailable, UsageError, WorkerUnavailable
+from livegnn.errors import LogConflict, LogUnavailable, UsageError, WorkerUnavailable
 from livegnn.graph import Graph, Updates
 from livegnn.log import UpdateLog, open_log
 from livegnn.sampling import expiry
@@ -44,6 +46,8 @@ _CONFIG = "cluster.json"
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 0.2
 _SETTLE_SECONDS_MAX = 120.0
+_LAG_SECONDS_MAX = 10.0  # for an answer about the lag
+_SOCKET_PATH_BYTES_MAX = 107  # of an address of AF_UNIX
 
 
 class Config(NamedTuple):
@@ -56,12 +60,30 @@ class Config(NamedTuple):
     settings: Settings
 
     def write(self, folder: Path) -> None:
-        """Writes it beside and renames it."""
+        """Writes it beside and renames it; for the owner only, since URLs and options may hold passwords."""
         document = {"spec": json.loads(self.spec.to_json()), "settings": self.settings._asdict()}
         document |= {"history": self.history, "logs": self.logs, "log_options": self.log_options}
         beside = folder / (_CONFIG + ".part")
-        beside.write_text(json.dumps(document, indent=1))
+        beside.unlink(missing_ok=True)
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(json.dumps(document, indent=1))
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, folder / _CONFIG)
+
+    def check_same(self, stored: Config) -> None:
+        """Raises: UsageError if the stored one is of another cluster: spec or URLs differ."""
+        pairs = {
+            "queries, seed, ttl and columns": (stored.spec.to_json(), self.spec.to_json()),
+            "history": (stored.history, self.history),
+            "logs": (stored.logs, self.logs),
+        }
+        for name, (kept, given) in pairs.items():
+            if kept != given:
+                raise UsageError(
+                    f"[cluster] expected the {name} that the folder's cluster has ({kept}), got {given}; "
+                    "start it as it was made, or name another folder"
+                )
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -73,10 +95,15 @@ class Config(NamedTuple):
         except (OSError, ValueError, KeyError, TypeError) as cause:
             raise UsageError(f"[cluster] expected {folder / _CONFIG}, got none that can be read ({cause})") from cause
 
+    def open_history(self) -> UpdateLog:
+        """The history, opened anew."""
+        return UpdateLog(open_log(self.history, **self.log_options))
+
     def open_logs(self) -> ClusterLogs:
         """The logs of the cluster, opened anew."""
-        history = UpdateLog(open_log(self.history, **self.log_options))
-        return ClusterLogs(history, lambda name: open_log(self.logs.replace("{name}", name), **self.log_options))
+        return ClusterLogs(
+            self.open_history(), lambda name: open_log(self.logs.replace("{name}", name), **self.log_options)
+        )
 
 
 # ---- a worker's process
@@ -84,41 +111,79 @@ class Config(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """Runs a worker until it is stopped, or its partition has moved."""
-    folder, role, number = Path(arguments[0]), arguments[1], int(arguments[2])
+    folder, role, number, starter = Path(arguments[0]), arguments[1], int(arguments[2]), int(arguments[3])
     config, checkpoints = Config.read(folder), CheckpointFiles(folder)
+    checkpoints.clean(role, number)
     if role == "sampling":
-        _run_sampling(config, checkpoints, number)
+        _run_sampling(config, checkpoints, number, starter)
     else:
-        _run_serving(config, checkpoints, folder, number)
+        _run_serving(config, checkpoints, folder, number, starter)
     return 0
 
 
-def _run_sampling(config: Config, checkpoints: CheckpointFiles, number: int) -> None:
-    starter = os.getppid()
+def _run_sampling(config: Config, checkpoints: CheckpointFiles, number: int, starter: int) -> None:
     while os.getppid() == starter:
         try:
-            logs = config.open_logs()
-            loop = SamplingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
-            while not loop.has_moved and os.getppid() == starter:
+            with contextlib.closing(config.open_logs()) as logs:
+                loop = SamplingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
+                with _beating(loop.beat, config.settings) as turning:
+                    while not loop.has_moved and os.getppid() == starter:
+                        turning()
+                        if not loop.turn():
+                            time.sleep(_PAUSE_SECONDS)
+                return
+        except LogUnavailable:
+            time.sleep(_RETRY_SECONDS)
+
+
+def _run_serving(config: Config, checkpoints: CheckpointFiles, folder: Path, number: int, starter: int) -> None:
+    with contextlib.ExitStack() as opened:
+        loop: ServingLoop | None = None
+        while loop is None and os.getppid() == starter:
+            try:
+                with contextlib.ExitStack() as opening:
+                    logs = opening.enter_context(contextlib.closing(config.open_logs()))
+                    loop = ServingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
+                    opened.push(opening.pop_all())
+            except LogUnavailable:
+                time.sleep(_RETRY_SECONDS)
+        if loop is None:
+            return
+        opened.enter_context(answer_questions(loop.worker, socket_of(folder, number)))
+        turning = opened.enter_context(_beating(loop.beat, config.settings))
+        while os.getppid() == starter:
+            try:
+                turning()
                 if not loop.turn():
                     time.sleep(_PAUSE_SECONDS)
-            return
-        except LogUnavailable:
-            time.sleep(_RETRY_SECONDS)
+            except LogUnavailable:
+                time.sleep(_RETRY_SECONDS)
 
 
-def _run_serving(config: Config, checkpoints: CheckpointFiles, folder: Path, number: int) -> None:
-    loop: ServingLoop | None = None
-    starter = os.getppid()
-    while os.getppid() == starter:
-        try:
-            if loop is None:
-                loop = ServingLoop(config.spec, number, config.open_logs(), checkpoints, config.settings, _now_ms)
-                answer_questions(loop.worker, socket_of(folder, number))
-            if not loop.turn():
-                time.sleep(_PAUSE_SECONDS)
-        except LogUnavailable:
-            time.sleep(_RETRY_SECONDS)
+@contextlib.contextmanager
+def _beating(beat: Callable[[], None], settings: Settings) -> Iterator[Callable[[], None]]:
+    """Beats from a thread of its own while turns take long; gives what is to be called before each turn.
+
+    A turn that takes longer than start_ms_max is given up: then there are no more signs of life.
+    """
+    ended, began = threading.Event(), [time.monotonic()]
+
+    def run() -> None:
+        while not ended.wait(settings.beat_ms / 1000):
+            if time.monotonic() - began[0] < settings.start_ms_max / 1000:
+                with contextlib.suppress(LogUnavailable):
+                    beat()
+
+    def turning() -> None:
+        began[0] = time.monotonic()
+
+    thread = threading.Thread(target=run, name="livegnn-beats", daemon=True)
+    thread.start()
+    try:
+        yield turning
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _now_ms() -> float:
@@ -139,6 +204,7 @@ class _Processes:
         """As Launcher.start."""
         self.stop(role, worker)
         command = [sys.executable, "-m", "livegnn.sampling.process", str(self._folder), role, str(worker)]
+        command.append(str(os.getpid()))
         self.running[role, worker] = subprocess.Popen(command)
 
     def stop(self, role: str, worker: int) -> None:
@@ -169,15 +235,18 @@ class _Sockets(Mapping[int, RemoteServing]):
 class ProcessCluster:
     """A cluster of processes on this host, behind a graph that writes its history into a log.
 
-    Args:    folder: for states and sockets; a cluster that is there goes on.  graph: without ids= and types; its
-             batches go to the history from now on.  queries, seed, ttl: as PreSampler takes them.  history, logs: URLs
-             of open_log, with {name} in `logs`; SQLite files in the folder unless given.  sampling, serving, replicas:
-             how many workers a new cluster has.
-    Raises:  as ClusterSpec.of; UsageError for graphs with ids of their own; DataMissing without pyarrow.
+    Args:    folder: for states and sockets; a cluster that is there goes on, with other settings and log_options if you
+             like.  graph: without ids= and types; its batches go to the history from now on.  queries, seed, ttl: as
+             PreSampler takes them.  history, logs: URLs of open_log, with {name} in `logs`; SQLite files in the folder
+             unless given.  sampling, serving, replicas: how many workers a new cluster has.
+    Raises:  as ClusterSpec.of; UsageError for graphs with ids of their own, for a folder of another cluster or with too
+             long a path, for a new cluster over steps of another; LogConflict for a history shorter than the graph's;
+             DataMissing without pyarrow.
     Source:  Helios, section 4.
     """
 
     native = None  # no engine
+    _failure: Exception | None
 
     def __init__(
         self,
@@ -195,41 +264,56 @@ class ProcessCluster:
         seed: int = 0,
         ttl: expiry.Ttl = None,
     ) -> None:
-        self.folder, self.graph = Path(folder), graph
+        self.folder, self.graph = Path(folder).absolute(), graph
+        _check_path(self.folder)
+        place = f"sqlite:{quote(str(self.folder))}"
+        urls = (history or f"{place}/history.db", logs or f"{place}/{{name}}.db")
         spec = ClusterSpec.of(graph, queries, seed=seed, ttl=ttl)
+        self.config = Config(spec, *urls, dict(log_options or {}), settings or Settings())
+        is_new = not (self.folder / _CONFIG).exists()
+        if not is_new:
+            self.config.check_same(Config.read(self.folder))
         checkpoints = CheckpointFiles(self.folder)
-        self.config = Config(
-            spec,
-            history or f"sqlite:{self.folder}/history.db",
-            logs or f"sqlite:{self.folder}/{{name}}.db",
-            dict(log_options or {}),
-            settings or Settings(),
-        )
-        first = not (self.folder / _CONFIG).exists()
-        if first:
-            write_start(spec, graph, even_owners(sampling), checkpoints)
-            self.config.write(self.folder)
         self._processes, self._lock = _Processes(self.folder), threading.RLock()
-        self._logs = self.config.open_logs()
-        parts = (self._logs, checkpoints, self._processes, self.config.settings, _now_ms)
-        self._coordinator = Coordinator(spec, *parts)
-        if first:
-            self._coordinator.serve(even_serving(serving, replicas))
-            self._coordinator.routed = self._coordinator.serving  # there are no others to ask meanwhile
-        self.front_end = FrontEnd(spec, _Sockets(self.folder), self._coordinator.routed)
-        self.follower = _native.BatchTap(spec.weighted_types)
-        self._written = UpdateLog(open_log(self.config.history, **self.config.log_options))
-        self._attachment = self._written.attach(graph)
-        graph._attach(self)
-        self._ended = threading.Event()
+        self._ended, self._failure = threading.Event(), None  # what ended the coordinator
+        with contextlib.ExitStack() as undo:
+            self._logs = undo.enter_context(contextlib.closing(self.config.open_logs()))
+            self._written = undo.enter_context(self.config.open_history())
+            begins = self._begins(is_new)
+            self._attachment = undo.enter_context(self._written.attach(graph))
+            if begins:
+                write_start(spec, graph, even_owners(sampling), checkpoints)
+            self.config.write(self.folder)
+            parts = (self._logs, checkpoints, self._processes, self.config.settings, _now_ms)
+            self._coordinator = Coordinator(spec, *parts)
+            if begins:
+                self._coordinator.serve(even_serving(serving, replicas))
+                self._coordinator.routed = self._coordinator.serving  # there are no others to ask meanwhile
+            self.front_end = FrontEnd(spec, _Sockets(self.folder), self._coordinator.routed)
+            self.follower = _native.BatchTap(spec.weighted_types)
+            graph._attach(self)
+            undo.pop_all()
         self._thread = threading.Thread(target=self._coordinate, name="livegnn-coordinator", daemon=True)
         self._thread.start()
 
     # ---- updates and answers
 
     def apply(self, updates: Updates) -> int:
-        """Applies a batch to the graph, which writes it down, and returns the version. Raises: as graph.apply."""
-        version: int = self.graph._apply_for(self, updates)
+        """Applies a batch to the graph, which writes it down, and returns the version.
+
+        Raises:  as graph.apply; WorkerUnavailable if the coordinator has ended.  LogConflict if the history had more
+                 than the graph, perhaps this very batch after a LogUnavailable: the graph has caught up then, and the
+                 batch is not applied.
+        """
+        self._require_coordinator()
+        try:
+            version: int = self.graph._apply_for(self, updates)
+        except LogConflict as conflict:
+            caught_up = self._attachment.catch_up()
+            raise LogConflict(
+                "[cluster] expected the graph to hold the whole history, got more entries, which it has taken now "
+                f"(version {caught_up}); look whether your batch is among them, and apply it if not"
+            ) from conflict
         return version
 
     def _published(self, change: Any, version: int) -> int:
@@ -253,21 +337,23 @@ class ProcessCluster:
         features: bool = True,
         edge_ids: bool = True,
         at_least: int | None = None,
-        timeout: float = 30.0,
+        timeout: float | None = 30.0,
     ) -> Sample:
-        """As FrontEnd.sample; waits up to `timeout` seconds in all, also for workers that are being replaced.
+        """As FrontEnd.sample; waits up to `timeout` seconds in all (None: for ever), also for workers that are being
+        replaced.
 
         Raises:  as FrontEnd.sample; WorkerUnavailable.
         """
-        deadline = time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = max(0.0, deadline - time.monotonic())
+            self._require_coordinator()
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
                 return self.front_end.sample(
                     seeds, query=query, features=features, edge_ids=edge_ids, at_least=at_least, timeout=left
                 )
             except WorkerUnavailable:
-                if time.monotonic() >= deadline:
+                if deadline is not None and time.monotonic() >= deadline:
                     raise
                 time.sleep(_PAUSE_SECONDS * 5)
 
@@ -291,11 +377,15 @@ class ProcessCluster:
     @property
     def processes(self) -> Mapping[tuple[str, int], int]:
         """Process ids by role and number."""
-        return {who: process.pid for who, process in self._processes.running.items()}
+        return {who: process.pid for who, process in self._processes.running.copy().items()}
 
     def lag_batches(self) -> int:
-        """Batches of the history that the slowest serving partition does not serve yet."""
-        answers = [self.front_end.answer(seeds, Reading(1, False, False)).version for seeds in self._one_seed_each()]
+        """Batches of the history that the slowest serving partition does not serve yet. Raises: WorkerUnavailable."""
+        self._require_coordinator()
+        answers = [
+            self.front_end.answer(seeds, Reading(1, False, False, None, _LAG_SECONDS_MAX)).version
+            for seeds in self._one_seed_each()
+        ]
         return max(0, self.graph.version - min(answers, default=self.graph.version))
 
     def close(self) -> None:
@@ -317,10 +407,28 @@ class ProcessCluster:
 
     # ---- inside
 
+    def _begins(self, is_new: bool) -> bool:
+        """Whether the cluster has no step yet: it is new, or its first start failed."""
+        steps = self._logs.log("steps").tail
+        if is_new and steps:
+            raise UsageError(
+                f"[cluster] expected a log of steps without entries for the new folder {self.folder}, got {steps}; "
+                "name the folder that they belong to, or other logs"
+            )
+        return not steps
+
+    def _require_coordinator(self) -> None:
+        if self._failure is not None:
+            raise WorkerUnavailable(
+                f"[cluster] expected a coordinator at work, got one that ended ({self._failure!r}); "
+                "mend the cause, close the cluster and start its folder again"
+            ) from self._failure
+
     def _when_settled(self) -> None:
         """Waits until earlier changes of maps are through. Raises: WorkerUnavailable if that takes too long."""
         deadline = time.monotonic() + _SETTLE_SECONDS_MAX
         while self._coordinator.is_moving or self._coordinator.is_moving_seeds:
+            self._require_coordinator()
             if time.monotonic() >= deadline:
                 raise WorkerUnavailable(
                     f"[cluster] expected an earlier move to end within {_SETTLE_SECONDS_MAX} s, got none that did; "
@@ -343,8 +451,21 @@ class ProcessCluster:
                     self.front_end.set_serving(self._coordinator.routed)
                 if not busy:
                     self._ended.wait(_PAUSE_SECONDS)
-            except LogUnavailable:
+            except (LogUnavailable, OSError):  # no broker, or no process or file for now
                 self._ended.wait(_RETRY_SECONDS)
+            except Exception as failure:  # told to whoever asks next: see _require_coordinator
+                self._failure = failure
+                return
+
+
+def _check_path(folder: Path) -> None:
+    longest = socket_of(folder, _native.SERVING_MAX - 1)
+    size = len(os.fsencode(longest))
+    if size > _SOCKET_PATH_BYTES_MAX:
+        raise UsageError(
+            f"[cluster] expected a folder whose sockets have paths of up to {_SOCKET_PATH_BYTES_MAX} bytes, "
+            f"got {size} for {longest}; choose a shorter path"
+        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import TypeAlias
@@ -23,6 +24,21 @@ __all__ = ["RemoteServing", "answer_questions", "socket_of"]
 Line: TypeAlias = "Connection[bytes, bytes]"
 
 _BACKLOG = 64
+_PAUSE_SECONDS = 0.05  # after a refused connection, as without a free file descriptor
+_GRACE_SECONDS = 1.0  # beyond a reader's timeout, for the worker to say that it is over
+
+
+class _Door(Listener):
+    """A listener that knows whether it was closed, and wakes who waits for a question."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            with contextlib.suppress(OSError):
+                Client(str(self.address), "AF_UNIX").close()
+        super().close()
 
 
 def socket_of(folder: Path, worker: int) -> str:
@@ -33,18 +49,23 @@ def socket_of(folder: Path, worker: int) -> str:
 def answer_questions(worker: ServingWorker, address: str) -> Listener:
     """Answers questions at an address from threads of its own, until the listener is closed."""
     Path(address).unlink(missing_ok=True)  # of a process that was killed
-    listener = Listener(address, "AF_UNIX", backlog=_BACKLOG)
+    listener = _Door(address, "AF_UNIX", backlog=_BACKLOG)
     threading.Thread(target=_accept, args=(worker, listener), name="livegnn-questions", daemon=True).start()
     return listener
 
 
-def _accept(worker: ServingWorker, listener: Listener) -> None:
-    while True:
+def _accept(worker: ServingWorker, listener: _Door) -> None:
+    while not listener.is_closed:
         try:
             line = listener.accept()
-        except OSError:  # closed
-            return
-        threading.Thread(target=_converse, args=(worker, line), name="livegnn-answers", daemon=True).start()
+        except OSError:  # closed, or no file descriptor is free just now
+            time.sleep(_PAUSE_SECONDS)
+            continue
+        try:
+            threading.Thread(target=_converse, args=(worker, line), name="livegnn-answers", daemon=True).start()
+        except RuntimeError:  # no more threads just now: who asked asks again
+            line.close()
+            time.sleep(_PAUSE_SECONDS)
 
 
 def _converse(worker: ServingWorker, line: Line) -> None:
@@ -71,7 +92,7 @@ class RemoteServing:
         self._line: Line | None = None
 
     def answer(self, seeds: Int64Array, reading: Reading) -> Answer:
-        """As ServingWorker.answer. Raises: WorkerUnavailable if it does not answer."""
+        """As ServingWorker.answer. Raises: WorkerUnavailable if it does not answer in the reader's time."""
         found = self._ask(Ask(reading, seeds))
         if isinstance(found, Answer):
             return found
@@ -86,17 +107,28 @@ class RemoteServing:
             self._hang_up()
 
     def _ask(self, ask: Ask) -> object:
-        with self._lock:
+        seconds = None if ask.reading.timeout is None else ask.reading.timeout + _GRACE_SECONDS
+        deadline = None if seconds is None else time.monotonic() + seconds
+        if not self._lock.acquire(timeout=-1 if seconds is None else seconds):
+            raise WorkerUnavailable(
+                f"[sample] expected the questions before at {self._address} to be answered within {seconds} s, "
+                "got none; ask again"
+            )
+        try:
             try:
                 if self._line is None:
                     self._line = Client(self._address, "AF_UNIX")
                 self._line.send_bytes(encode(ask))
+                if not self._line.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError(f"nothing came within {seconds} s")
                 return decode(self._line.recv_bytes())
             except (OSError, EOFError) as cause:
                 self._hang_up()
                 raise WorkerUnavailable(
                     f"[sample] expected an answer from {self._address}, got none ({cause!r}); ask again"
                 ) from cause
+        finally:
+            self._lock.release()
 
     def _hang_up(self) -> None:
         if self._line is not None:

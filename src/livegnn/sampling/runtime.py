@@ -54,9 +54,9 @@ class Settings(NamedTuple):
     """How often, and how long to wait: of all workers and the coordinator.
 
     beat_ms: between two signs of life.  silence_ms_max: after which a worker is taken for dead.  start_ms_max: the same
-    for one that was just started and has given none yet.  checkpoint_steps: between two checkpoints.
-    step_batches_max: entries of the history in one step.  steps_ahead_max: steps that the slowest sampling worker may
-    lie behind before new batches are held back, to be taken in larger steps.
+    for one that was just started and has given none yet; a turn of a process that takes longer gives no more signs.
+    checkpoint_steps: between two checkpoints.  step_batches_max: entries of the history in one step.  steps_ahead_max:
+    steps that the slowest sampling worker may lie behind before new batches are held back, to be taken in larger steps.
     """
 
     beat_ms: float = 500.0
@@ -110,9 +110,12 @@ class ClusterLogs:
         return None
 
     def batches(self, first: int, last: int) -> list[_native.UpdateBuffer]:
-        """The batches at the offsets [first, last) of the history. Raises: UsageError for batches with other ids."""
+        """The batches at the offsets [first, last) of the history, if any.
+
+        Raises:  UsageError for batches with other ids.
+        """
         found = []
-        for entry in self.history.read(first, last - first):
+        for entry in self.history.read(first, max(0, last - first)):
             if entry.updates._keys is not None or entry.updates._types:
                 raise UsageError(
                     f"[history, offset {entry.offset}] expected updates with slots for ids, got ids of a graph's own; "
@@ -151,8 +154,9 @@ class _Inbox:
             self._next = entry.offset + 1
         return found
 
-    def needed(self, waiting: set[Name]) -> int:
-        """The place from which messages are still needed; forgets the places of others."""
+    def needed(self, waiting: set[Name], step: int) -> int:
+        """The place from which a worker whose next step is `step` still needs messages; forgets what it does not."""
+        self._parts = {name: parts for name, parts in self._parts.items() if name[0] >= step}
         waiting = waiting | set(self._parts)
         self._places = {name: place for name, place in self._places.items() if name in waiting}
         return min(self._places.values(), default=self._next)
@@ -179,7 +183,8 @@ class _Beats:
     """Signs of life, not more often than needed."""
 
     def __init__(self, logs: ClusterLogs, role: int, worker: int, settings: Settings, clock: Clock) -> None:
-        self._logs, self._role, self._worker, self._settings, self._clock = logs, role, worker, settings, clock
+        self._log, self._settings, self._clock = logs.log("beats"), settings, clock
+        self._role, self._worker = role, worker
         self._last: float | None = None
 
     def beat(self, step: int) -> None:
@@ -187,7 +192,7 @@ class _Beats:
         now = self._clock()
         if self._last is None or now - self._last >= self._settings.beat_ms:
             self._last = now
-            self._logs.log("beats").append(encode(Beat(self._role, self._worker, step, int(now))))
+            self._log.append(encode(Beat(self._role, self._worker, step, int(now))))
 
 
 class SamplingLoop:
@@ -217,9 +222,13 @@ class SamplingLoop:
         """Whether its partition was cut anew: this loop is over, start another."""
         return self.worker.moved is not None
 
+    def beat(self) -> None:
+        """Gives a sign of life if one is due; from any thread, also during a turn."""
+        self._beats.beat(self.worker.step)
+
     def turn(self) -> bool:
         """Goes on as far as possible without waiting; whether there was anything to do."""
-        self._beats.beat(self.worker.step)
+        self.beat()
         if self.has_moved:
             return False
         messages = self._inbox.read()
@@ -238,7 +247,7 @@ class SamplingLoop:
         batches = self._logs.batches(self.worker.offset, step.last) if isinstance(step, Batches) else []
         self._send(self.worker.begin(step, batches))
         if isinstance(step, Checkpoint | Move):
-            place = self._inbox.needed(self.worker.needed_from())
+            place = self._inbox.needed(self.worker.needed_from(), self.worker.step)
             role = "moved" if isinstance(step, Move) else "sampling"
             self._checkpoints.write(role, self.worker.worker, replace(self.worker.state(), inbox=place))
         return True
@@ -268,15 +277,19 @@ class ServingLoop:
         self._inbox = _Inbox(logs.log(f"serving-{worker}"), stored.inbox if isinstance(stored, Served) else 0)
         self._beats = _Beats(logs, 1, worker, settings, clock)
 
+    def beat(self) -> None:
+        """As SamplingLoop.beat."""
+        self._beats.beat(self.worker.step or 0)
+
     def turn(self) -> bool:
         """Takes what has arrived; whether there was anything."""
-        self._beats.beat(self.worker.step or 0)
+        self.beat()
         messages = self._inbox.read()
         wanted = False
         for message in messages:
             if isinstance(message, Push):
                 wanted |= any(push.checkpoint for push in self.worker.receive(message, self._clock()))
         if wanted:
-            place = self._inbox.needed(self.worker.needed_from())
+            place = self._inbox.needed(self.worker.needed_from(), self.worker.step or 0)
             self._checkpoints.write("serving", self.worker.worker, Served(place, self.worker.state()))
         return bool(messages)

@@ -74,12 +74,13 @@ class SamplingWorker:
     def begin(self, step: Step, batches: Sequence[_native.UpdateBuffer] = ()) -> list[Exchange | Push]:
         """Begins the next step; what to send.
 
-        Args:    batches: those of a step Batches, in order, last - offset of them, with slots for ids.
+        Args:    batches: those of a step Batches, in order, last - offset of them, with slots for ids; none if
+                 earlier steps had them.
         Raises:  UsageError if it is not the next step, or its batches are not those that the graph accepted.
         """
         if not self.is_idle or step.step != self.step:
             raise UsageError(f"[begin] expected step {self.step} when idle, got {step.step}; finish the one before")
-        if len(batches) != (step.last - self.offset if isinstance(step, Batches) else 0):
+        if len(batches) != (max(0, step.last - self.offset) if isinstance(step, Batches) else 0):
             raise UsageError(
                 f"[begin] expected the batches of the step, got {len(batches)}; read them from the history"
             )
@@ -87,7 +88,7 @@ class SamplingWorker:
         self._receivers = [(j, False) for j in _workers_in(self.serving)]
         if isinstance(step, Batches):
             self._apply(batches)
-            self.offset = step.last
+            self.offset = max(self.offset, step.last)
         elif isinstance(step, Serve):
             before = _workers_in(self.serving)
             self._receivers += [(j, True) for j in _workers_in(step.serving) if j not in before]

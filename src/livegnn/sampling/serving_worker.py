@@ -167,7 +167,7 @@ class ServingWorker:
         return None
 
     def _apply(self, first: Push, contents: list[PushArrays]) -> None:
-        if first.fresh and self._step is not None:
+        if first.fresh:
             self._clear()
         self._tables.apply(contents, first.seeds, first.version)
         with self._changed:
@@ -177,7 +177,7 @@ class ServingWorker:
             del self._waiting[step]
 
     def _clear(self) -> None:
-        """Empties the tables: this worker had left, and comes back."""
+        """Empties the tables: this worker had left and comes back, or they lie on disk from an earlier process."""
         table, vertex, _, _, _, _, _, feature_vertex, _, _ = self.contents()
         none, width = np.empty(0, np.int32), self.spec.feature_width
         rows = np.empty((0, width), np.float32)
@@ -188,6 +188,6 @@ class ServingWorker:
         with self._changed:
             if not self._changed.wait_for(lambda: self._version >= version, timeout):
                 raise VersionPending(
-                    f"[sample] expected version {version} within {timeout} s, got {self._version}; "
+                    f"[sample] expected version {version} within {round(timeout or 0.0, 2)} s, got {self._version}; "
                     "wait longer, or read what there is"
                 )

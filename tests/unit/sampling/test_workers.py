@@ -115,6 +115,18 @@ def test_steps_come_in_order_with_their_batches():
         worker.state()
 
 
+def test_a_step_whose_batches_earlier_steps_had_is_empty():
+    spec, (worker,) = start(1)
+    serving = ServingWorker(spec, 0)
+    run([worker], serving, lambda _: 0, Serve(0, 0, even_serving(1)))
+    run([worker], serving, lambda _: 0, Batches(1, 2, 0), [batch(), batch()])
+    before = serving.contents()
+    run([worker], serving, lambda _: 0, Batches(2, 1, 0))
+    assert (worker.step, worker.offset, serving.version) == (3, 2, 2)
+    for mine, other in zip(serving.contents(), before, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
 def test_a_history_that_the_graph_did_not_accept_is_named():
     _, (worker,) = start(1)
     updates = lg.Updates()
