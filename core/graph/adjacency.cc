@@ -299,10 +299,4 @@ void Adjacency::prefetch_append(VertexId v, int step) const {
   pool_.prefetch_append(page.back().place + page.back().count);
 }
 
-void Adjacency::prefetch_tail(VertexId v) const {
-  const List& list = lists_[v];
-  if (list.capacity == kHub) return prefetch_line(list.hub);
-  if (list.capacity > 0) pool_.prefetch_append(list.place + list.count);
-}
-
 }  // namespace livegnn

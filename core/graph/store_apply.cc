@@ -386,8 +386,8 @@ void GraphStore::prefetch_update(const UpdateBuffer& batch, std::size_t at) cons
     prefetch_in(static_cast<VertexId>(updates[at + kRecordsAhead].v));
   }
   if (at + kEdgesAhead < updates.size() && known(updates[at + kEdgesAhead])) {
-    out_.prefetch_tail(static_cast<VertexId>(updates[at + kEdgesAhead].u));
-    in_->prefetch_tail(static_cast<VertexId>(updates[at + kEdgesAhead].v));
+    out_.prefetch_append(static_cast<VertexId>(updates[at + kEdgesAhead].u), 1);
+    in_->prefetch_append(static_cast<VertexId>(updates[at + kEdgesAhead].v), 1);
   }
 }
 

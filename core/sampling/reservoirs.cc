@@ -273,9 +273,6 @@ SampleView Reservoirs::view(std::int32_t table, VertexId v) const {
   return rows.view(rows.row(v));
 }
 
-const float* Reservoirs::feature_row(VertexId v) const { return impl_->graph.feature_row(v); }
-bool Reservoirs::owns(VertexId v) const { return owns_vertex(impl_->owned, v); }
-
 SamplingBytes Reservoirs::bytes() const {
   const std::shared_lock held(impl_->lock);
   return impl_->bytes;

@@ -91,9 +91,8 @@ class Adjacency {
     if (list.capacity == kHub) return prefetch_line(list.hub);
     prefetch_line(pool_.neighbours(list.place));
   }
-  void prefetch_tail(VertexId v) const;  // where a new edge will be written
-  // The same for hubs too, one link at a time: record, hub, page, block, columns. Each step reads what the one before
-  // brought in.
+  // Towards where a new edge will be written, a link a step: the record, then its block's columns or, for a hub, the hub,
+  // the page, the block and its columns. Each step reads what the one before brought in.
   static constexpr int kAppendSteps = 5;
   void prefetch_append(VertexId v, int step) const;
 

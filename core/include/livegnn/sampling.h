@@ -93,8 +93,6 @@ class Reservoirs final : public BatchFollower {
   // ---- for subscriptions; of the latest batch, valid until the next
   std::vector<SampleChange> changes(std::int32_t table) const;
   SampleView view(std::int32_t table, VertexId v) const;
-  const float* feature_row(VertexId v) const;
-  bool owns(VertexId v) const;
 
   SamplingBytes bytes() const;
   std::int64_t refills() const;  // rows filled again by a scan, since the start

@@ -142,7 +142,7 @@ class Graph:
         self._ids = ids
         self._typed = typed
         self._lock = threading.RLock()
-        self._ids_version = 0  # of the ids as they are: behind the store's while a batch is under way
+        self._ids_version = 0  # of the ids as they are: the store's, but while a batch is under way; -1 while they move
         self._busy = False
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
@@ -433,8 +433,6 @@ class Graph:
                 else:
                     changes = self._apply_named(updates)
                 version = self._store.version
-                if self._ids is not None:
-                    self._ids.version = version
                 self._ids_version = version
                 return version, self._notify(changes, version, wanted) if self._consumers else None
             finally:
@@ -629,8 +627,6 @@ class Graph:
             graph._set_up(options, ids, typed)
             graph._store.from_arrays(parts["store"])
             graph._store.check_invariants()
-            if graph._ids is not None:
-                graph._ids.version = graph._store.version
             graph._ids_version = graph._store.version
         except (KeyError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
             if isinstance(cause, StoredStateInvalid):

@@ -123,7 +123,6 @@ class IdMap:
         self.names: list[ExternalId | None] = list(self.listed(where, "ids", ids))
         self.index: dict[ExternalId, int] = {name: slot for slot, name in enumerate(self.names) if name is not None}
         self.free: list[int] = []
-        self.version = 0  # of the graph that this map stands for; set last, so that readers can tell an old look-up
         if len(self.index) != len(self.names):
             row = next(slot for slot, name in enumerate(self.names) if name is not None and self.index[name] != slot)
             raise ValueInvalid(

@@ -369,45 +369,35 @@ class Engine:
                 a type that the model has no output for.
         """
         if self.graph._typed is not None:
-            return self._typed_rows(ids, vertex_type)
+            width = over_types.width_of(self.model, self.graph, "embeddings", vertex_type)
+            return over_types.cut(self._named_rows(ids, vertex_type), width)
         no_vertex_type("embeddings", vertex_type)
         if self.mode != "eager":
             return self._demanded(ids)
-        native, id_map = self.native, self.graph._ids
-        if id_map is None:
-            rows: Rows = native.read(self.graph._slots("embeddings", ids))
-            return rows
-        while (
-            not self._closed
-        ):  # a batch may give a slot to another id between the look-up and the read: both must be of one version
-            version = id_map.version
-            try:
-                rows, read_version = native.read_versioned(self.graph._slots("embeddings", ids))
-            except VertexUnknown:
-                if version == id_map.version:
-                    raise
-                continue
-            if version == read_version == id_map.version:
-                return rows
-        rows = native.read(self.graph._slots("embeddings", ids))
+        if self.graph._ids is not None:
+            return self._named_rows(ids, None)
+        rows: Rows = self.native.read(self.graph._slots("embeddings", ids))
         return rows
 
-    def _typed_rows(self, ids: object, vertex_type: VertexType | None) -> Rows:
-        """Rows of vertices of one type; the look-up and the read are of one version."""
-        width = over_types.width_of(self.model, self.graph, "embeddings", vertex_type)
+    def _named_rows(self, ids: object, vertex_type: VertexType | None) -> Rows:
+        """Rows where ids are not slots: a batch may give a slot to another id between the look-up and the read, so both
+        must be of one version.
+        """
+        graph = self.graph
         while not self._closed:
-            version = self.graph._ids_version
+            version = graph._ids_version
             try:
-                rows, read_version = self.native.read_versioned(self.graph._slots("embeddings", ids, vertex_type))
+                rows, read_version = self.native.read_versioned(graph._slots("embeddings", ids, vertex_type))
             except VertexUnknown:
-                if version == self.graph._ids_version:
+                if 0 <= version == graph._ids_version:  # below 0 while the ids move
                     raise
                 continue
-            if version == read_version == self.graph._ids_version:
-                return over_types.cut(rows, width)
-        with self.graph._lock:
-            rows = self.native.read(self.graph._slots("embeddings", ids, vertex_type))
-        return over_types.cut(rows, width)
+            if version == read_version == graph._ids_version:
+                found: Rows = rows
+                return found
+        with graph._lock:
+            last: Rows = self.native.read(graph._slots("embeddings", ids, vertex_type))
+        return last
 
     def _demanded(self, ids: object) -> Rows:
         with self.graph._lock:

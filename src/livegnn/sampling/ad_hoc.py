@@ -72,12 +72,12 @@ class AdHocSampler:
         """
         planned = self._plan.queries[0]
         widths = widths_of(self.graph, self._plan, planned) if features else []
-
-        at = self._now() if now is None else edge_time("sample", "now", now)
+        given_now = None if now is None else edge_time("sample", "now", now)
 
         def ask(slots: Int64Array) -> Answer:
             check_size("sample", (hop.fanout for hop in planned.query.hops), len(slots))
             sort, store = self.method == "sort", self.graph._store
+            at = self._now() if given_now is None else given_now
             return _native.sample_ad_hoc(store, self._hops, self.seed, at, sort, slots, widths, edge_ids, self.threads)
 
         with self.graph._lock:
@@ -90,12 +90,10 @@ class AdHocSampler:
         return Sample(planned, self._plan, given, *answer, names)
 
     def _now(self) -> int:
-        """The largest time of an edge, looked up once a version."""
+        """The largest time of an edge, looked up once a version; the caller holds the graph's lock."""
         if not self._expires:
             return 0
-        with self.graph._lock:
-            version, now = self._latest
-            if version != self.graph.version:
-                times = self.graph._store.edges()["time"]
-                version, now = self._latest = (self.graph.version, int(times.max()) if len(times) else 0)
-            return now
+        if self._latest[0] != self.graph.version:
+            times = self.graph._store.edges()["time"]
+            self._latest = (self.graph.version, int(times.max()) if len(times) else 0)
+        return self._latest[1]

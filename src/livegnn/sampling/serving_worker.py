@@ -15,6 +15,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.graph import checks
+from livegnn.sampling.answers import check_size
 from livegnn.sampling.messages import Answer, Push, PushArrays, Reading
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
@@ -126,6 +127,8 @@ class ServingWorker:
         tables = self.spec.tables_of(reading.query)
         if reading.at_least is not None or self._step is None:
             self._wait(0 if reading.at_least is None else reading.at_least, reading.timeout)
+        fan_outs = self.spec.fan_outs
+        check_size("sample", (fan_outs[table] for table in tables), len(seeds))
         widths = self.spec.widths_of(reading.query) if reading.features else []
         version, vertices, edge_ids, rows = self._tables.sample(tables, seeds, widths, reading.edge_ids)
         return Answer(version, tuple(vertices), tuple(edge_ids), tuple(rows))

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from livegnn import _native
-from livegnn.errors import QueryInvalid, UsageError, ValueInvalid
+from livegnn.errors import QueryInvalid, UsageError
 from livegnn.graph import Graph
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import native_hop
+from livegnn.sampling.answers import check_options, check_size, native_hop
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.schema import EdgeType, Schema
@@ -26,7 +26,6 @@ __all__ = ["ClusterSpec"]
 
 JSON_VERSION = 1
 _BY_SOURCE, _BY_DESTINATION, _BY_EITHER = 0, 1, 2
-_SEED_MAX = 2**64 - 1
 _ANY = -1
 
 
@@ -50,10 +49,11 @@ class ClusterSpec:
         object.__setattr__(self, "ttl", MappingProxyType(dict(self.ttl)))
         if not self.queries:
             raise QueryInvalid("[cluster] expected at least one query, got none; make one with lg.query()")
-        if type(self.seed) is not int or not 0 <= self.seed <= _SEED_MAX:
-            raise ValueInvalid(f"[cluster] expected a seed from 0 to 2^64 - 1, got {self.seed!r}; give a whole number")
+        check_options("cluster", self.seed, None)
         for table in self.plan.tables:
             expiry.of_hop(table.one_hop, self.ttl, self.schema)
+        for query in self.queries:
+            check_size("cluster", (hop.fanout for hop in query.hops))
 
     @classmethod
     def of(cls, graph: Graph, queries: Query | Iterable[Query], *, seed: int = 0, ttl: expiry.Ttl = None) -> Self:

@@ -279,3 +279,11 @@ def test_the_spec_survives_json():
     assert dict(again.ttl) == dict(spec.ttl)
     with pytest.raises(UsageError, match="expected the JSON of a cluster"):
         ClusterSpec.from_json('{"livegnn_cluster": 2}')
+
+
+def test_answers_that_are_too_large_are_refused():
+    with pytest.raises(ValueInvalid, match=r"at most 2\^31 places"):
+        LocalCluster(ring(), lg.query().out().sample(65535).out().sample(65535))
+    wide = LocalCluster(ring(), lg.query().out().sample(65535))
+    with pytest.raises(ValueInvalid, match="got 2,621,400,000"):
+        wide.sample(np.zeros(40_000, np.int64))
