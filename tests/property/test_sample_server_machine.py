@@ -57,6 +57,7 @@ class SampleServerMachine(RuleBasedStateMachine):
         self.queued(len(self.waiting) + len(self.later))
 
     @precondition(lambda self: len(self.waiting) + len(self.later) < QUEUE_MAX)
+    @precondition(lambda self: len(self.later) < QUEUE_MAX - 1)  # these stay; the next request has to find a place
     @rule(seed=st.integers(0, VERTICES - 1))
     def ask_for_the_next_version(self, seed):
         version = self.sampler.version + 1

@@ -159,12 +159,15 @@ class MicroBatcher:
 
     def _run(self) -> None:
         while True:
-            batch, refused = self._take()
+            try:
+                batch, refused = self._take()
+            except Exception as error:  # of the version: those who wait hear of it, and the thread goes on
+                batch, refused = [], self._give_up(error)
             if batch:
                 self._work(batch)
             for reply_to, asks in _by_reply(batch + refused).items():
                 reply_to.deliver(asks)
-            if not batch and not refused:
+            if self._closed and not batch and not refused:
                 return
 
     def _take(self) -> tuple[list[Ask], list[Ask]]:
@@ -211,6 +214,8 @@ class MicroBatcher:
 
     def _pop(self, refused: list[Ask]) -> list[Ask]:
         batch: list[Ask] = []
+        if not self._queue:
+            return batch
         seeds = 0
         version, now = self._version(), time.monotonic()
         while self._queue:
@@ -231,6 +236,14 @@ class MicroBatcher:
                 batch.append(ask)
                 seeds += len(ask.seeds)
         return batch
+
+    def _give_up(self, error: Exception) -> list[Ask]:
+        with self._changed:
+            waiting = [*self._held, *self._queue]
+            self._held, self._queue = [], deque()
+        for ask in waiting:
+            ask.error = error
+        return waiting
 
     def _refuse_held(self) -> list[Ask]:
         held, self._held = self._held, []

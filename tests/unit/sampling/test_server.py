@@ -411,3 +411,24 @@ def test_a_missing_extra_is_named(sampler, monkeypatch, tmp_path):
     path.write_bytes(b"")
     with pytest.raises(DataMissing, match=r"livegnn\[onnx\]"):
         lg.SampleServer(sampler, path)
+
+
+def test_a_source_that_cannot_say_its_version_is_told_to_those_who_wait(sampler):
+    class Lost(Gated):
+        lost = False
+
+        @property
+        def version(self):
+            if self.lost:
+                raise ConnectionError("the source is away")
+            return self.sampler.version
+
+    source = Lost(sampler)
+    source.gate.set()
+    with lg.SampleServer(source) as server:
+        source.lost = True
+        for options in ({}, {"at_least": 1}):
+            with pytest.raises(ConnectionError, match="away"):
+                server.sample([0], **options)
+        source.lost = False
+        assert server.sample([0]).hop(0).tolist() == [0]  # and the server goes on
