@@ -72,4 +72,7 @@ NB_MODULE(_core, m) {
   livegnn::bind_sampling(m);
   livegnn::bind_sampling_workers(m);
 #endif
+#ifdef LIVEGNN_BIND_TEMPORAL
+  livegnn::bind_temporal(m);
+#endif
 }

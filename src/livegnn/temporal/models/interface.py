@@ -1,0 +1,56 @@
+"""TemporalModel: what training and serving ask of a model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from livegnn.temporal.models.inputs import TemporalInput
+
+__all__ = ["EventMemory", "TemporalModel"]
+
+
+class EventMemory(Protocol):
+    """What events leave behind in a model, beside the graph: rows by vertex slot, and messages that wait."""
+
+    def observe(self, src: Tensor, dst: Tensor, time: Tensor, edge_x: Tensor) -> None:
+        """Takes events in, after they were scored: (n,) int64 slots and times in order, (n, A) float32 features."""
+
+    def reset(self, slot_count: int) -> None:
+        """Forgets all events, and makes room for so many vertices."""
+
+    def grow(self, slot_count: int) -> None:
+        """Makes room for more vertices; what is known of the others stays."""
+
+    def forget(self, slots: Tensor) -> None:
+        """Forgets what is known of vertices that were removed: (k,) int64."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of all that the events made, to be saved."""
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """What state() gave, exactly."""
+
+
+class TemporalModel(nn.Module, ABC):
+    """A model of a vertex at a time, and of links between two of them.
+
+    Args:    hop_count: hops that one input holds.  snapshot_count: inputs that embed() reads, newest first; 1 but for
+             models of snapshots (DySAT).  out_width: floats of an embedding.  memory: None without one.
+    """
+
+    hop_count: int
+    snapshot_count: int
+    out_width: int
+    memory: EventMemory | None
+
+    @abstractmethod
+    def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
+        """(B, out_width) float32, a row per root. inputs: snapshot_count of them, over the same roots."""
+
+    @abstractmethod
+    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        """(B,) float32 logits of links between rows of embeddings."""
