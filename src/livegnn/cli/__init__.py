@@ -1,4 +1,4 @@
-"""The command line: `livegnn demo | run | sample | bench`. The only part of the package that writes to the terminal."""
+"""The command line: `livegnn demo | run | sample | train | bench`. Nothing else of the package writes to the terminal."""
 
 from livegnn.cli.app import main
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +49,11 @@ class SlotSampler(HopSource, Protocol):
     @property
     def snapshots(self) -> int:
         """Windows back in time."""
+
+    calls: int  # the number of the next call, of which samples are a function
+
+    def pin(self) -> AbstractContextManager[HopSource]:
+        """The same sampler on the version of now, whatever is applied meanwhile."""
 
 
 class Fetches(Protocol):

@@ -10,7 +10,7 @@ import math
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -218,16 +218,12 @@ class ContinuousTrainer:
     @contextmanager
     def _reading(self) -> Iterator[tuple[HopSource, int, Arrived]]:
         """One version of the graph, and the events up to it."""
-        with self.graph._lock:
-            arrived, version = self._feed.take(), self.graph.version
-            slots = self.graph.slot_count
-            pinned = self.sampler.pin() if self.graph.has_time else None  # type: ignore[attr-defined]
-        if self.model.memory is not None:
-            self.model.memory.grow(slots)
-        if pinned is None:
-            yield self.sampler, version, arrived
-            return
-        with pinned as source:
+        with ExitStack() as stack:
+            with self.graph._lock:
+                arrived, version = self._feed.take(), self.graph.version
+                source = stack.enter_context(self.sampler.pin()) if self.graph.has_time else self.sampler
+                if self.model.memory is not None:
+                    self.model.memory.grow(self.graph.slot_count)
             yield source, version, arrived
 
     def _take(self, arrived: Arrived) -> None:
@@ -390,7 +386,7 @@ class ContinuousTrainer:
                 cache.restore()
         name = zlib.crc32(repr((self.seed, number, epoch)).encode())
         self._torch.manual_seed(name)
-        self.sampler.calls = name << 20  # type: ignore[attr-defined]
+        self.sampler.calls = name << 20
 
     def _shown(self, what: str, count: int) -> Callable[[int], None] | None:
         if self._progress is None:
