@@ -61,7 +61,12 @@ class Stream:
         """The graph of the first events, with every vertex."""
         first = slice(0, count)
         attributes = None if self.attributes is None else self.attributes[first]
-        columns: dict[str, Any] = {"time": self.time[first], "edge_attr": attributes, "ids": self.ids, "undirected": undirected}
+        columns: dict[str, Any] = {
+            "time": self.time[first],
+            "edge_attr": attributes,
+            "ids": self.ids,
+            "undirected": undirected,
+        }
         return lg.Graph(self.features, self.src[first], self.dst[first], **columns)
 
     def batches(self, first: int, size: int) -> Iterator[lg.Updates]:
@@ -157,7 +162,9 @@ class _Bars:
         self._advance: Any = None
 
     def show(self, what: str, done: int, count: int) -> None:
-        """The trainer's progress."""
+        """The trainer's progress; without a terminal only of the warm start, whose passes are long."""
+        if self._console.is_plain and not what.startswith("round 0"):
+            return
         if what != self._what:
             self.end()
             self._what = what

@@ -154,9 +154,7 @@ class TemporalSampler:
         with self.graph._lock:
             return self._hops(where, *self._targets(where, vertices, times, pin), pin)
 
-    def _of_slots(
-        self, where: str, slots: object, times: object, pin: PinnedSampler | None
-    ) -> list[list[TemporalHop]]:
+    def _of_slots(self, where: str, slots: object, times: object, pin: PinnedSampler | None) -> list[list[TemporalHop]]:
         numbers, at = id_array(where, "slots", slots), time_array(where, "times", times)
         same_length(where, "times", at, len(numbers), "slots")
         with self.graph._lock:

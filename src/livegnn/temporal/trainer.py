@@ -61,6 +61,7 @@ class ContinuousTrainer:
     Args:    model: a TemporalModel, trained in place.  sampler: TemporalSampler of the graph, of the model's hops.
              vertex_features, edge_features: FeatureCache, or None to read the graph.
              batch_size: events of a mini-batch.  epochs: passes of a round.  replay: old events per new one and epoch.
+             train_every: rounds of which the last trains, on the events of all; 0: none trains, all test.
              chunks: of a mini-batch, for random chunk scheduling.  learning_rate: of Adam.
              mrr_candidates: destinations that the true one is ranked among.  memory_states_max: kept for replay.
              folder: where checkpoints go; one that is there is continued.  device: of the model and its inputs.
@@ -80,6 +81,7 @@ class ContinuousTrainer:
         batch_size: int = 200,
         epochs: int = 3,
         replay: float = 0.0,
+        train_every: int = 1,
         chunks: int = 1,
         learning_rate: float = 1e-3,
         mrr_candidates: int = 20,
@@ -90,10 +92,11 @@ class ContinuousTrainer:
         tensorboard: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        _check_options(batch_size, epochs, replay, chunks, learning_rate)
+        _check_options(batch_size, epochs, replay, train_every, chunks, learning_rate)
         self._torch: Any = need("torch", "train")
         self.model, self.graph, self.sampler = model.to(device), graph, sampler
         self.epochs, self.replay, self.chunks, self.seed = epochs, replay, chunks, seed
+        self.train_every = train_every
         self.report = TrainingReport()
         self._loader = InputLoader(
             graph, sampler, vertex_features=vertex_features, edge_features=edge_features, device=device
@@ -101,7 +104,9 @@ class ContinuousTrainer:
         self._loader.check(model)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
         self._optimizer = self._torch.optim.Adam(model.parameters(), lr=learning_rate)
-        self._options = repr((type(model).__name__, batch_size, epochs, replay, chunks, learning_rate, seed))
+        self._options = repr(
+            (type(model).__name__, batch_size, epochs, replay, train_every, chunks, learning_rate, seed)
+        )
         self._states = MemoryStates(memory_states_max)
         self._negatives = Negatives()
         self._publishers: list[Publisher] = []
@@ -112,7 +117,13 @@ class ContinuousTrainer:
         self._fit_epochs = 0  # of the warm start, done
         self._best: _Best | None = None  # of the warm start, where it has a validation
         self._next = 0  # place of the first event that no round has taken
-        self._resume_version, self._resume_edge_id = -1, 0  # where a checkpoint is, should the graph not be there yet
+        self._untrained = 0  # place of the first event that none has trained on
+        self._before: dict[str, torch.Tensor] | None = None  # the memory before that event
+        self._resume_version, self._resume_edge_id, self._resume_untrained = (
+            -1,
+            0,
+            0,
+        )  # where a checkpoint is, should the graph not be there yet
         self._path = None if folder is None else Path(folder) / "checkpoint.pt"
         self._writer = _tensorboard(folder) if tensorboard else None
         with graph._lock:
@@ -229,15 +240,33 @@ class ContinuousTrainer:
     def _take(self, arrived: Arrived) -> None:
         self._table.remove(arrived.removed)
         self._table.append(arrived.events)
-        if self.model.memory is not None and len(arrived.vertices):
-            self.model.memory.forget(self._torch.from_numpy(arrived.vertices).to(self._loader.device))
+        memory = self.model.memory
+        if memory is None or not len(arrived.vertices):
+            return
+        slots = self._torch.from_numpy(arrived.vertices).to(self._loader.device)
+        now = memory.state()
+
+        def forgotten(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            self._remember(state)
+            memory.forget(slots)
+            return memory.state()
+
+        if self._before is not None:
+            self._before = forgotten(self._before)
+        self._states.states = [forgotten(state) for state in self._states.states]
+        self._remember(forgotten(now))
 
     def _catch_up(self) -> None:
         """Of a resumed trainer: what came is history already."""
         arrived = self._feed.take()
         self._table.remove(arrived.removed)
         self._table.append(arrived.events)
+        self._place_resumed()
+
+    def _place_resumed(self) -> None:
+        """Where the checkpoint's rounds had come to, in the table as it is."""
         self._next = self._table.place_of_id(self._resume_edge_id)
+        self._untrained = self._table.place_of_id(self._resume_untrained)
         self._negatives.add(self._table.destinations(0, self._next))
 
     def _last_edge_id(self) -> int:
@@ -278,7 +307,8 @@ class ContinuousTrainer:
             self.model.load_state_dict(self._best.weights)
             self._best = None
         self._advance_through_history(everything, count)
-        self._next = count
+        self._next = self._untrained = count
+        self._before = None if self.model.memory is None else self.model.memory.state()
         return self._end_round(RoundReport(0, version, len(events), 0, loss, _NAN, _NAN, _NAN, {}))
 
     def _validate(self, later: Events, source: HopSource) -> LinkScores:
@@ -304,36 +334,50 @@ class ContinuousTrainer:
         number, first, last = self.rounds, self._next, len(self._table)
         events = self._table.between(first, last).in_time_order()
         memory = self.model.memory
-        before = memory.state() if memory is not None else None
         self._negatives.add(self._table.destinations(first, last))
         self._begin_epoch(number, -1)
         rng = self._rng(number, 0, _TEST)
         negatives = self._negatives.draw(len(events), rng)
         scores, _ = self._pass.test(events, negatives, rng, source=source, progress=self._shown("test", len(events)))
-        loss, replayed = float("nan"), 0
-        for epoch in range(self.epochs if len(events) else 0):
-            self._begin_epoch(number, epoch)
-            plan = self._plan(events, first, before, number, epoch)
-            total = 0.0
-            for part, state in plan.parts:
-                if memory is not None and state is not None:
-                    memory.load_state(state)
-                    memory.grow(self.graph.slot_count)
-                total += len(part) * self._train(part, number, epoch, source, f"epoch {epoch + 1} of {self.epochs}")
-            replayed += plan.replayed
-            loss = total / sum(len(part) for part, _ in plan.parts)
-            self._note_epoch(number, epoch, sum(len(part) for part, _ in plan.parts), loss, None)
-        if memory is not None and before is not None:
-            memory.load_state(before)
-            memory.grow(self.graph.slot_count)
-            self._states.add(first, before)
-            self._pass.observe(events)
         self._next = last
+        loss, replayed = _NAN, 0
+        if self.train_every and number % self.train_every == 0:
+            loss, replayed = self._fine_tune(number, source)
+            self._untrained = last
+            self._before = None if memory is None else memory.state()
         return self._end_round(
             RoundReport(number, version, len(events), replayed, loss, scores.ap, scores.auc, scores.mrr, {})
         )
 
-    def _plan(self, events: Events, first: int, before: dict[str, Any] | None, number: int, epoch: int) -> _Plan:
+    def _fine_tune(self, number: int, source: HopSource) -> tuple[float, int]:
+        """Trains on the events that none has trained on; the loss, and how many old events were trained on besides."""
+        first, memory = self._untrained, self.model.memory
+        events = self._table.between(first, self._next).in_time_order()
+        loss, replayed = _NAN, 0
+        for epoch in range(self.epochs if len(events) else 0):
+            self._begin_epoch(number, epoch)
+            plan = self._plan(events, first, number, epoch)
+            total = 0.0
+            for part, state in plan.parts:
+                self._remember(state)
+                total += len(part) * self._train(part, number, epoch, source, f"epoch {epoch + 1} of {self.epochs}")
+            trained = sum(len(part) for part, _ in plan.parts)
+            replayed, loss = replayed + plan.replayed, total / trained
+            self._note_epoch(number, epoch, trained, loss, None)
+        if memory is not None and self._before is not None:
+            self._remember(self._before)
+            self._states.add(first, self._before)
+            self._pass.observe(events)
+        return loss, replayed
+
+    def _remember(self, state: dict[str, torch.Tensor] | None) -> None:
+        """Puts the memory to a state, with room for the vertices that came since."""
+        if self.model.memory is not None and state is not None:
+            self.model.memory.load_state(state)
+            self.model.memory.grow(self.graph.slot_count)
+
+    def _plan(self, events: Events, first: int, number: int, epoch: int) -> _Plan:
+        before = self._before
         rng, count = self._rng(number, epoch, _REPLAY), round(self.replay * len(events))
         if before is None:
             old = self._table.draw(count, first, rng)
@@ -409,6 +453,8 @@ class ContinuousTrainer:
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "memory": None if memory is None else memory.state(),
+            "untrained_edge_id": self._table.edge_id(self._untrained) if self._untrained < self._next else None,
+            "before": self._before,
             "places": self._states.places,
             "states": self._states.states,
             "report": self.report.state(),
@@ -432,8 +478,10 @@ class ContinuousTrainer:
         self._best = None if state["best"] is None else _Best(*state["best"])
         self._resume_version = self._version = int(state["version"])
         self._resume_edge_id = int(state["next_edge_id"])
-        self._next = self._table.place_of_id(self._resume_edge_id)
-        self._negatives.add(self._table.destinations(0, self._next))
+        untrained = state["untrained_edge_id"]
+        self._resume_untrained = self._resume_edge_id if untrained is None else int(untrained)
+        self._before = state["before"]
+        self._place_resumed()
 
 
 class _Background:
@@ -476,7 +524,11 @@ def _tensorboard(folder: str | Path | None) -> Any:
     return need("torch.utils.tensorboard", "train").SummaryWriter(log_dir=str(folder))
 
 
-def _check_options(batch_size: int, epochs: int, replay: float, chunks: int, learning_rate: float) -> None:
+def _check_options(
+    batch_size: int, epochs: int, replay: float, train_every: int, chunks: int, learning_rate: float
+) -> None:
+    if isinstance(train_every, bool) or not isinstance(train_every, int) or train_every < 0:
+        raise ValueInvalid(f"[ContinuousTrainer] expected train_every from 0 on, got {train_every!r}; 1 trains always")
     for name, value in (("batch_size", batch_size), ("epochs", epochs), ("chunks", chunks)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueInvalid(f"[ContinuousTrainer] expected {name} of at least 1, got {value!r}; give a whole number")

@@ -73,9 +73,9 @@ def test_a_removed_vertex_is_named_even_when_it_comes_back_at_once():
 def test_a_refused_batch_brings_nothing():
     graph = dated()
     feed = EventFeed(graph)
+    updates = added((4, 3, 30))
+    updates.remove_edge(0, 5)
     with pytest.raises(lg.errors.EdgeMissing):
-        updates = added((4, 3, 30))
-        updates.remove_edge(0, 5)
         graph.apply(updates)
     graph.apply(added((0, 5, 40)))
     assert rows(feed.take().events) == [(0, 5, 40, 2)]
@@ -129,6 +129,9 @@ def test_drawing_from_a_table():
     table = table_of(50)
     table.remove(np.array([20], np.int64))
     drawn = table.draw(15, 30, np.random.default_rng(0)).edge_ids
-    assert len(drawn) == 15 and (np.diff(drawn) > 0).all() and drawn.max() < 60 and 20 not in drawn
+    assert len(drawn) == 15
+    assert (np.diff(drawn) > 0).all()
+    assert drawn.max() < 60
+    assert 20 not in drawn
     assert len(table.draw(100, 30, np.random.default_rng(0))) == 29
     assert len(table.draw(5, 0, np.random.default_rng(0))) == 0

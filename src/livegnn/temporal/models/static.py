@@ -24,28 +24,33 @@ class StaticLinks(TemporalModel):
     A vertex's edges in it are those that were sampled for it first, so a module of as many layers as there are hops
     sees the tree that PyG's NeighborLoader would give it.
 
-    Args:    module: forward(x, edge_index) -> (N, D).  hop_count: its layers.  out_width: D.
+    Args:    module: forward(x, edge_index) -> (N, D).  hop_count: its layers.  x_width: floats of x.  out_width: D.
              head: (h_src, h_dst) -> (B,) logits, a module; by default the dot product.
     Raises:  ValueInvalid.
     """
 
-    def __init__(self, module: nn.Module, hop_count: int, out_width: int, head: nn.Module | None = None) -> None:
+    def __init__(
+        self, module: nn.Module, *, hop_count: int, x_width: int, out_width: int, head: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        if hop_count < 1 or out_width < 1:
+        if min(hop_count, x_width, out_width) < 1:
             raise ValueInvalid(
-                f"[StaticLinks] expected hop_count and out_width of at least 1, got {hop_count} and {out_width}; "
-                "give the module's layers and the width of its output"
+                f"[StaticLinks] expected hop_count, x_width and out_width of at least 1, got {hop_count}, {x_width} "
+                f"and {out_width}; give the module's layers and widths"
             )
         self.module, self.head = module, head
         self.hop_count, self.snapshot_count, self.out_width = hop_count, 1, out_width
         self.memory = None
+        self.x_width, self.edge_width = x_width, 0
+        self.config = {"name": "static", "hop_count": hop_count, "x_width": x_width, "out_width": out_width}
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, out_width) float32. Raises: WidthMismatch; ModelMismatch if the module gives another width."""
         (one,) = inputs
-        if not one.x.shape[1]:
+        if one.x.shape[1] != self.x_width:
             raise WidthMismatch(
-                "[StaticLinks] expected vertices with features, got rows of width 0; a static module reads nothing else"
+                f"[StaticLinks] expected features of width {self.x_width}, got {one.x.shape[1]}; give the graph's as "
+                "x_width="
             )
         edges, before = [], 0
         for hop in one.hops:
