@@ -1,5 +1,7 @@
 """ContinuousTrainer: rounds, replay, checkpoints, publication."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -183,7 +185,7 @@ def test_a_removed_vertex_is_forgotten_for_good(train_every):
     untouched.add_edges(src[dst != 31], dst[dst != 31], time=time[dst != 31])
     graph.apply(untouched)
     trainer.round()
-    fresh = model_of().memory
+    fresh = copy.deepcopy(trainer.model).memory
     fresh.reset(graph.slot_count)
     rows = torch.tensor([31])
     assert torch.equal(trainer.model.memory.read(rows), fresh.read(rows))
