@@ -160,9 +160,19 @@ class ContinuousTrainer:
                 return self.report.rounds[0]
             with self._reading() as (source, version, arrived):
                 self._take(arrived)
-                if not len(self._table.between(0, len(self._table))):
-                    raise UsageError("[fit] expected a graph with edges, got none; add the first part of the events")
                 return self._warm_start(source, version, epochs or self.epochs, validation, patience)
+
+    def take_as_trained(self) -> RoundReport:
+        """In place of fit(), for a model that is trained already: its memory observes every event of the graph.
+
+        Raises:  UsageError without events or after a round.
+        """
+        with self._round_lock:
+            if self.rounds:
+                raise UsageError("[take_as_trained] expected a trainer before its first round, got one after it")
+            with self._reading() as (_, version, arrived):
+                self._take(arrived)
+                return self._take_history(version, 0, _NAN)
 
     def run(self, stream: Iterable[Updates]) -> Iterator[RoundReport]:
         """Applies each batch of a stream to the graph, and does a round on it; yields the round's report.
@@ -278,9 +288,10 @@ class ContinuousTrainer:
     def _warm_start(
         self, source: HopSource, version: int, epochs: int, validation: float, patience: int | None
     ) -> RoundReport:
-        count = len(self._table)
-        everything = self._table.between(0, count).in_time_order()
-        self._negatives.add(self._table.destinations(0, count))
+        everything = self._table.between(0, len(self._table)).in_time_order()
+        if not len(everything):
+            raise UsageError("[fit] expected a graph with edges, got none; add the first part of the events")
+        self._negatives.add(self._table.destinations(0, len(self._table)))
         held = int(len(everything) * validation)
         events, later = (
             everything.at(slice(0, len(everything) - held)),
@@ -306,16 +317,22 @@ class ContinuousTrainer:
         if self._best is not None:
             self.model.load_state_dict(self._best.weights)
             self._best = None
-        self._advance_through_history(everything, count)
+        return self._take_history(version, len(events), loss)
+
+    def _take_history(self, version: int, trained: int, loss: float) -> RoundReport:
+        """Ends the warm start: every event is old, and observed under the weights of now."""
+        count = len(self._table)
+        self._negatives.add(self._table.destinations(0, count))
+        self._advance_through_history(count)
         self._next = self._untrained = count
         self._before = None if self.model.memory is None else self.model.memory.state()
-        return self._end_round(RoundReport(0, version, len(events), 0, loss, _NAN, _NAN, _NAN, {}))
+        return self._end_round(RoundReport(0, version, trained, 0, loss, _NAN, _NAN, _NAN, {}))
 
     def _validate(self, later: Events, source: HopSource) -> LinkScores:
         rng = self._rng(0, 0, _VALIDATION)
         return self._pass.test(later, self._negatives.draw(len(later), rng), rng, source=source)[0]
 
-    def _advance_through_history(self, everything: Events, count: int) -> None:
+    def _advance_through_history(self, count: int) -> None:
         """The memory of all events under the weights as they are now, and its states on the way, for replay."""
         memory = self.model.memory
         if memory is None:

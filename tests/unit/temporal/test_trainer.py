@@ -224,6 +224,18 @@ def test_training_every_third_round_trains_on_the_events_of_three(tmp_path, name
     same_tensors(weights(again.model), weights(trainer.model))
 
 
+def test_a_model_trained_elsewhere_is_taken_as_it_is():
+    trained = trainer_of(graph_of(WARM))
+    trained.fit()
+    taken = trainer_of(graph_of(WARM), copy.deepcopy(trained.model), train_every=0)
+    assert taken.take_as_trained().events == 0
+    same_tensors(taken.model.memory.state(), trained.model.memory.state())
+    with pytest.raises(UsageError, match="before its first round"):
+        taken.take_as_trained()
+    rounds = list(taken.run(batches(WARM, 200)))
+    assert np.isfinite([r.ap for r in rounds]).all()
+
+
 def test_never_training_tests_all_the_same():
     trainer = trainer_of(graph_of(WARM), train_every=0)
     trainer.fit()
