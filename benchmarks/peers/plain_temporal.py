@@ -29,6 +29,11 @@ class PastTable:
         self._keys = ends[order] * self._span + times[order]
         self._others, self._ids, self._times = others[order], ids[order], times[order]
 
+    def once(self, vertices: Int64, times: Int64) -> tuple[Int64, Int64, Tensor]:
+        """Each (vertex, time) once, and where each was."""
+        keys, places = np.unique(vertices * self._span + times, return_inverse=True)
+        return *np.divmod(keys, self._span), torch.from_numpy(places)
+
     def recent(self, vertices: Int64, end: Int64, begin: Int64, count: int) -> Neighbours:
         """The newest `count` with begin <= time < end, the newest first."""
         begin = np.maximum(begin, 0)
@@ -159,11 +164,16 @@ class Plain:
         if not depth:
             return model.rows(self._x[torch.from_numpy(vertices)])
         found, ids, at, there = self._table.recent(vertices, times, np.zeros_like(times), self._budget.fanout)
-        own = self._tgat(vertices, times, depth - 1)
-        others = self._tgat(found.ravel(), at.ravel(), depth - 1).view(*found.shape, -1)
+        *below, places = self._table.once(np.append(vertices, found), np.append(times, at))
+        own, others = self._split(self._tgat(*below, depth - 1)[places], found.shape)
         age = model.encode(torch.from_numpy(times[:, None] - at).float())
         edge_x, mask = self._edge_x[torch.from_numpy(ids)], torch.from_numpy(there)
         return model.layers[2 - depth](own, others, age, model.encode(torch.zeros(1)), edge_x, mask)
+
+    @staticmethod
+    def _split(rows: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """The targets' own rows, and their neighbours' (n, k, width)."""
+        return rows[: shape[0]], rows[shape[0] :].view(*shape, rows.shape[1])
 
     def _dysat(self, vertices: Int64, times: Int64) -> Tensor:
         snapshots = [self._snapshot(vertices, times, s) for s in range(self._budget.snapshots)]
@@ -175,8 +185,8 @@ class Plain:
             return model.rows(self._x[torch.from_numpy(vertices)])
         end, begin = times - snapshot * self._window, times - (snapshot + 1) * self._window
         found, ids, _, there = self._table.recent(vertices, end, begin, self._budget.fanout)
-        own = self._snapshot(vertices, times, snapshot, depth - 1)
-        when = np.repeat(times, found.shape[1])  # a snapshot's edges are those of the root's window, at every hop
-        others = self._snapshot(found.ravel(), when, snapshot, depth - 1).view(*found.shape, -1)
+        when = np.where(there, times[:, None], 0)  # a snapshot's edges are those of the root's window, at every hop
+        *below, places = self._table.once(np.append(vertices, found), np.append(times, when))
+        own, others = self._split(self._snapshot(*below, snapshot, depth - 1)[places], found.shape)
         edge_x, mask = self._edge_x[torch.from_numpy(ids)], torch.from_numpy(there)
         return model.layers[2 - depth](own, others, edge_x, mask)
