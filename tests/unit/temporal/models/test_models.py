@@ -2,12 +2,14 @@
 
 import copy
 import io
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from livegnn.errors import DtypeInvalid, ModelMismatch, ValueInvalid, WidthMismatch
-from livegnn.temporal.models import TemporalInput, build, names
+from livegnn.temporal.models import HopInput, TemporalInput, build, names
 from tests.oracle.temporal_hops import as_input, random_hops
 
 SMALL = {"embed_width": 8, "edge_width": 3, "x_width": 4}
@@ -136,6 +138,31 @@ def test_inputs_that_do_not_fit_are_refused(name):
         other.memory.reset(12)
     with pytest.raises(WidthMismatch, match="edge_width=3"):
         other.embed(good)
+
+
+def on(part, device):
+    hops = [HopInput(*(getattr(hop, name).to(device) for name in HopInput.__slots__)) for hop in part.hops]
+    return TemporalInput(tuple(hops), part.rows.to(device), part.row_times.to(device), part.x.to(device))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+@every_model
+def test_models_run_unchanged_on_a_gpu(name):
+    model = model_of(name).eval()
+    inputs = inputs_of(model)
+    expected = model.embed(inputs)
+    got = model.to("cuda").embed([on(part, "cuda") for part in inputs])
+    torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-5)
+    if model.memory is not None:
+        model.memory.grow(20)
+        model.memory.observe(*(torch.tensor([value], device="cuda") for value in (1, 19, 7)), got.new_ones(1, 3))
+
+
+@pytest.mark.parametrize("package", ["torch", "torch_geometric"])
+def test_a_missing_package_is_named_with_its_extra(package):
+    program = f"import sys; sys.modules[{package!r}] = None; import livegnn.temporal.models"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"expected the package {package}, got none installed; run: pip install 'livegnn[train]'" in done.stderr
 
 
 def test_snapshots_of_other_roots_are_refused():
