@@ -26,7 +26,8 @@ def random_hops(seed, roots, times, *, hop_count=2, vertex_count=12, fanout=4, d
             ids = random.integers(0, 1000) * 1000 + np.arange(count)
             parts.append((random.integers(0, vertex_count, count), ids, before))
         counts = np.array([len(part[0]) for part in parts], dtype=np.int64)
-        src, ids, edge_times = (np.concatenate([part[i] for part in parts]).astype(np.int64) for i in range(3))
+        nothing = np.empty(0, dtype=np.int64)
+        src, ids, edge_times = (np.concatenate([nothing, *(part[i] for part in parts)]) for i in range(3))
         hop = make_hop(targets, target_times, counts, src, ids, edge_times, deduplicate)
         hops.append(hop)
         targets, target_times = hop.next_targets, hop.next_times

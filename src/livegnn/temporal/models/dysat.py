@@ -30,7 +30,7 @@ class SnapshotAttention(nn.Module):
 
     def __init__(self, width: int, snapshot_count: int, *, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads, self.scale = heads, (width // heads) ** -0.5
+        self.heads, self.head_width = heads, width // heads
         self.places = nn.Parameter(torch.empty(snapshot_count, width))
         nn.init.xavier_uniform_(self.places)
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
@@ -41,9 +41,9 @@ class SnapshotAttention(nn.Module):
         """(B, S, width), newest first -> (B, width)."""
         z = h + self.places
         count, snapshots, width = z.shape
-        query = self.query(z[:, 0]).view(count, 1, self.heads, -1)
-        key, value = (part(z).view(count, snapshots, self.heads, -1) for part in (self.key, self.value))
-        weight = self.dropout(((query * key).sum(-1) * self.scale).softmax(dim=1))
+        query = self.query(z[:, 0]).view(count, 1, self.heads, self.head_width)
+        key, value = (part(z).view(count, snapshots, self.heads, self.head_width) for part in (self.key, self.value))
+        weight = self.dropout(((query * key).sum(-1) * self.head_width**-0.5).softmax(dim=1))
         y = (value * weight.unsqueeze(-1)).sum(1).view(count, width) + z[:, 0]
         out: Tensor = y + self.feed(y)
         return out
@@ -72,16 +72,18 @@ class DySAT(TemporalModel):
         dropout: float = 0.1,
     ) -> None:
         positive = {"snapshot_count": snapshot_count, "hop_count": hop_count}
-        check_widths("DySAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive)
+        any_width = {"x_width": x_width, "edge_width": edge_width}
+        check_widths(
+            "DySAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        )
         super().__init__()
         self.config = {
             "name": "dysat",
-            "x_width": x_width,
-            "edge_width": edge_width,
             "embed_width": embed_width,
             "heads": heads,
             "dropout": dropout,
             **positive,
+            **any_width,
         }
         self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, snapshot_count, embed_width, None
         self.x_width, self.edge_width = x_width, edge_width

@@ -79,7 +79,7 @@ class TemporalAttention(nn.Module):
         self, width: int, out_width: int, *, edge_width: int, time_width: int, heads: int, dropout: float
     ) -> None:
         super().__init__()
-        self.heads, self.scale = heads, (out_width // heads) ** -0.5
+        self.heads, self.head_width = heads, out_width // heads
         self.query = nn.Linear(width + time_width, out_width)
         self.rows = nn.Linear(width, 2 * out_width)
         self.edges = nn.Linear(time_width + edge_width, 2 * out_width, bias=False)
@@ -91,10 +91,10 @@ class TemporalAttention(nn.Module):
         count, (src, dst) = hop.target_count, hop.edge_index
         own = h[:count]
         now = time(hop.dt.new_zeros(1)).expand(count, -1)
-        query = self.query(torch.cat([own, now], dim=1)).view(count, self.heads, -1)
+        query = self.query(torch.cat([own, now], dim=1)).view(count, self.heads, self.head_width)
         parts = self.rows(h).index_select(0, src) + self.edges(edge_rows(time, hop))
-        key, value = parts.view(len(src), 2, self.heads, -1).unbind(1)
-        logit = (query.index_select(0, dst) * key).sum(-1) * self.scale
+        key, value = parts.view(len(src), 2, self.heads, self.head_width).unbind(1)
+        logit = (query.index_select(0, dst) * key).sum(-1) * self.head_width**-0.5
         weight = self.dropout(softmax(logit, dst, num_nodes=count))
         taken = torch.zeros_like(query).index_add(0, dst, value * weight.unsqueeze(-1))
         merged: Tensor = self.merge(torch.cat([taken.flatten(1), own], dim=1))
@@ -114,14 +114,17 @@ class LinkScore(nn.Module):
         return logit.squeeze(-1)
 
 
-def check_widths(where: str, *, heads: int, embed_width: int, dropout: float, positive: dict[str, int]) -> None:
+def check_widths(
+    where: str, *, heads: int, embed_width: int, dropout: float, positive: dict[str, int], any_width: dict[str, int]
+) -> None:
     """Refuses arguments that no model can be made of.
 
     Raises:  ValueInvalid.
     """
-    for name, value in {"heads": heads, "embed_width": embed_width, **positive}.items():
-        if value < 1:
-            raise ValueInvalid(f"[{where}] expected {name} of 1 or more, got {value}; mend the argument")
+    for low, values in ((1, {"heads": heads, "embed_width": embed_width, **positive}), (0, any_width)):
+        for name, value in values.items():
+            if value < low:
+                raise ValueInvalid(f"[{where}] expected {name} of {low} or more, got {value}; mend the argument")
     if embed_width % heads:
         raise ValueInvalid(
             f"[{where}] expected embed_width to be a multiple of heads, got {embed_width} and {heads}; "

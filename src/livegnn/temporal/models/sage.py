@@ -47,16 +47,17 @@ class TemporalSAGE(TemporalModel):
         dropout: float = 0.1,
     ) -> None:
         positive = {"hop_count": hop_count}
-        check_widths("TemporalSAGE", heads=1, embed_width=embed_width, dropout=dropout, positive=positive)
+        any_width = {"x_width": x_width, "edge_width": edge_width, "time_width": time_width}
+        check_widths(
+            "TemporalSAGE", heads=1, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        )
         super().__init__()
         self.config = {
             "name": "sage",
-            "x_width": x_width,
-            "edge_width": edge_width,
             "embed_width": embed_width,
-            "time_width": time_width,
             "dropout": dropout,
             **positive,
+            **any_width,
         }
         self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, 1, embed_width, None
         self.x_width, self.edge_width = x_width, edge_width

@@ -43,16 +43,18 @@ class TGAT(TemporalModel):
         dropout: float = 0.1,
     ) -> None:
         positive = {"time_width": time_width, "hop_count": hop_count}
-        check_widths("TGAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive)
+        any_width = {"x_width": x_width, "edge_width": edge_width}
+        check_widths(
+            "TGAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        )
         super().__init__()
         self.config = {
             "name": "tgat",
-            "x_width": x_width,
-            "edge_width": edge_width,
             "embed_width": embed_width,
             "heads": heads,
             "dropout": dropout,
             **positive,
+            **any_width,
         }
         self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, 1, embed_width, None
         self.x_width, self.edge_width = x_width, edge_width

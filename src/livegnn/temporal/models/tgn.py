@@ -48,17 +48,19 @@ class TGN(TemporalModel):
         time_origin: int | None = None,
     ) -> None:
         positive = {"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count}
-        check_widths("TGN", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive)
+        any_width = {"x_width": x_width, "edge_width": edge_width}
+        check_widths(
+            "TGN", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        )
         super().__init__()
         self.config = {
             "name": "tgn",
-            "x_width": x_width,
-            "edge_width": edge_width,
             "embed_width": embed_width,
             "heads": heads,
             "dropout": dropout,
             "time_origin": time_origin,
             **positive,
+            **any_width,
         }
         self.hop_count, self.snapshot_count, self.out_width = hop_count, 1, embed_width
         self.x_width, self.edge_width = x_width, edge_width
