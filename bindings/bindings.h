@@ -11,5 +11,6 @@ void bind_engine(nanobind::module_& m);            // engine.cc: the engine and 
 void bind_sampling(nanobind::module_& m);          // sampling.cc: tables of samples
 void bind_sampling_workers(nanobind::module_& m);  // sampling_workers.cc: partitions, subscriptions, serving tables
 void bind_temporal(nanobind::module_& m);          // temporal.cc: temporal sampling, pins, what arrived and what changed
+void bind_feature_cache(nanobind::module_& m);     // feature_cache.cc: feature caches, and the rows that batches change
 
 }  // namespace livegnn
