@@ -1,4 +1,4 @@
-"""Feature caches for training on a stream (livegnn[train]). Start here: cache.py; docs/feature-cache.md has the rules."""
+"""Feature caches for training on a stream (livegnn[train]). Start here: cache.py; docs/feature-cache.md: the rules."""
 
 from livegnn.temporal.caches.cache import FeatureCache
 from livegnn.temporal.caches.presample import presample
