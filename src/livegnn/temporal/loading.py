@@ -144,16 +144,22 @@ class InputLoader:
         self.graph, self.device = graph, device
         self.sampler = sampler
         self.clock = Clock()
-        self.vertices: Fetches = vertex_features or _VertexRows(graph, device)
-        self.edges: Fetches = edge_features or _EdgeRows(graph, device)
+        self.vertices: Fetches = _VertexRows(graph, device) if vertex_features is None else vertex_features
+        self.edges: Fetches = _EdgeRows(graph, device) if edge_features is None else edge_features
 
     def check(self, model: TemporalModel) -> None:
-        """Raises: WidthMismatch if the sampler's hops or snapshots are not those that the model reads."""
+        """Raises: WidthMismatch if the sampler's hops or snapshots, or the features' widths, are not the model's."""
         got = (len(self.sampler.fanouts), self.sampler.snapshots)
         if got != (model.hop_count, model.snapshot_count):
             raise WidthMismatch(
                 f"[InputLoader] expected a sampler of {model.hop_count} hops and {model.snapshot_count} snapshots for "
                 f"{type(model).__name__}, got {got[0]} and {got[1]}; give it as many fanouts= and snapshots="
+            )
+        widths = (self.vertices.width, self.edges.width)
+        if widths != (model.x_width, model.edge_width):
+            raise WidthMismatch(
+                f"[InputLoader] expected features of width {model.x_width} for vertices and {model.edge_width} for "
+                f"edges, as the {type(model).__name__} reads them, got {widths[0]} and {widths[1]}; make the model so"
             )
 
     def load(

@@ -128,6 +128,26 @@ def test_a_folder_of_another_training_is_refused(tmp_path):
         trainer_of(graph_of(WARM), folder=tmp_path)
 
 
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+def test_caches_change_nothing_but_the_time(tmp_path, name):
+    def trained(cached, folder=None):
+        graph = graph_of(WARM, attributes=3)
+        options = {"folder": folder, "replay": 0.5}
+        if cached:
+            options["vertex_features"] = lg.FeatureCache(graph, capacity=10)
+            options["edge_features"] = lg.FeatureCache.of_edges(graph, capacity=50)
+        trainer = trainer_of(graph, model_of(name, edge_width=3), **options)
+        trainer.fit()
+        list(trainer.run(batches(WARM, 150, attributes=3)))
+        return trainer
+
+    plain, cached = trained(cached=False), trained(cached=True, folder=tmp_path)
+    same_numbers(cached.report, plain.report)
+    assert all(cache.stats.hits > 0 for cache in cached._caches)
+    again = trained(cached=True, folder=tmp_path)  # a finished training, whose caches are read back
+    assert [len(cache) for cache in again._caches] == [len(cache) for cache in cached._caches] == [10, 50]
+
+
 def test_a_round_reads_one_version_while_others_apply(monkeypatch):
     """Applied in the middle of a round: live at once, and of the next round."""
     graph = graph_of(WARM)
@@ -380,6 +400,8 @@ def test_calls_that_do_not_fit():
         trainer_of(graph_of(0)).fit()
     with pytest.raises(UsageError, match="sampler of this graph"):
         lg.ContinuousTrainer(model_of(), graph_of(WARM), trainer.sampler)
+    with pytest.raises(WidthMismatch, match="width 4 for vertices and 0 for edges"):
+        trainer_of(graph, model_of(x_width=4))
     with pytest.raises(WidthMismatch, match="1 hops"):
         lg.ContinuousTrainer(model_of(), graph, lg.TemporalSampler(graph, [3, 3]))
     with pytest.raises(UsageError, match="folder"):
