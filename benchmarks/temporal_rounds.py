@@ -2,8 +2,8 @@
 
 A stream with GDELT's shape; each round ingests, tests and trains on one batch, with edge features in a memory-mapped
 file, fetched with and without an LRU cache. Beside the ingest: what a system with a static graph does before each
-round, rebuilding the CSR of everything so far (scipy). Times are medians of rounds; expected: the same losses with the cache
-and without it.
+round, rebuilding the CSR of everything so far (scipy). Times are medians of rounds; expected: the same losses with the
+cache and without it.
 """
 
 from __future__ import annotations

@@ -115,6 +115,7 @@ class ContinuousTrainer:
         self._background: _Background | None = None
         self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
         self._fit_epochs = 0  # of the warm start, done
+        self._cold = False  # whether caches that were saved are still to be read
         self._best: _Best | None = None  # of the warm start, where it has a validation
         self._next = 0  # place of the first event that no round has taken
         self._untrained = 0  # place of the first event that none has trained on
@@ -196,6 +197,7 @@ class ContinuousTrainer:
                 raise UsageError("[round] expected a trainer after fit(), got one before it; call fit() first")
             with self._reading() as (source, version, arrived):
                 self._take(arrived)
+                self._warm_caches()
                 return self._one_round(source, version)
 
     def start(self, *, events_min: int = 1000, poll_s: float = 0.05) -> None:
@@ -272,6 +274,14 @@ class ContinuousTrainer:
         self._table.remove(arrived.removed)
         self._table.append(arrived.events)
         self._place_resumed()
+
+    def _warm_caches(self) -> None:
+        """Of a resumed trainer, before its first round, when the graph has the edges that its caches held."""
+        if self._cold and self._path is not None:
+            for number, cache in enumerate(self._caches):
+                if (saved := self._path.with_name(f"cache-{number}.npz")).exists():
+                    cache.load(saved)
+        self._cold = False
 
     def _place_resumed(self) -> None:
         """Where the checkpoint's rounds had come to, in the table as it is."""
@@ -501,9 +511,7 @@ class ContinuousTrainer:
         self._resume_untrained = self._resume_edge_id if untrained is None else int(untrained)
         self._before = state["before"]
         self._place_resumed()
-        for number, cache in enumerate(self._caches):
-            if (saved := path.with_name(f"cache-{number}.npz")).exists():
-                cache.load(saved)
+        self._cold = True
 
 
 class _Background:
