@@ -138,6 +138,28 @@ void BlockChain::insert(BlockPool& pool, const EdgeEntry& entry) {
   ++block.count;
 }
 
+void BlockChain::append(BlockPool& pool, const EdgeSpan& run, std::int32_t first) {
+  const std::int32_t largest = pool.block_edges_max();
+  while (first < run.count) {
+    Block& last = pages_.back().back();
+    const std::int32_t taken = std::min(run.count - first, largest - last.count);
+    if (taken > 0) {
+      if (last.count + taken > last.capacity) {
+        resize(pool, last, pool.fit(std::min(std::max(last.count + taken, last.count + 1 + last.count / 2), largest)));
+      }
+      pool.write_run(last.place + last.count, run, first, taken);
+      last.count += taken;
+      first += taken;
+    } else {
+      const std::int32_t fresh = std::min(run.count - first, largest);
+      const std::int64_t place = pool.allocate(largest);
+      pool.write_run(place, run, first, fresh);
+      append_block(pool, place, fresh, largest);
+      first += fresh;
+    }
+  }
+}
+
 void BlockChain::merge(BlockPool& pool, std::int32_t page_index, std::int32_t left) {
   Block& into = pages_[page_index][left];
   const Block from = pages_[page_index][left + 1];

@@ -80,6 +80,7 @@ class BlockPool {
     if (columns_.time) times_[place] = entry.time;
     if (columns_.type) types_[place] = entry.type;
   }
+  void write_run(std::int64_t place, const EdgeSpan& run, std::int32_t first, std::int32_t count);
   void set_weight(std::int64_t place, float weight) { weights_[place] = weight; }
   void copy(std::int64_t to, std::int64_t from, std::int32_t count);  // may overlap
   // First place in [place, place + count) whose key is not below `key`, as an offset.
@@ -164,6 +165,7 @@ class BlockChain {
   }
   bool previous(Cursor& at) const;  // one edge back; false at the start
   void insert(BlockPool& pool, const EdgeEntry& entry);
+  void append(BlockPool& pool, const EdgeSpan& run, std::int32_t first);  // run[first, count), behind the last edge
   void erase(BlockPool& pool, const Cursor& at);
   void append_block(const BlockPool& pool, std::int64_t place, std::int32_t count, std::int32_t capacity);
   std::int64_t erase_before(BlockPool& pool, const EdgeKey& key);  // returns how many edges went
