@@ -1,6 +1,5 @@
 #include "graph/edge_run.h"
 
-#include <array>
 #include <bit>
 
 namespace livegnn {
@@ -42,22 +41,22 @@ EdgeEntry EdgeRun::entry(std::size_t i) const {
   return entry;
 }
 
-// Digits of 11 bits, the last first; a digit that all keys share is not sorted by.
+// Digits of 11 bits, the last first; all bits at once where that many counters are few beside the keys.
 void GroupedRun::sort(VertexId slot_count) {
-  constexpr int kDigitBits = 11;
-  constexpr std::uint64_t kDigits = std::uint64_t{1} << kDigitBits;
-  spare_.resize(keys_.size());
   const int bits = std::bit_width(static_cast<std::uint32_t>(slot_count));
-  for (int shift = 32; shift < 32 + bits; shift += kDigitBits) {
-    std::array<std::size_t, kDigits> next{};
-    for (const std::uint64_t key : keys_) ++next[key >> shift & (kDigits - 1)];
-    std::size_t start = 0;
-    for (std::size_t& count : next) {
-      const std::size_t digit = count;
+  const int digit_bits = bits <= 17 && (std::size_t{1} << bits) <= keys_.size() ? bits : 11;
+  const std::uint64_t mask = (std::uint64_t{1} << digit_bits) - 1;
+  spare_.resize(keys_.size());
+  for (int shift = 32; shift < 32 + bits; shift += digit_bits) {
+    counts_.assign(mask + 1, 0);
+    for (const std::uint64_t key : keys_) ++counts_[key >> shift & mask];
+    std::uint32_t start = 0;
+    for (std::uint32_t& count : counts_) {
+      const std::uint32_t digit = count;
       count = start;
       start += digit;
     }
-    for (const std::uint64_t key : keys_) spare_[next[key >> shift & (kDigits - 1)]++] = key;
+    for (const std::uint64_t key : keys_) spare_[counts_[key >> shift & mask]++] = key;
     keys_.swap(spare_);
   }
 }
@@ -70,31 +69,45 @@ void gather(std::vector<T>& to, const std::vector<T>& from, const std::vector<st
 }
 }  // namespace
 
+namespace {
+std::uint64_t pack(VertexId owner, std::size_t place) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(owner)) << 32 | place;
+}
+}  // namespace
+
+void GroupedRun::collect_both(const EdgeRun& run, VertexId last_bit) {
+  keys_.resize(2 * run.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < run.size(); ++i) {  // written in any case, kept where it counts: no branch to mispredict
+    const VertexId u = run.src[i], v = run.dst[i];
+    keys_[count] = pack(u, 2 * i);
+    count += (u & 1) == last_bit;
+    keys_[count] = pack(v, 2 * i + 1);
+    count += (v & 1) == last_bit && u != v;
+  }
+  keys_.resize(count);
+}
+
 void GroupedRun::assign(const EdgeRun& run, RunSide side, VertexId slot_count) {
-  const std::size_t count = run.size();
-  const auto pack = [](VertexId owner, std::size_t place) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(owner)) << 32 | place;
-  };
-  keys_.clear();
-  const int ends_bits = side == RunSide::Both ? 1 : 0;
-  keys_.reserve(count << ends_bits);
-  if (side == RunSide::Both) {
-    for (std::size_t i = 0; i < count; ++i) {
-      keys_.push_back(pack(run.src[i], 2 * i));
-      if (run.src[i] != run.dst[i]) keys_.push_back(pack(run.dst[i], 2 * i + 1));
-    }
+  const bool both = side == RunSide::BothEven || side == RunSide::BothOdd;
+  const int ends_bits = both ? 1 : 0;
+  if (both) {
+    collect_both(run, side == RunSide::BothOdd ? 1 : 0);
   } else {
     const std::vector<VertexId>& owners = side == RunSide::BySrc ? run.src : run.dst;
-    for (std::size_t i = 0; i < count; ++i) keys_.push_back(pack(owners[i], i));
+    keys_.resize(run.size());
+    for (std::size_t i = 0; i < run.size(); ++i) keys_[i] = pack(owners[i], i);
   }
   sort(slot_count);
   groups_.clear();
   neighbours_.resize(keys_.size());
+  VertexId known = kNoVertex;
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     const auto owner = static_cast<VertexId>(keys_[i] >> 32);
-    if (groups_.empty() || groups_.back().owner != owner) groups_.push_back({owner, static_cast<std::int64_t>(i)});
+    if (owner != known) groups_.push_back({owner, static_cast<std::int64_t>(i)});
+    known = owner;
     const std::size_t edge = static_cast<std::uint32_t>(keys_[i]) >> ends_bits;
-    const bool owner_is_src = side == RunSide::BySrc || (side == RunSide::Both && (keys_[i] & 1) == 0);
+    const bool owner_is_src = both ? (keys_[i] & 1) == 0 : side == RunSide::BySrc;
     neighbours_[i] = owner_is_src ? run.dst[edge] : run.src[edge];
   }
   gather(ids_, run.ids, keys_, ends_bits);

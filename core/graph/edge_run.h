@@ -26,11 +26,9 @@ struct EdgeRun {  // one value an edge in every column; columns that the graph l
   EdgeEntry entry(std::size_t i) const;                                      // as added
 };
 
-enum class RunSide : std::uint8_t {
-  BySrc,
-  ByDst,
-  Both
-};  // Both: an edge is in the lists of both its ends, a loop once
+// Which end's lists. Both: an edge is in the lists of both its ends, a loop once; that work comes in halves by the
+// owner's last bit, so that two threads can group a run.
+enum class RunSide : std::uint8_t { BySrc, ByDst, BothEven, BothOdd };
 
 class GroupedRun {
  public:
@@ -46,10 +44,12 @@ class GroupedRun {
   EdgeSpan span(std::int64_t first, std::int64_t last) const;
 
  private:
+  void collect_both(const EdgeRun& run, VertexId last_bit);
   void sort(VertexId slot_count);
 
   std::vector<Group> groups_;
   std::vector<std::uint64_t> keys_, spare_;  // owner << 32 | place, the place counting both ends where both have a list
+  std::vector<std::uint32_t> counts_;
   std::vector<VertexId> neighbours_;
   std::vector<EdgeId> ids_;
   std::vector<float> weights_;

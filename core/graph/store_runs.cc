@@ -100,22 +100,22 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
   struct alignas(64) Place {  // a cache line each: two threads count
     std::size_t at = 0;
   };
-  Place done[2];
+  Place done[2];  // groups that are in the lists
   GroupedRun* const grouped = scratch_->grouped;
-  const int directions = options_.undirected ? 1 : 2;
   Adjacency* const lists[2] = {&out_, in_};
-  const auto insert_all = [&](int direction) {
-    const RunSide side = options_.undirected ? RunSide::Both : direction == 0 ? RunSide::BySrc : RunSide::ByDst;
-    grouped[direction].assign(run, side, slot_count_);
-    insert_groups(*lists[direction], grouped[direction], done[direction].at);
-  };
-  const int threads = run.size() >= kParallelMin ? std::min(apply_threads_, directions) : 1;
+  const RunSide sides[2] = {options_.undirected ? RunSide::BothEven : RunSide::BySrc,
+                            options_.undirected ? RunSide::BothOdd : RunSide::ByDst};
+  const int threads = run.size() >= kParallelMin ? std::min(apply_threads_, 2) : 1;
   try {
     graph_parallel::run(threads, [&](int thread) {
-      for (int direction = thread; direction < directions; direction += threads) insert_all(direction);
+      for (int half = thread; half < 2; half += threads) {
+        grouped[half].assign(run, sides[half], slot_count_);
+        if (!options_.undirected) insert_groups(*lists[half], grouped[half], done[half].at);
+      }
     });
+    for (int half = 0; half < 2; ++half) insert_groups(*lists[half], grouped[half], done[half].at);
   } catch (...) {
-    for (int i = 0; i < directions; ++i) erase_groups(*lists[i], grouped[i], done[i].at);
+    for (const int half : {1, 0}) erase_groups(*lists[half], grouped[half], done[half].at);
     forget_attributes(run);
     next_edge_id_ = next_before;
     throw;
