@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "livegnn/graph_memory.h"
 #include "livegnn/prefetch.h"
 #include "temporal/draw.h"
 #include "util/thread_pool.h"
@@ -29,26 +30,32 @@ using livegnn::draw_part;
 using livegnn::prefetch_line;
 using Numbers = std::span<const std::int64_t>;
 
-struct Csr {
-  std::vector<std::int64_t> ptr, ids, times;
-  std::vector<std::int32_t> neighbours;
+struct Csr {  // in the store's own columns, so that both lie in huge pages
+  livegnn::Column<std::int64_t> ptr, ids, times;
+  livegnn::Column<std::int32_t> neighbours;
 };
 
 Csr csr_of(std::int64_t vertices, Numbers src, Numbers dst, Numbers time) {
   Csr made;
-  made.ptr.assign(static_cast<std::size_t>(vertices) + 1, 0);
+  const auto edges = static_cast<std::int64_t>(src.size());
+  made.ptr.reserve(vertices + 1);
+  made.ids.reserve(edges);
+  made.times.reserve(edges);
+  made.neighbours.reserve(edges);
   std::vector<std::int64_t> order(src.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return dst[a] != dst[b] ? dst[a] < dst[b] : time[a] != time[b] ? time[a] < time[b] : a < b;
   });
-  for (const std::int64_t edge : order) {
-    ++made.ptr[static_cast<std::size_t>(dst[edge]) + 1];
-    made.ids.push_back(edge);
-    made.times.push_back(time[edge]);
-    made.neighbours.push_back(static_cast<std::int32_t>(src[edge]));
+  std::fill_n(made.ptr.data(), vertices + 1, 0);
+  for (std::int64_t place = 0; place < edges; ++place) {
+    const std::int64_t edge = order[place];
+    ++made.ptr[dst[edge] + 1];
+    made.ids[place] = edge;
+    made.times[place] = time[edge];
+    made.neighbours[place] = static_cast<std::int32_t>(src[edge]);
   }
-  std::partial_sum(made.ptr.begin(), made.ptr.end(), made.ptr.begin());
+  std::partial_sum(made.ptr.data(), made.ptr.data() + vertices + 1, made.ptr.data());
   return made;
 }
 
