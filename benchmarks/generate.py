@@ -4,13 +4,18 @@ Expected degrees are the quantiles of a Lomax law (density exponent g), cut at t
 Edges are drawn with probability proportional to w_out[u] * w_in[v]; duplicates and self-loops are dropped and more are
 drawn until the count is exact. Edges are kept in random order, so the first 90% are a random snapshot.
 Invariants: a function of (name, seed) alone; vertex ids carry no order of degree.
+
+Streams of dated events follow the same law in the activity of their ends, pairs recurring as they will; they come in
+order of time and in chunks, so that a stream of any length needs the memory of one chunk.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -168,3 +173,42 @@ def generated(name: str, seed: int = 1, directory: Path | None = None) -> Genera
         np.save(beside, edges)
         beside.rename(path)
     return GeneratedGraph(name, shape, edges[0], edges[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventShape:
+    """Counts and activity law of a stream of events; the exponent is of the density of events per vertex."""
+
+    vertices: int
+    events: int
+    exponent: float
+    share_max: float  # of all events, the most that one vertex is in on one side
+    seconds: int = 365 * 24 * 3600  # from the first event to the last
+
+
+EVENT_SHAPES = {
+    "gdelt-like": EventShape(vertices=16_682, events=50_000_000, exponent=1.9, share_max=0.02),
+    "netflix-like": EventShape(vertices=978_000, events=20_000_000, exponent=2.1, share_max=0.002),
+}
+
+
+class Events(NamedTuple):
+    """A piece of a stream: (k,) int64 each, times in order."""
+
+    src: npt.NDArray[np.int64]
+    dst: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+
+
+def event_chunks(shape: EventShape, seed: int, chunk: int = 1_000_000) -> Iterator[Events]:
+    """The events of a shape in order of time, `chunk` at a time; a function of (shape, seed, chunk)."""
+    rng = np.random.default_rng(seed)
+    mean = shape.events / shape.vertices
+    law = lomax_degrees(shape.vertices, mean, shape.exponent, max(1, int(shape.share_max * shape.events)))
+    cumulative = _cumulative(law)
+    src_ids, dst_ids = rng.permutation(shape.vertices), rng.permutation(shape.vertices)
+    step = shape.seconds / shape.events
+    for first in range(0, shape.events, chunk):
+        count = min(chunk, shape.events - first)
+        src, dst = src_ids[_draw(rng, cumulative, count)], dst_ids[_draw(rng, cumulative, count)]
+        yield Events(src, dst, ((first + np.arange(count)) * step).astype(np.int64))

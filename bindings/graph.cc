@@ -758,7 +758,8 @@ void bind_store(nb::module_& m) {
            nb::arg("vertex_type").noconvert() = nb::none())
       .def("set_apply_threads", &GraphStore::set_apply_threads, "threads"_a)
       .def(
-          "apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply(buffer); }, "buffer"_a, Release())
+          "apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply_unread(buffer); }, "buffer"_a,
+          Release())
       .def_prop_ro("version", &GraphStore::version)
       .def_prop_ro("slot_count", &GraphStore::slot_count)
       .def_prop_ro("vertex_count", &GraphStore::vertex_count)

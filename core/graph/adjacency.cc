@@ -94,7 +94,7 @@ void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
     ++list.count;
     if (hub.indexed) {
       hub.index.insert(index_pool_, entry);
-    } else if (indexed_ && list.count > index_min()) {
+    } else if (wants_index(list)) {
       build_index(hub, list.count);
     }
   } else {
@@ -104,6 +104,76 @@ void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
     ++list.count;
   }
   ++entry_count_;
+}
+
+EdgeKey Adjacency::last_key(const List& list) const {
+  if (list.capacity != kHub) return pool_.key(list.place + list.count - 1);
+  const BlockChain::Block& block = list.hub->edges.pages().back().back();
+  return pool_.key(block.place + block.count - 1);
+}
+
+// Pieces that rise and begin behind the list's end are copied there; a late edge goes in alone.
+void Adjacency::insert_run(VertexId v, const EdgeSpan& run) {
+  for (std::int32_t first = 0; first < run.count;) {
+    List& list = lists_[v];
+    const EdgeKey key{run.times != nullptr ? run.times[first] : 0, run.ids[first]};
+    if (list.count > 0 && key < last_key(list)) {
+      insert(v, {run.neighbours[first], run.types != nullptr ? run.types[first] : 0,
+                 run.weights != nullptr ? run.weights[first] : 1.0f, run.ids[first], key.major});
+      ++first;
+      continue;
+    }
+    std::int32_t last = run.times != nullptr ? first + 1 : run.count;
+    while (last < run.count && run.times[last - 1] <= run.times[last]) ++last;
+    EdgeSpan piece = run;
+    piece.count = last;
+    append(list, piece, first);
+    first = last;
+  }
+}
+
+void Adjacency::append(List& list, const EdgeSpan& run, std::int32_t first) {
+  const std::int32_t largest = pool_.block_edges_max(), added = run.count - first;
+  if (list.capacity != kHub) {
+    const std::int32_t in_block = std::min(added, largest - list.count);
+    if (list.count + in_block > list.capacity) {
+      const std::int32_t grown = std::max(list.count + in_block, list.count + 1 + list.count / 2);
+      resize_block(list, pool_.fit(std::min(grown, largest)));
+    }
+    pool_.write_run(list.place + list.count, run, first, in_block);
+    list.count += in_block;
+    entry_count_ += in_block;
+    if (in_block == added) return;
+    make_hub(list);
+    first += in_block;
+  }
+  Hub& hub = *list.hub;
+  hub.edges.append(pool_, run, first);
+  list.count += run.count - first;
+  entry_count_ += run.count - first;
+  if (hub.indexed) {
+    for (std::int32_t i = first; i < run.count; ++i) {
+      hub.index.insert(index_pool_, {run.neighbours[i], 0, 1.0f, run.ids[i], run.times != nullptr ? run.times[i] : 0});
+    }
+  } else if (wants_index(list)) {
+    build_index(hub, list.count);
+  }
+}
+
+bool Adjacency::wants_index(const List& list) const {
+  constexpr std::int32_t kScansMax =
+      16;  // many scans cost less than one sort: hubs that are rarely searched go without
+  return indexed_ && list.count > index_min() && list.hub->scans.load(std::memory_order_relaxed) >= kScansMax;
+}
+
+void Adjacency::note_scan(VertexId v) const {
+  const List& list = lists_[v];
+  if (list.capacity == kHub && !list.hub->indexed) list.hub->scans.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Adjacency::index_if_wanted(VertexId v) {
+  List& list = lists_[v];
+  if (list.capacity == kHub && !list.hub->indexed && wants_index(list)) build_index(*list.hub, list.count);
 }
 
 std::int64_t Adjacency::find_place(const List& list, const EdgeKey& key) const {
@@ -254,11 +324,9 @@ std::int64_t Adjacency::erase_before(VertexId v, EdgeTime time) {
   std::int64_t erased;
   if (list.capacity == kHub) {
     Hub& hub = *list.hub;
-    const bool was_indexed = hub.indexed;
-    if (was_indexed) erase_before_in_index(list, time);
+    if (hub.indexed) erase_before_in_index(list, time);
     erased = hub.edges.erase_before(pool_, key);
     list.count -= static_cast<std::int32_t>(erased);
-    if (was_indexed && !hub.indexed && list.count >= index_min() / 2) build_index(hub, list.count);
     shrink_hub(list);
   } else {
     erased = pool_.lower_bound(list.place, list.count, key);

@@ -47,10 +47,6 @@ void Adjacency::cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_
 }
 
 void Adjacency::finish(int threads) {
-  std::vector<VertexId> hubs;
-  for (VertexId v = 0; v < slot_count_; ++v) {
-    if (indexed_ && lists_[v].count > index_min()) hubs.push_back(v);
-  }
   graph_parallel::run_pieces(threads, slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
     for (auto v = static_cast<VertexId>(begin); v < end; ++v) {
       List& list = lists_[v];
@@ -65,15 +61,6 @@ void Adjacency::finish(int threads) {
       list.hub = hub;
       list.capacity = kHub;
     }
-  });
-  std::vector<std::int64_t> places;
-  for (const VertexId v : hubs) places.push_back(index_pool_.extend(run_length(lists_[v].count)));
-  graph_parallel::run_pieces(threads, static_cast<std::int64_t>(hubs.size()), 1, [&](std::int64_t i, std::int64_t) {
-    const List& list = lists_[hubs[i]];
-    std::int64_t place = places[i];
-    for (const EdgeEntry& entry : entries_by_neighbour(*list.hub, list.count)) index_pool_.write(place++, entry);
-    cut_blocks(index_pool_, list.hub->index, places[i], list.count);
-    list.hub->indexed = true;
   });
 }
 
@@ -107,6 +94,7 @@ void Adjacency::build_index(Hub& hub, std::int32_t count) {
 void Adjacency::drop_index(Hub& hub) {
   hub.index.clear(index_pool_);
   hub.indexed = false;
+  hub.scans.store(0, std::memory_order_relaxed);
 }
 
 std::size_t Adjacency::index_bytes() const {
@@ -198,7 +186,7 @@ void Adjacency::check_hub(VertexId v, const List& list) const {
   const Hub& hub = *list.hub;
   invariant(check_chain(pool_, hub.edges) == list.count, "a hub's blocks do not hold its degree");
   invariant(hub.indexed || hub.index.empty(), "a hub without an index has index blocks");
-  invariant(!indexed_ || hub.indexed || list.count <= index_min(), "a long hub has no index");
+  invariant(indexed_ || !hub.indexed, "a hub of a direction without indexes has one");
   if (!hub.indexed) return;
   invariant(check_chain(index_pool_, hub.index) == list.count, "a hub's index does not hold its degree");
   visit(v, [&](const EdgeSpan& span) {

@@ -58,6 +58,7 @@ void BlockChain::resize(BlockPool& pool, Block& block, std::int32_t capacity) {
 }
 
 void BlockChain::insert_block(const BlockPool& pool, const Cursor& before, const Block& block) {
+  table_.drop();
   Page& page = pages_[before.page];
   page.insert(page.begin() + before.block, block);
   const auto count = static_cast<std::int32_t>(page.size());
@@ -70,6 +71,7 @@ void BlockChain::insert_block(const BlockPool& pool, const Cursor& before, const
 }
 
 void BlockChain::erase_block(BlockPool& pool, std::int32_t page_index, std::int32_t block) {
+  table_.drop();
   Page& page = pages_[page_index];
   page.erase(page.begin() + block);
   if (page.empty()) {
@@ -125,6 +127,7 @@ void BlockChain::insert(BlockPool& pool, const EdgeEntry& entry) {
     at.offset = pool.lower_bound(block.place, block.count, key);
     if (block.count == block.capacity) {
       if (block.capacity < pool.block_edges_max()) {
+        table_.drop();
         resize(pool, block, pool.fit(std::min(block.count + 1 + block.count / 2, pool.block_edges_max())));
       } else {
         split(pool, at);
@@ -132,10 +135,34 @@ void BlockChain::insert(BlockPool& pool, const EdgeEntry& entry) {
     }
   }
   Block& block = pages_[at.page][at.block];
+  if (at.offset == 0 || &block != &pages_.back().back()) table_.drop();
   pool.copy(block.place + at.offset + 1, block.place + at.offset, block.count - at.offset);
   pool.write(block.place + at.offset, entry);
   if (at.offset == 0) block.first = key;
   ++block.count;
+}
+
+void BlockChain::append(BlockPool& pool, const EdgeSpan& run, std::int32_t first) {
+  const std::int32_t largest = pool.block_edges_max();
+  while (first < run.count) {
+    Block& last = pages_.back().back();
+    const std::int32_t taken = std::min(run.count - first, largest - last.count);
+    if (taken > 0) {
+      if (last.count + taken > last.capacity) {
+        table_.drop();
+        resize(pool, last, pool.fit(std::min(std::max(last.count + taken, last.count + 1 + last.count / 2), largest)));
+      }
+      pool.write_run(last.place + last.count, run, first, taken);
+      last.count += taken;
+      first += taken;
+    } else {
+      const std::int32_t fresh = std::min(run.count - first, largest);
+      const std::int64_t place = pool.allocate(largest);
+      pool.write_run(place, run, first, fresh);
+      append_block(pool, place, fresh, largest);
+      first += fresh;
+    }
+  }
 }
 
 void BlockChain::merge(BlockPool& pool, std::int32_t page_index, std::int32_t left) {
@@ -149,6 +176,7 @@ void BlockChain::merge(BlockPool& pool, std::int32_t page_index, std::int32_t le
 }
 
 void BlockChain::erase(BlockPool& pool, const Cursor& at) {
+  table_.drop();
   Page& page = pages_[at.page];
   Block& block = page[at.block];
   --block.count;
@@ -168,6 +196,7 @@ void BlockChain::erase(BlockPool& pool, const Cursor& at) {
 }
 
 void BlockChain::append_block(const BlockPool& pool, std::int64_t place, std::int32_t count, std::int32_t capacity) {
+  table_.drop();
   if (pages_.empty() || static_cast<std::int32_t>(pages_.back().size()) == pool.page_blocks_max()) {
     pages_.emplace_back();
   }
@@ -175,6 +204,7 @@ void BlockChain::append_block(const BlockPool& pool, std::int64_t place, std::in
 }
 
 std::int64_t BlockChain::erase_before(BlockPool& pool, const EdgeKey& key) {
+  table_.drop();
   std::int64_t erased = 0;
   const Cursor stop = lower_bound(pool, key);
   for (std::int32_t p = 0; p <= stop.page && p < static_cast<std::int32_t>(pages_.size()); ++p) {
@@ -196,14 +226,35 @@ std::int64_t BlockChain::erase_before(BlockPool& pool, const EdgeKey& key) {
 }
 
 void BlockChain::clear(BlockPool& pool) {
+  table_.drop();
   for (const Page& page : pages_) {
     for (const Block& block : page) pool.free(block.place, block.capacity);
   }
   pages_.clear();
 }
 
+void BlockChain::make_table() const {
+  std::size_t blocks = 0;
+  for (const Page& page : pages_) blocks += page.size();
+  std::unique_ptr<std::int64_t[]> values(new std::int64_t[1 + 3 * blocks]);
+  values[0] = static_cast<std::int64_t>(blocks);
+  std::int64_t* at = values.get() + 1;
+  std::int64_t before = 0;
+  for (const Page& page : pages_) {
+    for (const Block& block : page) {
+      at[0] = block.first.major;
+      at[blocks] = before;
+      at[2 * blocks] = block.place;
+      before += block.count;
+      ++at;
+    }
+  }
+  table_.set(std::move(values));
+}
+
 std::size_t BlockChain::bytes() const {
   std::size_t total = pages_.capacity() * sizeof(Page);
+  if (!table_.empty()) total += static_cast<std::size_t>(1 + 3 * table_.get().blocks) * sizeof(std::int64_t);
   for (const Page& page : pages_) total += page.capacity() * sizeof(Block);
   return total;
 }

@@ -87,6 +87,17 @@ void BlockPool::copy(std::int64_t to, std::int64_t from, std::int32_t count) {
   if (columns_.type) move_values(types_, to, from, count);
 }
 
+void BlockPool::write_run(std::int64_t place, const EdgeSpan& run, std::int32_t first, std::int32_t count) {
+  const auto put = [&](auto& column, const auto* from) {
+    std::memcpy(column.data() + place, from + first, static_cast<std::size_t>(count) * sizeof(*from));
+  };
+  put(neighbours_, run.neighbours);
+  put(ids_, run.ids);
+  if (columns_.weight) put(weights_, run.weights);
+  if (columns_.time) put(times_, run.times);
+  if (columns_.type) put(types_, run.types);
+}
+
 std::int32_t BlockPool::lower_bound(std::int64_t place, std::int32_t count, const EdgeKey& wanted) const {
   if (count == 0 || key(place + count - 1) < wanted) return count;  // appending is the common case
   std::int32_t low = 0;

@@ -5,18 +5,20 @@
 #include <memory>
 #include <vector>
 
+#include "graph/edge_run.h"
 #include "livegnn/graph.h"
 
 namespace livegnn {
 
-enum class EdgeChangeKind : std::uint8_t { Added, Removed, Reweighted, AttrSet };
+enum class EdgeChangeKind : std::uint8_t { Added, AddedRun, Removed, Reweighted, AttrSet };
 
 struct EdgeChange {
   EdgeChangeKind kind;
   VertexId u;
   EdgeEntry entry;          // neighbour is v; the weight after the change, for Removed the weight it had
   float weight_before;      // Reweighted
-  std::int64_t row_before;  // Removed, AttrSet: the attribute row as it was, offset into rows; -1 without attributes
+  std::int64_t row_before;  // Removed, AttrSet: the attribute row as it was, offset into rows; -1 without attributes.
+                            // AddedRun: place in runs, and nothing else
 };
 
 struct VertexChange {  // one per vertex, from its first change in the batch
@@ -28,6 +30,8 @@ struct VertexChange {  // one per vertex, from its first change in the batch
 
 struct BatchDelta::Journal {
   std::vector<EdgeChange> edges;
+  std::vector<EdgeRun> runs;  // the first run_count are of this batch, the rest keep their memory for the next
+  std::size_t run_count = 0;
   std::vector<VertexChange> vertices;
   std::vector<float> rows;
   EdgeId next_edge_id_before = 0;
@@ -37,6 +41,15 @@ struct BatchDelta::Journal {
   VertexId slot_count_before = 0;
   std::int64_t serial = 0;         // of this batch; 0 while it is not committed
   std::int64_t serial_before = 0;  // of the batch before
+
+  EdgeRun& next_run() {
+    if (run_count == runs.size()) runs.emplace_back();
+    return runs[run_count];
+  }
+  void keep_run() {
+    edges.push_back({EdgeChangeKind::AddedRun, kNoVertex, {}, 0.0f, static_cast<std::int64_t>(run_count)});
+    ++run_count;
+  }
 
   std::int64_t save_row(const float* row, std::int32_t width) {
     const auto offset = static_cast<std::int64_t>(rows.size());
@@ -52,6 +65,7 @@ struct GraphStore::Scratch {
   };
   std::shared_ptr<BatchDelta::Journal> journal;  // of the running or the latest batch
   std::vector<NewEdge> new_edges;                // by ascending id
+  GroupedRun grouped[2];                         // by direction
   std::vector<VertexId> sparse;  // by vertex: place in journal->vertices, valid if that names the vertex
   EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
   std::vector<EdgeEntry> incident;

@@ -158,10 +158,13 @@ void GraphStore::relabel(VertexId u, const EdgeEntry& entry, float weight) {
   if (!options_.undirected || u != entry.neighbour) in_->set_weight(entry.neighbour, key, weight);
 }
 
-// The shorter side is scanned; where both are long, the destination's index knows. entry.neighbour is v.
+// The shorter side is scanned; where both are long, the destination's index knows, once there is one. entry.neighbour
+// is v.
 EdgeEntry GraphStore::find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const {
   const std::int32_t out_count = out_.count(u), in_count = in_->count(v);
   if (std::min(out_count, in_count) == 0) return {};
+  const bool key_known = filter.id != kNoEdge && (!options_.has_time || filter.time != INT64_MIN);
+  if (!key_known && std::min(out_count, in_count) > out_.scan_max()) in_->note_scan(v);
   const bool scan_out = in_->is_indexed(v) ? out_count <= out_.scan_max() : out_count <= in_count;
   if (scan_out) return out_.find_newest(u, v, filter);
   EdgeEntry found = in_->find_newest(v, u, filter);

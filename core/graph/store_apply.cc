@@ -161,9 +161,10 @@ EdgeId GraphStore::checked_edge_id(const Update& update) const {
   return update.edge_id;
 }
 
-EdgeEntry GraphStore::found_edge(const Update& update) const {
+EdgeEntry GraphStore::found_edge(const Update& update) {
   const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
   check_filter(update);
+  in_->index_if_wanted(v);
   const EdgeFilter filter{update.time, update.type, update.edge_id};
   const EdgeEntry entry = find_edge(u, v, filter);
   if (entry.id == kNoEdge && !update.missing_ignore) {
@@ -397,11 +398,19 @@ BatchDelta GraphStore::apply(const UpdateBuffer& batch) {
   return delta;
 }
 
-void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) {
+void GraphStore::apply_unread(const UpdateBuffer& batch) {
+  BatchDelta unread;
+  apply_batch(batch, unread, false);
+}
+
+void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) { apply_batch(batch, delta, true); }
+
+void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool delta_read) {
   delta.clear();
   std::shared_ptr<BatchDelta::Journal>& journal = scratch_->journal;
   if (journal == nullptr || journal.use_count() > 1) journal = std::make_shared<BatchDelta::Journal>();
   journal->edges.clear();
+  journal->run_count = 0;
   journal->vertices.clear();
   journal->rows.clear();
   journal->serial = 0;
@@ -425,7 +434,7 @@ void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) {
         ++at;
       }
     }
-    write_delta(*journal, delta);
+    if (delta_read) write_delta(*journal, delta);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::InvariantBroken) throw;
     roll_back(*journal);

@@ -82,6 +82,14 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
   new_edges.clear();
   ReweightedIndex reweighted(delta.reweighted, scratch_->reweighted);
   for (const EdgeChange& change : journal.edges) {
+    if (change.kind == EdgeChangeKind::AddedRun) {
+      const EdgeRun& run = journal.runs[static_cast<std::size_t>(change.row_before)];
+      for (std::size_t i = 0; i < run.size(); ++i) {
+        const EdgeEntry entry = run.entry(i);
+        new_edges.push_back({{run.src[i], entry.neighbour, entry.weight, entry.type, entry.id, entry.time}, true});
+      }
+      continue;
+    }
     const EdgeEntry& entry = change.entry;
     const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.type, entry.id, entry.time};
     if (change.kind == EdgeChangeKind::AttrSet) {
@@ -144,10 +152,21 @@ void GraphStore::write_delta(const BatchDelta::Journal& journal, BatchDelta& del
   if (!journal.vertices.empty()) write_vertices(journal, delta);
 }
 
+// The last edge first: each is then at the end of its lists, or near it.
+void GraphStore::unlink_run(const EdgeRun& run) {
+  for (std::size_t i = run.size(); i-- > 0;) {
+    unlink(run.src[i], run.entry(i));
+    if (options_.attr_width > 0) attributes_.erase(run.ids[i]);
+  }
+}
+
 void GraphStore::roll_back(const BatchDelta::Journal& journal) {
   for (auto change = journal.edges.rbegin(); change != journal.edges.rend(); ++change) {
     const float* row = change->row_before < 0 ? nullptr : journal.rows.data() + change->row_before;
     switch (change->kind) {
+      case EdgeChangeKind::AddedRun:
+        unlink_run(journal.runs[static_cast<std::size_t>(change->row_before)]);
+        break;
       case EdgeChangeKind::Added:
         unlink(change->u, change->entry);
         if (options_.attr_width > 0) attributes_.erase(change->entry.id);

@@ -1,5 +1,8 @@
-// Long runs of added edges, as bulk streams bring them: checked and journaled one by one, as ever, and only then put
-// into the lists, so that each direction can be written by its own thread and with its misses overlapped.
+// Long runs of added edges, as bulk streams bring them: checked one by one, as ever, into columns; grouped by the list
+// that each edge joins; and each list extended once per group, a thread for each direction. What comes in the order of
+// time is copied behind the list's end, late edges go where their time says.
+#include <cmath>
+
 #include "graph/journal.h"
 #include "graph/parallel.h"
 #include "livegnn/graph.h"
@@ -8,97 +11,124 @@ namespace livegnn {
 
 namespace {
 constexpr std::size_t kRunMin = 256;
-constexpr std::size_t kParallelMin = 2048;  // below, a thread costs more than it saves
-constexpr std::size_t kRecordsAhead = 24;
-constexpr std::size_t kStepAhead = 8;  // between the steps of Adjacency::prefetch_append, the last first
+constexpr std::size_t kParallelMin = 2048;             // below, a thread costs more than it saves
+constexpr std::size_t kRunMax = std::size_t{1} << 30;  // places of a group's edges are 32 bits, both ends counted
+constexpr std::size_t kStepAhead = 6;  // between the steps of Adjacency::prefetch_append, the last first
 }  // namespace
 
 // One past the last update of the run of additions that starts at `first`.
 std::size_t GraphStore::end_of_run(const UpdateBuffer& batch, std::size_t first) const {
   const std::span<const Update> updates = batch.updates();
+  const std::size_t last = std::min(updates.size(), first + kRunMax);
   std::size_t end = first;
-  while (end < updates.size() && updates[end].kind == UpdateKind::AddEdge) ++end;
+  while (end < last && updates[end].kind == UpdateKind::AddEdge) ++end;
   return end;
 }
 
-// A simple graph looks for the edge before it adds it, and an undirected one keeps both directions in the same lists.
+// A simple graph looks for the edge before it adds it.
 bool GraphStore::takes_run(std::size_t length) const {
-  const bool degrees_fit = static_cast<std::size_t>(out_.entry_count()) + length < INT32_MAX;
-  return length >= kRunMin && degrees_fit && !options_.simple && !options_.undirected;
+  const bool degrees_fit = static_cast<std::size_t>(out_.entry_count()) + 2 * length < INT32_MAX;
+  return length >= kRunMin && degrees_fit && !options_.simple;
 }
 
-// `at` follows the update under check, so that an error can name it; what was journaled of the run is then taken back.
-void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end) {
+// Whether an update needs none of the checks that name what is wrong with it.
+bool GraphStore::is_plain_addition(const Update& update) const {
+  const auto slots = static_cast<std::uint64_t>(slot_count_);
+  return static_cast<std::uint64_t>(update.u) < slots && static_cast<std::uint64_t>(update.v) < slots &&
+         live_[update.u] != 0 && live_[update.v] != 0 && update.edge_id == kNoEdge &&
+         update.has_weight == options_.has_weight && (update.time != kUnsetTime) == options_.has_time &&
+         (update.type != kUnsetType) == options_.has_type && update.row < 0 && options_.attr_width == 0 &&
+         !is_typed() && std::isfinite(update.weight);
+}
+
+// `at` follows the update under check, so that an error can name it; what was noted of the run is then forgotten.
+void GraphStore::check_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end, EdgeRun& run) {
   const std::span<const Update> updates = batch.updates();
-  std::vector<EdgeChange>& changes = scratch_->journal->edges;
-  const std::size_t start = changes.size();
+  const PoolColumns columns = out_.pool().columns();
   const EdgeId next_before = next_edge_id_;
-  const auto slots = static_cast<std::int64_t>(slot_count_);
-  const auto prefetch_ends = [&](const Update& update) {
-    if (update.u < 0 || update.v < 0 || update.u >= slots || update.v >= slots) return;
-    prefetch_line(live_.data() + update.u);
-    prefetch_line(live_.data() + update.v);
-    out_.prefetch_list(static_cast<VertexId>(update.u));
-    in_->prefetch_list(static_cast<VertexId>(update.v));
-  };
+  run.clear();
+  run.reserve(end - at, columns);
   try {
     for (; at < end; ++at) {
-      if (at + kRecordsAhead < end) prefetch_ends(updates[at + kRecordsAhead]);
       const Update& update = updates[at];
+      if (is_plain_addition(update)) {
+        const EdgeEntry entry{static_cast<VertexId>(update.v), update.type, update.weight, next_edge_id_, update.time};
+        run.add(static_cast<VertexId>(update.u), entry, columns);
+        ++next_edge_id_;
+        continue;
+      }
       const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
       const EdgeEntry entry = checked_entry(batch, update, u, v);
-      changes.push_back({EdgeChangeKind::Added, u, entry, entry.weight, -1});
+      run.add(u, entry, columns);
       if (options_.attr_width > 0) attributes_.insert(entry.id, batch.row(update));
       next_edge_id_ = entry.id + 1;
     }
   } catch (...) {
-    forget_run(start, next_before);
+    forget_attributes(run);
+    next_edge_id_ = next_before;
     throw;
   }
-  struct alignas(64) Place {  // a cache line each: two threads count
-    std::size_t at;
-  };
-  Place done[2] = {{start}, {start}};  // one past the last that is in the lists, by direction
-  const auto owner = [&](std::size_t i, bool by_src) { return by_src ? changes[i].u : changes[i].entry.neighbour; };
-  const auto insert_all = [&](Adjacency& lists, bool by_src) {
-    for (std::size_t& i = done[by_src].at; i < changes.size(); ++i) {
-      for (int step = 0; step < Adjacency::kAppendSteps; ++step) {
-        const std::size_t ahead = i + kStepAhead * static_cast<std::size_t>(Adjacency::kAppendSteps - step);
-        if (ahead < changes.size()) lists.prefetch_append(owner(ahead, by_src), step);
-      }
-      EdgeEntry entry = changes[i].entry;
-      if (!by_src) entry.neighbour = changes[i].u;
-      lists.insert(owner(i, by_src), entry);
-    }
-  };
-  const int threads = changes.size() - start >= kParallelMin ? std::min(apply_threads_, 2) : 1;
-  try {
-    graph_parallel::run(threads, [&](int thread) {
-      if (thread == 0) insert_all(out_, true);
-      if (thread == threads - 1) insert_all(*in_, false);
-    });
-  } catch (...) {
-    for (const bool by_src : {true, false}) {
-      Adjacency& lists = by_src ? out_ : *in_;
-      while (done[by_src].at > start) {
-        --done[by_src].at;
-        lists.erase(owner(done[by_src].at, by_src), lists.key(changes[done[by_src].at].entry));
-      }
-    }
-    forget_run(start, next_before);
-    throw;
-  }
-  edge_count_ += static_cast<std::int64_t>(changes.size() - start);
 }
 
-// The journal and the attributes as before a run of which nothing is in the lists.
-void GraphStore::forget_run(std::size_t start, EdgeId next_edge_id) {
-  std::vector<EdgeChange>& changes = scratch_->journal->edges;
-  for (std::size_t i = start; i < changes.size() && options_.attr_width > 0; ++i) {
-    if (attributes_.find(changes[i].entry.id) != nullptr) attributes_.erase(changes[i].entry.id);
+void GraphStore::insert_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t& done) {
+  const std::vector<GroupedRun::Group>& groups = grouped.groups();
+  for (; done < groups.size(); ++done) {
+    for (int step = 0; step < Adjacency::kAppendSteps; ++step) {
+      const std::size_t ahead = done + kStepAhead * static_cast<std::size_t>(Adjacency::kAppendSteps - step);
+      if (ahead < groups.size()) lists.prefetch_append(groups[ahead].owner, step);
+    }
+    lists.insert_run(groups[done].owner, grouped.span(groups[done].begin, grouped.end_of(done)));
   }
-  changes.resize(start);
-  next_edge_id_ = next_edge_id;
+}
+
+// The edges of the first `done` groups out of their lists, the last first.
+void GraphStore::erase_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t done) {
+  while (done > 0) {
+    --done;
+    const EdgeSpan span = grouped.span(grouped.groups()[done].begin, grouped.end_of(done));
+    for (std::int32_t i = span.count - 1; i >= 0; --i) {
+      lists.erase(grouped.groups()[done].owner, {span.times != nullptr ? span.times[i] : 0, span.ids[i]});
+    }
+  }
+}
+
+void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end) {
+  BatchDelta::Journal& journal = *scratch_->journal;
+  const EdgeId next_before = next_edge_id_;
+  EdgeRun& run = journal.next_run();
+  check_run(batch, at, end, run);
+  struct alignas(64) Place {  // a cache line each: two threads count
+    std::size_t at = 0;
+  };
+  Place done[2];  // groups that are in the lists
+  GroupedRun* const grouped = scratch_->grouped;
+  Adjacency* const lists[2] = {&out_, in_};
+  const RunSide sides[2] = {options_.undirected ? RunSide::BothEven : RunSide::BySrc,
+                            options_.undirected ? RunSide::BothOdd : RunSide::ByDst};
+  const int threads = run.size() >= kParallelMin ? std::min(apply_threads_, 2) : 1;
+  try {
+    graph_parallel::run(threads, [&](int thread) {
+      for (int half = thread; half < 2; half += threads) {
+        grouped[half].assign(run, sides[half], slot_count_);
+        if (!options_.undirected) insert_groups(*lists[half], grouped[half], done[half].at);
+      }
+    });
+    for (int half = 0; half < 2; ++half) insert_groups(*lists[half], grouped[half], done[half].at);
+  } catch (...) {
+    for (const int half : {1, 0}) erase_groups(*lists[half], grouped[half], done[half].at);
+    forget_attributes(run);
+    next_edge_id_ = next_before;
+    throw;
+  }
+  journal.keep_run();
+  edge_count_ += static_cast<std::int64_t>(run.size());
+}
+
+void GraphStore::forget_attributes(const EdgeRun& run) {
+  if (options_.attr_width == 0) return;
+  for (const EdgeId id : run.ids) {
+    if (attributes_.find(id) != nullptr) attributes_.erase(id);
+  }
 }
 
 }  // namespace livegnn

@@ -3,26 +3,40 @@
 namespace livegnn {
 
 namespace {
-constexpr std::uint32_t kInsertMax = 32;  // up to here insertion beats std::sort
+constexpr std::uint32_t kCountMax = 24;  // up to here counting beats std::sort
 
-// Until `wanted` differ, ascending. Few are put in one by one; of many, those that are missing are drawn together.
-void first_distinct(Draw& draw, std::uint32_t n, std::uint32_t wanted, std::uint32_t* ranks) {
-  if (wanted <= kInsertMax) {
-    for (std::uint32_t have = 0; have < wanted;) {
-      const std::uint32_t rank = draw.rank(n);
-      std::uint32_t at = have;
-      while (at > 0 && ranks[at - 1] > rank) --at;
-      if (at > 0 && ranks[at - 1] == rank) continue;
-      for (std::uint32_t i = have; i > at; --i) ranks[i] = ranks[i - 1];
-      ranks[at] = rank;
-      ++have;
+// Puts each rank where the count of smaller ones says, ties by number: no branch hangs on what was drawn.
+void sort_few(const std::uint32_t* drawn, std::uint32_t count, std::uint32_t* ranks) {
+  std::uint32_t places[kCountMax] = {};
+  for (std::uint32_t i = 1; i < count; ++i) {
+    std::uint32_t place = 0;
+    for (std::uint32_t j = 0; j < i; ++j) {
+      const std::uint32_t after = drawn[j] <= drawn[i] ? 1 : 0;
+      place += after;
+      places[j] += 1 - after;
     }
-    return;
+    places[i] = place;
   }
+  for (std::uint32_t i = 0; i < count; ++i) ranks[places[i]] = drawn[i];
+}
+
+void sort_ranks(std::uint32_t* ranks, std::uint32_t count) {
+  if (count > kCountMax) return std::sort(ranks, ranks + count);
+  std::uint32_t drawn[kCountMax];
+  std::copy(ranks, ranks + count, drawn);
+  sort_few(drawn, count, ranks);
+}
+
+// Until `wanted` differ, ascending: those that are missing are drawn together.
+void first_distinct(Draw& draw, std::uint32_t n, std::uint32_t wanted, std::uint32_t* ranks) {
   for (std::uint32_t have = 0; have < wanted;) {
     for (std::uint32_t i = have; i < wanted; ++i) ranks[i] = draw.rank(n);
-    std::sort(ranks, ranks + wanted);
-    have = static_cast<std::uint32_t>(std::unique(ranks, ranks + wanted) - ranks);
+    sort_ranks(ranks, wanted);
+    have = 1;
+    for (std::uint32_t i = 1; i < wanted; ++i) {
+      ranks[have] = ranks[i];
+      have += ranks[i] != ranks[have - 1] ? 1 : 0;
+    }
   }
 }
 }  // namespace
@@ -42,7 +56,7 @@ void draw_distinct(Draw draw, std::uint32_t n, std::uint32_t k, std::uint32_t* r
 
 void draw_with_replacement(Draw draw, std::uint32_t n, std::uint32_t k, std::uint32_t* ranks) {
   for (std::uint32_t i = 0; i < k; ++i) ranks[i] = draw.rank(n);
-  std::sort(ranks, ranks + k);
+  sort_ranks(ranks, k);
 }
 
 }  // namespace livegnn

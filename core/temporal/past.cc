@@ -1,6 +1,7 @@
+// Nearly all the time of a search is waiting for memory, and a target's lines are found one by the other. So a slice of
+// targets is taken through the same steps together: list records, newest times, hubs' tables, then searches in
+// lockstep.
 #include "temporal/past.h"
-
-#include <numeric>
 
 #include "livegnn/prefetch.h"
 #include "temporal/pin.h"
@@ -8,92 +9,149 @@
 namespace livegnn {
 
 namespace {
-constexpr std::size_t kRecordsAhead = 24;  // targets whose list record is on its way
-constexpr std::size_t kTimesAhead = 10;    // targets whose newest times are on their way
+constexpr std::size_t kRecordsAhead = 32;  // targets whose list record is on its way
 
-std::int64_t edges_of(const BlockChain::Page& page, std::size_t first, std::size_t last) {
-  std::int64_t edges = 0;
-  for (std::size_t block = first; block < last; ++block) edges += page[block].count;
-  return edges;
+Search search_of(const EdgeTime* times, std::int32_t count, EdgeTime time, std::int32_t target) {
+  prefetch_line(times + count / 2 - (count > 1));
+  return {times, times, count, target, time};
 }
 
-// The first edge of the chain that comes after `time`, or the end.
-BlockChain::Cursor end_of(const BlockPool& pool, const BlockChain& chain, EdgeTime time) {
-  const auto pages = static_cast<std::int32_t>(chain.pages().size());
-  if (time == INT64_MAX) return {pages, 0, 0};
-  const BlockChain::Block& newest = chain.pages().back().back();
-  if (pool.times(newest.place)[newest.count - 1] <= time) return {pages, 0, 0};
-  return chain.lower_bound(pool, {time + 1, INT64_MIN});
+void run_together(std::vector<Search>& searches) {
+  for (std::int32_t longest = 2; longest > 1;) {
+    longest = 0;
+    for (Search& search : searches) {
+      const std::int32_t half = search.left / 2;
+      const EdgeTime* probe = search.base + half - (half > 0);
+      search.base += *probe <= search.time ? half : 0;
+      search.left -= half;
+      prefetch_line(search.base + search.left / 2 - (search.left > 1));
+      longest = std::max(longest, search.left);
+    }
+  }
 }
 }  // namespace
 
-std::int64_t rank_of(const BlockChain& chain, const BlockChain::Cursor& at, std::int64_t count) {
-  const auto& pages = chain.pages();
-  if (chain.at_end(at)) return count;
-  const BlockChain::Page& page = pages[at.page];
-  const auto block = static_cast<std::size_t>(at.block);
-  std::int64_t rank = 0;
-  if (2 * static_cast<std::size_t>(at.page) < pages.size()) {
-    for (std::int32_t i = 0; i < at.page; ++i) rank += edges_of(pages[i], 0, pages[i].size());
-    return rank + edges_of(page, 0, block) + at.offset;
+std::int64_t block_of(const BlockTable& table, std::int64_t rank) {
+  const std::int64_t* base = table.before;
+  for (std::int64_t left = table.blocks; left > 1;) {
+    const std::int64_t half = left / 2;
+    base += base[half] <= rank ? half : 0;
+    left -= half;
   }
-  rank = count - edges_of(page, block, page.size()) + at.offset;
-  for (std::size_t i = static_cast<std::size_t>(at.page) + 1; i < pages.size(); ++i) {
-    rank -= edges_of(pages[i], 0, pages[i].size());
+  return base - table.before;
+}
+
+// Every look at a list of edges for a range of times begins here, for hops and for walks, pinned or not.
+void PastFinder::begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice,
+                       FindScratch& scratch) const {
+  const TimeRange range = scratch.ranges[static_cast<std::size_t>(target)] = cut_.range(time);
+  const Adjacency::View list = lists_.view(v);
+  pasts[target] = {0, 0};
+  if (range.first > range.last) return;
+  if (pin_ != nullptr && differs(v, range)) [[unlikely]] {
+    pasts[target] = pinned(v, range, slice);
+  } else if (list.chain != nullptr) {
+    prefetch_line(list.chain);
+    scratch.hubs.push_back({list.chain, list.count, target, -1});
+  } else if (list.count > 0) {
+    pasts[target] = {list.place, list.count};
+    const EdgeTime* times = pool_.times(list.place);
+    prefetch_line(times + list.count - 1);
+    scratch.in_runs.push_back({times, times, list.count, target, range.last});
   }
-  return rank;
 }
 
 void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
-                      PastSlice& slice) const {
+                      PastSlice& slice, FindScratch& scratch) const {
   slice.clear();
+  scratch.in_runs.clear();
+  scratch.in_tables.clear();
+  scratch.hubs.clear();
   const std::size_t count = vertices.size();
+  scratch.ranges.resize(count);
   for (std::size_t i = 0; i < std::min(count, kRecordsAhead); ++i) {
     lists_.prefetch_list(static_cast<VertexId>(vertices[i]));
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (i + kRecordsAhead < count) lists_.prefetch_list(static_cast<VertexId>(vertices[i + kRecordsAhead]));
-    if (i + kTimesAhead < count) {
-      const Adjacency::View list = lists_.view(static_cast<VertexId>(vertices[i + kTimesAhead]));
-      if (list.chain == nullptr) {
-        prefetch_line(pool_.times(list.place) + list.count - 1);
-        prefetch_line(pool_.times(list.place) + list.count / 2);
-      } else {
-        prefetch_line(list.chain->pages().data());
-      }
-    }
-    pasts[i] = find_one(static_cast<VertexId>(vertices[i]), times[i], slice);
+    begin(static_cast<VertexId>(vertices[i]), times[i], static_cast<std::int32_t>(i), pasts, slice, scratch);
+  }
+  for (const HubSearch& hub : scratch.hubs) hub.chain->prefetch_table();
+  std::size_t searched = 0;
+  for (Search& search : scratch.in_runs) {
+    if (!cut_.has_first() && search.start[search.left - 1] <= search.time) continue;  // all of the list
+    search = search_of(search.start, search.left, search.time, search.target);
+    scratch.in_runs[searched++] = search;
+  }
+  scratch.in_runs.resize(searched);
+  search_hubs(scratch, pasts);
+  run_together(scratch.in_runs);
+  for (std::size_t i = 0; i < searched; ++i) {
+    const Search& search = scratch.in_runs[i];
+    pasts[search.target] = in_run(search, scratch.ranges[static_cast<std::size_t>(search.target)]);
+  }
+  for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
+    const HubSearch& hub = scratch.hubs[i];
+    if (hub.block < 0) continue;
+    const std::int32_t in_block = scratch.in_runs[searched + i].found();
+    pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
   }
 }
 
-// Every look at a list of edges for a range of times passes here, for hops and for walks, pinned or not.
-Past PastFinder::find_one(VertexId v, EdgeTime time, PastSlice& slice) const {
-  const TimeRange range = cut_.range(time);
-  if (range.first > range.last) return {0, 0};
-  if (pin_ != nullptr && differs(v, range)) [[unlikely]]
-    return pinned(v, range, slice);
-  const Adjacency::View list = lists_.view(v);
-  if (list.chain != nullptr) return in_chain(list, range, slice);
-  return in_run(list, range);
+// Which block of each hub the last candidate is in; its search there joins those in runs.
+void PastFinder::search_hubs(FindScratch& scratch, Past* pasts) const {
+  for (const HubSearch& hub : scratch.hubs) {
+    const BlockTable table = hub.chain->table();
+    const EdgeTime last = scratch.ranges[static_cast<std::size_t>(hub.target)].last;
+    scratch.in_tables.push_back(search_of(table.first, static_cast<std::int32_t>(table.blocks), last, hub.target));
+  }
+  run_together(scratch.in_tables);
+  for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
+    HubSearch& hub = scratch.hubs[i];
+    hub.block = scratch.in_tables[i].found() - 1;
+    const BlockTable table = hub.chain->table();
+    prefetch_line(table.before + std::max<std::int64_t>(hub.block, 0));
+    prefetch_line(table.place + std::max<std::int64_t>(hub.block, 0));
+    pasts[hub.target] = {0, 0};
+  }
+  for (const HubSearch& hub : scratch.hubs) {
+    const BlockTable table = hub.chain->table();
+    const std::int64_t block = std::max<std::int64_t>(hub.block, 0);
+    const std::int64_t end = block + 1 < table.blocks ? table.before[block + 1] : hub.count;
+    const EdgeTime last = scratch.ranges[static_cast<std::size_t>(hub.target)].last;
+    const auto edges = static_cast<std::int32_t>(end - table.before[block]);
+    scratch.in_runs.push_back(search_of(pool_.times(table.place[block]), edges, last, hub.target));
+  }
 }
 
-Past PastFinder::in_run(const Adjacency::View& list, const TimeRange& range) const {
-  if (list.count == 0) return {0, 0};
-  const EdgeTime* times = pool_.times(list.place);
-  const std::int32_t end =
-      times[list.count - 1] <= range.last ? list.count : count_until(times, list.count, range.last);
-  std::int32_t first = 0;
-  if (cut_.has_first() && end > 0 && times[0] < range.first) first = count_until(times, end, range.first - 1);
-  return {list.place + first, end - first};
+Past PastFinder::in_run(const Search& search, const TimeRange& range) const {
+  const std::int32_t end = search.found();
+  const std::int64_t place = search.start - pool_.times(0);
+  if (!cut_.has_first() || range.first == INT64_MIN) return {place, end};
+  const std::int32_t first = count_until(search.start, end, range.first - 1);
+  return {place + first, end - first};
 }
 
-Past PastFinder::in_chain(const Adjacency::View& list, const TimeRange& range, PastSlice& slice) const {
-  const BlockChain& chain = *list.chain;
-  LongPast found{&chain, end_of(pool_, chain, range.last), 0};
-  const std::int64_t end = rank_of(chain, found.end, list.count);
-  if (cut_.has_first()) found.first = rank_of(chain, chain.lower_bound(pool_, {range.first, INT64_MIN}), list.count);
-  slice.longs.push_back(found);
-  return {~static_cast<std::int64_t>(slice.longs.size() - 1), static_cast<std::int32_t>(end - found.first)};
+// Where all that is wanted lies in one block, it is a run like others.
+Past PastFinder::in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const {
+  const BlockTable table = hub.chain->table();
+  const std::int64_t end = table.before[hub.block] + in_block;
+  std::int64_t first = 0;
+  if (cut_.has_first() && range.first > INT64_MIN) {
+    const std::int32_t blocks =
+        count_until(table.first, static_cast<std::int32_t>(hub.block + 1), range.first - 1);  // that begin before it
+    if (blocks > 0) {
+      const std::int64_t block = blocks - 1;
+      const std::int64_t block_end = block == hub.block ? end : table.before[block + 1];
+      const auto edges = static_cast<std::int32_t>(block_end - table.before[block]);
+      first = table.before[block] + count_until(pool_.times(table.place[block]), edges, range.first - 1);
+    }
+  }
+  auto count = static_cast<std::int32_t>(end - first);
+  if (enough_ >= 0) count = std::min(count, enough_);
+  if (count <= in_block) return {table.place[hub.block] + in_block - count, count};
+  slice.longs.push_back({table, end - count});
+  return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
 }
 
 bool PastFinder::differs(VertexId v, const TimeRange& range) const {
@@ -121,22 +179,23 @@ Past PastFinder::pinned(VertexId v, const TimeRange& range, PastSlice& slice) co
   };
   const Adjacency::View list = lists_.view(v);
   if (list.chain != nullptr) {
-    BlockChain::Cursor at = end_of(pool_, *list.chain, range.last);
-    if (list.chain->at_end(at)) {
-      at.page = static_cast<std::int32_t>(list.chain->pages().size()) - 1;
-      at.block = static_cast<std::int32_t>(list.chain->pages().back().size()) - 1;
-      at.offset = list.chain->block(at).count;
+    const BlockTable table = list.chain->table();
+    std::int64_t end = list.count;
+    bool more = true;
+    for (std::int64_t block = table.blocks - 1; block >= 0 && more; end = table.before[block--]) {
+      if (table.first[block] > range.last) continue;
+      const auto edges = static_cast<std::int32_t>(end - table.before[block]);
+      std::int32_t in_block = count_until(pool_.times(table.place[block]), edges, range.last);
+      while (in_block > 0 && more) more = take(table.place[block] + --in_block);
     }
-    while (list.chain->previous(at) && take(list.chain->place(at))) {
-    }
-  } else {
+  } else if (list.count > 0) {
     std::int32_t end = count_until(pool_.times(list.place), list.count, range.last);
     while (end > 0 && take(list.place + end - 1)) --end;
   }
   take_gone_after({INT64_MIN, INT64_MIN});
   if (full()) slice.copies.resize(start + static_cast<std::size_t>(enough_));
   std::reverse(slice.copies.begin() + static_cast<std::ptrdiff_t>(start), slice.copies.end());
-  slice.longs.push_back({nullptr, {}, static_cast<std::int64_t>(start)});
+  slice.longs.push_back({{}, static_cast<std::int64_t>(start)});
   return {~static_cast<std::int64_t>(slice.longs.size() - 1), static_cast<std::int32_t>(slice.copies.size() - start)};
 }
 

@@ -67,10 +67,12 @@ struct Past {
 // Candidates that are no run of the pool: a part of a hub's chain or, where a pin's version differs from the store's,
 // copies.
 struct LongPast {
-  const BlockChain* chain;  // nullptr for copies
-  BlockChain::Cursor end;   // one past the last
-  std::int64_t first;       // rank of the first in the chain, or its place among the copies
+  BlockTable table;    // blocks == 0 for copies
+  std::int64_t first;  // rank of the first in the chain, or its place among the copies
 };
+
+// The block that holds the edge of a rank: before[b] <= rank < before[b + 1].
+std::int64_t block_of(const BlockTable& table, std::int64_t rank);
 
 // The pasts of a slice of targets, and where those that are no runs lie.
 struct PastSlice {
@@ -82,6 +84,28 @@ struct PastSlice {
   }
 };
 
+// Searches of a slice of targets that go on together, a step of each in turn, so that what each reads next is on its
+// way while the others take their step.
+struct Search {
+  const EdgeTime* start;
+  const EdgeTime* base;
+  std::int32_t left;    // how many of base[0], base[1], ... are not decided
+  std::int32_t target;  // of the slice
+  EdgeTime time;
+  std::int32_t found() const { return static_cast<std::int32_t>(base - start) + (*base <= time ? 1 : 0); }
+};
+struct HubSearch {
+  const BlockChain* chain;
+  std::int32_t count;  // edges of the chain
+  std::int32_t target;
+  std::int64_t block;  // that the search goes on in, -1 where all edges come later
+};
+struct FindScratch {  // by thread
+  std::vector<Search> in_runs, in_tables;
+  std::vector<HubSearch> hubs;
+  std::vector<TimeRange> ranges;
+};
+
 class PastFinder {
  public:
   // enough: no more than the newest so many candidates are wanted; -1: all.
@@ -89,14 +113,15 @@ class PastFinder {
       : lists_(graph.in_lists()), pool_(lists_.pool()), cut_(cut), pin_(pin), enough_(enough) {}
 
   // Of all targets of a slice, in order; `pasts` has room for them.
-  void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
-            PastSlice& slice) const;
+  void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts, PastSlice& slice,
+            FindScratch& scratch) const;
   const BlockPool& pool() const { return pool_; }
 
  private:
-  Past find_one(VertexId v, EdgeTime time, PastSlice& slice) const;
-  Past in_run(const Adjacency::View& list, const TimeRange& range) const;
-  Past in_chain(const Adjacency::View& list, const TimeRange& range, PastSlice& slice) const;
+  void begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice, FindScratch& scratch) const;
+  void search_hubs(FindScratch& scratch, Past* pasts) const;
+  Past in_run(const Search& search, const TimeRange& range) const;
+  Past in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const;
   bool differs(VertexId v, const TimeRange& range) const;
   Past pinned(VertexId v, const TimeRange& range, PastSlice& slice) const;
 
@@ -106,8 +131,5 @@ class PastFinder {
   const TemporalPin* pin_;
   std::int32_t enough_;
 };
-
-// Rank of a cursor among all `count` edges of a chain, counted from the nearer end.
-std::int64_t rank_of(const BlockChain& chain, const BlockChain::Cursor& at, std::int64_t count);
 
 }  // namespace livegnn

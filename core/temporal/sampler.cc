@@ -35,6 +35,7 @@ struct TemporalSampler::Impl {
       : graph(store),
         options(std::move(wanted)),
         pool(options.threads),
+        searches(static_cast<std::size_t>(pool.threads())),
         scratch(static_cast<std::size_t>(pool.threads())) {
     invariant(graph.options().has_time, "temporal sampling of a graph without times");
   }
@@ -55,7 +56,8 @@ struct TemporalSampler::Impl {
   std::vector<Past> pasts;
   std::vector<PastSlice> slices;
   std::vector<std::int64_t> slice_edges;
-  std::vector<WriteScratch> scratch;  // by thread
+  std::vector<FindScratch> searches;  // by thread
+  std::vector<WriteScratch> scratch;
   RowTableOfPairs pairs;
 };
 
@@ -74,11 +76,11 @@ std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, 
   pasts.resize(targets.size());
   if (slices.size() < static_cast<std::size_t>(slice_count)) slices.resize(static_cast<std::size_t>(slice_count));
   slice_edges.assign(static_cast<std::size_t>(slice_count), 0);
-  pool.run(slice_count, [&](std::int64_t index, int) {
+  pool.run(slice_count, [&](std::int64_t index, int thread) {
     const auto first = static_cast<std::size_t>(index * kSlice);
     const auto size = static_cast<std::size_t>(std::min(kSlice, count - index * kSlice));
     finder.find(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
-                slices[static_cast<std::size_t>(index)]);
+                slices[static_cast<std::size_t>(index)], searches[static_cast<std::size_t>(thread)]);
     std::int64_t edges = 0;
     for (std::size_t i = first; i < first + size; ++i) edges += taken.of(pasts[i].count);
     slice_edges[static_cast<std::size_t>(index)] = edges;
@@ -173,7 +175,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
   made.edge_ids.assign(vertices.size() * static_cast<std::size_t>(length), -1);
   made.times.assign(made.edge_ids.size(), 0);
   const PastFinder finder(impl_->graph, Cut(impl_->options, 0), pin, -1);
-  impl_->pool.run((count + kSlice - 1) / kSlice, [&](std::int64_t index, int) {
+  impl_->pool.run((count + kSlice - 1) / kSlice, [&](std::int64_t index, int thread) {
     const std::int64_t first = index * kSlice;
     const auto size = static_cast<std::size_t>(std::min(kSlice, count - first));
     std::vector<std::int64_t> rows(size), at(size), now(size);
@@ -186,7 +188,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
     std::vector<Past> pasts(size);
     PastSlice slice;
     for (std::int64_t step = 0; step < length && !rows.empty(); ++step) {
-      finder.find(at, now, pasts.data(), slice);
+      finder.find(at, now, pasts.data(), slice, impl_->searches[static_cast<std::size_t>(thread)]);
       const std::uint64_t key = draw_part(impl_->options.seed, call, kWalkPart + static_cast<std::uint64_t>(step));
       std::size_t going = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -9,34 +9,16 @@ namespace livegnn {
 
 namespace {
 constexpr std::size_t kEdgesAhead = 8;  // targets whose edges are on their way
+constexpr std::size_t kTogether = 16;   // targets whose draws are copied together
 
-// Walks a chain forward to edges of ascending rank.
-class ChainReader {
- public:
-  ChainReader(const BlockChain& chain) : pages_(chain.pages()) {}
-  std::int64_t place(std::int64_t rank) {
-    while (rank >= before_ + pages_[page_][block_].count) {
-      before_ += pages_[page_][block_].count;
-      if (++block_ == pages_[page_].size()) {
-        ++page_;
-        block_ = 0;
-      }
-    }
-    return pages_[page_][block_].place + (rank - before_);
-  }
-
- private:
-  const std::vector<BlockChain::Page>& pages_;
-  std::size_t page_ = 0, block_ = 0;
-  std::int64_t before_ = 0;  // edges in blocks before this one
-};
 }  // namespace
 
 EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank) {
   if (past.place >= 0) return pool.read(past.place + rank);
   const LongPast& found = slice.longs[static_cast<std::size_t>(~past.place)];
-  if (found.chain == nullptr) return slice.copies[static_cast<std::size_t>(found.first + rank)];
-  return pool.read(ChainReader(*found.chain).place(found.first + rank));
+  if (found.table.blocks == 0) return slice.copies[static_cast<std::size_t>(found.first + rank)];
+  const std::int64_t block = block_of(found.table, found.first + rank);
+  return pool.read(found.table.place[block] + found.first + rank - found.table.before[block]);
 }
 
 void SliceWriter::begin_row(std::size_t i, std::int64_t edge, std::int32_t take) const {
@@ -67,22 +49,22 @@ void SliceWriter::copy_run(std::int64_t place, std::int64_t edge, std::int32_t c
 void SliceWriter::copy_newest(const Past& past, std::int64_t edge, std::int32_t take) const {
   if (past.place >= 0) return copy_run(past.place + past.count - take, edge, take);
   const LongPast& found = slice_.longs[static_cast<std::size_t>(~past.place)];
-  if (found.chain == nullptr) {
-    const EdgeEntry* copies = slice_.copies.data() + found.first + past.count - take;
-    for (std::int32_t k = 0; k < take; ++k) put(edge + k, copies[k]);
+  const std::int64_t first = found.first + past.count - take;
+  const BlockTable& table = found.table;
+  if (table.blocks == 0) {
+    for (std::int32_t k = 0; k < take; ++k) put(edge + k, slice_.copies[static_cast<std::size_t>(first + k)]);
     return;
   }
-  const auto& pages = found.chain->pages();
-  BlockChain::Cursor at = found.end;
+  if (take == 0) return;
+  std::int64_t block = block_of(table, first), in_block = first - table.before[block];
   while (take > 0) {
-    if (at.offset == 0) {
-      if (at.block == 0) at.block = static_cast<std::int32_t>(pages[--at.page].size());
-      at.offset = pages[at.page][--at.block].count;
-    }
-    const std::int32_t count = std::min(take, at.offset);
+    const std::int64_t there = block + 1 < table.blocks ? table.before[block + 1] - table.before[block] : INT32_MAX;
+    const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(take, there - in_block));
+    copy_run(table.place[block] + in_block, edge, count);
+    edge += count;
     take -= count;
-    at.offset -= count;
-    copy_run(pages[at.page][at.block].place + at.offset, edge + take, count);
+    ++block;
+    in_block = 0;
   }
 }
 
@@ -103,45 +85,81 @@ void SliceWriter::recent() const {
   }
 }
 
-void SliceWriter::copy_ranks(const Past& past, const std::uint32_t* ranks, std::int64_t edge,
-                             std::int32_t count) const {
-  if (past.place >= 0) {
-    for (std::int32_t k = 0; k < count; ++k) put(edge + k, pool_.read(past.place + ranks[k]));
-    return;
-  }
-  const LongPast& found = slice_.longs[static_cast<std::size_t>(~past.place)];
-  if (found.chain == nullptr) {
-    for (std::int32_t k = 0; k < count; ++k) {
-      put(edge + k, slice_.copies[static_cast<std::size_t>(found.first + ranks[k])]);
+// Where the edges of these ranks lie in the pool, with their lines on their way; copies are put at once, and nowhere.
+std::int64_t* SliceWriter::places_of(const Past& past, const std::uint32_t* ranks, std::int32_t count,
+                                     std::int64_t edge, std::int64_t* places) const {
+  const LongPast* found = past.place >= 0 ? nullptr : &slice_.longs[static_cast<std::size_t>(~past.place)];
+  for (std::int32_t k = 0; k < count; ++k) {
+    std::int64_t place = past.place + ranks[k];
+    if (found != nullptr) {
+      const std::int64_t rank = found->first + ranks[k];
+      if (found->table.blocks == 0) {
+        put(edge + k, slice_.copies[static_cast<std::size_t>(rank)]);
+        continue;
+      }
+      const std::int64_t block = block_of(found->table, rank);
+      place = found->table.place[block] + rank - found->table.before[block];
     }
-    return;
+    pool_.prefetch(place);
+    prefetch_line(pool_.times(place));
+    *places++ = place;
   }
-  ChainReader reader(*found.chain);
-  for (std::int32_t k = 0; k < count; ++k) put(edge + k, pool_.read(reader.place(found.first + ranks[k])));
+  return places;
 }
 
+// A few targets at a time: first where their edges lie, then, when the lines are there, the copies.
 void SliceWriter::uniform(std::uint64_t part_key, bool replace, WriteScratch& scratch) const {
+  struct Drawn {
+    std::int64_t edge, count;
+  };
+  Drawn drawn[kTogether];
   std::int64_t edge = edge_;
-  for (std::size_t i = 0; i < pasts_.size(); ++i) {
-    const Past& past = pasts_[i];
-    const std::int32_t take = taken_.of(past.count);
-    begin_row(i, edge, take);
-    const bool drawn = take > 0 && taken_.fan_out >= 0 && (replace || take < past.count);
-    if (!drawn) {
-      copy_newest(past, edge, take);
-    } else {
-      if (scratch.ranks.size() < static_cast<std::size_t>(take)) scratch.ranks.resize(static_cast<std::size_t>(take));
-      const Draw draw(part_key, static_cast<std::uint64_t>(row_) + i);
-      const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
-      if (replace) {
-        draw_with_replacement(draw, n, k, scratch.ranks.data());
+  for (std::size_t first = 0; first < pasts_.size(); first += kTogether) {
+    const std::size_t last = std::min(first + kTogether, pasts_.size());
+    std::size_t draws = 0;
+    std::int64_t wanted = 0;
+    for (std::size_t i = first; i < last; ++i) wanted += taken_.of(pasts_[i].count);
+    scratch.places.resize(static_cast<std::size_t>(wanted));
+    std::int64_t* places = scratch.places.data();
+    for (std::size_t i = first; i < last; ++i) {
+      const Past& past = pasts_[i];
+      const std::int32_t take = taken_.of(past.count);
+      begin_row(i, edge, take);
+      if (take == 0 || taken_.fan_out < 0 || (!replace && take == past.count)) {
+        copy_newest(past, edge, take);
       } else {
-        draw_distinct(draw, n, k, scratch.ranks.data(), scratch.left);
+        scratch.ranks.resize(static_cast<std::size_t>(take));
+        const Draw draw(part_key, static_cast<std::uint64_t>(row_) + i);
+        const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
+        if (replace) {
+          draw_with_replacement(draw, n, k, scratch.ranks.data());
+        } else {
+          draw_distinct(draw, n, k, scratch.ranks.data(), scratch.left);
+        }
+        std::int64_t* end = places_of(past, scratch.ranks.data(), take, edge, places);
+        drawn[draws++] = {edge, end - places};
+        places = end;
       }
-      copy_ranks(past, scratch.ranks.data(), edge, take);
+      edge += take;
     }
-    edge += take;
+    const std::int64_t* place = scratch.places.data();
+    for (std::size_t d = 0; d < draws; ++d) {
+      copy_places(place, drawn[d].edge, static_cast<std::int32_t>(drawn[d].count));
+      place += drawn[d].count;
+    }
   }
+}
+
+void SliceWriter::copy_places(const std::int64_t* places, std::int64_t edge, std::int32_t count) const {
+  const VertexId* neighbours = pool_.neighbours(0);
+  const EdgeId* ids = pool_.ids(0);
+  const EdgeTime* times = pool_.times(0);
+  std::int64_t* src = made_.src.data() + edge;
+  std::int64_t* out_ids = made_.edge_ids.data() + edge;
+  std::int64_t* out_times = made_.times.data() + edge;
+  for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[places[k]];
+  for (std::int32_t k = 0; k < count; ++k) out_ids[k] = ids[places[k]];
+  for (std::int32_t k = 0; k < count; ++k) out_times[k] = times[places[k]];
 }
 
 void SliceWriter::source_rows() const {

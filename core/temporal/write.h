@@ -23,6 +23,7 @@ struct Taken {
 
 struct WriteScratch {
   std::vector<std::uint32_t> ranks, left;
+  std::vector<std::int64_t> places;
 };
 
 EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank);
@@ -42,7 +43,9 @@ class SliceWriter {
   void begin_row(std::size_t i, std::int64_t edge, std::int32_t take) const;
   void copy_newest(const Past& past, std::int64_t edge, std::int32_t take) const;
   void copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const;
-  void copy_ranks(const Past& past, const std::uint32_t* ranks, std::int64_t edge, std::int32_t count) const;
+  std::int64_t* places_of(const Past& past, const std::uint32_t* ranks, std::int32_t count, std::int64_t edge,
+                          std::int64_t* places) const;
+  void copy_places(const std::int64_t* places, std::int64_t edge, std::int32_t count) const;
   void put(std::int64_t edge, const EdgeEntry& entry) const;
 
   const BlockPool& pool_;

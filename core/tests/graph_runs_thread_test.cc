@@ -36,7 +36,7 @@ Update random_edge(std::mt19937& rng, UpdateBuffer& batch) {
   update.v = static_cast<std::int64_t>(rng() % 3 == 0 ? rng() % 2 : rng() % kVertices);
   update.has_weight = true;
   update.weight = static_cast<float>(rng() % 8);
-  update.time = static_cast<std::int64_t>(rng() % 1000);
+  update.time = rng() % 8 == 0 ? static_cast<std::int64_t>(rng() % 1000) : static_cast<std::int64_t>(batch.size());
   update.type = static_cast<std::int32_t>(rng() % 3);
   const float row[] = {update.weight, 1.0f};
   update.row = batch.add_row(row);
@@ -80,9 +80,11 @@ std::vector<EdgeId> ids_of(const GraphStore& store) {
 }
 
 TEST(a_run_is_its_updates_one_by_one) {
-  for (const int threads : {1, 2}) {
+  for (const int variant : {0, 1, 2, 3, 4, 5}) {
     std::mt19937 rng(3);
-    const GraphOptions options = all_columns(false, false);
+    const int threads = 1 + variant % 2;
+    GraphOptions options = all_columns(variant % 3 == 2, false);
+    if (variant >= 3) options.block_edges_max = 128;
     const auto runs = empty_graph(options, threads), singles = empty_graph(options, 1);
     for (int round = 0; round < 4; ++round) {
       const UpdateBuffer batch = mixed_batch(rng);
@@ -109,6 +111,8 @@ TEST(a_run_is_its_updates_one_by_one) {
       CHECK(runs->next_edge_id() == singles->next_edge_id());
       CHECK(delta.added.size() - delta.removed.size() == added);
       for (const EdgeRecord& edge : delta.added) CHECK(edge.time >= 0 && runs->edge_attr(edge.id) != nullptr);
+      const BatchDelta last = runs->apply(mixed_batch(rng));
+      runs->undo(last);
     }
     UpdateBuffer gone;
     runs->visit_edges([&](VertexId u, VertexId v, EdgeId id, float, EdgeTime, std::int32_t) {
@@ -139,6 +143,50 @@ TEST(a_bad_update_in_a_run_takes_the_batch_back_and_is_named) {
     CHECK(message.find("update " + std::to_string(place) + " (add_edge") != std::string::npos);
     store->check_invariants();
     CHECK(store->digest() == before && store->next_edge_id() == next);
+  }
+}
+
+// Nothing but the columns that a temporal stream has: the checks that name a mistake are then taken only where one is.
+TEST(plain_runs_are_checked_as_others) {
+  for (const bool undirected : {false, true}) {
+    GraphOptions options;
+    options.has_time = true;
+    options.undirected = undirected;
+    const auto store = empty_graph(options, 2);
+    UpdateBuffer batch;
+    for (int i = 0; i < 3000; ++i) {
+      Update update{};
+      update.kind = UpdateKind::AddEdge;
+      update.u = i % 7;
+      update.v = i % kVertices;
+      update.time = i;
+      batch.add(update);
+    }
+    store->apply_unread(batch);
+    store->check_invariants();
+    const std::uint64_t before = store->digest();
+    CHECK(store->edge_count() == 3000 && store->next_edge_id() == 3000);
+    const auto refused = [&](auto&& spoil, ErrorKind kind) {
+      UpdateBuffer bad = batch;
+      spoil(bad.updates()[2900]);
+      CHECK_THROWS(store->apply(bad), kind);
+      store->check_invariants();
+      CHECK(store->digest() == before && store->version() == 1 && store->next_edge_id() == 3000);
+    };
+    refused([](Update& update) { update.u = kVertices; }, ErrorKind::VertexUnknown);
+    refused([](Update& update) { update.v = -1; }, ErrorKind::VertexUnknown);
+    refused([](Update& update) { update.time = kUnsetTime; }, ErrorKind::ColumnMissing);
+    refused([](Update& update) { update.has_weight = true; }, ErrorKind::ColumnMissing);
+    refused([](Update& update) { update.type = 0; }, ErrorKind::ColumnMissing);
+    refused([](Update& update) { update.edge_id = 5; }, ErrorKind::ValueInvalid);
+    UpdateBuffer gaps = batch;
+    gaps.updates()[100].edge_id = 3500;
+    const BatchDelta delta = store->apply(gaps);
+    CHECK(undirected || delta.added.size() == 3000);
+    CHECK(store->next_edge_id() == 3500 + 2900);
+    store->undo(delta);
+    store->check_invariants();
+    CHECK(store->digest() == before && store->next_edge_id() == 3000);
   }
 }
 

@@ -134,6 +134,9 @@ struct GraphMemory {           // bytes; parts do not overlap
   std::size_t vertices, features, attributes;
 };
 
+struct EdgeRun;
+class GroupedRun;
+
 // One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers
 // must be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features.
 class GraphStore {
@@ -155,6 +158,7 @@ class GraphStore {
   void set_apply_threads(int threads) { apply_threads_ = threads; }
   BatchDelta apply(const UpdateBuffer& batch);  // throws Error naming the update; then nothing has changed
   void apply_into(const UpdateBuffer& batch, BatchDelta& delta);  // the same, reusing the memory of `delta`
+  void apply_unread(const UpdateBuffer& batch);                   // the same, where nobody reads the net effect
   // Exact: ids, order, next edge id and version as before the batch; only for the latest batch. After that, the batch
   // before is the latest.
   void undo(const BatchDelta& delta);
@@ -241,7 +245,7 @@ class GraphStore {
   EdgeEntry checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const;
   EdgeId checked_edge_id(const Update& update) const;
   EdgeEntry find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const;
-  EdgeEntry found_edge(const Update& update) const;
+  EdgeEntry found_edge(const Update& update);
 
   // one update each, journaled
   void apply_update(const UpdateBuffer& batch, const Update& update);
@@ -254,8 +258,12 @@ class GraphStore {
   void add_vertex(const UpdateBuffer& batch, const Update& update);
   std::size_t end_of_run(const UpdateBuffer& batch, std::size_t first) const;
   bool takes_run(std::size_t length) const;
-  void forget_run(std::size_t start, EdgeId next_edge_id);
+  bool is_plain_addition(const Update& update) const;
+  void check_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end, EdgeRun& run);
   void add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end);
+  static void insert_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t& done);
+  static void erase_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t done);
+  void forget_attributes(const EdgeRun& run);
   void remove_vertex(const Update& update);
   void journal_removed(VertexId u, const EdgeEntry& entry);
   void journal_vertex(VertexId v);
@@ -266,6 +274,8 @@ class GraphStore {
   void relabel(VertexId u, const EdgeEntry& entry, float weight);
 
   void prefetch_update(const UpdateBuffer& batch, std::size_t at) const;
+  void apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool delta_read);
+  void unlink_run(const EdgeRun& run);
   void roll_back(const BatchDelta::Journal& journal);
   void write_delta(const BatchDelta::Journal& journal, BatchDelta& delta);
   void write_edges(const BatchDelta::Journal& journal, BatchDelta& delta);

@@ -3,6 +3,7 @@
 // neighbour.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -30,7 +31,7 @@ class Adjacency {
   ~Adjacency();
   Adjacency(const Adjacency&) = delete;
   Adjacency& operator=(const Adjacency&) = delete;
-  // indexed: long lists get an index by neighbour, so that find_newest() stays O(log d).
+  // indexed: long lists get an index by neighbour once they need it, so that find_newest() stays O(log d).
   void configure(PoolColumns columns, std::int32_t block_edges_max, bool indexed);
 
   void reset();                      // back to no slots and no edges
@@ -39,10 +40,15 @@ class Adjacency {
   std::int32_t count(VertexId v) const { return lists_[v].count; }
 
   void insert(VertexId v, const EdgeEntry& entry);
-  void erase(VertexId v, const EdgeKey& key);  // the key must be there
+  void insert_run(VertexId v, const EdgeSpan& run);  // edges new to the list, by ascending id
+  void erase(VertexId v, const EdgeKey& key);        // the key must be there
   void set_weight(VertexId v, const EdgeKey& key, float weight);
   EdgeKey key(const EdgeEntry& entry) const { return pool_.key(entry); }
   bool is_indexed(VertexId v) const { return lists_[v].capacity == kHub && lists_[v].hub->indexed; }
+  // An index is built once it has been missed a few times: a reader that scans a long list for want of one says so, and
+  // the writer builds it when it next looks up or inserts there. From then on it is kept up.
+  void note_scan(VertexId v) const;
+  void index_if_wanted(VertexId v);
   std::int32_t scan_max() const {
     return 4 * pool_.block_edges_max();
   }  // shorter lists are scanned rather than looked up
@@ -103,8 +109,8 @@ class Adjacency {
     if (list.capacity == kHub) return prefetch_line(list.hub);
     prefetch_line(pool_.neighbours(list.place));
   }
-  // Towards where a new edge will be written, a link a step: the record, then its block's columns or, for a hub, the hub,
-  // the page, the block and its columns. Each step reads what the one before brought in.
+  // Towards where a new edge will be written, a link a step: the record, then its block's columns or, for a hub, the
+  // hub, the page, the block and its columns. Each step reads what the one before brought in.
   static constexpr int kAppendSteps = 5;
   void prefetch_append(VertexId v, int step) const;
 
@@ -116,7 +122,7 @@ class Adjacency {
   }  // start of v's contiguous run; before finish() only
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
-  void finish(int threads);  // sorts by time where needed, cuts hubs into blocks, builds indexes
+  void finish(int threads);  // sorts by time where needed, cuts hubs into blocks
 
   std::size_t live_bytes() const { return static_cast<std::size_t>(entry_count_) * pool_.place_bytes(); }
   std::size_t reserved_bytes() const { return static_cast<std::size_t>(pool_.places_used()) * pool_.place_bytes(); }
@@ -133,6 +139,7 @@ class Adjacency {
     BlockChain edges;
     BlockChain index;
     bool indexed = false;
+    mutable std::atomic<std::int32_t> scans{0};  // for want of an index
   };
   struct List {
     union {
@@ -148,6 +155,9 @@ class Adjacency {
   void resize_block(List& list, std::int32_t capacity);
   void make_hub(List& list);
   void make_single(List& list);
+  bool wants_index(const List& list) const;
+  EdgeKey last_key(const List& list) const;                          // of a list that is not empty
+  void append(List& list, const EdgeSpan& run, std::int32_t first);  // run[first, count), behind the last edge
   void build_index(Hub& hub, std::int32_t count);
   std::vector<EdgeEntry> entries_by_neighbour(const Hub& hub, std::int32_t count) const;
   void erase_before_in_index(List& list, EdgeTime time);

@@ -6,7 +6,10 @@
 // ids.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "livegnn/graph_memory.h"
@@ -80,6 +83,7 @@ class BlockPool {
     if (columns_.time) times_[place] = entry.time;
     if (columns_.type) types_[place] = entry.type;
   }
+  void write_run(std::int64_t place, const EdgeSpan& run, std::int32_t first, std::int32_t count);
   void set_weight(std::int64_t place, float weight) { weights_[place] = weight; }
   void copy(std::int64_t to, std::int64_t from, std::int32_t count);  // may overlap
   // First place in [place, place + count) whose key is not below `key`, as an offset.
@@ -135,6 +139,44 @@ class BlockPool {
   std::vector<std::int64_t> class_head_;      // first free block of each class, -1 when none
 };
 
+// Where the edges of a chain stand, by block in key order: for readers that ask for ranks, which the pages do not know.
+struct BlockTable {
+  std::int64_t blocks;
+  const std::int64_t* first;   // the major part of the block's first key
+  const std::int64_t* before;  // edges in the blocks before it
+  const std::int64_t* place;
+};
+
+// The table of one chain, made by the first reader that wants it and dropped by the writer where blocks change. Readers
+// may ask at the same time; a writer is alone.
+class BlockTableSlot {
+ public:
+  BlockTableSlot() = default;
+  BlockTableSlot(BlockTableSlot&&) noexcept {}  // a chain that was moved makes its table anew
+  BlockTableSlot& operator=(BlockTableSlot&& other) noexcept {
+    drop();
+    other.drop();
+    return *this;
+  }
+  ~BlockTableSlot() { drop(); }
+  void drop() {
+    if (values_.load(std::memory_order_relaxed) != nullptr) delete[] values_.exchange(nullptr);
+  }
+  bool empty() const { return values_.load(std::memory_order_acquire) == nullptr; }
+  void set(std::unique_ptr<std::int64_t[]> values) const {  // blocks, then the three columns; the first one stays
+    std::int64_t* none = nullptr;
+    if (values_.compare_exchange_strong(none, values.get(), std::memory_order_acq_rel)) values.release();
+  }
+  BlockTable get() const {
+    const std::int64_t* values = values_.load(std::memory_order_acquire);
+    return {values[0], values + 1, values + 1 + values[0], values + 1 + 2 * values[0]};
+  }
+  void prefetch() const { prefetch_line(values_.load(std::memory_order_relaxed)); }
+
+ private:
+  mutable std::atomic<std::int64_t*> values_{nullptr};
+};
+
 // A long list: blocks in key order, their directory in pages, so that an insertion or a removal moves at most one block
 // of edges and one page of the directory: O(log d + block_edges_max).
 class BlockChain {
@@ -165,11 +207,19 @@ class BlockChain {
   }
   bool previous(Cursor& at) const;  // one edge back; false at the start
   void insert(BlockPool& pool, const EdgeEntry& entry);
+  void append(BlockPool& pool, const EdgeSpan& run, std::int32_t first);  // run[first, count), behind the last edge
   void erase(BlockPool& pool, const Cursor& at);
   void append_block(const BlockPool& pool, std::int64_t place, std::int32_t count, std::int32_t capacity);
   std::int64_t erase_before(BlockPool& pool, const EdgeKey& key);  // returns how many edges went
   void clear(BlockPool& pool);
   std::size_t bytes() const;
+
+  // Stays as it is while edges are only appended to the last block.
+  BlockTable table() const {
+    if (table_.empty()) make_table();
+    return table_.get();
+  }
+  void prefetch_table() const { table_.prefetch(); }
 
   template <typename Visitor>
   void visit(const BlockPool& pool, Visitor&& visitor) const {
@@ -189,7 +239,10 @@ class BlockChain {
   void merge(BlockPool& pool, std::int32_t page, std::int32_t left);
   static void resize(BlockPool& pool, Block& block, std::int32_t capacity);
 
+  void make_table() const;
+
   std::vector<Page> pages_;  // none is empty
+  BlockTableSlot table_;
 };
 
 }  // namespace livegnn

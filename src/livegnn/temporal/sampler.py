@@ -84,6 +84,7 @@ class TemporalSampler:
         self.prop_time, self.replace, self.unique = bool(prop_time), bool(replace), bool(unique)
         self.threads = threads or core_count()
         self._calls = 0
+        self._rows_per_target = math.prod(1 + max(fanout, 0) for fanout in self.fanouts)  # at most, but for -1
         how = (strategy == "recent", self.inclusive, self.window or 0, self.snapshots)
         flags = (self.prop_time, self.replace, self.unique)
         self._native = _native.TemporalSampler(graph._store, self.fanouts, *how, *flags, seed, self.threads)
@@ -164,7 +165,7 @@ class TemporalSampler:
         self, where: str, slots: Int64Array, at: Int64Array, pin: PinnedSampler | None
     ) -> list[list[TemporalHop]]:
         """The caller holds the graph's lock."""
-        _check_size(where, len(slots), self.fanouts)
+        _check_size(where, len(slots), self._rows_per_target)
         native = None if pin is None else pin._opened(where)
         found = [
             [TemporalHop(*arrays) for arrays in self._native.sample(slots, at, self._calls, snapshot, native)]
@@ -178,7 +179,7 @@ class TemporalSampler:
         steps = _positive("length", length, _ROWS_MAX, "walks")
         with self.graph._lock:
             slots, at = self._targets("walks", vertices, times, pin)
-            _check_size("walks", len(slots), [steps])
+            _check_size("walks", len(slots), steps + 1)
             native = None if pin is None else pin._opened("walks")
             found = self._native.walks(slots, at, steps, self._calls, native)
             self._count()
@@ -250,8 +251,8 @@ def _positive(name: str, value: object, largest: int, where: str = "TemporalSamp
     return number
 
 
-def _check_size(where: str, targets: int, fanouts: Sequence[int]) -> None:
-    rows = targets * math.prod(1 + max(fanout, 0) for fanout in fanouts)
+def _check_size(where: str, targets: int, rows_per_target: int) -> None:
+    rows = targets * rows_per_target
     if rows > _ROWS_MAX:
         raise ValueInvalid(
             f"[{where}] expected an answer of at most 2^31 rows, got up to {rows:,}; ask for fewer targets at once"

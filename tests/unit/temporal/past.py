@@ -44,7 +44,8 @@ def check(
             for name in FIELDS:
                 got = getattr(hop, name)
                 message = f"snapshot {snapshot}, hop {number}, {name}: {sampler}"
-                assert got.dtype == np.int64 and got.flags.c_contiguous, message
+                assert got.dtype == np.int64, message
+                assert got.flags.c_contiguous, message
                 assert got.tolist() == getattr(want, name), message
 
 

@@ -51,8 +51,10 @@ def test_two_hops_of_the_newest_edges() -> None:
         "next_targets": [3, 1, 2],
         "next_times": [9, 6, 8],
     }
-    assert second.targets.tolist() == [3, 1, 2] and second.target_times.tolist() == [9, 6, 8]
-    assert second.src.tolist() == [1, 2, 0] and second.dst.tolist() == [0, 0, 1]  # 1 at 6 saw 0 at 5; 2 at 8 nobody
+    assert second.targets.tolist() == [3, 1, 2]
+    assert second.target_times.tolist() == [9, 6, 8]
+    assert second.src.tolist() == [1, 2, 0]
+    assert second.dst.tolist() == [0, 0, 1]
     assert second.edge_count == 3
 
 
@@ -89,7 +91,8 @@ def test_times_at_the_limits_of_int64(inclusive: bool, window: int | None) -> No
 
 def test_the_oldest_edge_is_reachable_and_ties_go_by_edge_id() -> None:
     hop = TemporalSampler(star([4, 4, 4, 1]), [10]).sample([0], [5])[0]
-    assert hop.times.tolist() == [1, 4, 4, 4] and hop.edge_ids.tolist() == [3, 0, 1, 2]
+    assert hop.times.tolist() == [1, 4, 4, 4]
+    assert hop.edge_ids.tolist() == [3, 0, 1, 2]
     assert TemporalSampler(star([4, 4, 4, 1]), [2]).sample([0], [5])[0].edge_ids.tolist() == [1, 2]
 
 
@@ -111,7 +114,8 @@ def test_prop_time_looks_from_the_root() -> None:
     graph = lg.Graph(np.zeros((3, 0), np.float32), [1, 2, 2], [0, 1, 1], time=[5, 3, 7])
     assert TemporalSampler(graph, [1, -1]).sample([0], [9])[1].times.tolist() == [5, 3]
     hops = TemporalSampler(graph, [1, -1], prop_time=True).sample([0], [9])
-    assert hops[1].times.tolist() == [5, 3, 7] and hops[0].next_times.tolist() == [9, 9]
+    assert hops[1].times.tolist() == [5, 3, 7]
+    assert hops[0].next_times.tolist() == [9, 9]
     assert hops[0].times.tolist() == [5]
 
 
@@ -120,17 +124,20 @@ def test_unique_keeps_each_vertex_and_time_once() -> None:
     (hop,) = TemporalSampler(graph, [-1], unique=True).sample([0, 2, 0], [9, 10, 9])
     assert hop.next_targets.tolist() == [0, 2, 0, 1]  # (0, 9), which vertex 2 saw, is row 0; the roots stay
     assert hop.next_times.tolist() == [9, 10, 9, 5]
-    assert hop.src_rows.tolist() == [3, 3, 3, 0, 3, 3] and hop.src.tolist() == [1, 1, 1, 0, 1, 1]
+    assert hop.src_rows.tolist() == [3, 3, 3, 0, 3, 3]
+    assert hop.src.tolist() == [1, 1, 1, 0, 1, 1]
 
 
 def test_a_draw_is_without_replacement_unless_asked() -> None:
     graph = star(list(range(20)))
     drawn = TemporalSampler(graph, [8], "uniform").sample(np.zeros(200, np.int64), np.full(200, 15))[0]
     rows = drawn.edge_ids.reshape(200, 8)
-    assert (np.diff(rows, axis=1) > 0).all() and rows.max() == 14
+    assert (np.diff(rows, axis=1) > 0).all()
+    assert rows.max() == 14
     again = TemporalSampler(graph, [8], "uniform", replace=True).sample(np.zeros(200, np.int64), np.full(200, 3))[0]
     repeats = again.edge_ids.reshape(200, 8)
-    assert (np.diff(repeats, axis=1) >= 0).all() and set(repeats.ravel()) == {0, 1, 2}
+    assert (np.diff(repeats, axis=1) >= 0).all()
+    assert set(repeats.ravel()) == {0, 1, 2}
     assert TemporalSampler(graph, [8], "uniform").sample([0], [3])[0].edge_ids.tolist() == [0, 1, 2]
 
 
@@ -155,7 +162,8 @@ def test_two_calls_give_two_samples_and_one_seed_gives_one() -> None:
     targets, times = np.arange(20), np.full(20, 50)
     sampler = TemporalSampler(graph, [3, 3], "uniform", seed=5)
     first, second = (as_lists(sampler.sample(targets, times)[1]) for _ in range(2))
-    assert first != second and sampler.calls == 2
+    assert first != second
+    assert sampler.calls == 2
     again = TemporalSampler(graph, [3, 3], "uniform", seed=5, threads=1)
     again.calls = 1
     assert as_lists(again.sample(targets, times)[1]) == second
@@ -214,7 +222,9 @@ def test_edges_late_and_removed() -> None:
     updates.add_edge(0, 0, time=5)  # a self-loop
     graph.apply(updates)
     hop = sampler.sample([0], [9])[0]
-    assert hop.times.tolist() == [5, 6] and hop.src.tolist() == [0, 3] and hop.edge_ids.tolist() == [4, 3]
+    assert hop.times.tolist() == [5, 6]
+    assert hop.src.tolist() == [0, 3]
+    assert hop.edge_ids.tolist() == [4, 3]
     check(sampler, np.array([0, 3]), np.array([100, 6]))
 
 
@@ -229,7 +239,9 @@ def test_ids_of_the_graphs_own() -> None:
 def test_nothing_to_sample() -> None:
     empty = lg.Graph(np.zeros((0, 0), np.float32), [], [], time=[])
     for hop in TemporalSampler(empty, [2, 2], unique=True).sample([], []):
-        assert hop.ptr.tolist() == [0] and hop.edge_index.shape == (2, 0) and hop.next_targets.size == 0
+        assert hop.ptr.tolist() == [0]
+        assert hop.edge_index.shape == (2, 0)
+        assert hop.next_targets.size == 0
     hops = TemporalSampler(star([3]), [2, -1], "uniform").sample([1, 0], [9, 3])
     assert [hop.ptr.tolist() for hop in hops] == [[0, 0, 0], [0, 0, 0]]
     assert TemporalSampler(empty, [1]).walks([], [], 3).vertices.shape == (0, 4)
@@ -342,7 +354,7 @@ def test_an_answer_that_is_too_large() -> None:
 
 
 def test_inside_what_if() -> None:
-    """The store then holds what is supposed, and so do samples; ids of the graph's own do not follow, and are refused."""
+    """The store holds what is supposed, and samples show it; ids of the own do not follow, and are refused."""
     for ids in (None, ["a", "b", "c"]):
         graph = lg.Graph(
             np.ones((3, 2), np.float32), *([[0], [1]] if ids is None else [["a"], ["b"]]), time=[4], ids=ids

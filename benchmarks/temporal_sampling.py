@@ -1,0 +1,164 @@
+"""Temporal sampling: edges a second against a static CSR sampler of the same style, one that grows vectors as TGL's
+does, and PyG's LastNeighborLoader. pyg-lib and torch-sparse, which PyG's NeighborLoader wants, are not measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import livegnn as lg
+from benchmarks.options import Options
+from benchmarks.report import Report, duration, rate
+from livegnn.temporal import TemporalSampler
+
+Int64 = npt.NDArray[np.int64]
+
+TARGETS = {1: 40e6, 2: 75e6}  # sampled edges a second, by threads
+STATIC_MAX = 1.3  # times a static CSR sampler's time
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Work(NamedTuple):
+    """A dated graph with power-law degrees, and batches of targets: ends of consecutive events and other vertices, at
+    the time of the event (`middle`) or after all edges (`end`)."""
+
+    vertices: int
+    src: Int64
+    dst: Int64
+    times: Int64
+    targets: Int64
+    target_times: Int64
+
+
+def run(options: Options, report: Report) -> None:
+    """A row per strategy, fan-outs, batch, place in time and number of threads."""
+    report.heading("Temporal sampling: edges a second")
+    report.columns(
+        ("strategy", "fan-outs", "batch", "targets", "threads", "livegnn", "static CSR", "ours / static",
+         "growing vectors", "target", "met")
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        binary = _built(Path(folder), report)
+        for batch in (60, 400) if options.tiny else (600, 4000):
+            for place in ("middle", "end"):
+                work = generated(options.tiny, batch, place)
+                graph = _graph(work)
+                for strategy in ("recent", "uniform"):
+                    for fanouts in ([10], [10, 10]):
+                        for threads in sorted({1, options.threads}):
+                            _row(work, graph, (strategy, fanouts, threads, place), binary, Path(folder), report)
+    _last_neighbours(options, report)
+
+
+def generated(tiny: bool, batch: int, place: str) -> Work:
+    """100K vertices and 2M edges."""
+    rng = np.random.default_rng(7)
+    vertices, edges, batches = (2_000, 20_000, 5) if tiny else (100_000, 2_000_000, 40)
+    weight = np.arange(1, vertices + 1) ** -0.8
+    named = rng.permutation(vertices)
+    src, dst = (named[rng.choice(vertices, edges, p=weight / weight.sum())] for _ in range(2))
+    times = np.arange(edges)
+    third = batch // 3
+    first = rng.integers(edges // 2, edges - third, batches)
+    events = first[:, None] + np.arange(third)
+    targets = np.hstack([src[events], dst[events], rng.integers(0, vertices, (batches, batch - 2 * third))])
+    at = np.resize(events, targets.shape) if batch % third else np.hstack([events] * 3)
+    return Work(vertices, src, dst, times, targets, at if place == "middle" else np.full_like(at, edges))
+
+
+def _graph(work: Work) -> lg.Graph:
+    return lg.Graph(np.zeros((work.vertices, 0), np.float32), work.src, work.dst, time=work.times)
+
+
+def _passes(sampler: TemporalSampler, work: Work, repeats: int) -> tuple[int, float, int]:
+    """Edges of a pass over the batches, median seconds, and csr_sampling's checksum, of the first pass."""
+    seconds, edges, checksum = [], 0, 0
+    for number in range(repeats + 1):
+        begin = time.perf_counter()
+        for vertices, times in zip(work.targets, work.target_times, strict=True):
+            hops = sampler.sample(vertices, times)
+            if number == 0:
+                for hop in hops:
+                    edges += hop.edge_count
+                    places = 2 * np.arange(hop.edge_count, dtype=np.uint64) + 1
+                    checksum += int(((hop.edge_ids * 31 + hop.src_rows).astype(np.uint64) * places).sum())
+        if number > 0:
+            seconds.append(time.perf_counter() - begin)
+    return edges, float(np.median(seconds)), checksum % 2**64
+
+
+def _row(
+    work: Work, graph: lg.Graph, kind: tuple[Any, list[int], int, str], binary: Path, folder: Path, report: Report
+) -> None:
+    strategy, fanouts, threads, place = kind
+    repeats = 5
+    sampler = TemporalSampler(graph, fanouts, strategy, threads=threads)
+    edges, seconds, checksum = _passes(sampler, work, repeats)
+    file = folder / "work.bin"
+    head = np.array([work.vertices, len(work.src), *work.targets.shape])
+    columns = (work.src, work.dst, work.times, work.targets.ravel(), work.target_times.ravel())
+    np.concatenate([head, *columns]).astype(np.int64).tofile(file)
+    command = [str(binary), str(file), strategy, str(threads), str(repeats), *map(str, fanouts)]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:2]
+    peers = [line.split() for line in lines]
+    for name, their_edges, _, their_checksum in peers:
+        if (int(their_edges), int(their_checksum)) != (edges, checksum):
+            report.fail(f"[temporal_sampling] expected {name} to give the same samples: {strategy}, {fanouts}, {place}")
+    static, growing = (float(peer[2]) for peer in peers)
+    target, slower = TARGETS.get(threads), seconds / static
+    met = "-" if target is None else "yes" if edges / seconds >= target and slower <= STATIC_MAX else "NO"
+    speeds = [rate(edges / each) for each in (seconds, static)]
+    report.row(
+        [strategy, fanouts, work.targets.shape[1], place, threads, *speeds, f"{slower:.2f}", rate(edges / growing),
+         "-" if target is None else rate(target), met]
+    )  # fmt: skip
+
+
+def _built(folder: Path, report: Report) -> Path:
+    """The native peers, built by CMake beside a core of their own, or where LIVEGNN_NATIVE_BENCHMARKS says they are."""
+    given = os.environ.get("LIVEGNN_NATIVE_BENCHMARKS")
+    if given:
+        return Path(given) / "csr_sampling"
+    report.progress("building benchmarks/native")
+    configure = ["cmake", "-S", str(ROOT), "-B", str(folder / "build"), "-DLIVEGNN_BUILD_BENCHMARKS=ON"]
+    build = ["cmake", "--build", str(folder / "build"), "--target", "csr_sampling", "-j", "2"]
+    for command in (configure, build):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            sys.stderr.write(done.stdout + done.stderr)
+            done.check_returncode()
+    return folder / "build" / "csr_sampling"
+
+
+def _last_neighbours(options: Options, report: Report) -> None:
+    """PyG's LastNeighborLoader keeps the last 10 of each vertex: the past of one moment, the newest, only."""
+    import torch
+    from torch_geometric.nn.models.tgn import LastNeighborLoader
+
+    report.heading("recent [10] at the end of time, against PyG's LastNeighborLoader, which knows no other time")
+    report.columns(("batch", "livegnn", "LastNeighborLoader", "times faster"))
+    for batch in (60,) if options.tiny else (600, 4000):
+        work = generated(options.tiny, batch, "end")
+        loader = LastNeighborLoader(work.vertices, size=10)
+        for first in range(0, len(work.src), 200):  # directed: the source is the neighbour of the destination
+            part = slice(first, first + 200)
+            loader.insert(torch.from_numpy(work.src[part]), torch.from_numpy(work.dst[part]))
+        graph = lg.Graph(np.zeros((work.vertices, 0), np.float32), work.src, work.dst, time=work.times, undirected=True)
+        edges, seconds, _ = _passes(TemporalSampler(graph, [10], threads=options.threads), work, 5)
+        theirs = []
+        for vertices in work.targets:
+            ids = torch.from_numpy(np.unique(vertices))
+            begin = time.perf_counter()
+            _, edge_index, _ = loader(ids)
+            theirs.append((time.perf_counter() - begin) / max(edge_index.shape[1], 1))
+        ours = seconds / edges
+        speeds = (f"{rate(1 / each)} ({duration(each)} an edge)" for each in (ours, float(np.median(theirs))))
+        report.row([batch, *speeds, f"{float(np.median(theirs)) / ours:.1f}"])
