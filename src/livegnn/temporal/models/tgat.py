@@ -6,6 +6,7 @@ Source: Xu et al. 2020, "Inductive representation learning on temporal graphs".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 from torch import Tensor, nn
 
@@ -23,6 +24,7 @@ from livegnn.temporal.models.layers import (
 __all__ = ["TGAT"]
 
 
+@final
 class TGAT(TemporalModel):
     """A TemporalAttention layer per hop, over projected features.
 
