@@ -10,6 +10,7 @@ void bind_program(nanobind::module_& m);           // program.cc: compiled model
 void bind_engine(nanobind::module_& m);            // engine.cc: the engine and what_if
 void bind_sampling(nanobind::module_& m);          // sampling.cc: tables of samples
 void bind_sampling_workers(nanobind::module_& m);  // sampling_workers.cc: partitions, subscriptions, serving tables
-void bind_temporal(nanobind::module_& m);          // temporal.cc: temporal sampling, pins, what arrived and what changed
+void bind_temporal(nanobind::module_& m);          // temporal.cc: temporal sampling, and pins
+void bind_arrivals(nanobind::module_& m);          // arrivals.cc: what batches brought
 
 }  // namespace livegnn

@@ -72,6 +72,9 @@ NB_MODULE(_core, m) {
   livegnn::bind_sampling(m);
   livegnn::bind_sampling_workers(m);
 #endif
+#ifdef LIVEGNN_BIND_ARRIVALS
+  livegnn::bind_arrivals(m);
+#endif
 #ifdef LIVEGNN_BIND_TEMPORAL
   livegnn::bind_temporal(m);
 #endif

@@ -42,6 +42,17 @@ from livegnn.sampling import (
     ServingWorker,
     query,
 )
+from livegnn.temporal import (
+    ContinuousTrainer,
+    PinnedSampler,
+    RoundReport,
+    TemporalEngine,
+    TemporalHop,
+    TemporalSampler,
+    TemporalWalks,
+    TrainingReport,
+    WhatNext,
+)
 
 __all__ = [
     "__version__",
@@ -73,6 +84,16 @@ __all__ = [
     "ServingWorker",
     "Prediction",
     "ServerStats",
+    # temporal learning
+    "ContinuousTrainer",
+    "PinnedSampler",
+    "RoundReport",
+    "TemporalEngine",
+    "TemporalHop",
+    "TemporalSampler",
+    "TemporalWalks",
+    "TrainingReport",
+    "WhatNext",
     # models without PyG
     "Model",
     "APPNP",

@@ -1,4 +1,4 @@
-"""The command line: `livegnn demo | run | sample | bench`. The only part of the package that writes to the terminal."""
+"""The command line: `livegnn demo | run | sample | train | bench`. All that writes to the terminal is here."""
 
 from livegnn.cli.app import main
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from livegnn import __version__
-from livegnn.cli import bench, demo, run, sample
+from livegnn.cli import bench, demo, run, sample, train
 from livegnn.cli.console import Console
 from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
 
@@ -29,6 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
         ("demo", demo, "a fraud model on a real dated graph: speed, quality, proof, picture"),
         ("run", run, "your own model and files: predictions as the graph changes"),
         ("sample", sample, "a query kept sampled as the graph changes, beside sampling at query time"),
+        ("train", train, "a temporal model trained again and again as its graph grows"),
         ("bench", bench, "the benchmarks, from a checkout of the source"),
     ):
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")

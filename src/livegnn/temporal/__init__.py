@@ -1,11 +1,31 @@
 """Learning on a stream of dated edges: sampling back in time, feature caches, models, continuous training.
 
-Start here: hop.py, what a sample is. docs/temporal.md is the map.
+Start here: hop.py, what a sample is. docs/temporal.md is the map. Models are in livegnn.temporal.models, which wants
+PyTorch; the rest of this package asks for it where it first needs it.
 """
 
+from livegnn.temporal.engine import TemporalEngine, WhatNext
 from livegnn.temporal.hop import TemporalHop
+from livegnn.temporal.link import LinkPass, LinkScores
+from livegnn.temporal.loading import InputLoader
 from livegnn.temporal.pin import PinnedSampler
+from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
 from livegnn.temporal.sampler import TemporalSampler
+from livegnn.temporal.trainer import ContinuousTrainer
 from livegnn.temporal.walks import TemporalWalks
 
-__all__ = ["PinnedSampler", "TemporalHop", "TemporalSampler", "TemporalWalks"]
+__all__ = [
+    "ContinuousTrainer",
+    "EpochReport",
+    "InputLoader",
+    "LinkPass",
+    "LinkScores",
+    "PinnedSampler",
+    "RoundReport",
+    "TemporalEngine",
+    "TemporalHop",
+    "TemporalSampler",
+    "TemporalWalks",
+    "TrainingReport",
+    "WhatNext",
+]

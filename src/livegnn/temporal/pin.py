@@ -82,6 +82,15 @@ class PinnedSampler:
         """TemporalSampler.sample_snapshots() of the pinned version."""
         return self._sampler._snapshots("sample_snapshots", vertices, times, self)
 
+    def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
+        """TemporalSampler.sample_slots() of the pinned version."""
+        self._sampler._one_window("sample_slots")
+        return self._sampler._of_slots("sample_slots", slots, times, self)[0]
+
+    def sample_snapshot_slots(self, slots: object, times: object) -> list[list[TemporalHop]]:
+        """TemporalSampler.sample_snapshot_slots() of the pinned version."""
+        return self._sampler._of_slots("sample_snapshot_slots", slots, times, self)
+
     def walks(self, vertices: object, times: object, length: int) -> TemporalWalks:
         """TemporalSampler.walks() of the pinned version."""
         return self._sampler._walks(vertices, times, length, self)

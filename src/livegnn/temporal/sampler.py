@@ -12,7 +12,7 @@ from typing import Literal
 from livegnn import _native
 from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
 from livegnn.graph import Graph
-from livegnn.graph.checks import INT64_MAX, same_length, time_array, whole_number
+from livegnn.graph.checks import INT64_MAX, id_array, same_length, time_array, whole_number
 from livegnn.graph.graph import core_count
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
@@ -116,6 +116,15 @@ class TemporalSampler:
         """
         return self._snapshots("sample_snapshots", vertices, times, None)
 
+    def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
+        """sample() of slots, as hops and events hold them."""
+        self._one_window("sample_slots")
+        return self._of_slots("sample_slots", slots, times, None)[0]
+
+    def sample_snapshot_slots(self, slots: object, times: object) -> list[list[TemporalHop]]:
+        """sample_snapshots() of slots."""
+        return self._of_slots("sample_snapshot_slots", slots, times, None)
+
     def walks(self, vertices: object, times: object, length: int) -> TemporalWalks:
         """Random walks back in time: each step goes to the source of an edge drawn uniformly from the past, and looks
         from that edge's time. Fan-outs, strategy and prop_time do not matter; inclusive and window do.
@@ -143,15 +152,26 @@ class TemporalSampler:
         self, where: str, vertices: object, times: object, pin: PinnedSampler | None
     ) -> list[list[TemporalHop]]:
         with self.graph._lock:
-            slots, at = self._targets(where, vertices, times, pin)
-            _check_size(where, len(slots), self.fanouts)
-            native = None if pin is None else pin._opened(where)
-            found = [
-                [TemporalHop(*arrays) for arrays in self._native.sample(slots, at, self._calls, snapshot, native)]
-                for snapshot in range(self.snapshots)
-            ]
-            self._count()
-            return found
+            return self._hops(where, *self._targets(where, vertices, times, pin), pin)
+
+    def _of_slots(self, where: str, slots: object, times: object, pin: PinnedSampler | None) -> list[list[TemporalHop]]:
+        numbers, at = id_array(where, "slots", slots), time_array(where, "times", times)
+        same_length(where, "times", at, len(numbers), "slots")
+        with self.graph._lock:
+            return self._hops(where, numbers, at, pin)
+
+    def _hops(
+        self, where: str, slots: Int64Array, at: Int64Array, pin: PinnedSampler | None
+    ) -> list[list[TemporalHop]]:
+        """The caller holds the graph's lock."""
+        _check_size(where, len(slots), self.fanouts)
+        native = None if pin is None else pin._opened(where)
+        found = [
+            [TemporalHop(*arrays) for arrays in self._native.sample(slots, at, self._calls, snapshot, native)]
+            for snapshot in range(self.snapshots)
+        ]
+        self._count()
+        return found
 
     def _walks(self, vertices: object, times: object, length: int, pin: PinnedSampler | None) -> TemporalWalks:
         self._one_window("walks")

@@ -12,6 +12,7 @@ from livegnn.temporal.models.interface import EventMemory, TemporalModel
 from livegnn.temporal.models.memory import VertexMemory
 from livegnn.temporal.models.registry import build, names
 from livegnn.temporal.models.sage import TemporalSAGE
+from livegnn.temporal.models.static import StaticLinks
 from livegnn.temporal.models.tgat import TGAT
 from livegnn.temporal.models.tgn import TGN
 
@@ -19,6 +20,7 @@ __all__ = [
     "DySAT",
     "EventMemory",
     "HopInput",
+    "StaticLinks",
     "TGAT",
     "TGN",
     "TemporalGAT",

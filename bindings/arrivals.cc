@@ -1,0 +1,37 @@
+#include "livegnn/arrivals.h"
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+
+#include "bindings.h"
+#include "sampling_arrays.h"
+
+namespace livegnn {
+namespace {
+
+Out<std::int64_t> copied(const std::vector<std::int64_t>& values) {
+  NewArray<std::int64_t> out({values.size()});
+  std::copy(values.begin(), values.end(), out.data());
+  return out.release();
+}
+
+// src, dst, time, id of the events, ids of the edges removed, slots of the vertices removed; and begins anew.
+nb::tuple take(Arrivals& arrivals) {
+  const Events& events = arrivals.added();
+  nb::tuple taken = nb::make_tuple(copied(events.src), copied(events.dst), copied(events.time), copied(events.id),
+                                   copied(arrivals.removed()), copied(arrivals.vertices()));
+  arrivals.clear();
+  return taken;
+}
+
+}  // namespace
+
+void bind_arrivals(nb::module_& m) {
+  nb::class_<Arrivals, BatchFollower>(m, "Arrivals")
+      .def(nb::init<const GraphStore&>(), nb::arg("graph"), nb::keep_alive<1, 2>())
+      .def("take", &take)
+      .def("count", [](const Arrivals& arrivals) { return arrivals.added().size(); });
+}
+
+}  // namespace livegnn

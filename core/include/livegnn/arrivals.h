@@ -1,0 +1,38 @@
+// What the batches of a graph brought, for whoever learns from it: added edges as events, and what went.
+#pragma once
+
+#include <vector>
+
+#include "livegnn/follower.h"
+
+namespace livegnn {
+
+// Columns of events in order of edge id, src and dst as the update named them (an undirected edge is one event).
+struct Events {
+  std::vector<std::int64_t> src, dst, time, id;
+  std::size_t size() const { return id.size(); }
+};
+
+// Not thread-safe: the caller holds the graph's lock.
+class Arrivals final : public BatchFollower {
+ public:
+  explicit Arrivals(const GraphStore& store) : next_edge_id_(store.next_edge_id()) {}
+  void check(const BatchDelta&) const override {}
+  void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
+
+  const Events& added() const { return added_; }                           // since the last clear(), less the removed
+  const std::vector<std::int64_t>& removed() const { return removed_; }    // ids of edges that had come before that
+  const std::vector<std::int64_t>& vertices() const { return vertices_; }  // slots that lost their vertex, ascending
+  void clear();
+
+ private:
+  void take_added(const BatchDelta& delta, const UpdateBuffer& batch);
+  void take_removed(const BatchDelta& delta);
+
+  Events added_;
+  std::vector<std::int64_t> removed_;
+  std::vector<std::int64_t> vertices_;
+  EdgeId next_edge_id_;
+};
+
+}  // namespace livegnn

@@ -1,0 +1,78 @@
+#include "livegnn/arrivals.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace livegnn {
+namespace {
+
+std::vector<EdgeId> sorted_ids(const std::vector<EdgeRecord>& edges) {
+  std::vector<EdgeId> ids(edges.size());
+  std::transform(edges.begin(), edges.end(), ids.begin(), [](const EdgeRecord& edge) { return edge.id; });
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());  // an undirected edge has a record for each direction
+  return ids;
+}
+
+}  // namespace
+
+// The delta knows which edges are there, the batch which end is the source: the two are walked side by side.
+void Arrivals::take_added(const BatchDelta& delta, const UpdateBuffer& batch) {
+  const std::vector<EdgeId> there = sorted_ids(delta.added);
+  auto next = there.begin();
+  for (const Update& update : batch.updates()) {
+    if (update.kind != UpdateKind::AddEdge) continue;
+    const EdgeId id = update.edge_id == kNoEdge ? next_edge_id_ : update.edge_id;
+    next_edge_id_ = id + 1;
+    if (next == there.end() || *next != id) continue;  // came and went within the batch
+    ++next;
+    added_.src.push_back(update.u);
+    added_.dst.push_back(update.v);
+    added_.time.push_back(update.time == kUnsetTime ? 0 : update.time);
+    added_.id.push_back(id);
+  }
+  invariant(next == there.end(), "an edge came that no update added");
+}
+
+void Arrivals::take_removed(const BatchDelta& delta) {
+  if (delta.removed.empty()) return;
+  const std::vector<EdgeId> gone = sorted_ids(delta.removed);
+  std::unordered_set<EdgeId> of_mine;
+  for (const EdgeId id : gone) {
+    if (std::binary_search(added_.id.begin(), added_.id.end(), id)) {
+      of_mine.insert(id);
+    } else {
+      removed_.push_back(id);
+    }
+  }
+  if (of_mine.empty()) return;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    if (of_mine.contains(added_.id[i])) continue;
+    added_.src[kept] = added_.src[i];
+    added_.dst[kept] = added_.dst[i];
+    added_.time[kept] = added_.time[i];
+    added_.id[kept++] = added_.id[i];
+  }
+  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id}) column->resize(kept);
+}
+
+void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
+  take_removed(delta);
+  take_added(delta, batch);
+  vertices_.insert(vertices_.end(), delta.vertices_removed.begin(), delta.vertices_removed.end());
+  // A vertex removed and added again within the batch is in neither list, but its edges and memory are gone.
+  for (const Update& update : batch.updates()) {
+    if (update.kind == UpdateKind::RemoveVertex) vertices_.push_back(update.u);
+  }
+  std::sort(vertices_.begin(), vertices_.end());
+  vertices_.erase(std::unique(vertices_.begin(), vertices_.end()), vertices_.end());
+}
+
+void Arrivals::clear() {
+  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id}) column->clear();
+  removed_.clear();
+  vertices_.clear();
+}
+
+}  // namespace livegnn

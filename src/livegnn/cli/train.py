@@ -1,0 +1,284 @@
+"""`livegnn train`: a temporal model trained continuously on a stream, from one TOML file.
+
+Order: read the events -> warm start on the first part -> round after round on the rest (test, then train) -> table,
+rounds.csv, curves.png, model.pt. What was done is in the folder after each epoch and round: a run that was ended, by
+Ctrl-C or harder, goes on from there, and ends with the same numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+import livegnn as lg
+from livegnn import datasets
+from livegnn.cli import files
+from livegnn.cli.console import Console
+from livegnn.cli.train_config import Config, DataConfig, read_config
+from livegnn.errors import ValueInvalid
+from livegnn.extras import need
+
+if TYPE_CHECKING:
+    from livegnn.temporal.models import TemporalModel
+    from livegnn.temporal.report import RoundReport
+
+_ROWS = 12  # of the table at the end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn train`."""
+    parser.add_argument("config", nargs="?", type=Path, metavar="FILE", help="a TOML file (default: TGN on Wikipedia)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="in place of what the file says"
+    )
+    parser.add_argument("--print-config", action="store_true", help="print the whole configuration and stop")
+    parser.add_argument("--fresh", action="store_true", help="start anew where the folder holds an unfinished run")
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Events in time order. attributes: (E, A) float32; features: (V, F) float32; ids: (V,) or None for row numbers."""
+
+    title: str
+    src: npt.NDArray[Any]
+    dst: npt.NDArray[Any]
+    time: npt.NDArray[np.int64]
+    attributes: npt.NDArray[np.float32] | None
+    features: npt.NDArray[np.float32]
+    ids: npt.NDArray[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def graph(self, count: int, undirected: bool) -> lg.Graph:
+        """The graph of the first events, with every vertex."""
+        first = slice(0, count)
+        attributes = None if self.attributes is None else self.attributes[first]
+        columns: dict[str, Any] = {
+            "time": self.time[first],
+            "edge_attr": attributes,
+            "ids": self.ids,
+            "undirected": undirected,
+        }
+        return lg.Graph(self.features, self.src[first], self.dst[first], **columns)
+
+    def batches(self, first: int, size: int) -> Iterator[lg.Updates]:
+        """The other events, so many at a time."""
+        for begin in range(first, len(self), size):
+            part = slice(begin, begin + size)
+            updates = lg.Updates()
+            src, dst = self.src[part], self.dst[part]
+            if src.dtype.kind != "i":
+                src, dst = src.tolist(), dst.tolist()
+            attributes = None if self.attributes is None else self.attributes[part]
+            updates.add_edges(src, dst, time=self.time[part], edge_attr=attributes)
+            yield updates
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Trains; 0, or 130 if it was interrupted."""
+    config = read_config(options.config, options.set)
+    if options.print_config:
+        console.line(config.to_toml().rstrip())
+        return 0
+    folder = Path(config.output.folder)
+    if options.fresh:
+        (folder / "checkpoint.pt").unlink(missing_ok=True)
+    stream = _read(config.data)
+    warm = int(len(stream) * config.data.warm)
+    if not 0 < warm < len(stream):
+        raise ValueInvalid(
+            f"[train] expected data.warm to leave events for the start and for the rounds, got {config.data.warm} of "
+            f"{len(stream)} events; choose a share between"
+        )
+    graph = stream.graph(warm, config.data.undirected)
+    model = _model(config, graph)
+    console.heading("The stream")
+    console.line(f"{stream.title}: {len(stream):,} events, {graph.vertex_count:,} vertices.")
+    console.line(f"Warm start on {warm:,}, then rounds of {config.data.batch:,}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    bars = _Bars(console)
+    with _trainer(config, model, graph, folder, bars) as trainer:
+        if trainer.rounds or trainer.report.epochs:
+            done = f"{trainer.rounds:,} rounds and {len(trainer.report.epochs):,} epochs"
+            console.line(f"{folder} holds an unfinished run, which goes on after {done}; --fresh starts anew.")
+        interrupted = _train(config, trainer, stream, warm, console, bars)
+        _finish(config, trainer, folder, console)
+    return 130 if interrupted else 0
+
+
+def _trainer(config: Config, model: TemporalModel, graph: lg.Graph, folder: Path, bars: _Bars) -> lg.ContinuousTrainer:
+    s, t, c = config.sampler, config.train, config.cache
+    sampler = lg.TemporalSampler(
+        graph,
+        fanouts=list(s.fanouts),
+        strategy=s.strategy,  # type: ignore[arg-type]
+        inclusive=s.inclusive,
+        window=s.window or None,
+        seed=s.seed,
+        threads=s.threads or None,
+        prop_time=s.prop_time,
+        snapshots=s.snapshots,
+    )
+    cache = {"policy": c.policy, "max_replace": c.max_replace, "device": t.device}
+    vertices: Any = lg.FeatureCache(graph, capacity=c.vertices, **cache) if c.vertices else None
+    edges: Any = lg.FeatureCache.of_edges(graph, capacity=c.edges, **cache) if c.edges else None
+    return lg.ContinuousTrainer(
+        model,
+        graph,
+        sampler,
+        vertex_features=vertices,
+        edge_features=edges,
+        batch_size=t.batch_size,
+        epochs=t.epochs,
+        replay=t.replay,
+        chunks=t.chunks,
+        learning_rate=t.learning_rate,
+        mrr_candidates=t.mrr_candidates,
+        memory_states_max=t.memory_states,
+        folder=folder,
+        device=t.device,
+        seed=t.seed,
+        tensorboard=config.output.tensorboard,
+        progress=bars.show,
+    )
+
+
+class _Bars:
+    """A progress bar for each pass over events."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._what = ""
+        self._bar: Any = None
+        self._advance: Any = None
+
+    def show(self, what: str, done: int, count: int) -> None:
+        """The trainer's progress; without a terminal only of the warm start, whose passes are long."""
+        if self._console.is_plain and not what.startswith("round 0"):
+            return
+        if what != self._what:
+            self.end()
+            self._what = what
+            self._bar = self._console.progress(count, what)
+            self._advance = self._bar.__enter__()
+        self._advance(done, f"{done:,} of {count:,} events")
+        if done >= count:
+            self.end()
+
+    def end(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+        self._bar, self._what = None, ""
+
+
+def _train(
+    config: Config, trainer: lg.ContinuousTrainer, stream: Stream, warm: int, console: Console, bars: _Bars
+) -> bool:
+    """All rounds, or those before Ctrl-C; whether it was interrupted."""
+    t, start = config.train, time.perf_counter()
+    try:
+        if not trainer.rounds:
+            console.heading("The warm start")
+            report = trainer.fit(t.warm_epochs, validation=t.validation, patience=t.patience or None)
+            for epoch in trainer.report.epochs:
+                tested = f", validation AP {epoch.ap:.4f}" if np.isfinite(epoch.ap) else ""
+                console.line(f"epoch {epoch.epoch + 1}: loss {epoch.loss:.4f}{tested}")
+            console.line(f"{report.events:,} events in {time.perf_counter() - start:.1f} s.")
+        console.heading("Test, then train")
+        for report in trainer.run(stream.batches(warm, config.data.batch)):
+            bars.end()
+            console.line(_line(report))
+    except KeyboardInterrupt:
+        bars.end()
+        console.warn(f"Interrupted after {trainer.rounds:,} rounds; the same command goes on from there.")
+        return True
+    return False
+
+
+def _line(report: RoundReport) -> str:
+    scores = f"AP {report.ap:.4f}  AUC {report.auc:.4f}  MRR {report.mrr:.4f}"
+    return f"round {report.round:>4}  version {report.version:>5}  {scores}  {sum(report.seconds.values()):.1f} s"
+
+
+def _finish(config: Config, trainer: lg.ContinuousTrainer, folder: Path, console: Console) -> None:
+    torch = need("torch", "train")
+    torch.save({"config": config.model, "weights": trainer.model.state_dict()}, folder / "model.pt")
+    trainer.report.to_csv(folder / "rounds.csv")
+    tested = [report for report in trainer.report.rounds if np.isfinite(report.ap)]
+    if not tested:
+        return
+    trainer.report.plot(folder / "curves.png", f"{config.model['name']} on {config.data.events or config.data.dataset}")
+    console.heading("The rounds")
+    step = -(-len(tested) // _ROWS)
+    parts = [tested[i : i + step] for i in range(0, len(tested), step)]
+    rows = []
+    for part in parts:
+        names = str(part[0].round) if len(part) == 1 else f"{part[0].round} to {part[-1].round}"
+        events = [report.events for report in part]
+        means = [np.average([getattr(r, name) for r in part], weights=events) for name in ("ap", "auc", "mrr")]
+        seconds = np.mean([sum(report.seconds.values()) for report in part])
+        rows.append([names, f"{sum(events):,}", *(f"{mean:.4f}" for mean in means), f"{seconds:.2f}"])
+    console.table(["rounds", "events", "AP", "AUC", "MRR", "s a round"], rows)
+    total = trainer.report.seconds
+    spent = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in sorted(total.items(), key=lambda p: -p[1]))
+    console.line(f"Mean AP {trainer.report.mean_ap:.4f}, each event tested before it was trained on.")
+    console.line(f"Seconds: {spent}.")
+    console.line(f"{folder}: rounds.csv, curves.png, model.pt, checkpoint.pt, config.toml.")
+
+
+# ---- events and models
+
+
+def _model(config: Config, graph: lg.Graph) -> TemporalModel:
+    need("torch", "train").manual_seed(config.train.seed)
+    from livegnn.temporal.models import build
+
+    return build({"x_width": graph.feature_width, "edge_width": graph.attr_width, **config.model})
+
+
+def _read(data: DataConfig) -> Stream:
+    stream = _from_file(data) if data.events else _from_dataset(data)
+    order = np.argsort(stream.time, kind="stable")
+    if data.limit:
+        order = order[: data.limit]
+    attributes = None if stream.attributes is None else stream.attributes[order]
+    columns = (stream.src[order], stream.dst[order], stream.time[order], attributes)
+    return Stream(stream.title, *columns, stream.features, stream.ids)
+
+
+def _from_dataset(data: DataConfig) -> Stream:
+    if data.dataset not in datasets.names():
+        known = ", ".join(datasets.names())
+        raise ValueInvalid(f"[train] expected data.dataset among {known}, got {data.dataset!r}; choose one of them")
+    found = datasets.generate_like(data.dataset) if data.generated else datasets.load_or_generate(data.dataset)
+    if found.time is None:
+        raise ValueInvalid(f"[train] expected a data set with times, got {data.dataset!r}; choose a dated one")
+    features = found.features
+    if features is None:
+        features = np.zeros((found.vertex_count, 0), np.float32)
+    title = f"{data.dataset}{' (generated)' if found.generated else ''}"
+    return Stream(title, found.src, found.dst, found.time, None, features, None)
+
+
+def _from_file(data: DataConfig) -> Stream:
+    table = files.read_table(Path(data.events))
+    src, dst, times = table.ids(data.src), table.ids(data.dst), table.int64(data.time)
+    attributes = None
+    if data.attributes:
+        attributes = np.ascontiguousarray(np.stack([table.float32(name) for name in data.attributes], axis=1))
+    if data.features:
+        features, ids = files.read_features(Path(data.features), data.id or None)
+    else:
+        ids = np.unique(np.concatenate([src, dst]))
+        features = np.zeros((len(ids), 0), np.float32)
+    return Stream(data.events, src, dst, times, attributes, features, ids)

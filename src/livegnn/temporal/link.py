@@ -1,0 +1,192 @@
+"""Link prediction over events in order: scoring, training, metrics, negatives.
+
+One mini-batch: the roots are the sources, the destinations and one negative destination per event, each at the event's
+time -> inputs -> embeddings -> logits. Then, where the model has a memory, it observes the mini-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from livegnn.extras import need
+from livegnn.temporal.events import Events
+from livegnn.temporal.loading import HopSource, InputLoader
+from livegnn.types import Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from livegnn.temporal.models.interface import TemporalModel
+
+__all__ = ["LinkPass", "LinkScores", "Negatives", "cut"]
+
+Progress = Callable[[int], None]  # events done so far
+
+
+@dataclass(frozen=True, slots=True)
+class LinkScores:
+    """How well events were told from negatives: average precision, area under the ROC curve, mean reciprocal rank.
+
+    NaN where there was no event.
+    """
+
+    ap: float
+    auc: float
+    mrr: float
+    events: int
+
+
+class Negatives:
+    """Destinations to draw negatives from: those that events had so far."""
+
+    def __init__(self) -> None:
+        self._seen: Int64Array = np.zeros(0, np.int64)
+
+    def add(self, dst: Int64Array) -> None:
+        """Takes destinations of events in."""
+        self._seen = np.union1d(self._seen, dst)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Int64Array:
+        """(count,) int64 slots, uniformly."""
+        return self._seen[rng.integers(0, len(self._seen), count)]
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+def cut(count: int, size: int, first: int | None = None) -> Iterator[slice]:
+    """Mini-batches of `size` events; the first one of `first`, for random chunk scheduling (TGL)."""
+    start = 0
+    while start < count:
+        end = min(start + (first if first and start == 0 else size), count)
+        yield slice(start, end)
+        start = end
+
+
+class LinkPass:
+    """Goes over events with a model.
+
+    Args:    loader: makes the inputs.  batch_size: events of a mini-batch.  mrr_candidates: destinations of the same
+             mini-batch that the true one is ranked among.
+    """
+
+    def __init__(
+        self, model: TemporalModel, loader: InputLoader, *, batch_size: int = 200, mrr_candidates: int = 20
+    ) -> None:
+        self.model, self.loader = model, loader
+        self.batch_size, self.mrr_candidates = batch_size, mrr_candidates
+        self._torch: Any = need("torch", "train")
+        self._metrics: Any = need("sklearn.metrics", "train")
+
+    def train(
+        self,
+        events: Events,
+        negatives: Int64Array,
+        optimizer: Optimizer,
+        *,
+        source: HopSource | None = None,
+        first: int | None = None,
+        progress: Progress | None = None,
+    ) -> float:
+        """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs)."""
+        functional = self._torch.nn.functional
+        self.model.train()
+        total = 0.0
+        for part in cut(len(events), self.batch_size, first):
+            batch = events.at(part)
+            src, dst, other = self._embed(batch, negatives[part], source)
+            with self.loader.clock.phase("model"):
+                positive, negative = self.model.score(src, dst), self.model.score(src, other)
+                loss = functional.binary_cross_entropy_with_logits(positive, self._torch.ones_like(positive))
+                loss = loss + functional.binary_cross_entropy_with_logits(negative, self._torch.zeros_like(negative))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += float(loss.detach()) * len(batch)
+            self._observe(batch)
+            if progress is not None:
+                progress(part.stop)
+        return total / max(len(events), 1)
+
+    def test(
+        self,
+        events: Events,
+        negatives: Int64Array,
+        rng: np.random.Generator,
+        *,
+        source: HopSource | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[LinkScores, tuple[Float32Array, Float32Array]]:
+        """Scores events in order; the memory moves on. Returns the scores, and both logits of each event."""
+        self.model.eval()
+        positive, negative, ranks = [], [], []
+        with self._torch.no_grad():
+            for part in cut(len(events), self.batch_size):
+                batch = events.at(part)
+                src, dst, other = self._embed(batch, negatives[part], source)
+                with self.loader.clock.phase("model"):
+                    logits = self.model.score(src, dst)
+                    positive.append(logits.float().cpu().numpy())
+                    negative.append(self.model.score(src, other).float().cpu().numpy())
+                    ranks.append(self._reciprocal_ranks(batch, src, dst, logits, rng))
+                self._observe(batch)
+                if progress is not None:
+                    progress(part.stop)
+        if not len(events):
+            none = np.zeros(0, np.float32)
+            return LinkScores(float("nan"), float("nan"), float("nan"), 0), (none, none)
+        logits_of = np.concatenate(positive), np.concatenate(negative)
+        return self.scores(*logits_of, float(np.concatenate(ranks).mean())), logits_of
+
+    def scores(self, positive: Float32Array, negative: Float32Array, mrr: float = float("nan")) -> LinkScores:
+        """Scores of logits, (n,) of events and (n,) of negatives. Source: scikit-learn's metrics."""
+        logits = np.concatenate([positive, negative])
+        truth = np.concatenate([np.ones(len(positive)), np.zeros(len(negative))])
+        ap = float(self._metrics.average_precision_score(truth, logits))
+        auc = float(self._metrics.roc_auc_score(truth, logits))
+        return LinkScores(ap, auc, mrr, len(positive))
+
+    def observe(self, events: Events) -> None:
+        """Lets the memory take events in, a mini-batch at a time, without scoring them."""
+        if self.model.memory is not None:
+            self.model.eval()
+            for part in cut(len(events), self.batch_size):
+                self._observe(events.at(part))
+
+    def _embed(self, batch: Events, negatives: Int64Array, source: HopSource | None) -> tuple[Tensor, Tensor, Tensor]:
+        roots = np.concatenate([batch.src, batch.dst, negatives])
+        without = None if self.loader.graph.has_time else batch.edge_ids
+        inputs = self.loader.load(roots, np.tile(batch.time, 3), source, without)
+        with self.loader.clock.phase("model"):
+            h = self.model.embed(inputs)
+        n = len(batch)
+        return h[:n], h[n : 2 * n], h[2 * n :]
+
+    def _observe(self, batch: Events) -> None:
+        if self.model.memory is None:
+            return
+        edge_x = self.loader.edge_rows(batch.edge_ids)
+        with self.loader.clock.phase("memory"), self._torch.no_grad():
+            src, dst, time = (
+                self._torch.from_numpy(c).to(self.loader.device) for c in (batch.src, batch.dst, batch.time)
+            )
+            self.model.memory.observe(src, dst, time, edge_x)
+
+    def _reciprocal_ranks(
+        self, batch: Events, src: Tensor, dst: Tensor, logits: Tensor, rng: np.random.Generator
+    ) -> Float32Array:
+        """1 / rank of each true destination among others of the mini-batch, each as it is at its own event's time."""
+        n, count = len(batch), self.mrr_candidates
+        others = rng.integers(0, n, (n, count))
+        same = batch.dst[others] == batch.dst[:, None]
+        places = self._torch.from_numpy(others).to(dst.device)
+        scores = self.model.score(src.repeat_interleave(count, 0), dst[places.reshape(-1)]).reshape(n, count)
+        above = (scores > logits[:, None]).float() + 0.5 * (scores == logits[:, None]).float()
+        above[self._torch.from_numpy(same).to(above.device)] = 0.0
+        ranks: Float32Array = (1.0 / (1.0 + above.sum(1))).cpu().numpy()
+        return ranks

@@ -1,0 +1,208 @@
+"""InputLoader: from targets to a model's inputs: sample, fetch features, wrap as tensors. Where the seconds go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from livegnn.errors import UsageError, WidthMismatch
+from livegnn.extras import need
+from livegnn.graph import Graph
+from livegnn.temporal.hop import TemporalHop
+from livegnn.types import Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    import torch
+
+    from livegnn.temporal.models.inputs import TemporalInput
+    from livegnn.temporal.models.interface import TemporalModel
+
+__all__ = ["Clock", "Fetches", "HopSource", "InputLoader", "SlotSampler"]
+
+
+class HopSource(Protocol):
+    """What samples hops of slots: a TemporalSampler, one pinned to a version, or many processes as one."""
+
+    def sample_slots(self, slots: Int64Array, times: Int64Array) -> list[TemporalHop]:
+        """Hops from the targets outward."""
+
+    def sample_snapshot_slots(self, slots: Int64Array, times: Int64Array) -> list[list[TemporalHop]]:
+        """Hops of each snapshot, newest first."""
+
+
+class SlotSampler(HopSource, Protocol):
+    """A HopSource of a graph, as trainers and engines hold it."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is sampled."""
+
+    @property
+    def fanouts(self) -> Sequence[int]:
+        """Edges per target, hop by hop."""
+
+    @property
+    def snapshots(self) -> int:
+        """Windows back in time."""
+
+    calls: int  # the number of the next call, of which samples are a function
+
+    def pin(self) -> AbstractContextManager[HopSource]:
+        """The same sampler on the version of now, whatever is applied meanwhile."""
+
+
+class Fetches(Protocol):
+    """Rows by id on some device: a FeatureCache."""
+
+    @property
+    def width(self) -> int:
+        """Floats of a row."""
+
+    def fetch(self, ids: Int64Array) -> torch.Tensor:
+        """(k, width) float32, row i for ids[i]."""
+
+
+class Clock:
+    """Seconds by phase, added up."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Counts what is done inside under this name."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """What was counted since the last call."""
+        taken, self.seconds = self.seconds, {}
+        return taken
+
+
+class _VertexRows:
+    """Features of a graph's vertices as they are now."""
+
+    def __init__(self, graph: Graph, device: Any) -> None:
+        self.graph, self.width, self._device = graph, graph.feature_width, device
+        self._torch = need("torch", "train")
+
+    def fetch(self, ids: Int64Array) -> torch.Tensor:
+        if not self.width:
+            rows: Float32Array = np.zeros((len(ids), 0), np.float32)
+        else:
+            with self.graph._lock:
+                rows = self.graph._store.features(ids)
+        tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
+        return tensor
+
+
+class _EdgeRows:
+    """Attributes of a graph's edges as they are now."""
+
+    def __init__(self, graph: Graph, device: Any) -> None:
+        self.graph, self.width, self._device = graph, graph.attr_width, device
+        self._torch = need("torch", "train")
+
+    def fetch(self, ids: Int64Array) -> torch.Tensor:
+        if not self.width:
+            rows: Float32Array = np.zeros((len(ids), 0), np.float32)
+        else:
+            with self.graph._lock:
+                rows = self.graph._store.edge_attrs(ids)
+        tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
+        return tensor
+
+
+class InputLoader:
+    """Makes the inputs of a model.
+
+    Args:    sampler: over the graph, with as many fan-outs as the model reads hops.
+             vertex_features, edge_features: FeatureCache, or None to read the graph.  device: where tensors go.
+    Raises:  UsageError, WidthMismatch where sampler, model and graph do not fit each other.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sampler: SlotSampler,
+        *,
+        vertex_features: Fetches | None = None,
+        edge_features: Fetches | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if sampler.graph is not graph:
+            raise UsageError("[InputLoader] expected a sampler of this graph, got one of another; make one for it")
+        self.graph, self.device = graph, device
+        self.sampler = sampler
+        self.clock = Clock()
+        self.vertices: Fetches = vertex_features or _VertexRows(graph, device)
+        self.edges: Fetches = edge_features or _EdgeRows(graph, device)
+
+    def check(self, model: TemporalModel) -> None:
+        """Raises: WidthMismatch if the sampler's hops or snapshots are not those that the model reads."""
+        got = (len(self.sampler.fanouts), self.sampler.snapshots)
+        if got != (model.hop_count, model.snapshot_count):
+            raise WidthMismatch(
+                f"[InputLoader] expected a sampler of {model.hop_count} hops and {model.snapshot_count} snapshots for "
+                f"{type(model).__name__}, got {got[0]} and {got[1]}; give it as many fanouts= and snapshots="
+            )
+
+    def load(
+        self,
+        slots: Int64Array,
+        times: Int64Array,
+        source: HopSource | None = None,
+        without: Int64Array | None = None,
+    ) -> list[TemporalInput]:
+        """Inputs over the same roots, (B,) slots at (B,) times, one a snapshot, newest first.
+
+        source: what samples, by default the sampler; a pinned one for a version that stays.
+        without: ids of edges to leave out of the samples, for graphs without times.
+        """
+        with self.clock.phase("sample"):
+            source = source or self.sampler
+            if self.sampler.snapshots > 1:
+                snapshots = source.sample_snapshot_slots(slots, times)
+            else:
+                snapshots = [source.sample_slots(slots, times)]
+            if without is not None:
+                snapshots = [[_less(hop, without) for hop in hops] for hops in snapshots]
+        return [self._input(hops) for hops in snapshots]
+
+    def edge_rows(self, ids: Int64Array) -> torch.Tensor:
+        """(k, A) float32 attributes of edges."""
+        with self.clock.phase("fetch"):
+            return self.edges.fetch(ids)
+
+    def _input(self, hops: list[TemporalHop]) -> TemporalInput:
+        from livegnn.temporal.models.inputs import TemporalInput
+
+        with self.clock.phase("fetch"):
+            x = self.vertices.fetch(hops[-1].next_targets)
+            edge_x = [self.edges.fetch(hop.edge_ids) for hop in hops]
+            return TemporalInput.of(hops, x, edge_x, self.device)
+
+
+def _less(hop: TemporalHop, edge_ids: Int64Array) -> TemporalHop:
+    """The hop without these edges; the rows that they led to stay, with nothing leading to them."""
+    kept = ~np.isin(hop.edge_ids, edge_ids)
+    if kept.all():
+        return hop
+    counts = np.bincount(hop.dst[kept], minlength=len(hop.targets))
+    return replace(
+        hop,
+        ptr=np.concatenate([[0], np.cumsum(counts)]),
+        src=hop.src[kept],
+        edge_ids=hop.edge_ids[kept],
+        times=hop.times[kept],
+        edge_index=np.ascontiguousarray(hop.edge_index[:, kept]),
+    )

@@ -1,0 +1,274 @@
+"""TemporalEngine: answers of one version, memory as a function of weights and batches."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import livegnn as lg
+from livegnn.errors import (
+    InvariantBroken,
+    ModelMismatch,
+    StoredStateInvalid,
+    UsageError,
+    ValueInvalid,
+    VertexUnknown,
+    WidthMismatch,
+)
+from livegnn.log import UpdateLog, open_log, replay
+from livegnn.temporal import InputLoader
+from tests.unit.temporal.training import SOURCES, VERTICES, batches, graph_of, habits, model_of, same_tensors
+
+WARM = 200
+
+
+def engine_of(graph, model=None, **options):
+    sampler = lg.TemporalSampler(graph, fanouts=[5], threads=1)
+    return lg.TemporalEngine(model or model_of(), graph, sampler, **{"memory_step": 64, **options})
+
+
+def by_hand(engine, src, dst, time):
+    """Probabilities from a fresh loader and the engine's own model: the formula of docs/training.md."""
+    sampler = lg.TemporalSampler(engine.graph, fanouts=[5], threads=1)
+    loader = InputLoader(engine.graph, sampler)
+    model = engine._pass.model
+    with torch.no_grad():
+        h = model.embed(loader.load(np.concatenate([src, dst]), np.tile(np.full(len(src), time), 2)))
+        return torch.sigmoid(model.score(h[: len(src)], h[len(src) :])).numpy()
+
+
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+def test_predictions_follow_the_stream(name):
+    graph = graph_of(WARM)
+    engine = engine_of(graph, model_of(name))
+    src, dst, _ = habits()
+    before = engine.predict(src[:9], dst[:9], 10**6)
+    for updates in batches(WARM, 100):
+        engine.apply(updates)
+    after = engine.predict(src[:9], dst[:9], 10**6)
+    assert after.shape == (9,)
+    assert after.dtype == np.float32
+    assert not np.array_equal(before, after)
+    np.testing.assert_allclose(after, by_hand(engine, src[:9], dst[:9], 10**6), rtol=1e-6)
+    rows = engine.embeddings(src[:9], np.full(9, 10**6))
+    assert rows.shape == (9, 16)
+    assert engine.version == graph.version == 7
+
+
+def test_the_past_alone_counts():
+    """An answer about a time before an event does not know of it, but for the memory, which a TGAT has not."""
+    graph = graph_of(WARM)
+    engine = engine_of(graph, model_of("tgat"))
+    src, dst, time = habits()
+    before = engine.predict(src[:50], dst[:50], time[WARM - 1])
+    for updates in batches(WARM, 100):
+        engine.apply(updates)
+    np.testing.assert_array_equal(engine.predict(src[:50], dst[:50], time[WARM - 1]), before)
+
+
+def test_the_memory_is_a_function_of_weights_and_batches():
+    live, other = engine_of(graph_of(WARM)), engine_of(graph_of(WARM))
+    for updates in batches(WARM, 100):
+        live.apply(updates)
+    assert live.state_digest() != other.state_digest()
+    for updates in batches(WARM, 100):
+        other.graph.apply(updates)
+    assert live.state_digest() == other.state_digest()
+
+
+def test_the_memory_observes_events_in_time_order_whatever_the_order_of_updates():
+    src, dst, time = (column[WARM : WARM + 60] for column in habits())
+    engines = [engine_of(graph_of(WARM)) for _ in range(2)]
+    for engine, order in zip(engines, (np.arange(60), np.arange(60)[::-1]), strict=True):
+        updates = lg.Updates()
+        updates.add_edges(src[order], dst[order], time=time[order] * 2 + np.arange(60)[order])
+        engine.apply(updates)
+    assert engines[0].state_digest() == engines[1].state_digest()
+
+
+def test_next_ranks_every_candidate():
+    graph = graph_of(WARM)
+    engine = engine_of(graph)
+    best = engine.next([3, 4, 3], [500, 500, 900], k=4)
+    assert best.dst.shape == best.probability.shape == (3, 4)
+    assert (np.diff(best.probability, axis=1) <= 0).all()
+    for row, (source, at) in enumerate(((3, 500), (4, 500), (3, 900))):
+        everyone = np.unique(habits()[1][:WARM])
+        chances = engine.predict(np.full(len(everyone), source), everyone, at)
+        assert set(best.dst[row]) == set(everyone[np.argsort(-chances)[:4]])
+    few = engine.next([3], 500, candidates=[31, 40], k=2)
+    assert set(few.dst[0]) == {31, 40}
+    with pytest.raises(ValueInvalid, match="2 candidates"):
+        engine.next([3], 500, candidates=[31, 40], k=3)
+
+
+def test_vertices_come_and_go():
+    graph = graph_of(WARM)
+    engine = engine_of(graph)
+    updates = lg.Updates()
+    updates.add_vertex(VERTICES, np.zeros(5, np.float32))
+    updates.add_edge(VERTICES, 31, time=600)
+    engine.apply(updates)
+    assert np.isfinite(engine.predict([VERTICES], [31], 700)).all()
+    memory = engine._pass.model.memory
+    removal = lg.Updates()
+    removal.remove_vertex(31)
+    removal.add_vertex(31, np.zeros(5, np.float32))
+    engine.apply(removal)
+    fresh = model_of().memory
+    fresh.reset(graph.slot_count)
+    torch.testing.assert_close(memory.read(torch.tensor([31])), fresh.read(torch.tensor([31])), rtol=0, atol=0)
+    removal = lg.Updates()
+    removal.remove_vertex(31)
+    engine.apply(removal)
+    with pytest.raises(VertexUnknown):
+        engine.predict([3], [31], 700)
+
+
+def test_string_ids():
+    graph = lg.Graph(np.eye(5, dtype=np.float32)[[0, 1, 2]], ["a", "b"], ["b", "c"], time=[1, 2], ids=["a", "b", "c"])
+    engine = engine_of(graph)
+    assert engine.predict(["a"], ["c"], 5).shape == (1,)
+    best = engine.next(["a"], 5, k=1)
+    assert best.dst[0, 0] in ("b", "c")
+
+
+def test_a_snapshot_and_the_log_give_the_same_state(tmp_path):
+    more = list(batches(WARM, 100))
+    with UpdateLog(open_log(f"sqlite:{tmp_path}/history.db")) as log:
+        graph = graph_of(WARM)
+        with log.attach(graph):
+            engine = engine_of(graph)
+            for updates in more[:3]:
+                engine.apply(updates)
+            engine.save(tmp_path / "engine.pt")
+            for updates in more[3:]:
+                engine.apply(updates)
+        # the process is gone; a graph as it was in the beginning, the log, and the snapshot are left
+        again = graph_of(WARM)
+        replay(log, again, 0, 3)
+        model = model_of()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+        sampler = lg.TemporalSampler(again, fanouts=[5], threads=1)
+        recovered = lg.TemporalEngine.load(tmp_path / "engine.pt", model, again, sampler)
+        replay(log, again, 3)
+        assert recovered.state_digest() == engine.state_digest()
+        np.testing.assert_array_equal(
+            recovered.predict(np.arange(5), np.arange(5) + SOURCES, 10**6),
+            engine.predict(np.arange(5), np.arange(5) + SOURCES, 10**6),
+        )
+        with pytest.raises(StoredStateInvalid, match="graph of version 3"):
+            lg.TemporalEngine.load(tmp_path / "engine.pt", model, again, sampler)
+        other = graph_of(WARM - 1)
+        replay(log, other, 0, 3)
+        with pytest.raises(StoredStateInvalid, match="other content"):
+            lg.TemporalEngine.load(tmp_path / "engine.pt", model, other, lg.TemporalSampler(other, fanouts=[5]))
+
+
+def test_swapping_weights_makes_the_memory_anew_or_takes_one():
+    graph = graph_of(WARM)
+    engine = engine_of(graph)
+    more = list(batches(WARM, 100))
+    engine.apply(more[0])
+    other = model_of()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(1.1)
+    engine.swap(other)
+    fresh = engine_of(graph, other)
+    assert engine.state_digest() == fresh.state_digest()
+    state, version = engine._pass.model.memory.state(), graph.version
+    for updates in more[1:]:
+        engine.apply(updates)
+    expected = engine.state_digest()
+    engine.swap(other, memory=state, upto=version)  # observes again what came since
+    assert engine.state_digest() == expected
+
+
+def test_a_swap_while_events_stream_in_loses_none():
+    graph = graph_of(WARM)
+    engine = engine_of(graph, memory_step=16)
+    state = engine._pass.model.memory.state()
+    model = model_of()
+    done = threading.Event()
+
+    def swap():
+        while not done.is_set():
+            engine.swap(model, memory=state, upto=0)
+
+    kept = engine._since
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for updates in batches(WARM, 20):
+            engine.apply(updates)
+    finally:
+        done.set()
+        thread.join()
+    engine.swap(model, memory=state, upto=0)
+    quiet = engine_of(graph_of(WARM), memory_step=16)
+    for updates in batches(WARM, 20):
+        quiet.apply(updates)
+    assert kept is not engine._since
+    assert engine.state_digest() == quiet.state_digest()
+
+
+def test_another_model_is_refused_and_the_old_one_stays():
+    engine = engine_of(graph_of(WARM))
+    digest = engine.state_digest()
+    with pytest.raises(ModelMismatch, match="expected a TGN"):
+        engine.swap(model_of("tgat"))
+    with pytest.raises(ModelMismatch, match="same widths"):
+        engine.swap(model_of(embed_width=32))
+    assert engine.state_digest() == digest
+
+
+def test_a_memory_that_failed_says_so_until_it_is_made_anew(monkeypatch):
+    engine = engine_of(graph_of(WARM))
+    memory = engine._pass.model.memory
+    observe, more = memory.observe, list(batches(WARM, 100))
+
+    def fail(*columns):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(memory, "observe", fail)
+    with pytest.raises(MemoryError):
+        engine.apply(more[0])
+    assert engine.graph.version == 1  # the batch stands
+    monkeypatch.setattr(memory, "observe", observe)
+    engine.apply(more[1])
+    with pytest.raises(InvariantBroken, match="failed to observe"):
+        engine.predict([1], [31], 900)
+    engine.swap(model_of())
+    same_tensors(engine._pass.model.memory.state(), engine_of(graph_of(WARM + 200))._pass.model.memory.state())
+
+
+def test_wrong_calls():
+    graph = graph_of(WARM)
+    engine = engine_of(graph)
+    with pytest.raises(WidthMismatch, match="as many dst"):
+        engine.predict([1, 2], [31], 5)
+    with pytest.raises(WidthMismatch, match="one time or 2"):
+        engine.predict([1, 2], [31, 32], [1, 2, 3])
+    with pytest.raises(ValueInvalid, match="whole times"):
+        engine.embeddings([1], 0.5)
+    with pytest.raises(VertexUnknown):
+        engine.embeddings([10**6], 5)
+    with pytest.raises(ValueInvalid, match="memory_step"):
+        engine_of(graph, memory_step=0)
+    with pytest.raises(WidthMismatch, match="hops"):
+        lg.TemporalEngine(model_of(), graph, lg.TemporalSampler(graph, [2, 2]))
+    with pytest.raises(UsageError, match="another"):
+        lg.TemporalEngine(model_of(), graph_of(WARM), lg.TemporalSampler(graph, [2]))
+
+
+def test_a_closed_engine_hears_no_more():
+    graph = graph_of(WARM)
+    engine = engine_of(graph)
+    digest = engine.state_digest()
+    engine.close()
+    graph.apply(next(batches(WARM, 100)))
+    assert engine.state_digest() == digest

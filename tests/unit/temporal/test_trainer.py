@@ -1,0 +1,386 @@
+"""ContinuousTrainer: rounds, replay, checkpoints, publication."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import livegnn as lg
+from livegnn.errors import StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.temporal.models import StaticLinks
+from tests.unit.temporal.training import (
+    EVENTS,
+    KINDS,
+    batches,
+    graph_of,
+    habits,
+    model_of,
+    numbers,
+    same_numbers,
+    same_tensors,
+    trainer_of,
+    weights,
+)
+
+WARM = 300
+
+
+def test_training_learns_and_tests_before_it_trains():
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph, epochs=3, batch_size=25, learning_rate=0.01)
+    warm = trainer.fit(10)
+    assert (warm.round, warm.version, warm.events) == (0, 0, WARM)
+    assert np.isnan(warm.ap)
+    rounds = list(trainer.run(batches(WARM, 100)))
+    assert [r.round for r in rounds] == list(range(1, 7))
+    assert [r.version for r in rounds] == list(range(1, 7))
+    assert [r.events for r in rounds] == [100] * 6
+    losses = [e.loss for e in trainer.report.epochs if e.round == 0]
+    assert losses[-1] < losses[0]
+    assert np.mean([r.ap for r in rounds[-3:]]) > 0.8  # one half is chance
+    assert trainer.report.mean_ap == pytest.approx(np.mean([r.ap for r in rounds]))
+    assert {"ingest", "sample", "fetch", "model", "memory"} <= set(rounds[0].seconds)
+
+
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+def test_replay_trains_on_old_events_too(name):
+    trainer = trainer_of(graph_of(WARM), model_of(name), replay=0.5, batch_size=20)
+    trainer.fit()
+    (first, *_) = list(trainer.run(list(batches(WARM, 100))[:2]))
+    assert first.replayed >= 2 * 40  # about half of a hundred, in each of two epochs
+
+
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+@pytest.mark.parametrize("stop", [0, 2, 5])
+def test_a_resumed_training_ends_with_the_same_numbers(tmp_path, name, stop):
+    """Killed after `stop` rounds: everything that lived in the process is gone, the folder is not."""
+    options = {"replay": 0.3, "chunks": 4, "folder": tmp_path / "half"}
+    whole = trainer_of(graph_of(WARM), model_of(name), **{**options, "folder": tmp_path / "whole"})
+    whole.fit()
+    list(whole.run(batches(WARM, 100)))
+
+    half = trainer_of(graph_of(WARM), model_of(name), **options)
+    half.fit()
+    for report in half.run(list(batches(WARM, 100))[:stop]):
+        assert report.round <= stop
+    half.close()
+
+    again = trainer_of(graph_of(WARM), model_of(name), **options)
+    assert again.rounds == stop + 1
+    again.fit()
+    rest = list(again.run(batches(WARM, 100)))
+    assert [r.round for r in rest] == list(range(stop + 1, 7))
+    same_numbers(again.report, whole.report)
+    same_tensors(weights(again.model), weights(whole.model))
+    if name == "tgn":
+        same_tensors(again.model.memory.state(), whole.model.memory.state())
+
+
+class Killed(Exception):
+    pass
+
+
+def _all_of(trainer):
+    trainer.fit(3)
+    list(trainer.run(batches(WARM, 200)))
+
+
+@pytest.mark.parametrize("pass_", [1, 2, 3, 5, 8])
+def test_a_training_killed_within_a_pass_ends_with_the_same_numbers(tmp_path, pass_):
+    def kill(what, done, count):
+        nonlocal passes
+        passes += done == count
+        if passes == pass_:
+            raise Killed
+
+    options = {"replay": 0.3, "folder": tmp_path / "killed"}
+    whole = trainer_of(graph_of(WARM), replay=0.3)
+    whole.fit(3)
+    list(whole.run(batches(WARM, 200)))
+
+    passes = 0
+    killed = trainer_of(graph_of(WARM), progress=kill, **options)
+    with pytest.raises(Killed):
+        _all_of(killed)
+    again = trainer_of(graph_of(WARM), **options)
+    again.fit(3)
+    list(again.run(batches(WARM, 200)))
+    same_numbers(again.report, whole.report)
+    same_tensors(weights(again.model), weights(whole.model))
+
+
+def test_a_graph_that_has_moved_on_is_caught_up_with_in_one_round(tmp_path):
+    trainer = trainer_of(graph_of(WARM), folder=tmp_path)
+    trainer.fit()
+    trainer.close()
+    again = trainer_of(graph_of(500), folder=tmp_path)
+    report = again.round()
+    assert (report.round, report.events) == (1, 200)
+
+
+def test_a_folder_of_another_training_is_refused(tmp_path):
+    trainer_of(graph_of(WARM), folder=tmp_path).fit(1)
+    with pytest.raises(StoredStateInvalid, match="give the same options"):
+        trainer_of(graph_of(WARM), folder=tmp_path, epochs=7)
+    (tmp_path / "checkpoint.pt").write_bytes(b"PK\x03\x04 cut short")
+    with pytest.raises(StoredStateInvalid, match=r"checkpoint\.pt that cannot be read"):
+        trainer_of(graph_of(WARM), folder=tmp_path)
+
+
+def test_a_round_reads_one_version_while_others_apply(monkeypatch):
+    """Applied in the middle of a round: live at once, and of the next round."""
+    graph = graph_of(WARM)
+    more = list(batches(WARM, 100))
+    quiet, busy = graph_of(WARM), graph
+    reports = []
+    for one, interferes in ((quiet, False), (busy, True)):
+        trainer = trainer_of(one)
+        trainer.fit(1)
+        one.apply(more[0])
+
+        def interfere(what, done, count, one=one, interferes=interferes):
+            if interferes and one.version == 1:
+                removal = lg.Updates()
+                removal.remove_edges_before(50)
+                one.apply(more[1])
+                one.apply(removal)
+
+        trainer._progress = interfere
+        reports.append(trainer.round())
+        assert one.version == (3 if interferes else 1)
+        trainer._progress = None
+        assert trainer.round().events == (100 if interferes else 0)
+    assert reports[0].loss == reports[1].loss
+    assert reports[0].ap == reports[1].ap
+
+
+def test_removed_edges_are_not_trained_on():
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph, replay=50.0, batch_size=1000)
+    trainer.fit(1)
+    removal = lg.Updates()
+    removal.remove_edges_before(10**9)
+    graph.apply(removal)
+    (updates,) = list(batches(WARM, 100))[:1]
+    graph.apply(updates)
+    report = trainer.round()
+    assert (report.events, report.replayed) == (100, 0)
+
+
+@pytest.mark.parametrize("train_every", [1, 2])
+def test_a_removed_vertex_is_forgotten_for_good(train_every):
+    """Also by the states of the memory that training starts from."""
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph, train_every=train_every, replay=1.0)
+    trainer.fit(1)
+    more = list(batches(WARM, 100))
+    list(trainer.run(more[:1]))
+    again = lg.Updates()
+    again.remove_vertex(31)
+    again.add_vertex(31, np.zeros(KINDS, np.float32))
+    graph.apply(again)
+    src, dst, time = (column[400:500] for column in habits())
+    untouched = lg.Updates()
+    untouched.add_edges(src[dst != 31], dst[dst != 31], time=time[dst != 31])
+    graph.apply(untouched)
+    trainer.round()
+    fresh = copy.deepcopy(trainer.model).memory
+    fresh.reset(graph.slot_count)
+    rows = torch.tensor([31])
+    assert torch.equal(trainer.model.memory.read(rows), fresh.read(rows))
+
+
+def test_a_round_without_events_changes_nothing():
+    trainer = trainer_of(graph_of(WARM))
+    trainer.fit(1)
+    before = weights(trainer.model)
+    report = trainer.round()
+    assert report.events == 0
+    assert np.isnan(report.ap)
+    assert np.isnan(report.loss)
+    same_tensors(weights(trainer.model), before)
+
+
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+def test_training_every_third_round_trains_on_the_events_of_three(tmp_path, name):
+    options = {"train_every": 3, "replay": 0.2, "epochs": 1}
+    trainer = trainer_of(graph_of(WARM), model_of(name), **options)
+    trainer.fit()
+    first = weights(trainer.model)
+    for report in trainer.run(batches(WARM, 100)):
+        trained = [e.events for e in trainer.report.epochs if e.round == report.round]
+        assert len(trained) == (report.round % 3 == 0)
+        if report.round < 3:
+            same_tensors(weights(trainer.model), first)
+        else:
+            assert min([300, *trained]) >= 300
+    half = trainer_of(graph_of(WARM), model_of(name), folder=tmp_path, **options)
+    half.fit()
+    list(half.run(list(batches(WARM, 100))[:4]))
+    again = trainer_of(graph_of(WARM), model_of(name), folder=tmp_path, **options)
+    list(again.run(batches(WARM, 100)))
+    same_numbers(again.report, trainer.report)
+    same_tensors(weights(again.model), weights(trainer.model))
+
+
+def test_a_model_trained_elsewhere_is_taken_as_it_is():
+    trained = trainer_of(graph_of(WARM))
+    trained.fit()
+    taken = trainer_of(graph_of(WARM), copy.deepcopy(trained.model), train_every=0)
+    assert taken.take_as_trained().events == 0
+    same_tensors(taken.model.memory.state(), trained.model.memory.state())
+    with pytest.raises(UsageError, match="before its first round"):
+        taken.take_as_trained()
+    rounds = list(taken.run(batches(WARM, 200)))
+    assert np.isfinite([r.ap for r in rounds]).all()
+
+
+def test_never_training_tests_all_the_same():
+    trainer = trainer_of(graph_of(WARM), train_every=0)
+    trainer.fit()
+    before = weights(trainer.model)
+    rounds = list(trainer.run(batches(WARM, 100)))
+    assert np.isfinite([r.ap for r in rounds]).all()
+    same_tensors(weights(trainer.model), before)
+
+
+def test_validation_keeps_the_best_weights(monkeypatch):
+    trainer = trainer_of(graph_of(EVENTS), learning_rate=0.05)
+    trainer.fit(6, validation=0.2, patience=2)
+    aps = [e.ap for e in trainer.report.epochs]
+    assert np.isfinite(aps).all()
+    assert len(aps) == 6 or np.argmax(aps) == len(aps) - 3
+
+
+def test_rounds_in_the_background():
+    graph = graph_of(WARM)
+    with trainer_of(graph, epochs=1) as trainer:
+        trainer.fit(1)
+        trainer.start(events_min=100, poll_s=0.001)
+        with pytest.raises(UsageError, match="not running"):
+            trainer.start()
+        for updates in batches(WARM, 50):
+            graph.apply(updates)
+        while trainer._feed.waiting >= 100 or trainer.rounds < 2:
+            pass
+        trainer.stop()
+        last = trainer.round()
+    assert sum(r.events for r in trainer.report.rounds) == EVENTS
+    assert last.version == graph.version
+
+
+def test_what_ends_the_background_is_raised_by_stop():
+    def fail(what, done, count):
+        raise Killed
+
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    trainer.fit(1)
+    trainer._progress = fail
+    trainer.start(events_min=1, poll_s=0.001)
+    graph.apply(next(batches(WARM, 50)))
+    trainer._background._thread.join(30)
+    with pytest.raises(Killed):
+        trainer.stop()
+
+
+def test_publishing_to_a_temporal_engine_keeps_what_it_saw_meanwhile():
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    trainer.fit(1)
+    engine = lg.TemporalEngine(trainer.model, graph, trainer.sampler, memory_step=50)
+    trainer.publish_to(engine)
+    more = list(batches(WARM, 100))
+    list(trainer.run(more[:2]))
+    same_tensors(weights(engine._pass.model), weights(trainer.model))
+    same_tensors(engine._pass.model.memory.state(), trainer.model.memory.state())
+    graph.apply(more[2])  # live, and in no round yet
+    expected = lg.TemporalEngine(trainer.model, graph, trainer.sampler, memory_step=50)
+    expected._pass.model.memory.load_state(trainer.model.memory.state())
+    seen = trainer._feed.take().events
+    expected._pass.observe(seen.in_time_order())
+    assert engine.state_digest() == expected.state_digest()
+
+
+def test_a_static_model_is_published_into_the_exact_engine():
+    nn = pytest.importorskip("torch_geometric.nn")
+    graph = graph_of(WARM)
+    torch.manual_seed(0)
+    module = nn.GraphSAGE(KINDS, 8, num_layers=2, out_channels=8)
+    engine = lg.Engine(lg.from_pyg(module), graph)
+    sampler = lg.TemporalSampler(graph, fanouts=[5, 5], strategy="uniform", threads=1)
+    trainer = lg.ContinuousTrainer(
+        StaticLinks(module, hop_count=2, x_width=KINDS, out_width=8), graph, sampler, batch_size=50, epochs=1
+    )
+    trainer.publish_to(engine)
+    before = engine.embeddings([0, 40]).copy()
+    trainer.fit(1)
+    list(trainer.run(list(batches(WARM, 100))[:2]))
+    assert not np.array_equal(engine.embeddings([0, 40]), before)
+    engine.verify()
+    edges = graph.edges()
+    both = np.concatenate([np.stack([edges["src"], edges["dst"]]), np.stack([edges["dst"], edges["src"]])], axis=1)
+    module.eval()
+    with torch.no_grad():
+        expected = module(torch.from_numpy(graph.features()), torch.from_numpy(both))
+    np.testing.assert_allclose(engine.embeddings(graph.vertices()), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_publishing_to_a_callable_and_to_nothing():
+    trainer = trainer_of(graph_of(WARM))
+    heard = []
+    trainer.publish_to(lambda model, report: heard.append((model, report.round)))
+    trainer.fit(1)
+    assert heard == [(trainer.model, 0)]
+    with pytest.raises(UsageError, match="publish_to"):
+        trainer.publish_to(3)
+
+
+def test_reports_as_files(tmp_path):
+    trainer = trainer_of(graph_of(WARM), folder=tmp_path, tensorboard=True)
+    trainer.fit(2)
+    list(trainer.run(list(batches(WARM, 200))[:2]))
+    trainer.close()
+    trainer.report.to_csv(tmp_path / "rounds.csv")
+    lines = (tmp_path / "rounds.csv").read_text().splitlines()
+    assert lines[0].startswith("round,version,events")
+    assert len(lines) == 4
+    trainer.report.plot(tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert list(tmp_path.glob("events.out.tfevents*"))
+    same_numbers(lg.TrainingReport.of(trainer.report.state()), trainer.report)
+    assert len(numbers(trainer.report)[1]) == 2 + 2 * 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 0},
+        {"epochs": 1.5},
+        {"chunks": True},
+        {"train_every": -1},
+        {"replay": -0.1},
+        {"learning_rate": float("nan")},
+    ],
+)
+def test_wrong_options(options):
+    with pytest.raises(ValueInvalid, match="ContinuousTrainer"):
+        trainer_of(graph_of(WARM), **options)
+
+
+def test_calls_that_do_not_fit():
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    with pytest.raises(UsageError, match=r"after fit\(\)"):
+        trainer.round()
+    with pytest.raises(ValueInvalid, match="validation"):
+        trainer.fit(1, patience=2)
+    with pytest.raises(UsageError, match="with edges"):
+        trainer_of(graph_of(0)).fit()
+    with pytest.raises(UsageError, match="sampler of this graph"):
+        lg.ContinuousTrainer(model_of(), graph_of(WARM), trainer.sampler)
+    with pytest.raises(WidthMismatch, match="1 hops"):
+        lg.ContinuousTrainer(model_of(), graph, lg.TemporalSampler(graph, [3, 3]))
+    with pytest.raises(UsageError, match="folder"):
+        trainer_of(graph, tensorboard=True)
