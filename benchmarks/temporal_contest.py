@@ -71,7 +71,7 @@ class Budget:
     width: int = 64
     heads: int = 2
     fanout: int = 10
-    dropout: float = 0.1
+    dropout: float = 0.0
     rate: float = 1e-3
     snapshots: int = 3
 

@@ -1,7 +1,8 @@
 """Do our temporal models predict as well as their peers? TGN, TGAT, DySAT; average precision on real dated graphs.
 
 Beside each, on the same events, negatives, widths, optimiser and epochs: TGN assembled from PyG's own parts; TGAT and
-DySAT in plain torch on neighbours found with NumPy. Of each run the epoch with the best validation counts. A mean over
+DySAT in plain torch on neighbours found with NumPy, begun with the same weights and without dropout: both sides should
+take the same steps, but for rounding. Of each run the epoch with the best validation counts. A mean over
 seeds of more than DEFICIT_MAX below the peer's fails.
 
 One piece at a time, kept in a CSV and resumed from there (the budget is part of a row; other rows are left alone):
@@ -55,7 +56,7 @@ class Plan:
 
     def budget(self, graph: str, model: str) -> Budget:
         epochs = self.epochs or EPOCHS[graph][MODELS.index(model)]
-        return Budget(epochs=epochs, batch=self.batch, width=self.width)
+        return Budget(epochs=epochs, batch=self.batch, width=self.width, dropout=0.1 if model == "tgn" else 0.0)
 
 
 class Results:
@@ -168,9 +169,10 @@ def _key(plan: Plan, data: Data, model: str, side: str, seed: int) -> Key:
 
 def _contender(model: str, side: str, data: Data, budget: Budget) -> Contender:
     window = WINDOWS[data.name]
-    if side == "ours":
-        return Ours(model, data, budget, window)
-    return PyGTGN(data, budget) if model == "tgn" else Plain(model, data, budget, window)
+    if side == "peer" and model == "tgn":
+        return PyGTGN(data, budget)
+    ours = Ours(model, data, budget, window)
+    return ours if side == "ours" else Plain(model, data, budget, window, ours.module)
 
 
 def _row(
