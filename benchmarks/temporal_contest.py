@@ -28,11 +28,12 @@ Float32 = npt.NDArray[np.float32]
 SIGNATURE_WIDTH = 32
 POINTS = 20  # of the learning curve, in each epoch
 EVENTS_MAX = {"tags_math_sx": 200_000}
+UNITS = {"tags_math_sx": 60_000, "bitcoin_otc": 60}  # minutes: in float32 the cosine of 1e8 is rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Events in time order, the first at time 0. edge_x: (E, 1); x: (V, SIGNATURE_WIDTH).
+    """Events in time order, the first at time 0, in UNITS. edge_x: (E, 1); x: (V, SIGNATURE_WIDTH).
 
     splits: the first event of validation, of test, and the number of events.
     """
@@ -123,7 +124,8 @@ def load(name: str, events_max: int | None = None) -> Data:
     if stream.time is None:
         raise ValueError(f"[temporal_contest] expected a dated graph, got {name}; choose another")
     count = min(events_max or EVENTS_MAX.get(name, stream.event_count), stream.event_count)
-    src, dst, when = stream.src[:count], stream.dst[:count], stream.time[:count] - stream.time[0]
+    src, dst = stream.src[:count], stream.dst[:count]
+    when = (stream.time[:count] - stream.time[0]) // UNITS.get(name, 1)
     edge_x = np.zeros((count, 1), np.float32)
     if name == "bitcoin_otc" and stream.weight is not None:
         edge_x[:, 0] = stream.weight[:count] / 10

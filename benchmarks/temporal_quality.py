@@ -1,8 +1,8 @@
 """Do our temporal models predict as well as their peers? TGN, TGAT, DySAT; average precision on real dated graphs.
 
 Beside each, on the same events, negatives, widths, optimiser and epochs: TGN assembled from PyG's own parts; TGAT and
-DySAT in plain torch on neighbours found with NumPy, begun with the same weights and without dropout: both sides should
-take the same steps, but for rounding. Of each run the epoch with the best validation counts. A mean over
+DySAT in plain torch on neighbours found with NumPy, begun with the same weights, without dropout, with fixed
+time frequencies (learnt ones multiply rounding by ages): both sides should take the same steps, but for rounding. Of each run the epoch with the best validation counts. A mean over
 seeds of more than DEFICIT_MAX below the peer's fails.
 
 One piece at a time, kept in a CSV and resumed from there (the budget is part of a row; other rows are left alone):
@@ -34,7 +34,7 @@ MODELS = ("tgn", "tgat", "dysat")
 SIDES = ("ours", "peer")
 SEEDS = (0, 1, 2)
 EPOCHS = {"jodie_wikipedia": (3, 1, 1), "tags_math_sx": (1, 1, 1), "bitcoin_otc": (5, 3, 3)}  # in the order of MODELS
-WINDOWS = {"jodie_wikipedia": 86_400, "tags_math_sx": 7 * 86_400_000, "bitcoin_otc": 60 * 86_400}  # DySAT's snapshots
+WINDOWS = {"jodie_wikipedia": 86_400, "tags_math_sx": 7 * 1_440, "bitcoin_otc": 60 * 1_440}  # days, for DySAT
 DEFICIT_MAX = 0.005
 OUT = Path("out") / "temporal"
 Key = dict[str, object]

@@ -142,17 +142,15 @@ class _Base(nn.Module):
 class _TGAT(_Base):
     def __init__(self, budget: Budget, edge_width: int) -> None:
         super().__init__(budget)
-        self.frequency = nn.Parameter(torch.logspace(0, -9, budget.width))
-        self.phase = nn.Parameter(torch.zeros(budget.width))
+        self.time = nn.Linear(1, budget.width).requires_grad_(False)
         self.layers = nn.ModuleList(_TGATLayer(budget, edge_width) for _ in range(2))
 
     def start(self, ours: nn.Module) -> None:
         super().start(ours)
-        self.frequency.copy_(ours.time.lin.weight.view(-1))
-        self.phase.copy_(ours.time.lin.bias)
+        copy_to(self.time, ours.time.lin)
 
     def encode(self, age: Tensor) -> Tensor:
-        return torch.cos(age.unsqueeze(-1) * self.frequency + self.phase)
+        return torch.cos(self.time(age.unsqueeze(-1)))
 
 
 class _DySAT(_Base):
