@@ -1,9 +1,10 @@
 """Do our temporal models predict as well as their peers? TGN, TGAT, DySAT; average precision on real dated graphs.
 
 Beside each, on the same events, negatives, widths, optimiser and epochs: TGN assembled from PyG's own parts; TGAT and
-DySAT in plain torch on neighbours found with NumPy, begun with the same weights, without dropout, with fixed
-time frequencies (learnt ones multiply rounding by ages): both sides should take the same steps, but for rounding. Of each run the epoch with the best validation counts. A mean over
-seeds of more than DEFICIT_MAX below the peer's fails.
+DySAT in plain torch on neighbours found with NumPy, begun with the same weights, without dropout, with fixed time
+frequencies (learnt ones multiply rounding by ages), so that both sides should take the same steps, but for rounding.
+Of each run the epoch with the best validation counts. A mean over seeds of more than DEFICIT_MAX below the peer's
+fails.
 
 One piece at a time, kept in a CSV and resumed from there (the budget is part of a row; other rows are left alone):
 
