@@ -43,7 +43,9 @@ from livegnn.sampling import (
     query,
 )
 from livegnn.temporal import (
+    CacheStats,
     ContinuousTrainer,
+    FeatureCache,
     PinnedSampler,
     RoundReport,
     TemporalEngine,
@@ -85,7 +87,9 @@ __all__ = [
     "Prediction",
     "ServerStats",
     # temporal learning
+    "CacheStats",
     "ContinuousTrainer",
+    "FeatureCache",
     "PinnedSampler",
     "RoundReport",
     "TemporalEngine",

@@ -12,7 +12,19 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     "page",
-    ["demand", "engine", "log", "models", "queries", "readouts", "sampling", "sampling-workers", "serving", "verify"],
+    [
+        "demand",
+        "engine",
+        "feature-cache",
+        "log",
+        "models",
+        "queries",
+        "readouts",
+        "sampling",
+        "sampling-workers",
+        "serving",
+        "verify",
+    ],
 )
 def test_the_programs_of_a_page_print_what_they_say(page):
     program = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text(), re.DOTALL))

@@ -128,7 +128,7 @@ def _trainer(config: Config, model: TemporalModel, graph: lg.Graph, folder: Path
         prop_time=s.prop_time,
         snapshots=s.snapshots,
     )
-    cache = {"policy": c.policy, "max_replace": c.max_replace, "device": t.device}
+    cache: dict[str, Any] = {"policy": c.policy, "max_replace": c.max_replace, "device": t.device}
     vertices: Any = lg.FeatureCache(graph, capacity=c.vertices, **cache) if c.vertices else None
     edges: Any = lg.FeatureCache.of_edges(graph, capacity=c.edges, **cache) if c.edges else None
     return lg.ContinuousTrainer(

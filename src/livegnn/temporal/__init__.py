@@ -4,6 +4,7 @@ Start here: hop.py, what a sample is. docs/temporal.md is the map. Models are in
 PyTorch; the rest of this package asks for it where it first needs it.
 """
 
+from livegnn.temporal.caches import CacheStats, FeatureCache, FeatureSource, FetchStats, presample
 from livegnn.temporal.engine import TemporalEngine, WhatNext
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.link import LinkPass, LinkScores
@@ -15,8 +16,12 @@ from livegnn.temporal.trainer import ContinuousTrainer
 from livegnn.temporal.walks import TemporalWalks
 
 __all__ = [
+    "CacheStats",
     "ContinuousTrainer",
     "EpochReport",
+    "FeatureCache",
+    "FeatureSource",
+    "FetchStats",
     "InputLoader",
     "LinkPass",
     "LinkScores",
@@ -28,4 +33,5 @@ __all__ = [
     "TemporalWalks",
     "TrainingReport",
     "WhatNext",
+    "presample",
 ]

@@ -477,6 +477,8 @@ class ContinuousTrainer:
             "report": self.report.state(),
         }
         write_checkpoint(self._path, state)
+        for number, cache in enumerate(self._caches):
+            cache.save(self._path.with_name(f"cache-{number}.npz"))
 
     def _resume(self, path: Path) -> None:
         state = read_checkpoint(path, "ContinuousTrainer")
@@ -499,6 +501,9 @@ class ContinuousTrainer:
         self._resume_untrained = self._resume_edge_id if untrained is None else int(untrained)
         self._before = state["before"]
         self._place_resumed()
+        for number, cache in enumerate(self._caches):
+            if (saved := path.with_name(f"cache-{number}.npz")).exists():
+                cache.load(saved)
 
 
 class _Background:

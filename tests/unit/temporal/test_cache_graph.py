@@ -1,0 +1,268 @@
+"""A cache in front of a graph that changes: no row is older than the last batch."""
+
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import livegnn as lg
+from livegnn.errors import EdgeMissing, UsageError, VertexUnknown
+from livegnn.temporal import FeatureCache
+
+
+def batch(graph, **calls):
+    updates = lg.Updates()
+    for name, arguments in calls.items():
+        getattr(updates, name)(*arguments)
+    return graph.apply(updates)
+
+
+def row(*values):
+    return np.array(values, np.float32)
+
+
+@pytest.fixture
+def graph():
+    attr = np.arange(6, dtype=np.float32).reshape(3, 2)
+    return lg.Graph(np.eye(4, dtype=np.float32), [0, 1, 2], [1, 2, 3], edge_attr=attr)
+
+
+def test_a_changed_row_is_refreshed_with_the_batch(graph):
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([0, 1])
+    batch(graph, set_features=(1, row(9, 9, 9, 9)))
+    assert cache.stats.refreshed == 1  # before anyone asked
+    assert cache.stats.filled_rows == 1
+    assert cache.fetch([1, 0]).tolist() == [[9, 9, 9, 9], [1, 0, 0, 0]]
+    assert cache.stats.last.hits == 2
+    batch(graph, set_features=(3, row(5, 5, 5, 5)))
+    assert cache.stats.refreshed == 1  # not cached, not read
+
+
+def test_a_batch_that_is_refused_changes_no_row(graph):
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([1])
+    updates = lg.Updates()
+    updates.set_features(1, row(9, 9, 9, 9))
+    updates.remove_vertex(77)
+    with pytest.raises(VertexUnknown):
+        graph.apply(updates)
+    assert cache.fetch([1]).tolist() == [[0, 1, 0, 0]]
+    assert cache.stats.refreshed == 0
+
+
+def test_a_graph_grows_and_its_cache_with_it(graph):
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    with pytest.raises(VertexUnknown, match=r"\[fetch\] expected slots of live vertices, below 4 \(version 0\), got 4"):
+        cache.fetch([4])
+    batch(graph, add_vertex=(4, row(4, 4, 4, 4)))
+    assert cache.fetch([4]).tolist() == [[4, 4, 4, 4]]
+
+
+def test_a_removed_vertex_is_forgotten_and_its_slot_is_another(graph):
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([1, 2])
+    batch(graph, remove_vertex=(1,))
+    assert cache.ids().tolist() == [2]
+    with pytest.raises(VertexUnknown, match="got 1, which was removed"):
+        cache.fetch([2, 1])
+    batch(graph, add_vertex=(1, row(7, 7, 7, 7)))
+    assert cache.fetch([1]).tolist() == [[7, 7, 7, 7]]
+
+
+def test_a_removed_vertex_with_a_row_of_zeros_is_forgotten_too(graph):
+    batch(graph, set_features=(1, row(0, 0, 0, 0)))
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([1])
+    batch(graph, remove_vertex=(1,))
+    with pytest.raises(VertexUnknown, match="got 1, which was removed"):
+        cache.fetch([1])
+
+
+def test_attributes_of_edges(graph):
+    cache = FeatureCache.of_edges(graph, capacity=3, max_replace=1.0)
+    assert cache.fetch([2, 0]).tolist() == [[4, 5], [0, 1]]
+    batch(graph, set_edge_attr=(0, 1, row(8, 8)))
+    assert cache.stats.refreshed == 1
+    assert cache.fetch([0]).tolist() == [[8, 8]]
+    updates = lg.Updates()
+    updates.add_edge(3, 0, edge_attr=row(6, 6))
+    updates.remove_edge(2, 3)
+    graph.apply(updates)
+    assert cache.fetch([3]).tolist() == [[6, 6]]
+    with pytest.raises(EdgeMissing, match=r"below 4 \(version 2\), got 2, which was removed; leave it out"):
+        cache.fetch([0, 2])
+    with pytest.raises(EdgeMissing, match=r"\[fetch\] expected ids of edges that are there, below 4 .* got 4 at row 0"):
+        cache.fetch([4])
+    with pytest.raises(EdgeMissing, match="got -1 at row 1"):
+        cache.fetch([0, -1])
+    cache.verify()
+
+
+def test_an_edge_that_a_removed_vertex_takes_along_is_forgotten(graph):
+    cache = FeatureCache.of_edges(graph, capacity=3, max_replace=1.0)
+    cache.fetch([0, 1, 2])
+    batch(graph, remove_vertex=(1,))
+    assert cache.ids().tolist() == [2]
+
+
+def test_edges_without_attributes_have_rows_of_width_0():
+    graph = lg.Graph(np.zeros((2, 0), np.float32), [0, 1], [1, 0])
+    edges, vertices = FeatureCache.of_edges(graph, capacity=3), FeatureCache(graph, capacity=3)
+    for _ in range(3):
+        assert edges.fetch([1, 0, 1]).shape == (3, 0)
+        assert vertices.fetch([1]).shape == (1, 0)
+    assert edges.stats.hits > 0
+    with pytest.raises(EdgeMissing, match="got 2 at row 0"):
+        edges.fetch([2])
+    edges.verify()
+
+
+class Copy:
+    """Rows that another process keeps."""
+
+    def __init__(self, table):
+        self.table = table
+        self.row_width = table.shape[1]
+        self.broken = False
+
+    @property
+    def row_count(self):
+        return len(self.table)
+
+    def rows(self, ids):
+        if self.broken:
+            raise OSError("no answer")
+        return self.table[ids]
+
+
+def test_a_source_elsewhere_is_not_read_inside_a_batch_but_before_the_next_fetch(graph):
+    source = Copy(graph.features())
+    cache = FeatureCache(source, capacity=4, max_replace=1.0)
+    cache.follow(graph)
+    cache.fetch([1, 2, 3])
+    source.table[1] = 9
+    source.broken = True
+    batch(graph, set_features=(1, row(9, 9, 9, 9)), remove_vertex=(3,))
+    source.broken = False
+    assert cache.fetch([1]).tolist() == [[9, 9, 9, 9]]
+    assert cache.stats.last.hits == 1
+    assert cache.ids().tolist() == [2, 1]
+
+
+def test_a_changed_row_that_cannot_be_read_is_forgotten(graph):
+    source = Copy(graph.features())
+    cache = FeatureCache(source, capacity=4, max_replace=1.0)
+    cache.follow(graph)
+    cache.fetch([1, 2])
+    source.table[1] = 9
+    batch(graph, set_features=(1, row(9, 9, 9, 9)))
+    source.broken = True
+    with pytest.raises(OSError, match="no answer"):
+        cache.fetch([2])
+    source.broken = False
+    assert cache.ids().tolist() == [2]
+    assert cache.fetch([1]).tolist() == [[9, 9, 9, 9]]
+
+
+def test_a_file_beside_a_graph_is_refreshed_with_the_batch(graph, tmp_path):
+    np.save(tmp_path / "x.npy", graph.features())
+    x = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    cache = FeatureCache(x, capacity=4, max_replace=1.0)
+    cache.follow(graph)
+    cache.fetch([1, 2])
+    x[1] = 9
+    batch(graph, set_features=(1, row(9, 9, 9, 9)))
+    assert cache.stats.refreshed == 1
+    cache.verify()
+
+
+def test_a_cache_follows_one_graph(graph):
+    with pytest.raises(UsageError, match=r"\[follow\] expected a cache that follows no graph yet"):
+        FeatureCache(graph, capacity=4).follow(graph)
+    with pytest.raises(UsageError, match=r"\[follow\] expected a Graph, got list"):
+        FeatureCache(np.eye(4, dtype=np.float32)).follow([])
+    with pytest.raises(UsageError, match=r"\[of_edges\] expected a Graph, got str"):
+        FeatureCache.of_edges("graph")
+    with pytest.raises(UsageError, match="expected features other than a graph, which grows by itself"):
+        FeatureCache(graph, capacity=4).resize(features=graph)
+
+
+def test_contents_come_back_without_what_was_removed_since(graph, tmp_path):
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([0, 1, 2])
+    cache.save(tmp_path / "cache.npz")
+    cache.checkpoint()
+    updates = lg.Updates()
+    updates.remove_vertex(1)
+    updates.set_features(2, row(3, 3, 3, 3))
+    graph.apply(updates)
+    cache.restore()
+    assert cache.ids().tolist() == [0, 2]
+    cache.load(tmp_path / "cache.npz")
+    assert cache.ids().tolist() == [0, 2]
+    assert cache.fetch([2]).tolist() == [[3, 3, 3, 3]]
+    with pytest.raises(VertexUnknown, match=r"\[warm\] .* got 1 at row 1"):
+        cache.warm([0, 1])
+
+
+def test_what_is_only_supposed_is_not_read(graph):
+    engine = lg.Engine(lg.Model([lg.SAGE(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32))]), graph)
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    updates = lg.Updates()
+    updates.set_features(1, row(9, 9, 9, 9))
+    with engine.what_if(updates), pytest.raises(UsageError, match="inside a what_if block"):
+        cache.fetch([1])
+    assert cache.fetch([1]).tolist() == [[0, 1, 0, 0]]
+
+
+def test_a_callback_sees_the_rows_of_its_version(graph):
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([1])
+    engine = lg.Engine(lg.Model([lg.SAGE(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32))]), graph)
+    seen = []
+    engine.on_change(lambda changes: seen.append(cache.fetch([1]).tolist()))
+    batch(graph, set_features=(1, row(9, 9, 9, 9)))
+    assert seen == [[[9, 9, 9, 9]]]
+
+
+def test_a_closed_cache_hears_of_no_batch(graph):
+    cache = FeatureCache(graph, capacity=4)
+    cache.close()
+    batch(graph, set_features=(1, row(9, 9, 9, 9)))
+    with pytest.raises(UsageError, match="expected an open cache"):
+        cache.fetch([1])
+
+
+@pytest.mark.parametrize("policy", ["lru", "lfu", "fifo", "static"])
+def test_readers_beside_a_writer_see_whole_versions_and_no_old_one(policy):
+    """Every batch writes its number into all rows: a fetch sees one number, not less than before it began."""
+    count = 64
+    graph = lg.Graph(np.zeros((count, 1), np.float32), [], [])
+    cache = FeatureCache(graph, capacity=20, policy=policy)
+    cache.warm(np.arange(20))
+    wrong, stop = [], threading.Event()
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        while not stop.is_set():
+            before = graph.version
+            seen = set(cache.fetch(rng.integers(0, count, 30)).flatten().tolist())
+            if len(seen) != 1 or min(seen) < before:
+                wrong.append((before, seen))
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    for reader in readers:
+        reader.start()
+    for version in range(1, 150):
+        updates = lg.Updates()
+        updates.set_features(np.arange(count), np.full((count, 1), version, np.float32))
+        graph.apply(updates)
+        if not np.all(cache.fetch([0, 63]).numpy() == version):
+            wrong.append(version)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
