@@ -26,12 +26,14 @@ Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
 
 SIGNATURE_WIDTH = 32
+POINTS = 20  # of the learning curve, in each epoch
 EVENTS_MAX = {"tags_math_sx": 200_000}
+UNITS = {"tags_math_sx": 60_000, "bitcoin_otc": 60}  # minutes: in float32 the cosine of 1e8 is rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Events in time order, the first at time 0. edge_x: (E, 1); x: (V, SIGNATURE_WIDTH).
+    """Events in time order, the first at time 0, in UNITS. edge_x: (E, 1); x: (V, SIGNATURE_WIDTH).
 
     splits: the first event of validation, of test, and the number of events.
     """
@@ -70,7 +72,7 @@ class Budget:
     width: int = 64
     heads: int = 2
     fanout: int = 10
-    dropout: float = 0.1
+    dropout: float = 0.0
     rate: float = 1e-3
     snapshots: int = 3
 
@@ -88,6 +90,17 @@ class Scores:
     inductive_auc: float
     train_seconds: float
     test_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Of the learning curve: a stretch of training events, scored before their steps. Events and seconds: so far."""
+
+    epoch: int
+    events: int
+    seconds: float
+    loss: float
+    ap: float
 
 
 class Contender(Protocol):
@@ -111,7 +124,8 @@ def load(name: str, events_max: int | None = None) -> Data:
     if stream.time is None:
         raise ValueError(f"[temporal_contest] expected a dated graph, got {name}; choose another")
     count = min(events_max or EVENTS_MAX.get(name, stream.event_count), stream.event_count)
-    src, dst, when = stream.src[:count], stream.dst[:count], stream.time[:count] - stream.time[0]
+    src, dst = stream.src[:count], stream.dst[:count]
+    when = (stream.time[:count] - stream.time[0]) // UNITS.get(name, 1)
     edge_x = np.zeros((count, 1), np.float32)
     if name == "bitcoin_otc" and stream.weight is not None:
         edge_x[:, 0] = stream.weight[:count] / 10
@@ -123,7 +137,7 @@ def load(name: str, events_max: int | None = None) -> Data:
     return Data(name, src, dst, when, edge_x, x, splits, ~(seen[src] & seen[dst]))
 
 
-def play(contender: Contender, data: Data, budget: Budget, seed: int) -> Iterator[Scores]:
+def play(contender: Contender, data: Data, budget: Budget, seed: int) -> Iterator[tuple[Scores, list[Point]]]:
     """Trains and tests, epoch by epoch."""
     first, second, end = data.splits
     optimizer = torch.optim.Adam(contender.module.parameters(), lr=budget.rate)
@@ -131,14 +145,15 @@ def play(contender: Contender, data: Data, budget: Budget, seed: int) -> Iterato
         begin = time.perf_counter()
         contender.begin()
         contender.module.train()
-        loss = _train(contender, data, _negatives(data, 0, first, first, (seed, epoch)), budget, optimizer)
+        points = _train(contender, data, _negatives(data, 0, first, first, (seed, epoch)), budget, optimizer, epoch)
         trained = time.perf_counter()
+        loss = float(np.mean([point.loss for point in points]))
         contender.module.eval()
         validation = _test(contender, data, _negatives(data, first, second, second, (seed, -1)), first, budget)
         test = _test(contender, data, _negatives(data, second, end, end, (seed, -2)), second, budget)
         new = np.tile(data.unseen[second:], 2)
         rates = (*_rates(*validation)[:1], *_rates(*test), *_rates(test[0][new], test[1][new]))
-        yield Scores(epoch, loss, *rates, trained - begin, time.perf_counter() - trained)
+        yield Scores(epoch, loss, *rates, trained - begin, time.perf_counter() - trained), points
 
 
 def _negatives(data: Data, begin: int, end: int, known: int, seed: tuple[int, int]) -> Int64:
@@ -154,9 +169,16 @@ def _batches(data: Data, negatives: Int64, begin: int, budget: Budget) -> Iterat
 
 
 def _train(
-    contender: Contender, data: Data, negatives: Int64, budget: Budget, optimizer: torch.optim.Optimizer
-) -> float:
-    total = 0.0
+    contender: Contender,
+    data: Data,
+    negatives: Int64,
+    budget: Budget,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+) -> list[Point]:
+    begin, points = time.perf_counter(), []
+    losses: list[float] = []
+    logits: tuple[list[Tensor], list[Tensor]] = ([], [])
     for batch in _batches(data, negatives, 0, budget):
         positive, negative = contender.logits(batch)
         loss = (nn.functional.softplus(-positive) + nn.functional.softplus(negative)).mean()
@@ -164,22 +186,33 @@ def _train(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         contender.observe(batch)
-        total += float(loss.detach()) * len(batch.src)
-    return total / len(negatives)
+        losses.append(float(loss.detach()))
+        logits[0].append(positive.detach())
+        logits[1].append(negative.detach())
+        done = int(batch.ids[-1]) + 1
+        if done >= len(negatives) * (len(points) + 1) / POINTS:
+            seconds = time.perf_counter() - begin
+            points.append(Point(epoch, done, seconds, float(np.mean(losses)), _rates(*_joined(*logits))[0]))
+            losses, logits = [], ([], [])
+    return points
 
 
 @torch.no_grad()
 def _test(
     contender: Contender, data: Data, negatives: Int64, begin: int, budget: Budget
 ) -> tuple[Float32, npt.NDArray[np.bool_]]:
-    """Logits of the events, then of their negatives; which of them are events."""
-    found: list[list[Tensor]] = [[], []]
+    found: tuple[list[Tensor], list[Tensor]] = ([], [])
     for batch in _batches(data, negatives, begin, budget):
         for kept, logits in zip(found, contender.logits(batch), strict=True):
             kept.append(logits)
         contender.observe(batch)
-    truth = np.repeat([True, False], len(negatives))
-    return torch.cat([*found[0], *found[1]]).numpy(), truth
+    return _joined(*found)
+
+
+def _joined(positive: list[Tensor], negative: list[Tensor]) -> tuple[Float32, npt.NDArray[np.bool_]]:
+    """Logits of the events, then of their negatives; which of them are events."""
+    logits = torch.cat([*positive, *negative]).numpy()
+    return logits, np.arange(len(logits)) < len(logits) // 2
 
 
 def _rates(logits: Float32, truth: npt.NDArray[np.bool_]) -> tuple[float, float]:

@@ -22,6 +22,8 @@ class Ours:
         else:
             shape |= {"x_width": SIGNATURE_WIDTH, "hop_count": 2}
             shape |= {"snapshot_count": budget.snapshots} if model == "dysat" else {"time_width": budget.width}
+        if model == "tgat":
+            shape |= {"learn_time": False}
         self.module = build({"name": model, **shape})
         self._x = torch.from_numpy(data.x if self.module.x_width else data.x[:, :0])
         self._edge_x = torch.from_numpy(data.edge_x)

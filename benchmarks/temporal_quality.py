@@ -1,8 +1,10 @@
 """Do our temporal models predict as well as their peers? TGN, TGAT, DySAT; average precision on real dated graphs.
 
 Beside each, on the same events, negatives, widths, optimiser and epochs: TGN assembled from PyG's own parts; TGAT and
-DySAT in plain torch on neighbours found with NumPy. Of each run the epoch with the best validation counts. A mean over
-seeds of more than DEFICIT_MAX below the peer's fails.
+DySAT in plain torch on neighbours found with NumPy, begun with the same weights, without dropout, with fixed time
+frequencies (learnt ones multiply rounding by ages), so that both sides should take the same steps, but for rounding.
+Of each run the epoch with the best validation counts. A mean over seeds of more than DEFICIT_MAX below the peer's
+fails.
 
 One piece at a time, kept in a CSV and resumed from there (the budget is part of a row; other rows are left alone):
 
@@ -25,17 +27,18 @@ from benchmarks.options import Options
 from benchmarks.peers.plain_temporal import Plain
 from benchmarks.peers.pyg_tgn import PyGTGN
 from benchmarks.report import Report, duration
-from benchmarks.temporal_contest import Budget, Contender, Data, Scores, load, play
+from benchmarks.temporal_contest import POINTS, Budget, Contender, Data, Point, Scores, load, play
 from benchmarks.temporal_ours import Ours
 
 GRAPHS = ("jodie_wikipedia", "tags_math_sx", "bitcoin_otc")
 MODELS = ("tgn", "tgat", "dysat")
 SIDES = ("ours", "peer")
 SEEDS = (0, 1, 2)
-EPOCHS = {"jodie_wikipedia": 2, "tags_math_sx": 1, "bitcoin_otc": 4}
-WINDOWS = {"jodie_wikipedia": 86_400, "tags_math_sx": 7 * 86_400_000, "bitcoin_otc": 60 * 86_400}  # DySAT's snapshots
+EPOCHS = {"jodie_wikipedia": (3, 1, 1), "tags_math_sx": (1, 1, 1), "bitcoin_otc": (5, 3, 3)}  # in the order of MODELS
+WINDOWS = {"jodie_wikipedia": 86_400, "tags_math_sx": 7 * 1_440, "bitcoin_otc": 60 * 1_440}  # days, for DySAT
 DEFICIT_MAX = 0.005
 OUT = Path("out") / "temporal"
+Key = dict[str, object]
 KEY = ("graph", "model", "side", "seed", "epochs", "batch", "width", "events")
 
 
@@ -48,41 +51,58 @@ class Plan:
     sides: Sequence[str] = SIDES
     seeds: Sequence[int] = SEEDS
     epochs: int = 0
-    batch: int = 600
+    batch: int = 200
     width: int = 64
     events_max: int = 0
 
-    def budget(self, graph: str) -> Budget:
-        return Budget(epochs=self.epochs or EPOCHS[graph], batch=self.batch, width=self.width)
+    def budget(self, graph: str, model: str) -> Budget:
+        epochs = self.epochs or EPOCHS[graph][MODELS.index(model)]
+        return Budget(epochs=epochs, batch=self.batch, width=self.width, dropout=0.1 if model == "tgn" else 0.0)
 
 
 class Results:
-    """Rows of epochs in a CSV file, appended run by run."""
+    """Rows of epochs in a CSV file, and points of learning curves in one beside it, appended run by run."""
 
     def __init__(self, path: Path, *, fresh: bool) -> None:
-        self.path = path
+        self.path, self._curves = path, path.with_name(f"{path.stem}-curves.csv")
         path.parent.mkdir(parents=True, exist_ok=True)
-        if fresh:
-            path.unlink(missing_ok=True)
-        self.rows: list[dict[str, str]] = []
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                self.rows = list(csv.DictReader(file))
+        for file in (path, self._curves) if fresh else ():
+            file.unlink(missing_ok=True)
+        self._rows, self._points = _read(path), _read(self._curves)
 
-    def of(self, key: dict[str, object]) -> list[dict[str, str]]:
+    def of(self, key: Key) -> list[dict[str, str]]:
         """The epochs of one run."""
-        return [row for row in self.rows if all(row[name] == str(value) for name, value in key.items())]
+        return _select(self._rows, key)
 
-    def add(self, key: dict[str, object], epochs: list[Scores]) -> None:
+    def curve(self, key: Key) -> list[dict[str, str]]:
+        """The learning curve of one run."""
+        return _select(self._points, key)
+
+    def add(self, key: Key, epochs: list[Scores], curve: list[Point]) -> None:
         """A whole run at once: one that was cut short leaves nothing."""
-        new = not self.path.exists()
-        rows = [{name: str(value) for name, value in {**key, **asdict(scores)}.items()} for scores in epochs]
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            if new:
-                writer.writeheader()
-            writer.writerows(rows)
-        self.rows += rows
+        self._points += _append(self._curves, [{**key, **asdict(point)} for point in curve])
+        self._rows += _append(self.path, [{**key, **asdict(scores)} for scores in epochs])
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _append(path: Path, rows: list[dict[str, object]]) -> list[dict[str, str]]:
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        if new:
+            writer.writeheader()
+        writer.writerows(rows)
+    return [{name: str(value) for name, value in row.items()} for row in rows]
+
+
+def _select(rows: list[dict[str, str]], key: Key) -> list[dict[str, str]]:
+    return [row for row in rows if all(row[name] == str(value) for name, value in key.items())]
 
 
 def run(options: Options, report: Report) -> None:
@@ -124,29 +144,36 @@ def _best(
 def _epochs(
     plan: Plan, data: Data, model: str, side: str, seed: int, results: Results, report: Report
 ) -> list[dict[str, str]]:
-    budget = plan.budget(data.name)
-    run = (data.name, model, side, seed, budget.epochs, budget.batch, budget.width, len(data.src))
-    key: dict[str, object] = dict(zip(KEY, run, strict=True))
+    budget, key = plan.budget(data.name, model), _key(plan, data, model, side, seed)
     if not results.of(key):
         torch.manual_seed(seed)
         contender = _contender(model, side, data, budget)
-        done = []
-        for scores in play(contender, data, budget, seed):
+        done: list[Scores] = []
+        curve: list[Point] = []
+        for scores, points in play(contender, data, budget, seed):
             done.append(scores)
+            curve += points
             report.progress(
                 f"{data.name} {model} {side} seed {seed} epoch {scores.epoch + 1}/{budget.epochs}: loss "
                 f"{scores.loss:.3f} validation {scores.validation_ap:.4f} test {scores.test_ap:.4f} inductive "
                 f"{scores.inductive_ap:.4f} {duration(scores.train_seconds)} + {duration(scores.test_seconds)}"
             )
-        results.add(key, done)
+        results.add(key, done, curve)
     return results.of(key)
+
+
+def _key(plan: Plan, data: Data, model: str, side: str, seed: int) -> Key:
+    budget = plan.budget(data.name, model)
+    run = (data.name, model, side, seed, budget.epochs, budget.batch, budget.width, len(data.src))
+    return dict(zip(KEY, run, strict=True))
 
 
 def _contender(model: str, side: str, data: Data, budget: Budget) -> Contender:
     window = WINDOWS[data.name]
-    if side == "ours":
-        return Ours(model, data, budget, window)
-    return PyGTGN(data, budget) if model == "tgn" else Plain(model, data, budget, window)
+    if side == "peer" and model == "tgn":
+        return PyGTGN(data, budget)
+    ours = Ours(model, data, budget, window)
+    return ours if side == "ours" else Plain(model, data, budget, window, ours.module)
 
 
 def _row(
@@ -170,13 +197,13 @@ def _row(
     ours, peer = (cells.get(side, dict.fromkeys(("ap", "auc", "inductive", "seconds"), "-")) for side in SIDES)
     gap = float(best["ours"]["ap"].mean() - best["peer"]["ap"].mean()) if len(best) == len(SIDES) else float("nan")
     measured = (ours["ap"], peer["ap"], f"{gap:+.4f}", ours["auc"], ours["inductive"], peer["inductive"])
-    report.row((graph, model, plan.budget(graph).epochs, *measured, ours["seconds"], peer["seconds"]))
+    report.row((graph, model, plan.budget(graph, model).epochs, *measured, ours["seconds"], peer["seconds"]))
     if judged and gap < -DEFICIT_MAX:
         report.fail(f"[temporal_quality] expected {model} on {graph} within {DEFICIT_MAX} of its peer, got {gap:+.4f}")
 
 
 def _curves(plan: Plan, data: Data, results: Results) -> None:
-    """Validation by seconds of training, each model and side, mean over seeds; a PNG beside the CSV."""
+    """Learning curves of each model and side, mean over seeds; a PNG beside the CSV."""
     try:
         import matplotlib
     except ModuleNotFoundError:
@@ -187,16 +214,12 @@ def _curves(plan: Plan, data: Data, results: Results) -> None:
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
     for number, model in enumerate(plan.models):
         for side in plan.sides:
-            rows = results.of({"graph": data.name, "model": model, "side": side, "events": len(data.src)})
-            runs = [[row for row in rows if row["seed"] == str(seed)] for seed in plan.seeds]
-            epochs = min(map(len, runs))
-            if not epochs:
-                continue
-            ap = np.array([[float(row["validation_ap"]) for row in one[:epochs]] for one in runs]).mean(0)
-            spent = np.array([[float(row["train_seconds"]) for row in one[:epochs]] for one in runs]).mean(0).cumsum()
-            style = {"color": f"C{number}", "marker": "o", "linestyle": "-" if side == "ours" else "--"}
-            axes.plot(spent, ap, label=f"{model} {side}", **style)
-    axes.set(xlabel="seconds of training", ylabel="validation average precision", title=data.name)
+            runs = [results.curve(_key(plan, data, model, side, seed)) for seed in plan.seeds]
+            ap = np.array([[float(point["ap"]) for point in one] for one in runs]).mean(0)
+            steps = np.arange(1, len(ap) + 1) / POINTS
+            style = {"color": f"C{number}", "linestyle": "-" if side == "ours" else "--"}
+            axes.plot(steps, ap, label=f"{model} {side}", **style)
+    axes.set(xlabel="epochs", ylabel="average precision on training events, before their step", title=data.name)
     axes.legend()
     figure.tight_layout()
     figure.savefig(results.path.with_name(f"{results.path.stem}-{data.name}.png"), dpi=120)

@@ -55,6 +55,16 @@ def attend(logits: Tensor, there: Tensor, dropout: nn.Module) -> Tensor:
     return dropout(weight * there.unsqueeze(-1))
 
 
+def copy_to(weight: nn.Module | Tensor, *parts: nn.Module | Tensor) -> None:
+    """Weights of ours, side by side; of a module, its bias too."""
+    if isinstance(weight, nn.Module):
+        copy_to(weight.weight, *(part.weight for part in parts))
+        if weight.bias is not None:
+            weight.bias.copy_(parts[0].bias)
+    else:
+        weight.copy_(torch.cat([part.view(len(part), -1) for part in parts], dim=1).view(weight.shape))
+
+
 class _TGATLayer(nn.Module):
     def __init__(self, budget: Budget, edge_width: int) -> None:
         super().__init__()
@@ -64,10 +74,18 @@ class _TGATLayer(nn.Module):
         self.first, self.second = nn.Linear(2 * width, width), nn.Linear(width, width)
         self.dropout = nn.Dropout(budget.dropout)
 
+    def start(self, ours: nn.Module) -> None:
+        width = len(self.key.weight)
+        for linear, part in ((self.key, slice(width)), (self.value, slice(width, None))):
+            copy_to(linear.weight, ours.rows.weight[part], ours.edges.weight[part])
+            copy_to(linear.bias, ours.rows.bias[part])
+        for mine, other in ((self.query, ours.query), (self.first, ours.merge[0]), (self.second, ours.merge[2])):
+            copy_to(mine, other)
+
     def forward(self, own: Tensor, others: Tensor, age: Tensor, now: Tensor, edge_x: Tensor, there: Tensor) -> Tensor:
         """own: (n, w); others, age: (n, k, w); now: (1, w)."""
         query = heads_of(self.query(torch.cat([own, now.expand(len(own), -1)], dim=1)), self.heads)
-        rows = torch.cat([others, edge_x, age], dim=-1)
+        rows = torch.cat([others, age, edge_x], dim=-1)
         key, value = heads_of(self.key(rows), self.heads), heads_of(self.value(rows), self.heads)
         logits = (query.unsqueeze(1) * key).sum(-1) / key.shape[-1] ** 0.5
         taken = (attend(logits, there, self.dropout).unsqueeze(-1) * value).sum(1).flatten(1)
@@ -83,8 +101,13 @@ class _GATLayer(nn.Module):
         self.attention = nn.Parameter(torch.empty(3, self.heads, width // self.heads))
         self.bias = nn.Parameter(torch.zeros(width))
         self.dropout = nn.Dropout(budget.dropout)
-        for weight in (self.src.weight, self.dst.weight, self.edge.weight, self.residual.weight, self.attention):
-            nn.init.xavier_uniform_(weight)
+
+    def start(self, ours: nn.Module) -> None:
+        pairs = ((self.src, "lin_src"), (self.dst, "lin_dst"), (self.edge, "lin_edge"), (self.residual, "res"))
+        for mine, name in pairs:
+            copy_to(mine.weight, getattr(ours, name).weight)
+        self.attention.copy_(torch.cat([ours.att_src, ours.att_dst, ours.att_edge]))
+        self.bias.copy_(ours.bias)
 
     def forward(self, own: Tensor, others: Tensor, edge_x: Tensor, there: Tensor) -> Tensor:
         row = heads_of(self.src(others), self.heads)
@@ -104,6 +127,13 @@ class _Base(nn.Module):
         self.rows = nn.Linear(SIGNATURE_WIDTH, width)
         self.link = nn.ModuleList([nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, 1)])
 
+    def start(self, ours: nn.Module) -> None:
+        copy_to(self.rows, ours.rows.project)
+        for mine, other in zip(self.link, (ours.link.src, ours.link.dst, ours.link.last), strict=True):
+            copy_to(mine, other)
+        for mine, other in zip(self.layers, ours.layers, strict=True):
+            mine.start(other)
+
     def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
         src, dst, last = self.link
         return last(torch.relu(src(h_src) + dst(h_dst))).view(-1)
@@ -112,12 +142,15 @@ class _Base(nn.Module):
 class _TGAT(_Base):
     def __init__(self, budget: Budget, edge_width: int) -> None:
         super().__init__(budget)
-        self.frequency = nn.Parameter(torch.logspace(0, -9, budget.width))
-        self.phase = nn.Parameter(torch.zeros(budget.width))
+        self.time = nn.Linear(1, budget.width).requires_grad_(False)
         self.layers = nn.ModuleList(_TGATLayer(budget, edge_width) for _ in range(2))
 
+    def start(self, ours: nn.Module) -> None:
+        super().start(ours)
+        copy_to(self.time, ours.time.lin)
+
     def encode(self, age: Tensor) -> Tensor:
-        return torch.cos(age.unsqueeze(-1) * self.frequency + self.phase)
+        return torch.cos(self.time(age.unsqueeze(-1)))
 
 
 class _DySAT(_Base):
@@ -126,10 +159,17 @@ class _DySAT(_Base):
         width, self.heads = budget.width, budget.heads
         self.layers = nn.ModuleList(_GATLayer(budget, edge_width) for _ in range(2))
         self.places = nn.Parameter(torch.empty(budget.snapshots, width))
-        nn.init.xavier_uniform_(self.places)
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
         self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
         self.dropout = nn.Dropout(budget.dropout)
+
+    def start(self, ours: nn.Module) -> None:
+        super().start(ours)
+        self.places.copy_(ours.across.places)
+        for mine, name in ((self.query, "query"), (self.key, "key"), (self.value, "value")):
+            copy_to(mine, getattr(ours.across, name))
+        copy_to(self.first, ours.across.feed[0])
+        copy_to(self.second, ours.across.feed[3])
 
     def across(self, h: Tensor) -> Tensor:
         z = h + self.places
@@ -140,10 +180,12 @@ class _DySAT(_Base):
 
 
 class Plain:
-    """A plain model with its table of the past."""
+    """A plain model with its table of the past. start: our module, whose weights it begins with."""
 
-    def __init__(self, model: str, data: Data, budget: Budget, window: int) -> None:
+    def __init__(self, model: str, data: Data, budget: Budget, window: int, start: nn.Module) -> None:
         self.module = {"tgat": _TGAT, "dysat": _DySAT}[model](budget, data.edge_x.shape[1])
+        with torch.no_grad():
+            self.module.start(start)
         self._embed: Callable[[Int64, Int64], Tensor] = {"tgat": self._tgat, "dysat": self._dysat}[model]
         self._table, self._budget, self._window = PastTable(data), budget, window
         self._x, self._edge_x = torch.from_numpy(data.x), torch.from_numpy(data.edge_x)
@@ -168,7 +210,7 @@ class Plain:
         own, others = self._split(self._tgat(*below, depth - 1)[places], found.shape)
         age = model.encode(torch.from_numpy(times[:, None] - at).float())
         edge_x, mask = self._edge_x[torch.from_numpy(ids)], torch.from_numpy(there)
-        return model.layers[2 - depth](own, others, age, model.encode(torch.zeros(1)), edge_x, mask)
+        return model.layers[depth - 1](own, others, age, model.encode(torch.zeros(1)), edge_x, mask)
 
     @staticmethod
     def _split(rows: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -189,4 +231,4 @@ class Plain:
         *below, places = self._table.once(np.append(vertices, found), np.append(times, when))
         own, others = self._split(self._snapshot(*below, snapshot, depth - 1)[places], found.shape)
         edge_x, mask = self._edge_x[torch.from_numpy(ids)], torch.from_numpy(there)
-        return model.layers[2 - depth](own, others, edge_x, mask)
+        return model.layers[depth - 1](own, others, edge_x, mask)

@@ -1,13 +1,17 @@
 """The contest of temporal models is even: one past and one set of negatives for both sides. Runs are resumed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 import livegnn as lg
 from benchmarks import temporal_contest as contest
 from benchmarks import temporal_quality as quality
-from benchmarks.peers.plain_temporal import PastTable
+from benchmarks.peers.plain_temporal import PastTable, Plain
 from benchmarks.report import Report
+from benchmarks.temporal_ours import Ours
 from livegnn.temporal import TemporalSampler
 
 EVENTS = 400
@@ -37,6 +41,18 @@ def test_both_sides_see_the_same_past(data, snapshot):
         part = slice(hop.ptr[row], hop.ptr[row + 1])
         assert hop.edge_ids[part].tolist() == ids[row][there[row]][::-1].tolist()
         assert hop.src[part].tolist() == others[row][there[row]][::-1].tolist()
+
+
+@pytest.mark.parametrize("model", ["tgat", "dysat"])
+def test_the_plain_peer_is_the_same_function(data, model):
+    budget = contest.Budget(epochs=1, width=8, fanout=4)
+    data = replace(data, edge_x=np.random.default_rng(1).standard_normal((EVENTS, 1)).astype(np.float32))
+    ours = Ours(model, data, budget, 20)
+    plain = Plain(model, data, budget, 20, ours.module)
+    part, random = slice(300, 360), np.random.default_rng(2)
+    batch = contest.Batch(data.src[part], data.dst[part], random.integers(20, 30, 60), data.time[part], np.arange(60))
+    for got, expected in zip(ours.logits(batch), plain.logits(batch), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_runs_are_kept_and_resumed(data, tmp_path, monkeypatch, capsys):

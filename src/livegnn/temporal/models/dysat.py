@@ -7,6 +7,7 @@ on samples of a stream of events, as GNNFlow and TGL run it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from livegnn.temporal.models.layers import InputRows, LinkScore, check_inputs, c
 __all__ = ["DySAT", "SnapshotAttention"]
 
 
+@final
 class SnapshotAttention(nn.Module):
     """Self-attention over S snapshots of a row, read at the newest.
 
@@ -49,6 +51,7 @@ class SnapshotAttention(nn.Module):
         return out
 
 
+@final
 class DySAT(TemporalModel):
     """GAT layers within each snapshot, shared by the snapshots; SnapshotAttention across them.
 

@@ -6,6 +6,7 @@ Source: Velickovic et al. 2018, "Graph attention networks"; sampled back in time
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from livegnn.temporal.models.layers import (
 __all__ = ["TemporalGAT"]
 
 
+@final
 class TemporalGAT(TemporalModel):
     """A GATConv layer per hop, ELU and dropout between; no self-loops, a residual of the target's own row instead.
 

@@ -7,6 +7,7 @@ Invariant: a target's new row depends on its own edges alone, as a set: not on t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,7 @@ def edge_rows(time: nn.Module | None, hop: HopInput) -> Tensor:
     return torch.cat([time(hop.dt), hop.edge_x], dim=1)
 
 
+@final
 class InputRows(nn.Module):
     """The rows that the last hop's layer reads: x W + b; zeros where vertices have no features.
 
@@ -64,6 +66,7 @@ class InputRows(nn.Module):
         return x.new_zeros(len(x), self.width) if self.project is None else self.project(x)
 
 
+@final
 class TemporalAttention(nn.Module):
     """TGAT's layer.
 
@@ -101,6 +104,7 @@ class TemporalAttention(nn.Module):
         return merged
 
 
+@final
 class LinkScore(nn.Module):
     """A learnt logit of a link: w . relu(Ws h_src + Wd h_dst + b) + c; the two ends are not exchangeable."""
 

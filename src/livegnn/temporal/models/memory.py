@@ -16,6 +16,8 @@ Invariants: rows hold no gradient; pending implies known; slots of slot_count an
 
 from __future__ import annotations
 
+from typing import final
+
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +28,7 @@ __all__ = ["VertexMemory"]
 _COLUMNS = ("_rows", "_last", "_other", "_time", "_raw", "_known", "_pending")
 
 
+@final
 class VertexMemory(nn.Module):
     """Memory rows of vertices, updated by a GRU from the last message of each batch of events.
 

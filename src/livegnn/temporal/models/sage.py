@@ -6,6 +6,7 @@ Source: Hamilton et al. 2017, "Inductive representation learning on large graphs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ from livegnn.temporal.models.layers import (
 __all__ = ["TemporalSAGE"]
 
 
+@final
 class TemporalSAGE(TemporalModel):
     """A SAGEConv layer per hop, ReLU and dropout between.
 

@@ -6,6 +6,7 @@ Source: Xu et al. 2020, "Inductive representation learning on temporal graphs".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import final
 
 from torch import Tensor, nn
 
@@ -23,11 +24,14 @@ from livegnn.temporal.models.layers import (
 __all__ = ["TGAT"]
 
 
+@final
 class TGAT(TemporalModel):
     """A TemporalAttention layer per hop, over projected features.
 
     Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0; without vertex features rows begin
              as zeros and only times, edge features and shape tell vertices apart.   embed_width: a multiple of heads.
+             learn_time: train the time encoding, as published; where ages are large in their unit (1e5 and more), a
+             small step of a frequency turns the encoding round, and fixed frequencies train more steadily.
     Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1).
     """
 
@@ -41,6 +45,7 @@ class TGAT(TemporalModel):
         hop_count: int = 2,
         heads: int = 2,
         dropout: float = 0.1,
+        learn_time: bool = True,
     ) -> None:
         positive = {"time_width": time_width, "hop_count": hop_count}
         any_width = {"x_width": x_width, "edge_width": edge_width}
@@ -53,13 +58,14 @@ class TGAT(TemporalModel):
             "embed_width": embed_width,
             "heads": heads,
             "dropout": dropout,
+            "learn_time": learn_time,
             **positive,
             **any_width,
         }
         self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, 1, embed_width, None
         self.x_width, self.edge_width = x_width, edge_width
         self.rows = InputRows(x_width, embed_width)
-        self.time = time_encoder(time_width)
+        self.time = time_encoder(time_width).requires_grad_(learn_time)
         self.layers = nn.ModuleList(
             TemporalAttention(
                 embed_width,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from livegnn.temporal.models.memory import VertexMemory
 __all__ = ["TGN"]
 
 
+@final
 class TGN(TemporalModel):
     """Embeddings of memory rows (plus projected features, where vertices have some) and their neighbours' rows.
 
