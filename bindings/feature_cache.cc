@@ -38,13 +38,13 @@ Out<T> array_of(std::vector<T> values) {
   return Out<T>(kept->data(), {kept->size()}, owner);
 }
 
-nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count) {
+nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count, RowCopier& threads) {
   std::vector<std::int32_t> places(ids.size());
   std::vector<std::int64_t> missed;
   std::int64_t bad = -1;
   {
     nb::gil_scoped_release release;
-    bad = index.lookup(span_of(ids), row_count, places);
+    bad = index.lookup(span_of(ids), row_count, places, threads);
     if (bad < 0) missed = index.missed();
   }
   return nb::make_tuple(bad, array_of(std::move(places)), array_of(std::move(missed)), index.missed_places());
@@ -93,7 +93,7 @@ void bind_index(nb::module_& m) {
             new (self) FeatureIndex(static_cast<CachePolicy>(policy), capacity, dense);
           },
           "policy"_a, "capacity"_a, "dense"_a)
-      .def("lookup", &lookup, nb::arg("ids").noconvert(), "row_count"_a)
+      .def("lookup", &lookup, nb::arg("ids").noconvert(), "row_count"_a, "threads"_a)
       .def("commit", &commit, nb::arg("places").noconvert(), "admitted_max"_a)
       .def(
           "find", [](const FeatureIndex& index, const Ids& ids) { return array_of(index.find(span_of(ids))); },
@@ -120,7 +120,6 @@ void bind_index(nb::module_& m) {
 }  // namespace
 
 void bind_feature_cache(nb::module_& m) {
-  bind_index(m);
   nb::class_<RowCopier>(m, "RowCopier", "Copies rows between arrays of bytes, by several threads.")
       .def(nb::init<int>(), "threads"_a)
       .def("gather", &gather, nb::arg("rows").noconvert(), nb::arg("ids").noconvert(), nb::arg("out").noconvert())
@@ -128,6 +127,7 @@ void bind_feature_cache(nb::module_& m) {
            nb::arg("out").noconvert())
       .def("scatter", &scatter, nb::arg("fresh").noconvert(), nb::arg("slots").noconvert(),
            nb::arg("cached").noconvert());
+  bind_index(m);
   nb::class_<ChangedRows, BatchFollower>(m, "ChangedRows", "What batches did to a graph's rows since they were taken.")
       .def(nb::init<const GraphStore&, bool>(), "graph"_a, "edges"_a, nb::keep_alive<1, 2>())
       .def("take", [](ChangedRows& changed) {
