@@ -53,8 +53,8 @@ inline std::int32_t SlotMap::find(std::int64_t id) const {
 inline void SlotMap::prefetch(std::int64_t id) const {
   if (!dense_) {
     hashed_.prefetch(id);
-  } else {
-    prefetch_line(slots_.data() + id);  // a hint: beyond the end it does nothing
+  } else if (id >= 0 && id < end_) {
+    prefetch_line(slots_.data() + id);
   }
 }
 
