@@ -32,6 +32,7 @@ TARGET = 20.0  # times faster than one by one
 POLICIES = ("lru", "lfu", "fifo", "static")
 SHARES = (0.003, 0.01, 0.03, 0.1, 0.3)  # of the rows
 FAN_OUT, BATCH, EPOCHS, ROUNDS, WARM_SHARE = 10, 600, 3, 8, 0.3
+ROUND_SHARES = {"vertex": 0.1, "edge": 0.03}  # GNNFlow: 3% and 0.3%, of graphs far larger than a batch
 WIDTH = {"vertex": 128, "edge": 172}
 NOISE = 0.02  # by which a larger cache may do worse: fifo and lfu have no inclusion property
 
@@ -285,7 +286,7 @@ class Taken:
 def _rounds(trace: Trace, what: str, options: Options, report: Report) -> None:
     """Each round trains EPOCHS epochs on the next part of the stream; a cache begins empty, or where the last ended."""
     batches, count = trace.batches[what], trace.counts[what]
-    capacity = max(1, int((0.03 if what == "vertex" else 0.01) * count))
+    capacity = max(1, int(ROUND_SHARES[what] * count))
     rounds = 2 if options.tiny else ROUNDS
     report.heading(
         f"Rounds: {what} features, {trace.name}, {rounds} rounds of {EPOCHS} epochs, "
