@@ -1,12 +1,14 @@
-// FeatureIndex, RowCopier, ChangedRows. Rows come as bytes, (n, row bytes) uint8, so that every dtype is one; the
-// caller sees to it that ids, places and slots are within them.
+// FeatureIndex, RowCopier, ChangedRows, and attributes by edge id. Rows of a cache come as bytes, (n, row bytes) uint8,
+// so that every dtype is one; the caller sees to it that ids, places and slots are within them.
 #include "livegnn/feature_cache.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <algorithm>
+#include <cstring>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -38,13 +40,13 @@ Out<T> array_of(std::vector<T> values) {
   return Out<T>(kept->data(), {kept->size()}, owner);
 }
 
-nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count) {
+nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count, RowCopier& threads) {
   std::vector<std::int32_t> places(ids.size());
   std::vector<std::int64_t> missed;
   std::int64_t bad = -1;
   {
     nb::gil_scoped_release release;
-    bad = index.lookup(span_of(ids), row_count, places);
+    bad = index.lookup(span_of(ids), row_count, places, threads);
     if (bad < 0) missed = index.missed();
   }
   return nb::make_tuple(bad, array_of(std::move(places)), array_of(std::move(missed)), index.missed_places());
@@ -84,6 +86,44 @@ void scatter(RowCopier& copier, const Rows& fresh, const Slots& slots, const Row
   copier.scatter(fresh.data(), cached.shape(1), span_of(slots), cached.data());
 }
 
+// ---- attributes by edge id
+
+void check_edge_there(const GraphStore& store, std::int64_t id, const float* attr) {
+  const bool given = id >= 0 && id < store.next_edge_id();
+  if (given && (attr != nullptr || store.options().attr_width == 0)) return;
+  throw Error(ErrorKind::EdgeMissing, "[edge_attrs] expected ids of edges that are there, below " +
+                                          std::to_string(store.next_edge_id()) + " (version " +
+                                          std::to_string(store.version()) + "), got " + std::to_string(id) +
+                                          (given ? ", which was removed; leave it out" : "; add the edge first"));
+}
+
+// (k, A). A graph without attributes gives rows of width 0, and does not know which edges were removed.
+nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig> edge_attrs(const GraphStore& store, const Ids& ids) {
+  const auto width = static_cast<std::size_t>(store.options().attr_width);
+  auto* rows = new std::vector<float>(ids.size() * width);
+  nb::capsule owner(rows, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  {
+    nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const float* attr = store.edge_attr(ids.data()[i]);
+      check_edge_there(store, ids.data()[i], attr);
+      if (width > 0) std::memcpy(rows->data() + i * width, attr, width * sizeof(float));
+    }
+  }
+  return {rows->data(), {ids.size(), width}, owner};
+}
+
+// (k,) 1 where the edge is there.
+Out<std::uint8_t> edges_there(const GraphStore& store, const Ids& ids) {
+  std::vector<std::uint8_t> there(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t id = ids.data()[i];
+    const bool given = id >= 0 && id < store.next_edge_id();
+    there[i] = given && (store.options().attr_width == 0 || store.edge_attr(id) != nullptr);
+  }
+  return array_of(std::move(there));
+}
+
 void bind_index(nb::module_& m) {
   nb::class_<FeatureIndex>(m, "FeatureIndex", "Which ids are cached in which slots; the caller holds the lock.")
       .def(
@@ -93,7 +133,7 @@ void bind_index(nb::module_& m) {
             new (self) FeatureIndex(static_cast<CachePolicy>(policy), capacity, dense);
           },
           "policy"_a, "capacity"_a, "dense"_a)
-      .def("lookup", &lookup, nb::arg("ids").noconvert(), "row_count"_a)
+      .def("lookup", &lookup, nb::arg("ids").noconvert(), "row_count"_a, "threads"_a)
       .def("commit", &commit, nb::arg("places").noconvert(), "admitted_max"_a)
       .def(
           "find", [](const FeatureIndex& index, const Ids& ids) { return array_of(index.find(span_of(ids))); },
@@ -120,7 +160,6 @@ void bind_index(nb::module_& m) {
 }  // namespace
 
 void bind_feature_cache(nb::module_& m) {
-  bind_index(m);
   nb::class_<RowCopier>(m, "RowCopier", "Copies rows between arrays of bytes, by several threads.")
       .def(nb::init<int>(), "threads"_a)
       .def("gather", &gather, nb::arg("rows").noconvert(), nb::arg("ids").noconvert(), nb::arg("out").noconvert())
@@ -128,6 +167,9 @@ void bind_feature_cache(nb::module_& m) {
            nb::arg("out").noconvert())
       .def("scatter", &scatter, nb::arg("fresh").noconvert(), nb::arg("slots").noconvert(),
            nb::arg("cached").noconvert());
+  bind_index(m);
+  m.def("edge_attrs", &edge_attrs, "graph"_a, nb::arg("ids").noconvert());
+  m.def("edges_there", &edges_there, "graph"_a, nb::arg("ids").noconvert());
   nb::class_<ChangedRows, BatchFollower>(m, "ChangedRows", "What batches did to a graph's rows since they were taken.")
       .def(nb::init<const GraphStore&, bool>(), "graph"_a, "edges"_a, nb::keep_alive<1, 2>())
       .def("take", [](ChangedRows& changed) {

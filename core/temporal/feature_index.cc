@@ -10,6 +10,7 @@
 namespace livegnn {
 namespace {
 constexpr std::size_t kAhead = 16;
+constexpr std::size_t kChunk = 8192;  // ids that one thread looks up
 }  // namespace
 
 // ---- IdSet
@@ -46,30 +47,30 @@ std::int32_t IdSet::place_of(std::int64_t id, std::int32_t next) {
 
 inline std::int32_t SlotMap::find(std::int64_t id) const {
   if (!dense_) return static_cast<std::int32_t>(hashed_.find(id));
-  return static_cast<std::size_t>(id) < slots_.size() ? slots_[static_cast<std::size_t>(id)] : -1;
+  return id < end_ ? slots_[id] : -1;
 }
 
 inline void SlotMap::prefetch(std::int64_t id) const {
   if (!dense_) {
     hashed_.prefetch(id);
-  } else if (static_cast<std::size_t>(id) < slots_.size()) {
-    prefetch_line(&slots_[static_cast<std::size_t>(id)]);
+  } else if (id >= 0 && id < end_) {
+    prefetch_line(slots_.data() + id);
   }
 }
 
 void SlotMap::insert(std::int64_t id, std::int32_t slot) {
   if (!dense_) return hashed_.insert(id, slot);
-  const auto at = static_cast<std::size_t>(id);
-  if (at >= slots_.size()) {
-    if (at >= slots_.capacity()) slots_.reserve(at + at / 2 + 1024);
-    slots_.resize(at + 1, -1);
+  if (id >= end_) {
+    slots_.reserve(id + 1);
+    std::fill(slots_.data() + end_, slots_.data() + slots_.capacity(), -1);
+    end_ = slots_.capacity();
   }
-  slots_[at] = slot;
+  slots_[id] = slot;
 }
 
 void SlotMap::erase(std::int64_t id) {
   if (dense_) {
-    slots_[static_cast<std::size_t>(id)] = -1;
+    slots_[id] = -1;
   } else {
     hashed_.erase(id);
   }
@@ -80,39 +81,60 @@ void SlotMap::erase(std::int64_t id) {
 FeatureIndex::FeatureIndex(CachePolicy policy, std::int32_t capacity, bool dense)
     : capacity_(capacity),
       map_(dense),
-      ids_(static_cast<std::size_t>(capacity), -1),
       free_(static_cast<std::size_t>(capacity)),
       order_(make_replacement(policy, capacity)) {
+  ids_.reserve(capacity);
+  std::fill(ids_.data(), ids_.data() + capacity, -1);
   std::iota(free_.rbegin(), free_.rend(), 0);
 }
 
 FeatureIndex::~FeatureIndex() = default;
 
 std::int64_t FeatureIndex::lookup(std::span<const std::int64_t> ids, std::int64_t row_count,
-                                  std::span<std::int32_t> places) {
-  const std::size_t count = ids.size();
+                                  std::span<std::int32_t> places, RowCopier& threads) {
   missed_.clear();
-  missed_at_.resize(count);
-  std::size_t missed = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) map_.prefetch(ids[i + kAhead]);
-    if (ids[i] < 0 || ids[i] >= row_count) return static_cast<std::int64_t>(i);
-    const std::int32_t slot = map_.find(ids[i]);
-    places[i] = slot;
-    missed_at_[missed] = static_cast<std::int32_t>(i);
-    missed += slot < 0;
+  missed_at_.resize(ids.size());
+  missed_in_.assign(ids.size() / kChunk + 1, 0);
+  threads.in_chunks(ids.size(), kChunk, [&](std::size_t begin, std::size_t end) {
+    missed_in_[begin / kChunk] = find_slots(ids, row_count, places, begin, end);
+  });
+  missed_places_ = 0;
+  for (std::size_t chunk = 0; chunk < missed_in_.size(); ++chunk) {
+    if (missed_in_[chunk] < 0) return static_cast<std::int64_t>(chunk * kChunk) + (-1 - missed_in_[chunk]);
+    missed_places_ += missed_in_[chunk];
   }
-  missed_at_.resize(missed);
-  seen_.clear(missed);
-  for (std::size_t i = 0; i < missed; ++i) {
-    if (i + kAhead < missed) seen_.prefetch(ids[missed_at_[i + kAhead]]);
-    const std::int64_t id = ids[missed_at_[i]];
-    const auto next = static_cast<std::int32_t>(missed_.size());
-    const std::int32_t place = seen_.place_of(id, next);
-    if (place == next) missed_.push_back(id);
-    places[missed_at_[i]] = -1 - place;
+  seen_.clear(static_cast<std::size_t>(missed_places_));
+  for (std::size_t chunk = 0; chunk < missed_in_.size(); ++chunk) {
+    number_missed(ids, {missed_at_.data() + chunk * kChunk, static_cast<std::size_t>(missed_in_[chunk])}, places);
   }
   return -1;
+}
+
+// Slots of one chunk's ids, -1 where there is none; those places go to missed_at_ from the chunk's begin on. Returns
+// how many, or -1 - i where the chunk's i-th id is the first out of range.
+std::int32_t FeatureIndex::find_slots(std::span<const std::int64_t> ids, std::int64_t row_count,
+                                      std::span<std::int32_t> places, std::size_t begin, std::size_t end) {
+  std::size_t missed = begin;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (i + kAhead < end) map_.prefetch(ids[i + kAhead]);
+    if (ids[i] < 0 || ids[i] >= row_count) return -1 - static_cast<std::int32_t>(i - begin);
+    places[i] = map_.find(ids[i]);
+    missed_at_[missed] = static_cast<std::int32_t>(i);
+    missed += places[i] < 0;
+  }
+  return static_cast<std::int32_t>(missed - begin);
+}
+
+// Gives the ids at these places their numbers among the missed, in order.
+void FeatureIndex::number_missed(std::span<const std::int64_t> ids, std::span<const std::int32_t> at,
+                                 std::span<std::int32_t> places) {
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    if (i + kAhead < at.size()) seen_.prefetch(ids[at[i + kAhead]]);
+    const auto next = static_cast<std::int32_t>(missed_.size());
+    const std::int32_t number = seen_.place_of(ids[at[i]], next);
+    if (number == next) missed_.push_back(ids[at[i]]);
+    places[at[i]] = -1 - number;
+  }
 }
 
 Admission FeatureIndex::commit(std::span<const std::int32_t> places, std::int64_t admitted_max) {
@@ -122,14 +144,16 @@ Admission FeatureIndex::commit(std::span<const std::int32_t> places, std::int64_
   Admission done;
   done.evicted = std::max<std::int64_t>(count - free, 0);
   std::vector<std::int32_t> evicted;
+  evicted.reserve(static_cast<std::size_t>(done.evicted));
   order_->evict(done.evicted, evicted);
   for (std::size_t i = 0; i < evicted.size(); ++i) {
-    if (i + kAhead < evicted.size()) prefetch_line(&ids_[evicted[i + kAhead]]);
-    if (i + kAhead / 2 < evicted.size()) map_.prefetch(ids_[evicted[i + kAhead / 2]]);
+    if (i + 2 * kAhead < evicted.size()) prefetch_line(&ids_[evicted[i + 2 * kAhead]]);
+    if (i + kAhead < evicted.size()) map_.prefetch(ids_[evicted[i + kAhead]]);
     clear_slot(evicted[i]);
   }
   done.slots.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
+    if (i + static_cast<std::int64_t>(kAhead) < count) map_.prefetch(missed_[static_cast<std::size_t>(i) + kAhead]);
     const std::int32_t slot = i < done.evicted ? evicted[static_cast<std::size_t>(i)] : free_.back();
     if (i >= done.evicted) free_.pop_back();
     put(missed_[static_cast<std::size_t>(i)], slot);
@@ -205,8 +229,7 @@ void FeatureIndex::clear_slot(std::int32_t slot) {
 }
 
 std::size_t FeatureIndex::bytes() const {
-  return map_.bytes() + ids_.capacity() * sizeof(std::int64_t) + free_.capacity() * sizeof(std::int32_t) +
-         order_->bytes();
+  return map_.bytes() + ids_.bytes() + free_.capacity() * sizeof(std::int32_t) + order_->bytes();
 }
 
 void FeatureIndex::check_invariants() const {
@@ -214,7 +237,7 @@ void FeatureIndex::check_invariants() const {
   std::vector<std::int64_t> uses;
   order_->list(slots, uses);
   invariant(static_cast<std::int64_t>(slots.size()) == size(), "the order of a cache holds other rows than its index");
-  std::vector<std::uint8_t> held(ids_.size(), 0);
+  std::vector<std::uint8_t> held(static_cast<std::size_t>(capacity_), 0);
   for (const std::int32_t slot : slots) {
     invariant(!held[slot] && ids_[slot] >= 0 && map_.find(ids_[slot]) == slot, "a slot of a cache is not its id's");
     held[slot] = 1;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "livegnn/graph_memory.h"
 #include "livegnn/prefetch.h"
 
 namespace livegnn {
@@ -13,65 +15,76 @@ namespace {
 
 constexpr std::size_t kAhead = 16;  // places ahead that are brought in
 
+// visitor(slot) for the places that are slots, whose entries are on their way by then.
 template <typename T, typename Visitor>
-void visit_ahead(std::span<const std::int32_t> places, const std::vector<T>& table, Visitor&& visitor) {
+void visit_ahead(std::span<const std::int32_t> places, const Column<T>& table, Visitor&& visitor) {
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (i + kAhead < places.size() && places[i + kAhead] >= 0) prefetch_line(&table[places[i + kAhead]]);
+    if (i + kAhead < places.size()) prefetch_line(table.data() + std::max(places[i + kAhead], 0));
     if (places[i] >= 0) visitor(places[i]);
   }
 }
 
+template <typename T>
+Column<T> filled(std::int32_t count, T value) {
+  Column<T> column;
+  column.reserve(count);
+  std::fill(column.data(), column.data() + count, value);
+  return column;
+}
+
+// Entries are numbered from the last sweep on; 4 bytes do, as a log is not much longer than its cache.
 class AccessLog {
  public:
-  explicit AccessLog(std::int32_t capacity) : stamps_(static_cast<std::size_t>(capacity), kOut) {}
+  explicit AccessLog(std::int32_t capacity) : capacity_(capacity), stamps_(filled(capacity, kOut)) {}
 
-  std::int64_t end() const { return base_ + static_cast<std::int64_t>(log_.size()); }
-  const std::vector<std::int64_t>& stamps() const { return stamps_; }
+  std::int32_t end() const { return end_; }
+  const Column<std::int32_t>& stamps() const { return stamps_; }
   void append(std::int32_t slot) {
-    stamps_[slot] = end();
-    log_.push_back(slot);
+    if (end_ >= log_.capacity()) log_.reserve(end_ + 1024);
+    stamps_[slot] = end_;
+    log_[end_++] = slot;
   }
   void remove(std::int32_t slot) { stamps_[slot] = kOut; }
   // visitor(slot) for the live entries from the oldest on, until it says false; stale ones at the head are let go.
   template <typename Visitor>
   void walk(Visitor&& visitor) {
-    while (head_ < log_.size() && !is_live(head_)) ++head_;
-    for (std::size_t at = head_; at < log_.size(); ++at) {
-      if (is_live(at) && !visitor(log_[at])) break;
+    for (std::int32_t at = head_; at < end_; ++at) {
+      if (at + kAheadOfWalk < end_) prefetch_line(&stamps_[log_[at + kAheadOfWalk]]);
+      if (is_live(at) && !visitor(log_[at])) return;
+      if (at == head_ && !is_live(at)) ++head_;  // was stale, or the visitor took it out
     }
   }
   void list(std::vector<std::int32_t>& slots) const {
-    for (std::size_t at = head_; at < log_.size(); ++at) {
+    for (std::int32_t at = head_; at < end_; ++at) {
       if (is_live(at)) slots.push_back(log_[at]);
     }
   }
   // Between fetches: stamps are given anew.
   void sweep_if_stale() {
-    if (log_.size() < 3 * stamps_.size() + 4096) return;
-    std::vector<std::int32_t> live;
-    live.reserve(log_.capacity());
-    list(live);
-    assign(live);
+    if (end_ < 3 * static_cast<std::int64_t>(capacity_) + 4096) return;
+    const std::int32_t end = std::exchange(end_, 0);
+    for (std::int32_t at = std::exchange(head_, 0); at < end; ++at) {
+      if (at + kAheadOfWalk < end) prefetch_line(&stamps_[log_[at + kAheadOfWalk]]);
+      if (!is_live(at)) continue;
+      stamps_[log_[at]] = end_;
+      log_[end_++] = log_[at];
+    }
   }
   void assign(std::span<const std::int32_t> slots) {
-    base_ = end();
-    head_ = 0;
-    std::fill(stamps_.begin(), stamps_.end(), kOut);
-    std::vector<std::int32_t> next;
-    next.reserve(log_.capacity());
-    log_.swap(next);
+    head_ = end_ = 0;
+    std::fill(stamps_.data(), stamps_.data() + capacity_, kOut);
     for (const std::int32_t slot : slots) append(slot);
   }
-  std::size_t bytes() const { return log_.capacity() * sizeof(std::int32_t) + stamps_.size() * sizeof(std::int64_t); }
+  std::size_t bytes() const { return log_.bytes() + stamps_.bytes(); }
 
  private:
-  static constexpr std::int64_t kOut = -1;
-  bool is_live(std::size_t at) const { return stamps_[log_[at]] == base_ + static_cast<std::int64_t>(at); }
+  static constexpr std::int32_t kOut = -1, kAheadOfWalk = 16;
+  bool is_live(std::int32_t at) const { return stamps_[log_[at]] == at; }
 
-  std::vector<std::int64_t> stamps_;  // by slot: the number of its last entry
-  std::vector<std::int32_t> log_;
-  std::size_t head_ = 0;
-  std::int64_t base_ = 0;  // the number of log_[0]
+  std::int32_t capacity_;
+  Column<std::int32_t> stamps_;  // by slot: the number of its last entry
+  Column<std::int32_t> log_;
+  std::int32_t head_ = 0, end_ = 0;
 };
 
 class LeastRecent final : public Replacement {
@@ -79,7 +92,7 @@ class LeastRecent final : public Replacement {
   explicit LeastRecent(std::int32_t capacity) : log_(capacity) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     log_.sweep_if_stale();
-    const std::int64_t begin = begin_ = log_.end();
+    const std::int32_t begin = begin_ = log_.end();
     visit_ahead(places, log_.stamps(), [&](std::int32_t slot) {
       if (log_.stamps()[slot] < begin) log_.append(slot);
     });
@@ -106,12 +119,12 @@ class LeastRecent final : public Replacement {
 
  private:
   AccessLog log_;
-  std::int64_t begin_ = 0;
+  std::int32_t begin_ = 0;  // of the entries of this fetch
 };
 
 class FirstIn final : public Replacement {
  public:
-  explicit FirstIn(std::int32_t capacity) : log_(capacity), used_(static_cast<std::size_t>(capacity), 0) {}
+  explicit FirstIn(std::int32_t capacity) : log_(capacity), used_(filled<std::int64_t>(capacity, 0)) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     log_.sweep_if_stale();
     ++fetch_;
@@ -140,30 +153,27 @@ class FirstIn final : public Replacement {
     uses.assign(slots.size(), 1);
   }
   void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t>) override { log_.assign(slots); }
-  std::size_t bytes() const override { return log_.bytes() + used_.size() * sizeof(std::int64_t); }
+  std::size_t bytes() const override { return log_.bytes() + used_.bytes(); }
 
  private:
   AccessLog log_;
-  std::vector<std::int64_t> used_;  // by slot: the last fetch that used it
+  Column<std::int64_t> used_;  // by slot: the last fetch that used it
   std::int64_t fetch_ = 0;
 };
 
 class LeastFrequent final : public Replacement {
  public:
-  explicit LeastFrequent(std::int32_t capacity) : entries_(static_cast<std::size_t>(capacity)) {}
+  explicit LeastFrequent(std::int32_t capacity) : capacity_(capacity), entries_(filled(capacity, Entry{})) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     ++fetch_;
     std::int64_t count = 0;
-    visit_ahead(places, entries_, [&](std::int32_t slot) {
-      Entry& entry = entries_[slot];
-      if (entry.used == fetch_) return;
-      entry.used = fetch_;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (i + 2 * kAhead < places.size()) prefetch_line(&entries_[std::max(places[i + 2 * kAhead], 0)]);
+      if (i + kAhead < places.size()) prefetch_beside(std::max(places[i + kAhead], 0));
+      if (places[i] < 0 || entries_[places[i]].used == fetch_) continue;
       ++count;
-      const std::int32_t from = entry.list;
-      const std::int32_t to = list_after(from, lists_[from].uses + 1);
-      unlink(slot);
-      append(slot, to);
-    });
+      use(places[i]);
+    }
     return count;
   }
   void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
@@ -193,7 +203,7 @@ class LeastFrequent final : public Replacement {
     }
   }
   void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t> uses) override {
-    std::fill(entries_.begin(), entries_.end(), Entry{});
+    std::fill(entries_.data(), entries_.data() + capacity_, Entry{});
     lists_.clear();
     spare_.clear();
     first_ = kNone;
@@ -207,7 +217,7 @@ class LeastFrequent final : public Replacement {
     }
   }
   std::size_t bytes() const override {
-    return entries_.size() * sizeof(Entry) + lists_.capacity() * sizeof(List) + spare_.capacity() * sizeof(int);
+    return entries_.bytes() + lists_.capacity() * sizeof(List) + spare_.capacity() * sizeof(int);
   }
 
  private:
@@ -221,6 +231,18 @@ class LeastFrequent final : public Replacement {
     std::int32_t first = kNone, last = kNone, previous = kNone, next = kNone;
   };
 
+  void prefetch_beside(std::int32_t slot) const {
+    const Entry& entry = entries_[slot];
+    prefetch_line(&entries_[std::max(entry.previous, 0)]);
+    prefetch_line(&entries_[std::max(entry.next, 0)]);
+  }
+  void use(std::int32_t slot) {
+    const std::int32_t from = entries_[slot].list;
+    const std::int32_t to = list_after(from, lists_[from].uses + 1);
+    entries_[slot].used = fetch_;
+    unlink(slot);
+    append(slot, to);
+  }
   // The list of so many uses, which comes right after `list` (kNone: at the front), made if it is not there.
   std::int32_t list_after(std::int32_t list, std::int64_t uses) {
     const std::int32_t next = list == kNone ? first_ : lists_[list].next;
@@ -259,7 +281,8 @@ class LeastFrequent final : public Replacement {
     spare_.push_back(at);
   }
 
-  std::vector<Entry> entries_;
+  std::int32_t capacity_;
+  Column<Entry> entries_;
   std::vector<List> lists_;
   std::vector<std::int32_t> spare_;  // places of lists_ that hold none
   std::int32_t first_ = kNone;

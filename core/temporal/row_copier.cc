@@ -8,7 +8,7 @@
 
 namespace livegnn {
 namespace {
-constexpr std::size_t kAhead = 8, kAheadBytes = 256;       // the rest of a long row comes by itself
+constexpr std::size_t kAhead = 16, kAheadBytes = 256;      // the rest of a long row comes by itself
 constexpr std::size_t kChunkBytes = std::size_t{1} << 17;  // less is not worth a thread
 }  // namespace
 
@@ -28,8 +28,15 @@ void RowCopier::copy(std::size_t count, std::size_t row_bytes, const From& from,
       std::memcpy(to(i), from(i), row_bytes);
     }
   };
-  const std::size_t chunk = std::max<std::size_t>(kChunkBytes / row_bytes, 1);
-  if (!pool_ || count <= chunk) return run(0, count);
+  in_chunks(count, std::max<std::size_t>(kChunkBytes / row_bytes, 1), run);
+}
+
+void RowCopier::in_chunks(std::size_t count, std::size_t chunk,
+                          const std::function<void(std::size_t, std::size_t)>& run) {
+  if (!pool_ || count <= chunk) {
+    for (std::size_t begin = 0; begin < count; begin += chunk) run(begin, std::min(begin + chunk, count));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   pool_->run(static_cast<std::int64_t>((count + chunk - 1) / chunk), [&](std::int64_t index, int) {
     const std::size_t begin = static_cast<std::size_t>(index) * chunk;

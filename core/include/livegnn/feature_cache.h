@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "livegnn/follower.h"
 #include "livegnn/graph_attributes.h"
+#include "livegnn/graph_memory.h"
 #include "livegnn/types.h"
 
 namespace livegnn {
@@ -49,11 +51,12 @@ class SlotMap {
   void prefetch(std::int64_t id) const;
   void insert(std::int64_t id, std::int32_t slot);  // id is not there
   void erase(std::int64_t id);                      // id is there
-  std::size_t bytes() const { return slots_.size() * sizeof(std::int32_t) + hashed_.bytes(); }
+  std::size_t bytes() const { return slots_.bytes() + hashed_.bytes(); }
 
  private:
   bool dense_;
-  std::vector<std::int32_t> slots_;
+  Column<std::int32_t> slots_;  // of ids below end_
+  std::int64_t end_ = 0;
   EdgeIdMap hashed_;
 };
 
@@ -66,48 +69,6 @@ struct Admission {
 struct CacheContents {
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> uses;
-};
-
-// Which ids are cached in which of `capacity` slots. Not thread-safe: the cache's lock is held.
-class FeatureIndex final {
- public:
-  FeatureIndex(CachePolicy policy, std::int32_t capacity, bool dense);
-  ~FeatureIndex();
-  FeatureIndex(const FeatureIndex&) = delete;
-  FeatureIndex& operator=(const FeatureIndex&) = delete;
-
-  // places[i]: the slot of ids[i] where cached, else -1 - r with missed()[r] == ids[i]. Returns the first i whose id is
-  // not in [0, row_count), then nothing else holds; or -1.
-  std::int64_t lookup(std::span<const std::int64_t> ids, std::int64_t row_count, std::span<std::int32_t> places);
-  const std::vector<std::int64_t>& missed() const { return missed_; }  // once each, in the order they were asked for
-  std::int64_t missed_places() const { return static_cast<std::int64_t>(missed_at_.size()); }  // asked for, repeats too
-  // After lookup(), with what it gave: the hits count as used now, at most admitted_max of the missed ids come in. What
-  // was hit stays.
-  Admission commit(std::span<const std::int32_t> places, std::int64_t admitted_max);
-
-  std::vector<std::int32_t> find(std::span<const std::int64_t> ids) const;  // slots, -1 where not cached
-  std::int64_t drop(std::span<const std::int64_t> ids);                     // how many of them were there
-  CacheContents contents() const;
-  // Makes these the contents, and returns their slots; what was there before keeps its slot. ids: unique, at most
-  // capacity; in order, but lfu sorts them by uses first.
-  std::vector<std::int32_t> install(std::span<const std::int64_t> ids, std::span<const std::int64_t> uses);
-  std::int32_t capacity() const { return capacity_; }
-  std::int64_t size() const { return capacity_ - static_cast<std::int64_t>(free_.size()); }
-  std::size_t bytes() const;
-  void check_invariants() const;
-
- private:
-  void put(std::int64_t id, std::int32_t slot);
-  void clear_slot(std::int32_t slot);
-
-  std::int32_t capacity_;
-  SlotMap map_;
-  std::vector<std::int64_t> ids_;   // by slot, -1 where free
-  std::vector<std::int32_t> free_;  // a stack, the lowest slot on top at first
-  std::unique_ptr<Replacement> order_;
-  IdSet seen_;
-  std::vector<std::int64_t> missed_;
-  std::vector<std::int32_t> missed_at_;  // scratch: the places that are not cached
 };
 
 // Copies rows of any width, with several threads where there is enough to copy. One call at a time; others wait.
@@ -126,6 +87,8 @@ class RowCopier final {
   // cached[slots[i]] = fresh[i]; slots are unique
   void scatter(const std::uint8_t* fresh, std::size_t row_bytes, std::span<const std::int32_t> slots,
                std::uint8_t* cached);
+  // run(begin, end) for parts of [0, count) of at most `chunk`, by several threads
+  void in_chunks(std::size_t count, std::size_t chunk, const std::function<void(std::size_t, std::size_t)>& run);
 
  private:
   template <typename From, typename To>
@@ -133,6 +96,55 @@ class RowCopier final {
 
   std::mutex mutex_;
   std::unique_ptr<ThreadPool> pool_;  // none for one thread
+};
+
+// Which ids are cached in which of `capacity` slots. Not thread-safe: the cache's lock is held.
+class FeatureIndex final {
+ public:
+  FeatureIndex(CachePolicy policy, std::int32_t capacity, bool dense);
+  ~FeatureIndex();
+  FeatureIndex(const FeatureIndex&) = delete;
+  FeatureIndex& operator=(const FeatureIndex&) = delete;
+
+  // places[i]: the slot of ids[i] where cached, else -1 - r with missed()[r] == ids[i]. Returns the first i whose id is
+  // not in [0, row_count), then nothing else holds; or -1.
+  std::int64_t lookup(std::span<const std::int64_t> ids, std::int64_t row_count, std::span<std::int32_t> places,
+                      RowCopier& threads);
+  const std::vector<std::int64_t>& missed() const { return missed_; }  // once each, in the order they were asked for
+  std::int64_t missed_places() const { return missed_places_; }        // asked for, repeats too
+  // After lookup(), with what it gave: the hits count as used now, at most admitted_max of the missed ids come in. What
+  // was hit stays.
+  Admission commit(std::span<const std::int32_t> places, std::int64_t admitted_max);
+
+  std::vector<std::int32_t> find(std::span<const std::int64_t> ids) const;  // slots, -1 where not cached
+  std::int64_t drop(std::span<const std::int64_t> ids);                     // how many of them were there
+  CacheContents contents() const;
+  // Makes these the contents, and returns their slots; what was there before keeps its slot. ids: unique, at most
+  // capacity; in order, but lfu sorts them by uses first.
+  std::vector<std::int32_t> install(std::span<const std::int64_t> ids, std::span<const std::int64_t> uses);
+  std::int32_t capacity() const { return capacity_; }
+  std::int64_t size() const { return capacity_ - static_cast<std::int64_t>(free_.size()); }
+  std::size_t bytes() const;
+  void check_invariants() const;
+
+ private:
+  std::int32_t find_slots(std::span<const std::int64_t> ids, std::int64_t row_count, std::span<std::int32_t> places,
+                          std::size_t begin, std::size_t end);
+  void number_missed(std::span<const std::int64_t> ids, std::span<const std::int32_t> at,
+                     std::span<std::int32_t> places);
+  void put(std::int64_t id, std::int32_t slot);
+  void clear_slot(std::int32_t slot);
+
+  std::int32_t capacity_;
+  SlotMap map_;
+  Column<std::int64_t> ids_;        // by slot, -1 where free
+  std::vector<std::int32_t> free_;  // a stack, the lowest slot on top at first
+  std::unique_ptr<Replacement> order_;
+  IdSet seen_;
+  std::vector<std::int64_t> missed_;
+  std::int64_t missed_places_ = 0;
+  std::vector<std::int32_t> missed_at_;  // scratch: by chunk, the places that are not cached
+  std::vector<std::int32_t> missed_in_;  // scratch: how many, by chunk; less than none where an id is out of range
 };
 
 // What the batches of a graph did to its rows since the last take(): the vertices' features, or the edges' attributes.

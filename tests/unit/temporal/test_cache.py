@@ -266,7 +266,7 @@ def test_features_of_another_form(features, error, message):
     ("options", "error", "message"),
     [
         ({"capacity": 0}, ValueInvalid, "expected a capacity from 1"),
-        ({"capacity": 2**31}, ValueInvalid, "expected a capacity from 1"),
+        ({"capacity": 2**29 + 1}, ValueInvalid, "expected a capacity from 1"),
         ({"capacity": 1.5}, DtypeInvalid, "expected capacity as an integer"),
         ({"policy": "mru"}, ValueInvalid, "expected a policy among lru, lfu, fifo, static, got 'mru'"),
         ({"max_replace": 0}, ValueInvalid, "expected 0 < max_replace <= 1, got 0"),

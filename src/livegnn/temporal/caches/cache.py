@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["FeatureCache"]
 
 _POLICIES = ("lru", "lfu", "fifo", "static")  # in the order of the native enum
-_CAPACITY_MAX = 2**31 - 2
+_CAPACITY_MAX = 2**29
 _DENSE_MAX = 32  # an array over all ids, 4 bytes each, is worth it up to so many ids a cached row
 _FILL_ROWS = 65536  # rows read at once outside fetches
 
@@ -122,7 +122,7 @@ class FeatureCache:
         asked = self._id_array("fetch", ids)
         with self._held("fetch"):
             began = perf_counter()
-            bad, places, missed, misses = self._index.lookup(asked, self._source.row_count)
+            bad, places, missed, misses = self._index.lookup(asked, self._source.row_count, self._copier)
             if bad >= 0:
                 self._source.refuse("fetch", int(asked[bad]), bad)
             looked = perf_counter()
@@ -421,7 +421,7 @@ class FeatureCache:
         return self._rows.sent(tensor)
 
     def _verify(self, ids: Int64Array) -> None:
-        _, places, _, _ = self._index.lookup(ids, self._source.row_count)
+        _, places, _, _ = self._index.lookup(ids, self._source.row_count, self._copier)
         empty = self._torch.empty((0, self.width), dtype=getattr(self._torch, self._source.dtype.name))
         got = self._rows.joined(ids, places, self._rows.sent(empty)).cpu().numpy()
         expected = self._source.read(ids)

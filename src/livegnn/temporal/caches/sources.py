@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.errors import DtypeInvalid, EdgeMissing, UsageError, ValueInvalid, VertexUnknown, WidthMismatch
 from livegnn.graph import Graph
 from livegnn.types import AnyArray, BoolArray, Int64Array
@@ -158,11 +159,12 @@ class _EdgeRows(RowSource):
 
     def read(self, ids: Int64Array) -> AnyArray:
         assert self.graph is not None
-        return self.graph._store.edge_attrs(ids)
+        return _native.edge_attrs(self.graph._store, ids)
 
     def present(self, ids: Int64Array) -> BoolArray:
         assert self.graph is not None
-        return self.graph._store.has_edge_attrs(ids)
+        there: BoolArray = _native.edges_there(self.graph._store, ids).astype(np.bool_)
+        return there
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
         assert self.graph is not None
