@@ -5,7 +5,8 @@
 
 namespace livegnn {
 
-void bind_graph(nanobind::module_& m);             // graph.cc: UpdateBuffer, GraphStore
+void bind_updates(nanobind::module_& m);           // updates.cc: UpdateBuffer
+void bind_graph(nanobind::module_& m);             // graph.cc: GraphStore, and UpdateBuffer before it
 void bind_program(nanobind::module_& m);           // program.cc: compiled models
 void bind_engine(nanobind::module_& m);            // engine.cc: the engine and what_if
 void bind_sampling(nanobind::module_& m);          // sampling.cc: tables of samples

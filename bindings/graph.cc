@@ -1,5 +1,4 @@
-// UpdateBuffer and GraphStore. Arrays come in with exact dtypes and go out as copies; work on whole graphs and batches
-// releases the GIL. The wrapped Update fields keep what the caller gave: apply() checks it.
+// GraphStore. Arrays come in with exact dtypes and go out as copies; work on whole graphs and batches releases the GIL.
 #include "livegnn/graph.h"
 
 #include <nanobind/nanobind.h>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "graph_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -25,402 +25,7 @@ using namespace nb::literals;
 namespace livegnn {
 namespace {
 
-template <typename T>
-using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Out1 = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
-template <typename T>
-using Out2 = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
-using Ids = In1<std::int64_t>;
-using Row = In1<float>;
-using Rows = In2<float>;
-
-// ---- arrays
-
-template <typename T>
-Out1<T> make_array(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Out1<T>(kept->data(), {kept->size()}, owner);
-}
-
-Out2<float> make_rows(std::vector<float> values, std::size_t count, std::size_t width) {
-  auto* kept = new std::vector<float>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-  return Out2<float>(kept->data(), {count, width}, owner);
-}
-
-template <typename T>
-std::span<const T> span_of(const In1<T>& array) {
-  return {array.data(), array.size()};
-}
-template <typename T>
-std::span<const T> span_of(const std::optional<In1<T>>& array) {
-  return array ? std::span<const T>{array->data(), array->size()} : std::span<const T>{};
-}
-
-void check_lengths(const char* where, std::size_t expected, std::size_t got, const char* name) {
-  if (expected == got) return;
-  throw Error(ErrorKind::WidthMismatch, std::string("[") + where + "] expected " + std::to_string(expected) +
-                                            " values of " + name + ", got " + std::to_string(got) +
-                                            "; give arrays of one length");
-}
-
-// ---- updates
-
-Update make_update(UpdateKind kind, std::int64_t u, std::int64_t v = -1) {
-  Update update{};
-  update.kind = kind;
-  update.u = u;
-  update.v = v;
-  return update;
-}
-
-// Refuses NaN and infinity where they come in; apply() would name the update, this names the call.
-void check_finite(const UpdateBuffer& buffer, const char* where, const float* values, std::size_t count) {
-  std::size_t bad = 0;
-  for (std::size_t i = 0; i < count; ++i) bad += !std::isfinite(values[i]);
-  if (bad == 0) return;
-  const float* first = std::find_if_not(values, values + count, [](float x) { return std::isfinite(x); });
-  throw Error(ErrorKind::ValueInvalid, std::string("[") + where + ", update " + std::to_string(buffer.size()) +
-                                           "] expected finite values, got " + std::to_string(*first) + " at place " +
-                                           std::to_string(first - values) + "; clean the values");
-}
-
-// The values are checked.
-void give_row(UpdateBuffer& buffer, Update& update, const float* row, std::size_t width) {
-  if (width > static_cast<std::size_t>(INT32_MAX)) {
-    throw Error(ErrorKind::WidthMismatch, "[updates] expected a row of fewer than 2^31 floats, got " +
-                                              std::to_string(width) + "; give one row of features");
-  }
-  update.row = buffer.add_row({row, width});
-  update.row_width = static_cast<std::int32_t>(width);
-}
-
-void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<float> weight,
-              std::optional<std::int64_t> time, std::optional<std::int32_t> type, std::optional<Row> attr) {
-  Update update = make_update(UpdateKind::AddEdge, u, v);
-  update.has_weight = weight.has_value();
-  update.weight = weight.value_or(1.0f);
-  update.time = time.value_or(kUnsetTime);
-  update.type = type.value_or(kUnsetType);
-  if (attr) {
-    check_finite(buffer, "add_edge", attr->data(), attr->size());
-    give_row(buffer, update, attr->data(), attr->size());
-  }
-  buffer.add(update);
-}
-
-void add_edges(UpdateBuffer& buffer, Ids src, Ids dst, std::optional<In1<float>> weight,
-               std::optional<In1<std::int64_t>> time, std::optional<In1<std::int32_t>> type, std::optional<Rows> attr) {
-  const std::size_t count = src.size();
-  check_lengths("add_edges", count, dst.size(), "dst");
-  if (weight) check_lengths("add_edges", count, weight->size(), "weight");
-  if (time) check_lengths("add_edges", count, time->size(), "time");
-  if (type) check_lengths("add_edges", count, type->size(), "type");
-  if (attr) {
-    check_lengths("add_edges", count, attr->shape(0), "attr");
-    check_finite(buffer, "add_edges", attr->data(), attr->size());
-  }
-  buffer.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    Update update = make_update(UpdateKind::AddEdge, src.data()[i], dst.data()[i]);
-    update.has_weight = weight.has_value();
-    if (weight) update.weight = weight->data()[i];
-    if (time) update.time = time->data()[i];
-    if (type) update.type = type->data()[i];
-    if (attr) give_row(buffer, update, attr->data() + i * attr->shape(1), attr->shape(1));
-    buffer.add(update);
-  }
-}
-
-void remove_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<std::int64_t> time,
-                 std::optional<std::int32_t> type, std::optional<std::int64_t> edge_id, bool missing_ignore) {
-  Update update = make_update(UpdateKind::RemoveEdge, u, v);
-  update.time = time.value_or(kUnsetTime);
-  update.type = type.value_or(kUnsetType);
-  update.edge_id = edge_id.value_or(kNoEdge);
-  update.missing_ignore = missing_ignore;
-  buffer.add(update);
-}
-
-void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore, std::optional<In1<std::int32_t>> type) {
-  check_lengths("remove_edges", src.size(), dst.size(), "dst");
-  if (type) check_lengths("remove_edges", src.size(), type->size(), "type");
-  buffer.reserve(src.size());
-  for (std::size_t i = 0; i < src.size(); ++i) {
-    Update update = make_update(UpdateKind::RemoveEdge, src.data()[i], dst.data()[i]);
-    update.missing_ignore = missing_ignore;
-    if (type) update.type = type->data()[i];
-    buffer.add(update);
-  }
-}
-
-void remove_edges_before(UpdateBuffer& buffer, std::int64_t time) {
-  Update update = make_update(UpdateKind::RemoveEdgesBefore, -1);
-  update.time = time;
-  buffer.add(update);
-}
-
-void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, std::optional<std::int64_t> edge_id,
-                std::optional<std::int32_t> type) {
-  Update update = make_update(UpdateKind::SetWeight, u, v);
-  update.has_weight = true;
-  update.weight = w;
-  update.type = type.value_or(kUnsetType);
-  update.edge_id = edge_id.value_or(kNoEdge);
-  buffer.add(update);
-}
-
-void set_weights(UpdateBuffer& buffer, Ids src, Ids dst, In1<float> w, std::optional<In1<std::int32_t>> type) {
-  check_lengths("set_weights", src.size(), dst.size(), "dst");
-  check_lengths("set_weights", src.size(), w.size(), "w");
-  if (type) check_lengths("set_weights", src.size(), type->size(), "type");
-  buffer.reserve(src.size());
-  for (std::size_t i = 0; i < src.size(); ++i) {
-    const std::optional<std::int32_t> one = type ? std::optional{type->data()[i]} : std::nullopt;
-    set_weight(buffer, src.data()[i], dst.data()[i], w.data()[i], std::nullopt, one);
-  }
-}
-
-void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row attr, std::optional<std::int64_t> edge_id,
-                   std::optional<std::int32_t> type) {
-  Update update = make_update(UpdateKind::SetEdgeAttr, u, v);
-  update.type = type.value_or(kUnsetType);
-  update.edge_id = edge_id.value_or(kNoEdge);
-  check_finite(buffer, "set_edge_attr", attr.data(), attr.size());
-  give_row(buffer, update, attr.data(), attr.size());
-  buffer.add(update);
-}
-
-void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std::int64_t u, const Row& x,
-                  std::optional<std::int32_t> type) {
-  check_finite(buffer, where, x.data(), x.size());
-  Update update = make_update(kind, u);
-  update.type = type.value_or(kUnsetType);
-  give_row(buffer, update, x.data(), x.size());
-  buffer.add(update);
-}
-
-void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, const Ids& ids, const Rows& rows,
-                   std::optional<std::int32_t> type) {
-  check_lengths(where, ids.size(), rows.shape(0), "rows");
-  check_finite(buffer, where, rows.data(), rows.size());
-  buffer.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    Update update = make_update(kind, ids.data()[i]);
-    update.type = type.value_or(kUnsetType);
-    give_row(buffer, update, rows.data() + i * rows.shape(1), rows.shape(1));
-    buffer.add(update);
-  }
-}
-
-nb::tuple buffer_ids(const UpdateBuffer& buffer) {
-  std::vector<std::int64_t> u, v;
-  u.reserve(buffer.size());
-  v.reserve(buffer.size());
-  for (const Update& update : buffer.updates()) {
-    u.push_back(update.u);
-    v.push_back(update.v);
-  }
-  return nb::make_tuple(make_array(std::move(u)), make_array(std::move(v)));
-}
-
-void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
-  check_lengths("set_ids", buffer.size(), u.size(), "u");
-  check_lengths("set_ids", buffer.size(), v.size(), "v");
-  for (std::size_t i = 0; i < buffer.size(); ++i) {
-    buffer.updates()[i].u = u.data()[i];
-    buffer.updates()[i].v = v.data()[i];
-  }
-}
-
-// ---- updates as columns, for logs
-
-// One value an update; optional fields hold what Update holds when they are not given. row_width is -1 without a row;
-// rows are joined in the order of the updates.
-nb::dict buffer_columns(const UpdateBuffer& buffer) {
-  std::vector<std::uint8_t> kind, missing_ignore, has_weight;
-  std::vector<std::int32_t> type, row_width;
-  std::vector<std::int64_t> u, v, time, edge_id;
-  std::vector<float> weight, rows;
-  for (const Update& update : buffer.updates()) {
-    kind.push_back(static_cast<std::uint8_t>(update.kind));
-    missing_ignore.push_back(update.missing_ignore);
-    has_weight.push_back(update.has_weight);
-    type.push_back(update.type);
-    u.push_back(update.u);
-    v.push_back(update.v);
-    time.push_back(update.time);
-    edge_id.push_back(update.edge_id);
-    weight.push_back(update.weight);
-    row_width.push_back(update.row < 0 ? -1 : update.row_width);
-    if (update.row >= 0) rows.insert(rows.end(), buffer.row(update), buffer.row(update) + update.row_width);
-  }
-  nb::dict out;
-  out["kind"] = make_array(std::move(kind));
-  out["missing_ignore"] = make_array(std::move(missing_ignore));
-  out["has_weight"] = make_array(std::move(has_weight));
-  out["type"] = make_array(std::move(type));
-  out["u"] = make_array(std::move(u));
-  out["v"] = make_array(std::move(v));
-  out["time"] = make_array(std::move(time));
-  out["edge_id"] = make_array(std::move(edge_id));
-  out["weight"] = make_array(std::move(weight));
-  out["row_width"] = make_array(std::move(row_width));
-  out["rows"] = make_array(std::move(rows));
-  return out;
-}
-
-// The array of that name; its dtype and shape are part of the format.
-template <typename Array>
-Array stored(const nb::dict& arrays, const char* name) {
-  if (!arrays.contains(name)) throw nb::key_error(name);
-  Array array;
-  if (!nb::try_cast<Array>(arrays[name], array, false)) {
-    throw nb::type_error((std::string("[from_arrays] expected the dtype and shape that to_arrays() gave for ") + name +
-                          ", got another; save it again")
-                             .c_str());
-  }
-  return array;
-}
-
-// Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
-void set_buffer_columns(UpdateBuffer& buffer, nb::dict arrays) {
-  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
-             has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
-             missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
-  const auto type = stored<In1<std::int32_t>>(arrays, "type"),
-             row_width = stored<In1<std::int32_t>>(arrays, "row_width");
-  const auto u = stored<Ids>(arrays, "u"), v = stored<Ids>(arrays, "v"), time = stored<Ids>(arrays, "time"),
-             edge_id = stored<Ids>(arrays, "edge_id");
-  const auto weight = stored<Row>(arrays, "weight"), rows = stored<Row>(arrays, "rows");
-  const std::size_t count = kind.size();
-  for (const std::size_t size : {has_weight.size(), missing_ignore.size(), type.size(), row_width.size(), u.size(),
-                                 v.size(), time.size(), edge_id.size(), weight.size()}) {
-    check_lengths("from_arrays", count, size, "each column");
-  }
-  std::size_t floats = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (kind.data()[i] > static_cast<std::uint8_t>(UpdateKind::RemoveVertex)) {
-      throw Error(ErrorKind::ValueInvalid, "[from_arrays] expected a kind of update from 0 to 7, got " +
-                                               std::to_string(kind.data()[i]) + "; save the updates again");
-    }
-    floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
-  }
-  check_lengths("from_arrays", floats, rows.size(), "rows");
-  buffer.clear();
-  buffer.reserve(count);
-  const float* row = rows.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    Update update = make_update(static_cast<UpdateKind>(kind.data()[i]), u.data()[i], v.data()[i]);
-    update.missing_ignore = missing_ignore.data()[i] != 0;
-    update.has_weight = has_weight.data()[i] != 0;
-    update.type = type.data()[i];
-    update.time = time.data()[i];
-    update.edge_id = edge_id.data()[i];
-    update.weight = weight.data()[i];
-    if (row_width.data()[i] >= 0) {
-      const auto width = static_cast<std::size_t>(row_width.data()[i]);
-      give_row(buffer, update, row, width);
-      row += width;
-    }
-    buffer.add(update);
-  }
-}
-
-void remove_vertices(UpdateBuffer& buffer, Ids ids, std::optional<std::int32_t> type) {
-  buffer.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    Update update = make_update(UpdateKind::RemoveVertex, ids.data()[i]);
-    update.type = type.value_or(kUnsetType);
-    buffer.add(update);
-  }
-}
-
-Out1<std::int32_t> buffer_types(const UpdateBuffer& buffer) {
-  std::vector<std::int32_t> types;
-  types.reserve(buffer.size());
-  for (const Update& update : buffer.updates()) types.push_back(update.type);
-  return make_array(std::move(types));
-}
-
-Out1<std::uint8_t> buffer_kinds(const UpdateBuffer& buffer) {
-  std::vector<std::uint8_t> kinds;
-  kinds.reserve(buffer.size());
-  for (const Update& update : buffer.updates()) kinds.push_back(static_cast<std::uint8_t>(update.kind));
-  return make_array(std::move(kinds));
-}
-
-void set_buffer_types(UpdateBuffer& buffer, In1<std::int32_t> types) {
-  check_lengths("set_types", buffer.size(), types.size(), "types");
-  for (std::size_t i = 0; i < buffer.size(); ++i) buffer.updates()[i].type = types.data()[i];
-}
-
-void bind_update_buffer(nb::module_& m) {
-  nb::class_<UpdateBuffer>(m, "UpdateBuffer", "Updates waiting to be applied, in order.")
-      .def(nb::init<>())
-      .def("__len__", &UpdateBuffer::size)
-      .def("clear", &UpdateBuffer::clear)
-      .def("extend", &UpdateBuffer::extend, "other"_a)
-      .def("ids", &buffer_ids)
-      .def("to_arrays", &buffer_columns)
-      .def("from_arrays", &set_buffer_columns, "arrays"_a)
-      .def("set_ids", &set_buffer_ids, nb::arg("u").noconvert(), nb::arg("v").noconvert())
-      .def("kinds", &buffer_kinds)
-      .def("types", &buffer_types)
-      .def("set_types", &set_buffer_types, nb::arg("types").noconvert())
-      .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
-           nb::arg("attr").noconvert() = nb::none())
-      .def("add_edges", &add_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
-           nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none())
-      .def("remove_edge", &remove_edge, "u"_a, "v"_a, "time"_a = nb::none(), "type"_a = nb::none(),
-           "edge_id"_a = nb::none(), "missing_ignore"_a = false)
-      .def("remove_edges", &remove_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           "missing_ignore"_a = false, nb::arg("type").noconvert() = nb::none())
-      .def("remove_edges_before", &remove_edges_before, "time"_a)
-      .def("set_weight", &set_weight, "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none(), "type"_a = nb::none())
-      .def("set_weights", &set_weights, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           nb::arg("w").noconvert(), nb::arg("type").noconvert() = nb::none())
-      .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, nb::arg("attr").noconvert(), "edge_id"_a = nb::none(),
-           "type"_a = nb::none())
-      .def(
-          "set_features",
-          [](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
-            add_with_row(b, UpdateKind::SetFeatures, "set_features", u, x, type);
-          },
-          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "set_features_rows",
-          [](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
-            add_with_rows(b, UpdateKind::SetFeatures, "set_features_rows", ids, x, type);
-          },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "add_vertex",
-          [](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
-            add_with_row(b, UpdateKind::AddVertex, "add_vertex", u, x, type);
-          },
-          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "add_vertices",
-          [](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
-            add_with_rows(b, UpdateKind::AddVertex, "add_vertices", ids, x, type);
-          },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "remove_vertex",
-          [](UpdateBuffer& b, std::int64_t u, std::optional<std::int32_t> type) {
-            Update update = make_update(UpdateKind::RemoveVertex, u);
-            update.type = type.value_or(kUnsetType);
-            b.add(update);
-          },
-          "u"_a, "type"_a = nb::none())
-      .def("remove_vertices", &remove_vertices, nb::arg("ids").noconvert(), "type"_a = nb::none());
-}
+using namespace graph_arrays;
 
 // ---- reading the store
 
@@ -546,7 +151,8 @@ Out1<std::int64_t> degrees(const GraphStore& store, const char* where, const Ids
   std::vector<std::int64_t> found(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const VertexId v = checked_vertex(store, where, ids.data()[i]);
-    found[i] = outgoing ? store.out_degree(v) : store.in_degree(v);
+    found[i] = outgoing ? std::int64_t{store.out_degree(v)} + store.offloaded_out(v)
+                        : std::int64_t{store.in_degree(v)} + store.offloaded_in(v);
   }
   return make_array(std::move(found));
 }
@@ -605,6 +211,81 @@ nb::dict memory(const GraphStore& store) {
   out["features"] = total.features;
   out["attributes"] = total.attributes;
   return out;
+}
+
+nb::dict block_stats(const GraphStore& store, bool outgoing) {
+  BlockStats stats;
+  {
+    nb::gil_scoped_release release;
+    stats = store.block_stats(outgoing);
+  }
+  nb::dict out;
+  out["lists"] = stats.lists;
+  out["blocks"] = stats.blocks;
+  out["blocks_max"] = stats.blocks_max;
+  out["edges"] = stats.edges;
+  out["places"] = stats.places;
+  return out;
+}
+
+// ---- edges in files
+
+// The edges with a time before `before`, by id.
+nb::dict edges_before(const GraphStore& store, std::int64_t before) {
+  EdgeColumns columns;
+  {
+    nb::gil_scoped_release release;
+    store.visit_edges_before(before, [&](VertexId u, const EdgeEntry& entry) {
+      columns.add(store.options(), u, entry.neighbour, entry.id, entry.weight, entry.time, entry.type);
+    });
+    columns.sort_by_id();
+    if (store.options().attr_width > 0) columns.collect_attr(store);
+  }
+  nb::dict out;
+  out["src"] = make_array(std::move(columns.src));
+  out["dst"] = make_array(std::move(columns.dst));
+  columns.give(out, store.options());
+  return out;
+}
+
+void reload(GraphStore& store, nb::dict arrays, std::int64_t before) {
+  const GraphOptions& options = store.options();
+  const auto src = stored<Ids>(arrays, "src"), dst = stored<Ids>(arrays, "dst"), id = stored<Ids>(arrays, "id"),
+             time = stored<Ids>(arrays, "time");
+  std::optional<In1<float>> weight;
+  std::optional<In1<std::int32_t>> type;
+  std::optional<Rows> attr;
+  if (options.has_weight) weight = stored<In1<float>>(arrays, "weight");
+  if (options.has_type) type = stored<In1<std::int32_t>>(arrays, "type");
+  if (options.attr_width > 0) attr = stored<Rows>(arrays, "attr");
+  EdgeColumnsView view{span_of(src), span_of(dst), span_of(id), span_of(weight), span_of(time), span_of(type), {}};
+  if (attr) view.attr = {attr->data(), attr->size()};
+  nb::gil_scoped_release release;
+  store.reload(view, before);
+}
+
+// What a saved graph keeps of them: counts by vertex, and before, count, id_max, digest.
+nb::dict offloaded_arrays(const GraphStore& store) {
+  const OffloadedEdges& away = store.offloaded();
+  nb::dict out;
+  out["out"] = make_array(std::vector<std::int32_t>(away.out));
+  out["in"] = make_array(std::vector<std::int32_t>(away.in));
+  out["counters"] = make_array(
+      std::vector<std::int64_t>{away.before, away.count, away.id_max, static_cast<std::int64_t>(away.digest)});
+  return out;
+}
+
+void restore_offloaded(GraphStore& store, nb::dict arrays) {
+  const auto out = stored<In1<std::int32_t>>(arrays, "out"), in = stored<In1<std::int32_t>>(arrays, "in");
+  const auto counters = stored<Ids>(arrays, "counters");
+  check_lengths("from_arrays", 4, counters.size(), "counters");
+  const std::int64_t* values = counters.data();
+  store.restore_offloaded({values[0],
+                           values[1],
+                           values[2],
+                           static_cast<std::uint64_t>(values[3]),
+                           {in.data(), in.data() + in.size()},
+                           {out.data(), out.data() + out.size()}});
 }
 
 // ---- whole graphs
@@ -749,6 +430,21 @@ void bind_store(nb::module_& m) {
           nb::arg("ids").noconvert())
       .def("scan_out_sum", &scan_out_sum, Release())
       .def("memory", &memory)
+      .def("block_stats", &block_stats, "outgoing"_a)
+      .def("edges_before", &edges_before, "before"_a)
+      .def("offload_before", &GraphStore::offload_before, "before"_a, Release())
+      .def("reload", &reload, "arrays"_a, "before"_a)
+      .def_prop_ro("offloaded_count", [](const GraphStore& store) { return store.offloaded().count; })
+      .def(
+          "offloaded_out",
+          [](const GraphStore& s, std::int64_t u) { return s.offloaded_out(checked_vertex(s, "out_neighbours", u)); },
+          "u"_a)
+      .def(
+          "offloaded_in",
+          [](const GraphStore& s, std::int64_t v) { return s.offloaded_in(checked_vertex(s, "in_neighbours", v)); },
+          "v"_a)
+      .def("offloaded_arrays", &offloaded_arrays)
+      .def("restore_offloaded", &restore_offloaded, "arrays"_a)
       .def("compact", &GraphStore::compact, Release())
       .def("digest", &GraphStore::digest, Release())
       .def("check_invariants", &GraphStore::check_invariants, Release())
@@ -759,7 +455,7 @@ void bind_store(nb::module_& m) {
 }  // namespace
 
 void bind_graph(nb::module_& m) {
-  bind_update_buffer(m);
+  bind_updates(m);
   bind_store(m);
 }
 

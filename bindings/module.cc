@@ -24,6 +24,8 @@ const char* class_name(ErrorKind kind) {
       return "VertexIdGap";
     case ErrorKind::EdgeMissing:
       return "EdgeMissing";
+    case ErrorKind::EdgeOffloaded:
+      return "EdgeOffloaded";
     case ErrorKind::EdgeDuplicate:
       return "EdgeDuplicate";
     case ErrorKind::ValueInvalid:

@@ -107,6 +107,29 @@ std::size_t Adjacency::index_bytes() const {
   return total;
 }
 
+BlockStats Adjacency::block_stats() const {
+  BlockStats stats;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    const List& list = lists_[v];
+    if (list.count == 0) continue;
+    std::int64_t blocks = 0;
+    if (list.capacity != kHub) {
+      blocks = 1;
+      stats.places += list.capacity;
+    } else {
+      for (const BlockChain::Page& page : list.hub->edges.pages()) {
+        blocks += static_cast<std::int64_t>(page.size());
+        for (const BlockChain::Block& block : page) stats.places += block.capacity;
+      }
+    }
+    ++stats.lists;
+    stats.blocks += blocks;
+    stats.blocks_max = std::max(stats.blocks_max, blocks);
+    stats.edges += list.count;
+  }
+  return stats;
+}
+
 bool Adjacency::wants_compaction() const {
   constexpr std::int64_t kSlack = std::int64_t{1} << 18;  // not worth the walk over all vertices below this
   const auto idle = [](const BlockPool& pool) {

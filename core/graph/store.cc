@@ -186,10 +186,13 @@ GraphMemory GraphStore::memory() const {
     if (options_.undirected) break;
   }
   total.vertices += live_.bytes() + vertex_types_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
+  total.vertices += offloaded_.bytes();
   total.features = features_.bytes();
   total.attributes = attributes_.bytes();
   return total;
 }
+
+BlockStats GraphStore::block_stats(bool outgoing) const { return (outgoing ? out_ : *in_).block_stats(); }
 
 void GraphStore::compact() {
   out_.compact();
@@ -207,6 +210,7 @@ void GraphStore::reset() {
   out_.reset();
   in_lists_.reset();
   attributes_ = AttributeTable(options_.attr_width);
+  offloaded_ = OffloadedEdges();
   slot_count_ = 0;
   vertex_count_ = edge_count_ = 0;
   next_edge_id_ = 0;

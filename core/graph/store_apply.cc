@@ -135,6 +135,7 @@ EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& upd
   if (is_typed()) check_ends(update, u, v);
   check_weight(update);
   check_row(batch, update, options_.attr_width);
+  if (options_.simple) check_pair_loaded({.kind = UpdateKind::AddEdge}, u, v, kNoEdge);
   if (options_.simple && find_edge(u, v, {}).id != kNoEdge) {
     refuse(ErrorKind::EdgeDuplicate, "no such edge in a simple graph", "one",
            "change its weight or attributes instead");
@@ -167,6 +168,7 @@ EdgeEntry GraphStore::found_edge(const Update& update) {
   in_->index_if_wanted(v);
   const EdgeFilter filter{update.time, update.type, update.edge_id};
   const EdgeEntry entry = find_edge(u, v, filter);
+  check_pair_loaded(update, u, v, entry.id);
   if (entry.id == kNoEdge && !update.missing_ignore) {
     refuse(ErrorKind::EdgeMissing, "an edge", "none",
            update.kind == UpdateKind::RemoveEdge ? "add it first, or pass missing=\"ignore\"" : "add it first");
@@ -214,6 +216,7 @@ void GraphStore::remove_edges_before(const Update& update) {
     refuse(ErrorKind::ColumnMissing, "a graph with times", "one without", "create the graph with times");
   }
   if (update.time == kUnsetTime) refuse(ErrorKind::ColumnMissing, "a time", "none", "give the time");
+  if (has_offloaded()) refuse_offloaded("every edge in memory");
   for (VertexId u = 0; u < slot_count_; ++u) {
     if (out_.count(u) == 0 || out_.first(u).time >= update.time) continue;
     out_.visit_between(u, INT64_MIN, update.time, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
@@ -313,6 +316,7 @@ void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
 
 void GraphStore::remove_vertex(const Update& update) {
   const VertexId u = typed_vertex(update);
+  check_vertex_loaded(u);
   std::vector<EdgeEntry>& incident = scratch_->incident;
   const auto collect = [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) {

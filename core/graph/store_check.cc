@@ -60,8 +60,19 @@ std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
 }
 }  // namespace
 
+// An edge's part of the digest; an undirected one's is that of the smaller end first.
+std::uint64_t GraphStore::edge_digest(VertexId u, const EdgeEntry& entry, const float* attr) const {
+  VertexId v = entry.neighbour;
+  if (options_.undirected && v < u) std::swap(u, v);
+  const std::uint64_t label = static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(entry.weight)) << 32 |
+                              static_cast<std::uint32_t>(entry.type);
+  const std::uint64_t hash =
+      chain(chain(chain(kEdgeSeed, word_of(u, v)), label), static_cast<std::uint64_t>(entry.time));
+  return options_.attr_width > 0 ? chain_row(hash, attr, options_.attr_width) : hash;
+}
+
 std::uint64_t GraphStore::digest() const {
-  std::uint64_t sum = mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
+  std::uint64_t sum = offloaded_.digest + mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
   for (const std::int32_t width : options_.type_widths) sum = chain(sum, static_cast<std::uint64_t>(width));
   for (const EdgeEnds& ends : options_.edge_ends) sum = chain(sum, word_of(ends.src, ends.dst));
   for (VertexId v = 0; v < slot_count_; ++v) {
@@ -71,11 +82,7 @@ std::uint64_t GraphStore::digest() const {
     sum += chain_row(hash, feature_row(v), width_of_type(vertex_type(v)));
   }
   visit_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    const std::uint64_t pair = word_of(u, v);
-    const std::uint64_t label =
-        static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(weight)) << 32 | static_cast<std::uint32_t>(type);
-    const std::uint64_t hash = chain(chain(chain(kEdgeSeed, pair), label), static_cast<std::uint64_t>(time));
-    sum += options_.attr_width > 0 ? chain_row(hash, edge_attr(id), options_.attr_width) : hash;
+    sum += edge_digest(u, {v, type, weight, id, time}, edge_attr(id));
   });
   return sum;
 }
@@ -108,6 +115,19 @@ void GraphStore::check_edges() const {
   }
 }
 
+void GraphStore::check_offloaded() const {
+  std::int64_t out = 0, in = 0;
+  for (VertexId v = 0; v < slot_count_; ++v) {
+    out += offloaded_out(v);
+    in += offloaded_in(v);
+    invariant(live_[v] != 0 || (offloaded_out(v) == 0 && offloaded_in(v) == 0), "a removed vertex has edges in a file");
+  }
+  const bool fits = options_.undirected ? out >= offloaded_.count && out <= 2 * offloaded_.count
+                                        : out == offloaded_.count && in == offloaded_.count;
+  invariant(fits, "the counts of edges in files differ from their number");
+  invariant(offloaded_.id_max < next_edge_id_, "an edge in a file has an id that is not given yet");
+}
+
 void GraphStore::check_vertices() const {
   invariant(out_.slot_count() == slot_count_ && in_->slot_count() == slot_count_, "directions differ in slots");
   std::int64_t live = 0;
@@ -129,6 +149,7 @@ void GraphStore::check_invariants() const {
   out_.check_invariants();
   if (!options_.undirected) in_->check_invariants();
   check_vertices();
+  check_offloaded();
   check_edges();
 }
 

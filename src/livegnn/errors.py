@@ -6,6 +6,7 @@ LiveGnnError
 │   ├── VertexExists            adding a vertex that is already there
 │   ├── VertexIdGap             a new id that is neither the next one nor a removed one
 │   ├── EdgeMissing             removing or changing an edge that is not there
+│   ├── EdgeOffloaded           removing, changing or reading edges that lie in a file
 │   ├── EdgeDuplicate           adding an edge twice to a simple graph
 │   ├── ValueInvalid            NaN, infinity, a negative id, a value out of its domain
 │   ├── WidthMismatch           a row or an array of the wrong shape
@@ -43,6 +44,7 @@ __all__ = [
     "DtypeInvalid",
     "EdgeDuplicate",
     "EdgeMissing",
+    "EdgeOffloaded",
     "InvariantBroken",
     "LiveGnnError",
     "LogConflict",
@@ -104,6 +106,12 @@ class EdgeMissing(UpdateError):
     """An edge was removed or changed that is not there."""
 
     hint = 'pass missing="ignore" if that is expected'
+
+
+class EdgeOffloaded(UpdateError):
+    """An update or a read needs edges that lie in a file."""
+
+    hint = "call graph.reload() first"
 
 
 class EdgeDuplicate(UpdateError):

@@ -12,6 +12,7 @@ enum class ErrorKind {
   VertexExists,     // adding a vertex that is already there
   VertexIdGap,      // adding a vertex whose id is neither the next one nor a removed one
   EdgeMissing,      // removing or changing an edge that is not there
+  EdgeOffloaded,    // removing, changing or reading edges that lie in a file
   EdgeDuplicate,    // adding an edge twice to a simple graph
   ValueInvalid,     // NaN, infinity, negative where that is refused
   WidthMismatch,    // a row of the wrong width

@@ -17,6 +17,7 @@
 #include "livegnn/graph_adjacency.h"
 #include "livegnn/graph_attributes.h"
 #include "livegnn/graph_memory.h"
+#include "livegnn/graph_offload.h"
 #include "livegnn/types.h"
 
 namespace livegnn {
@@ -163,13 +164,43 @@ class GraphStore {
   // before is the latest.
   void undo(const BatchDelta& delta);
 
+  // ---- edges in files; the graph has times. Version, digest and ids stay; batches before cannot be undone.
+  // The edges that offload_before would move: visitor(src, const EdgeEntry&), undirected ones once.
+  template <typename Visitor>
+  void visit_edges_before(EdgeTime before, Visitor&& visitor) const {
+    for (VertexId u = 0; u < slot_count_; ++u) {
+      visit_out_between(u, INT64_MIN, before, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
+        for (std::int32_t i = first; i < last; ++i) {
+          if (options_.undirected && span.neighbours[i] < u) continue;
+          visitor(u, EdgeEntry{span.neighbours[i], span.types ? span.types[i] : 0,
+                               span.weights ? span.weights[i] : 1.0f, span.ids[i], span.times[i]});
+        }
+      });
+    }
+  }
+  std::int64_t offload_before(EdgeTime before);  // forgets them but for their counts; returns how many
+  // Some of them back, in their places; what is still away has times below `before`. Throws Error(StateMismatch) where
+  // they are not edges that are away; then nothing has changed.
+  void reload(const EdgeColumnsView& edges, EdgeTime before);
+  void restore_offloaded(OffloadedEdges offloaded);  // for loading a saved graph
+  const OffloadedEdges& offloaded() const { return offloaded_; }
+  bool has_offloaded() const { return offloaded_.count > 0; }
+  EdgeTime offloaded_before() const { return offloaded_.before; }  // where has_offloaded()
+  std::int32_t offloaded_out(VertexId v) const {                   // edges of v that are away
+    return static_cast<std::size_t>(v) < offloaded_.out.size() ? offloaded_.out[static_cast<std::size_t>(v)] : 0;
+  }
+  std::int32_t offloaded_in(VertexId v) const {
+    const std::vector<std::int32_t>& counts = options_.undirected ? offloaded_.out : offloaded_.in;
+    return static_cast<std::size_t>(v) < counts.size() ? counts[static_cast<std::size_t>(v)] : 0;
+  }
+
   // ---- reading
   const GraphOptions& options() const;
   std::int64_t version() const;       // number of batches applied
   void set_version(std::int64_t);     // for loading a saved graph
   VertexId slot_count() const;        // ids run from 0 to slot_count() - 1; some may be removed
   std::int64_t vertex_count() const;  // live vertices
-  std::int64_t edge_count() const;    // live edges; undirected edges count once
+  std::int64_t edge_count() const;    // live edges in memory; undirected edges count once
   EdgeId next_edge_id() const;
   bool is_live(VertexId v) const;
   bool is_typed() const;                                       // whether vertices have types
@@ -227,6 +258,7 @@ class GraphStore {
   }
 
   GraphMemory memory() const;
+  BlockStats block_stats(bool outgoing) const;
   void compact();                 // gives back what deletions left; content and ids unchanged
   std::uint64_t digest() const;   // order-free: live vertices, types, features, edges as a multiset (no edge ids)
   void check_invariants() const;  // for tests: both directions agree, blocks ordered, index complete
@@ -276,6 +308,11 @@ class GraphStore {
   void prefetch_update(const UpdateBuffer& batch, std::size_t at) const;
   void apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool delta_read);
   void unlink_run(const EdgeRun& run);
+  OffloadedEdges checked_reload(const EdgeColumnsView& edges) const;
+  void check_pair_loaded(const Update& update, VertexId u, VertexId v, EdgeId found) const;
+  void check_vertex_loaded(VertexId v) const;
+  [[noreturn]] void refuse_offloaded(const char* expected) const;
+  std::uint64_t edge_digest(VertexId u, const EdgeEntry& entry, const float* attr) const;
   void roll_back(const BatchDelta::Journal& journal);
   void write_delta(const BatchDelta::Journal& journal, BatchDelta& delta);
   void write_edges(const BatchDelta::Journal& journal, BatchDelta& delta);
@@ -295,6 +332,7 @@ class GraphStore {
   void reset();
   void check_edges() const;
   void check_vertices() const;
+  void check_offloaded() const;
   bool fits_ends(std::int32_t edge_type, std::int32_t src_type, std::int32_t dst_type) const;
 
   GraphOptions options_;
@@ -305,6 +343,7 @@ class GraphStore {
   Column<std::uint8_t> live_;
   Column<std::int32_t> vertex_types_;  // by slot; not there in a graph without types
   AttributeTable attributes_;
+  OffloadedEdges offloaded_;
   std::unique_ptr<Scratch> scratch_;
   std::int32_t stride_ = 0;
   VertexId slot_count_ = 0;

@@ -25,6 +25,14 @@ struct EdgeFilter {
   }
 };
 
+struct BlockStats {
+  std::int64_t lists = 0;       // that hold edges
+  std::int64_t blocks = 0;      // of all lists
+  std::int64_t blocks_max = 0;  // of one list
+  std::int64_t edges = 0;
+  std::int64_t places = 0;  // of the blocks, edges or not
+};
+
 class Adjacency {
  public:
   Adjacency() = default;
@@ -124,6 +132,7 @@ class Adjacency {
   const BlockPool& pool() const { return pool_; }
   void finish(int threads);  // sorts by time where needed, cuts hubs into blocks
 
+  BlockStats block_stats() const;
   std::size_t live_bytes() const { return static_cast<std::size_t>(entry_count_) * pool_.place_bytes(); }
   std::size_t reserved_bytes() const { return static_cast<std::size_t>(pool_.places_used()) * pool_.place_bytes(); }
   std::size_t index_bytes() const;

@@ -24,6 +24,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
+    EdgeOffloaded,
     InvariantBroken,
     LiveGnnError,
     StoredStateInvalid,
@@ -31,7 +32,7 @@ from livegnn.errors import (
     UsageError,
     VertexUnknown,
 )
-from livegnn.graph import checks, load, typed_load
+from livegnn.graph import checks, load, offload, typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import IdMap, Translation, slots_or_ids
 from livegnn.graph.schema import EdgeTriple, Schema, no_type_names, no_vertex_type
@@ -40,7 +41,11 @@ from livegnn.graph.updates import Updates, VertexType
 
 
 class Consumer(Protocol):
-    """Whatever follows a graph: an engine, a pre-sampler, a cache."""
+    """Whatever follows a graph: an engine, a pre-sampler, a cache.
+
+    One that can do with the edges in memory, and asks where it may need more, sets `needs_all_edges = False`; without
+    that attribute it is refused beside offloaded edges.
+    """
 
     @property
     def native(self) -> Any:
@@ -144,6 +149,7 @@ class Graph:
         self._lock = threading.RLock()
         self._ids_version = 0  # of the ids as they are: the store's, but while a batch is under way; -1 while they move
         self._busy = False
+        self._offloaded = offload.NOTHING
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
         self._natives: list[Any] = []
@@ -189,7 +195,7 @@ class Graph:
 
     @property
     def edge_count(self) -> int:
-        """Live edges; an undirected edge counts once."""
+        """Live edges in memory; an undirected edge counts once. `offloaded.count` more lie in files."""
         return self._store.edge_count
 
     @property
@@ -279,38 +285,55 @@ class Graph:
         with self._lock:
             return self._external(self._live("vertices", vertex_type))
 
-    def edges(self) -> dict[str, AnyArray]:
+    def edges(self, *, loaded_only: bool = False) -> dict[str, AnyArray]:
         """All edges in order of id: src, dst, id, and weight, time, type, attr where there; undirected ones once.
 
         Where vertices have types, src and dst are ids within the types that the edge's type joins.
+
+        Raises:  EdgeOffloaded where some lie in files, unless loaded_only=True leaves those out.
         """
         with self._lock:
+            if not loaded_only:
+                self._check_loaded("edges", self._store.offloaded_count)
             found = self._store.edges()
             if self._ids is not None or self._typed is not None:
                 found["src"], found["dst"] = self._external(found["src"]), self._external(found["dst"])
             return found
 
-    def in_neighbours(self, v: object, *, vertex_type: VertexType | None = None) -> dict[str, AnyArray]:
+    def in_neighbours(
+        self, v: object, *, vertex_type: VertexType | None = None, loaded_only: bool = False
+    ) -> dict[str, AnyArray]:
         """The edges into v by (time, id): src, id, and weight, time, type where there; src_type, codes of the sources'
-        types, where vertices have types. Raises: VertexUnknown.
+        types, where vertices have types. Raises: VertexUnknown; EdgeOffloaded as edges().
         """
         with self._lock:
-            return self._named("src", self._store.in_neighbours(self._slot("in_neighbours", v, vertex_type)))
+            slot = self._slot("in_neighbours", v, vertex_type)
+            if not loaded_only:
+                self._check_loaded("in_neighbours", self._store.offloaded_in(slot))
+            return self._named("src", self._store.in_neighbours(slot))
 
-    def out_neighbours(self, u: object, *, vertex_type: VertexType | None = None) -> dict[str, AnyArray]:
+    def out_neighbours(
+        self, u: object, *, vertex_type: VertexType | None = None, loaded_only: bool = False
+    ) -> dict[str, AnyArray]:
         """The edges out of u by (time, id): dst, id, and weight, time, type where there; dst_type, codes of the
-        destinations' types, where vertices have types. Raises: VertexUnknown.
+        destinations' types, where vertices have types. Raises: VertexUnknown; EdgeOffloaded as edges().
         """
         with self._lock:
-            return self._named("dst", self._store.out_neighbours(self._slot("out_neighbours", u, vertex_type)))
+            slot = self._slot("out_neighbours", u, vertex_type)
+            if not loaded_only:
+                self._check_loaded("out_neighbours", self._store.offloaded_out(slot))
+            return self._named("dst", self._store.out_neighbours(slot))
 
     def in_degree(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
-        """Number of edges into each vertex, (k,) int64, parallel ones and self-loops counted. Raises: VertexUnknown."""
+        """Number of edges into each vertex, (k,) int64, in memory or not, parallel ones and self-loops counted.
+
+        Raises: VertexUnknown.
+        """
         with self._lock:
             return self._store.in_degree(self._slots("in_degree", ids, vertex_type)).astype(np.int64, copy=False)
 
     def out_degree(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
-        """Number of edges out of each vertex, (k,) int64. Raises: VertexUnknown."""
+        """Number of edges out of each vertex, (k,) int64, in memory or not. Raises: VertexUnknown."""
         with self._lock:
             return self._store.out_degree(self._slots("out_degree", ids, vertex_type)).astype(np.int64, copy=False)
 
@@ -370,9 +393,16 @@ class Graph:
             return self._store.slot_types(checks.id_array("slot_types", "slots", slots))
 
     def memory(self) -> dict[str, int]:
-        """Bytes by part: edges_live, edges_reserved, index, vertices, features, attributes."""
+        """Bytes by part: edges_live, edges_reserved (places without an edge), index (directories of blocks, indexes),
+        vertices, features, attributes.
+        """
         with self._lock:
             return self._store.memory()
+
+    def block_stats(self, *, outgoing: bool = False) -> dict[str, int]:
+        """Of the in-lists, or the out-lists: lists that hold edges, blocks, blocks_max of one list, edges, places."""
+        with self._lock:
+            return self._store.block_stats(bool(outgoing))
 
     def digest(self) -> int:
         """Order-free 64-bit hash of vertices, features and edges as a multiset; not of edge ids, version or layout."""
@@ -394,11 +424,60 @@ class Graph:
         with self._writing("compact"):
             self._store.compact()
 
+    # ---- old edges in files
+
+    @property
+    def offloaded(self) -> offload.Offloaded:
+        """What lies in files: before, count, and files with path, before and count each; docs/offload.md."""
+        return self._offloaded
+
+    def offload(self, before: int, path: str | os.PathLike[str]) -> offload.Offloaded:
+        """Moves every edge with time < before out of memory, into a new Parquet file; what is then away.
+
+        Version, digest, degrees and edge ids stay. No file is written where there is no such edge.
+
+        Raises:  ColumnMissing without times; UsageError for a path that is taken, or while something that reads all
+                 edges is attached, naming it; DataMissing without pyarrow. Then nothing has changed.
+        Cost:    O(V + E) and the file.  Source: GNNFlow 4.1.
+        """
+        with self._writing("offload"):
+            self._offloaded = offload.offload(self, before, path)
+            return self._offloaded
+
+    def reload(self, path: str | os.PathLike[str] | None = None, since: int | None = None) -> int:
+        """Brings edges back from their files, with their ids, to where their times say; returns how many.
+
+        Args:    path: of one file, wherever it lies now; without it, all files.  since: edges with time >= since only.
+        Raises:  DataMissing where a file is gone; StoredStateInvalid where it is damaged or another; UsageError for a
+                 file of another graph. Then nothing has changed.
+        Cost:    O(log d + block_edges_max) an edge.
+        """
+        with self._writing("reload"):
+            count, self._offloaded = offload.reload(self, path, since)
+            return count
+
+    def _check_loaded(self, where: str, away: int) -> None:
+        if away:
+            raise EdgeOffloaded(
+                f"[{where}] expected edges in memory, got {away} with a time before {self._offloaded.before} in files; "
+                "call graph.reload() first, or pass loaded_only=True"
+            )
+
+    def _need_all_edges(self, where: str) -> None:
+        """Refuses a reader of whole lists where edges lie in files."""
+        if self._offloaded.count:
+            got = f"{self._offloaded.count} of them in files (time < {self._offloaded.before})"
+            raise UsageError(
+                f"[{where}] expected a graph with all edges in memory, got {got}; call graph.reload() first"
+            )
+
     # ---- for engines and other consumers
 
     def _attach(self, consumer: Consumer) -> None:
         """From the next batch on the consumer takes part; may be called while this thread holds _writing()."""
         with self._lock:
+            if getattr(consumer, "needs_all_edges", True):
+                self._need_all_edges(type(consumer).__name__)
             self._consumers.append(consumer)
             self._refresh_natives()
 
@@ -606,6 +685,7 @@ class Graph:
             if self._typed is not None:
                 arrays.update({f"ids.{name}": array for name, array in self._typed.to_arrays().items()})
                 arrays.update({f"types.{name}": array for name, array in self._typed.schema.to_arrays().items()})
+            arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(self).items()})
             for name, value in self._options.items():
                 arrays[f"option.{name}"] = np.array(int(value), np.int64)
             return arrays
@@ -613,7 +693,7 @@ class Graph:
     @classmethod
     def _from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Self:
         """The graph that _save_arrays() described. Raises: StoredStateInvalid."""
-        parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "types": {}, "option": {}}
+        parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "types": {}, "option": {}, "offload": {}}
         for key, array in arrays.items():
             part, _, name = key.partition(".")
             if part in parts:
@@ -626,6 +706,7 @@ class Graph:
             ids, typed = _stored_ids(parts)
             graph._set_up(options, ids, typed)
             graph._store.from_arrays(parts["store"])
+            graph._offloaded = offload.from_arrays(graph, parts["offload"])
             graph._store.check_invariants()
             graph._ids_version = graph._store.version
         except (KeyError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:

@@ -81,6 +81,7 @@ class AdHocSampler:
             return _native.sample_ad_hoc(store, self._hops, self.seed, at, sort, slots, widths, edge_ids, self.threads)
 
         with self.graph._lock:
+            self.graph._need_all_edges("sample")
             if self.graph._supposed and (self.graph.has_ids or self.graph.vertex_types is not None):
                 raise UsageError(
                     "[sample] expected a graph without ids of its own or no what_if block under way, got both; "

@@ -8,6 +8,7 @@ import logging
 from livegnn.errors import (
     EdgeDuplicate,
     EdgeMissing,
+    EdgeOffloaded,
     InvariantBroken,
     LiveGnnError,
     ModelError,
@@ -31,6 +32,7 @@ STATUSES: tuple[tuple[type[LiveGnnError], int], ...] = (
     (VertexExists, 409),
     (EdgeDuplicate, 409),
     (EdgeMissing, 409),
+    (EdgeOffloaded, 409),
     (UpdateError, 422),
     (QueryInvalid, 422),
     (UsageError, 409),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.generate import SHAPES, chung_lu, generated, lomax_degrees
+from benchmarks.generate import SHAPES, Events, EventShape, chung_lu, event_chunks, generated, lomax_degrees
 from benchmarks.stream import ADD, FEATURES, REMOVE, mixed_stream
 
 TINY = SHAPES["tiny"]
@@ -64,3 +64,20 @@ def test_batch_keeps_the_last_features_of_a_vertex() -> None:
     batch = stream.batch(0, 15)
     assert batch.feature_ids.tolist() == [0]
     assert np.array_equal(batch.feature_rows[0], stream.rows[-1])
+
+
+def test_streams_of_events_come_in_order_and_in_chunks() -> None:
+    shape = EventShape(vertices=300, events=25_000, exponent=1.9, share_max=0.05, seconds=1000)
+    chunks = list(event_chunks(shape, 3, chunk=10_000))
+    assert [len(chunk.src) for chunk in chunks] == [10_000, 10_000, 5_000]
+    whole = Events(*(np.concatenate(columns) for columns in zip(*chunks, strict=True)))
+    assert all(column.dtype == np.int64 for column in whole)
+    assert (np.diff(whole.time) >= 0).all()
+    assert (whole.time[0], whole.time[-1]) == (0, 999)
+    assert min(whole.src.min(), whole.dst.min()) >= 0
+    assert max(whole.src.max(), whole.dst.max()) < 300
+    counts = np.sort(np.bincount(whole.dst, minlength=300))[::-1]
+    assert counts[0] > 20 * np.median(counts)  # few vertices are in most events
+    assert counts[0] < 0.08 * len(whole.dst)
+    again = next(event_chunks(shape, 3, chunk=10_000))
+    assert all(np.array_equal(a, b) for a, b in zip(again, chunks[0], strict=True))

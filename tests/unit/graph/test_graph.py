@@ -350,3 +350,15 @@ def test_damaged_arrays_are_refused() -> None:
 def test_an_edge_index_in_one_piece_is_refused_with_the_way_out() -> None:
     with pytest.raises(UsageError, match=r"Graph\(x, \*edge_index\), or Graph.from_pyg"):
         Graph(np.zeros((2, 1), np.float32), np.array([[0, 1], [1, 0]]))
+
+
+def test_block_stats_count_the_blocks_of_lists() -> None:
+    ends = np.zeros(300, np.int64), np.r_[np.ones(299, np.int64), 2]
+    graph = Graph(np.zeros((3, 0), np.float32), *ends)
+    into, out = graph.block_stats(), graph.block_stats(outgoing=True)
+    assert (into["lists"], into["blocks"], into["blocks_max"], into["edges"]) == (2, 4, 3, 300)
+    assert (out["lists"], out["blocks"], out["blocks_max"]) == (1, 3, 3)
+    assert 300 <= into["places"] <= 330
+    memory = graph.memory()
+    places = into["places"] + out["places"]
+    assert memory["edges_live"] + memory["edges_reserved"] == places * 12  # neighbour and id

@@ -1,0 +1,73 @@
+// Arrays that cross the border of the graph's bindings: in with exact dtypes, out as copies that Python owns.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "livegnn/error.h"
+
+namespace livegnn::graph_arrays {
+
+namespace nb = nanobind;
+
+template <typename T>
+using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out1 = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
+template <typename T>
+using Out2 = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
+using Ids = In1<std::int64_t>;
+using Row = In1<float>;
+using Rows = In2<float>;
+
+template <typename T>
+Out1<T> make_array(std::vector<T> values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Out1<T>(kept->data(), {kept->size()}, owner);
+}
+
+inline Out2<float> make_rows(std::vector<float> values, std::size_t count, std::size_t width) {
+  auto* kept = new std::vector<float>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+  return Out2<float>(kept->data(), {count, width}, owner);
+}
+
+template <typename T>
+std::span<const T> span_of(const In1<T>& array) {
+  return {array.data(), array.size()};
+}
+template <typename T>
+std::span<const T> span_of(const std::optional<In1<T>>& array) {
+  return array ? std::span<const T>{array->data(), array->size()} : std::span<const T>{};
+}
+
+inline void check_lengths(const char* where, std::size_t expected, std::size_t got, const char* name) {
+  if (expected == got) return;
+  throw Error(ErrorKind::WidthMismatch, std::string("[") + where + "] expected " + std::to_string(expected) +
+                                            " values of " + name + ", got " + std::to_string(got) +
+                                            "; give arrays of one length");
+}
+
+// The array of that name; its dtype and shape are part of the format.
+template <typename Array>
+Array stored(const nb::dict& arrays, const char* name) {
+  if (!arrays.contains(name)) throw nb::key_error(name);
+  Array array;
+  if (!nb::try_cast<Array>(arrays[name], array, false)) {
+    throw nb::type_error((std::string("[from_arrays] expected the dtype and shape that to_arrays() gave for ") + name +
+                          ", got another; save it again")
+                             .c_str());
+  }
+  return array;
+}
+
+}  // namespace livegnn::graph_arrays

@@ -1,0 +1,281 @@
+"""Old edges out of memory into a Parquet file, and back.
+
+What is away stays part of the graph: version, digest and edge ids do not change, and the store keeps, per vertex, how
+many edges are away, so that whoever would need them can be refused. A file is written beside its place and renamed,
+then the edges leave memory; they come back in one call that takes all of them or none.
+
+    file      Parquet with page checksums, rows by (time, id)
+              src, dst: the vertices' own ids · id · time: int64 · weight: float32 · type: int32 · attr: list of float32
+    metadata  "livegnn.offload": JSON {format, key, version, before, count}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from livegnn.errors import ColumnMissing, DataMissing, LiveGnnError, StateMismatch, StoredStateInvalid, UsageError
+from livegnn.graph import checks
+from livegnn.graph.checks import AnyArray, Int64Array
+from livegnn.graph.ids import text_from_arrays, text_to_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from livegnn.graph.graph import Graph
+
+_FORMAT = 1
+_METADATA = b"livegnn.offload"
+_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class OffloadedFile:
+    """One file of edges: what of it is still away has times below `before`, and is `count` edges."""
+
+    path: str
+    key: str  # by which the file is known again where it has moved
+    before: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Offloaded:
+    """What of a graph lies in files. `before` is None, and all else empty, where everything is in memory."""
+
+    before: int | None
+    count: int
+    files: tuple[OffloadedFile, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the files are."""
+        return tuple(file.path for file in self.files)
+
+
+NOTHING = Offloaded(None, 0, ())
+
+
+def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offloaded:
+    """Graph.offload, under the writer's place."""
+    pyarrow, parquet = _arrow("offload")
+    if not graph.has_time:
+        raise ColumnMissing("[offload] expected a graph with times, got one without; create the graph with times")
+    cut = checks.edge_time("offload", "before", before)
+    for consumer in graph._consumers:
+        if getattr(consumer, "needs_all_edges", True):
+            name = type(consumer).__name__
+            raise UsageError(
+                f"[offload] expected nothing attached that reads all edges, got a {name}; close it, offload, and use "
+                "a TemporalSampler"
+            )
+    place = Path(path).absolute()
+    if place.exists():
+        raise UsageError(f"[offload] expected a path that is not taken, got {place}; choose another")
+    found = graph._store.edges_before(cut)
+    count = len(found["id"])
+    if count == 0:
+        return graph._offloaded
+    key = secrets.token_hex(8)
+    order = np.argsort(found["time"], kind="stable")  # by (time, id), the columns being by id
+    columns = {name: values[order] for name, values in found.items()}
+    columns["src"], columns["dst"] = graph._external(columns["src"]), graph._external(columns["dst"])
+    about = {"format": _FORMAT, "key": key, "version": graph.version, "before": cut, "count": count}
+    table = pyarrow.table({name: _arrow_column(pyarrow, values) for name, values in columns.items()})
+    table = table.replace_schema_metadata({_METADATA: json.dumps(about).encode()})
+    beside = place.with_name(f"{place.name}.{os.getpid()}.part")
+    try:
+        parquet.write_table(table, beside, row_group_size=_GROUP_ROWS, write_page_checksum=True, compression="zstd")
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.rename(place)
+    finally:
+        beside.unlink(missing_ok=True)
+    del table, columns, found
+    graph._store.offload_before(cut)
+    away = graph._offloaded
+    files = (*away.files, OffloadedFile(str(place), key, cut, count))
+    return Offloaded(max(file.before for file in files), away.count + count, files)
+
+
+def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
+    """Graph.reload, under the writer's place: how many edges came back, and what is away from then on."""
+    _arrow("reload")
+    cut = None if since is None else checks.edge_time("reload", "since", since)
+    away = graph._offloaded
+    chosen = list(away.files) if path is None else [_file_at(away, Path(path).absolute())]
+    parts, left = [], {file.key: file for file in away.files}
+    for file in chosen:
+        columns = _read(graph, file, cut)
+        count = len(columns["id"])
+        if cut is None or count == file.count:
+            if count != file.count:
+                raise _damaged(file.path, f"{file.count} edges that are away", f"{count}")
+            del left[file.key]
+        elif cut < file.before:
+            left[file.key] = replace(file, before=cut, count=file.count - count)
+        parts.append(columns)
+    files = tuple(left[file.key] for file in away.files if file.key in left)
+    after = Offloaded(max(file.before for file in files), sum(f.count for f in files), files) if files else NOTHING
+    edges = _joined(parts)
+    if not edges or not len(edges["id"]):
+        return 0, after
+    try:
+        graph._store.reload(edges, 0 if after.before is None else after.before)
+    except (StateMismatch, TypeError, KeyError) as cause:
+        names = ", ".join(file.path for file in chosen)
+        raise StoredStateInvalid(
+            f"[reload] expected the edges that left this graph in {names}, got others ({cause})"
+        ) from cause
+    return len(edges["id"]), after
+
+
+def _file_at(away: Offloaded, path: Path) -> OffloadedFile:
+    """The file of that path, or, of one that has moved, of that key, at its new place."""
+    key = _metadata(path)["key"]
+    for file in away.files:
+        if file.key == key:
+            return replace(file, path=str(path))
+    raise UsageError(f"[reload] expected a file that this graph's edges are in, got {path}; see graph.offloaded.paths")
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    _, parquet = _arrow("reload")
+    if not path.exists():
+        raise DataMissing(f"[reload] expected the file {path}, got none; pass path= where it has moved")
+    try:
+        about = json.loads(parquet.read_metadata(path).metadata[_METADATA])
+    except Exception as cause:  # whatever pyarrow makes of bytes that are not Parquet
+        raise _damaged(str(path), "a file that offload() wrote", str(cause) or type(cause).__name__) from cause
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        raise _damaged(str(path), f"format {_FORMAT}", repr(about))
+    return about
+
+
+def _read(graph: Graph, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
+    """The rows of a file that are away and not older than `since`, by id, ends as slots."""
+    _, parquet = _arrow("reload")
+    about = _metadata(Path(file.path))
+    if about["key"] != file.key:
+        raise _damaged(file.path, f"the file of key {file.key}", about["key"])
+    try:
+        stored = parquet.ParquetFile(file.path, page_checksum_verification=True)
+        groups = [group for group in range(stored.num_row_groups) if _reaches(stored.metadata.row_group(group), since)]
+        table = stored.read_row_groups(groups) if groups else stored.schema_arrow.empty_table()
+        columns = {name: _numpy_column(table.column(name)) for name in _names(graph)}
+    except Exception as cause:
+        raise _damaged(file.path, "a readable file", str(cause) or type(cause).__name__) from cause
+    keep = columns["time"] < file.before
+    if since is not None:
+        keep &= columns["time"] >= since
+    columns = {name: values[keep] for name, values in columns.items()}
+    try:
+        _to_slots(graph, columns)
+    except LiveGnnError as cause:
+        raise _damaged(file.path, "ids of this graph's vertices", str(cause)) from cause
+    order = np.argsort(columns["id"], kind="stable")
+    return {name: np.ascontiguousarray(values[order]) for name, values in columns.items()}
+
+
+def _names(graph: Graph) -> list[str]:
+    optional = {"weight": graph.has_weight, "type": graph.has_type, "attr": graph.attr_width > 0}
+    return ["src", "dst", "id", "time", *(name for name, has in optional.items() if has)]
+
+
+def _reaches(group: Any, since: int | None) -> bool:
+    """Whether a row group may hold a time from `since` on."""
+    if since is None:
+        return True
+    column = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == "time")
+    return column.statistics is None or not column.statistics.has_min_max or bool(column.statistics.max >= since)
+
+
+def _to_slots(graph: Graph, columns: dict[str, AnyArray]) -> None:
+    if graph._typed is None:
+        for end in ("src", "dst"):
+            columns[end] = graph._slots("reload", columns[end])
+        return
+    schema, types = graph._typed.schema, columns["type"]
+    for end, codes in zip(("src", "dst"), schema.ends, strict=True):
+        slots = np.zeros(len(types), np.int64)
+        for edge_type in np.unique(types).tolist():
+            rows = types == edge_type
+            slots[rows] = graph._slots("reload", columns[end][rows], schema.vertex_types[int(codes[edge_type])])
+        columns[end] = slots
+
+
+def _joined(parts: list[dict[str, AnyArray]]) -> dict[str, AnyArray]:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return {}
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(whole["id"], kind="stable")
+    return {name: np.ascontiguousarray(values[order]) for name, values in whole.items()}
+
+
+def _arrow_column(pyarrow: Any, values: AnyArray) -> Any:
+    if values.ndim == 2:
+        return pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.reshape(-1)), values.shape[1])
+    if values.dtype == object and len(values) and not isinstance(values[0], str):
+        return pyarrow.array(values.astype(np.int64))
+    return pyarrow.array(values)
+
+
+def _numpy_column(column: Any) -> AnyArray:
+    whole = column.combine_chunks()
+    if hasattr(whole.type, "list_size"):
+        rows: AnyArray = whole.flatten().to_numpy(zero_copy_only=False)
+        return rows.reshape(-1, whole.type.list_size)
+    values: AnyArray = whole.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _damaged(path: str, expected: str, got: str) -> StoredStateInvalid:
+    return StoredStateInvalid(f"[reload] {path}: expected {expected}, got {got}; restore the file from a copy")
+
+
+def _arrow(where: str) -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as cause:
+        raise DataMissing(f"[{where}] expected pyarrow, got none; pip install 'livegnn[arrow]'") from cause
+    return pyarrow, parquet
+
+
+# ---- saving
+
+
+def to_arrays(graph: Graph) -> dict[str, AnyArray]:
+    """What a saved graph keeps of its offloaded edges; nothing where there are none."""
+    files = graph._offloaded.files
+    if not files:
+        return {}
+    arrays = graph._store.offloaded_arrays()
+    texts = text_to_arrays([text for file in files for text in (file.path, file.key)])
+    numbers: Int64Array = np.array([(file.before, file.count) for file in files], np.int64)
+    return {**arrays, **texts, "files": numbers}
+
+
+def from_arrays(graph: Graph, arrays: Mapping[str, AnyArray]) -> Offloaded:
+    """Puts back what to_arrays() gave. Raises: KeyError, ValueError, TypeError for what it did not give."""
+    if not arrays:
+        return NOTHING
+    texts, numbers = text_from_arrays(arrays), arrays["files"].tolist()
+    ends = zip(texts[::2], texts[1::2], numbers, strict=True)
+    files = tuple(OffloadedFile(path, key, before, count) for path, key, (before, count) in ends)
+    try:
+        graph._store.restore_offloaded({name: arrays[name] for name in ("out", "in", "counters")})
+    except StateMismatch as cause:
+        raise ValueError(str(cause)) from cause
+    count = sum(file.count for file in files)
+    if count != graph._store.offloaded_count:
+        raise ValueError(f"{count} edges in files, not {graph._store.offloaded_count}")
+    return Offloaded(max(file.before for file in files), count, files)

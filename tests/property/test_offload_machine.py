@@ -1,0 +1,145 @@
+"""Offload and reload between batches, against a graph that never did either.
+
+The twin takes every batch that the graph takes. A batch that the graph refuses because of what is away is taken back
+whole, and taken by both after a reload; digest, version, degrees and ids agree throughout, whatever is in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from livegnn.errors import EdgeMissing, EdgeOffloaded, VertexExists, VertexUnknown
+from livegnn.graph import Graph, Updates
+
+pytest.importorskip("pyarrow.parquet")
+
+VERTICES = 6
+TIMES = st.integers(0, 30)
+ENDS = st.integers(0, VERTICES - 1)
+CALLS = st.one_of(
+    st.tuples(st.just("add_edge"), ENDS, ENDS, TIMES, st.floats(-4, 4, width=32)),
+    st.tuples(st.just("add_edge"), ENDS, ENDS, TIMES, st.floats(-4, 4, width=32)),
+    st.tuples(st.just("remove_edge"), ENDS, ENDS, st.none() | TIMES, st.none()),
+    st.tuples(st.just("set_weight"), ENDS, ENDS, st.none(), st.floats(-4, 4, width=32)),
+    st.tuples(st.just("remove_edges_before"), ENDS, ENDS, st.integers(0, 8), st.none()),
+    st.tuples(st.just("remove_vertex"), ENDS, ENDS, st.none(), st.none()),
+    st.tuples(st.just("add_vertex"), ENDS, ENDS, st.none(), st.none()),
+)
+
+
+class SmallBlocks(Graph):
+    _block_edges_max = 4
+
+
+class OffloadMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.files = 0
+
+    @initialize(undirected=st.booleans(), attributes=st.booleans(), named=st.booleans())
+    def start(self, undirected: bool, attributes: bool, named: bool) -> None:
+        self.attributes, self.names = attributes, [f"n{i}" for i in range(VERTICES)] if named else range(VERTICES)
+        none = np.zeros(0, np.int64)
+        columns: dict[str, Any] = {"time": none, "weight": np.zeros(0, np.float32), "undirected": undirected}
+        if named:
+            columns["ids"] = np.array(self.names, object)
+        if attributes:
+            columns["edge_attr"] = np.zeros((0, 2), np.float32)
+        features = np.zeros((VERTICES, 0), np.float32)
+        self.graph, self.twin = SmallBlocks(features, none, none, **columns), Graph(features, none, none, **columns)
+
+    def updates(self, calls: list[Any]) -> Updates:
+        made = Updates()
+        for name, u, v, time, weight in calls:
+            a, b = self.names[u], self.names[v]
+            if name == "add_edge":
+                attr = np.array([u, weight], np.float32) if self.attributes else None
+                made.add_edge(a, b, time=time, weight=weight, edge_attr=attr)
+            elif name == "remove_edge":
+                made.remove_edge(a, b, time=time, missing="ignore")
+            elif name == "set_weight":
+                made.set_weight(a, b, weight)
+            elif name == "remove_edges_before":
+                made.remove_edges_before(time)
+            elif name == "remove_vertex":
+                made.remove_vertex(a)
+            else:
+                made.add_vertex(a, np.zeros(0, np.float32))
+        return made
+
+    @rule(calls=st.lists(CALLS, min_size=1, max_size=6))
+    def apply(self, calls: list[Any]) -> None:
+        batch = self.updates(calls)
+        try:
+            self.graph.apply(batch)
+        except EdgeOffloaded:
+            assert self.graph.digest() == self.twin.digest()
+            assert self.graph.offloaded.count
+            return
+        except (EdgeMissing, VertexUnknown, VertexExists) as refused:
+            with pytest.raises(type(refused)):
+                self.twin.apply(batch)
+            return
+        self.twin.apply(batch)
+
+    @rule(calls=st.lists(CALLS, min_size=1, max_size=3), repeats=st.integers(90, 120))
+    def apply_run(self, calls: list[Any], repeats: int) -> None:
+        """Long enough to be written as a run."""
+        self.apply([call for call in calls if call[0] == "add_edge"] * repeats)
+
+    @rule(before=TIMES)
+    def offload(self, before: int) -> None:
+        self.files += 1
+        moved = int((self.graph.edges(loaded_only=True)["time"] < before).sum())
+        count = self.graph.offloaded.count
+        assert self.graph.offload(before, Path(self.folder.name) / str(self.files)).count == count + moved
+
+    @precondition(lambda self: self.graph.offloaded.count)
+    @rule(data=st.data(), since=st.none() | TIMES, one=st.booleans())
+    def reload(self, data: st.DataObject, since: int | None, one: bool) -> None:
+        path = data.draw(st.sampled_from(self.graph.offloaded.paths)) if one else None
+        count, loaded = self.graph.offloaded.count, self.graph.edge_count
+        back = self.graph.reload(path, since)
+        assert self.graph.offloaded.count == count - back
+        assert self.graph.edge_count == loaded + back
+
+    @rule()
+    def save_and_load(self) -> None:
+        self.graph = SmallBlocks._from_arrays(self.graph._save_arrays())
+
+    @invariant()
+    def equals_the_twin(self) -> None:
+        graph, twin = self.graph, self.twin
+        graph._store.check_invariants()
+        assert (graph.digest(), graph.version) == (twin.digest(), twin.version)
+        assert graph.edge_count + graph.offloaded.count == twin.edge_count
+        live = graph.vertices()
+        assert graph.in_degree(live).tolist() == twin.in_degree(live).tolist()
+        assert graph.out_degree(live).tolist() == twin.out_degree(live).tolist()
+        loaded, whole = graph.edges(loaded_only=True), twin.edges()
+        kept = np.isin(whole["id"], loaded["id"])
+        assert all(np.array_equal(loaded[name], whole[name][kept]) for name in whole)
+        if graph.offloaded.before is not None:
+            assert (whole["time"][~kept] < graph.offloaded.before).all()
+
+    def teardown(self) -> None:
+        if hasattr(self, "graph"):
+            self.graph.reload()
+            edges, whole = self.graph.edges(), self.twin.edges()
+            assert all(np.array_equal(edges[name], whole[name]) for name in whole)
+        self.folder.cleanup()
+
+
+TestOffloadMachine = OffloadMachine.TestCase
+TestOffloadMachine.settings = settings(
+    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
