@@ -93,6 +93,31 @@ Out<float> pinned_features(const TemporalPin& pin, const Ids& slots, std::size_t
   return rows.release();
 }
 
+Out<float> pinned_attrs(const TemporalPin& pin, const Ids& edges, std::size_t width) {
+  NewArray<float> rows({edges.size(), width});
+  for (std::size_t row = 0; row < edges.size(); ++row) {
+    const float* found = pin.edge_attr(edges.data()[row]);
+    if (found == nullptr) {
+      throw Error(ErrorKind::EdgeMissing, "[edge_attrs] expected edges of version " + std::to_string(pin.version()) +
+                                              ", got " + std::to_string(edges.data()[row]) + " at row " +
+                                              std::to_string(row) + "; leave it out");
+    }
+    std::copy(found, found + width, rows.data() + row * width);
+  }
+  return rows.release();
+}
+
+// 1 where the pin keeps a row of its own; nothing where it keeps none.
+Out<std::uint8_t> kept_rows(const TemporalPin& pin, const Ids& ids, bool edges) {
+  if (!pin.keeps_rows()) return NewArray<std::uint8_t>({0}).release();
+  NewArray<std::uint8_t> kept({ids.size()});
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    const std::int64_t id = ids.data()[row];
+    kept.data()[row] = edges ? pin.keeps_attrs(id) : pin.keeps_features(static_cast<VertexId>(id));
+  }
+  return kept.release();
+}
+
 void make_sampler(TemporalSampler* place, const GraphStore& graph, std::vector<std::int32_t> fan_outs, bool recent,
                   bool inclusive, std::int64_t window, std::int32_t snapshots, bool prop_time, bool replace,
                   bool unique, std::uint64_t seed, int threads) {
@@ -117,6 +142,8 @@ void bind_temporal(nb::module_& m) {
       .def(nb::init<const GraphStore&>(), "graph"_a, nb::keep_alive<1, 2>())
       .def_prop_ro("version", &TemporalPin::version)
       .def("features", &pinned_features, nb::arg("slots").noconvert(), "width"_a)
+      .def("edge_attrs", &pinned_attrs, nb::arg("edges").noconvert(), "width"_a)
+      .def("kept", &kept_rows, nb::arg("ids").noconvert(), "edges"_a)
       .def("bytes", &TemporalPin::bytes);
   nb::class_<TemporalSampler>(m, "TemporalSampler")
       .def("__init__", &make_sampler, "graph"_a, "fan_outs"_a, "recent"_a, "inclusive"_a, "window"_a, "snapshots"_a,

@@ -67,6 +67,8 @@ void BatchDelta::clear() {
   added.clear();
   reweighted.clear();
   reattributed.clear();
+  attrs_changed.clear();
+  attrs_before.clear();
   vertices_added.clear();
   vertices_removed.clear();
   vertices_retyped.clear();

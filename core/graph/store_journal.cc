@@ -92,6 +92,12 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
     }
     const EdgeEntry& entry = change.entry;
     const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.type, entry.id, entry.time};
+    const bool loses_row = change.kind == EdgeChangeKind::AttrSet || change.kind == EdgeChangeKind::Removed;
+    if (loses_row && change.row_before >= 0 && entry.id < journal.next_edge_id_before) {
+      delta.attrs_changed.push_back(entry.id);
+      const auto row = journal.rows.begin() + change.row_before;
+      delta.attrs_before.insert(delta.attrs_before.end(), row, row + options_.attr_width);
+    }
     if (change.kind == EdgeChangeKind::AttrSet) {
       delta.reattributed.push_back(record);
       continue;

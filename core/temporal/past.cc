@@ -3,6 +3,8 @@
 // lockstep.
 #include "temporal/past.h"
 
+#include <string>
+
 #include "livegnn/prefetch.h"
 #include "temporal/pin.h"
 
@@ -152,6 +154,22 @@ Past PastFinder::in_chain(const HubSearch& hub, std::int32_t in_block, const Tim
   if (count <= in_block) return {table.place[hub.block] + in_block - count, count};
   slice.longs.push_back({table, end - count});
   return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
+}
+
+void PastFinder::check_loaded(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
+                              const Past* pasts, std::int32_t taken, const char* where) const {
+  if (!graph_.has_offloaded()) return;
+  const EdgeTime before = graph_.offloaded_before();
+  for (std::size_t i = 0; i < vertices.size(); ++i) {
+    const auto v = static_cast<VertexId>(vertices[i]);
+    const TimeRange range = cut_.range(times[i]);
+    if (graph_.offloaded_in(v) == 0 || range.first > range.last || range.first >= before) continue;
+    if (taken >= 0 && pasts[i].count >= taken) continue;
+    throw Error(ErrorKind::EdgeOffloaded, std::string("[") + where + "] expected the past of vertex " +
+                                              std::to_string(v) + " before " + std::to_string(times[i]) +
+                                              " in memory, got edges with times before " + std::to_string(before) +
+                                              " in a file; reload the graph, or look back over a shorter window");
+  }
 }
 
 bool PastFinder::differs(VertexId v, const TimeRange& range) const {

@@ -110,11 +110,15 @@ class PastFinder {
  public:
   // enough: no more than the newest so many candidates are wanted; -1: all.
   PastFinder(const GraphStore& graph, const Cut& cut, const TemporalPin* pin, std::int32_t enough)
-      : lists_(graph.in_lists()), pool_(lists_.pool()), cut_(cut), pin_(pin), enough_(enough) {}
+      : graph_(graph), lists_(graph.in_lists()), pool_(lists_.pool()), cut_(cut), pin_(pin), enough_(enough) {}
 
   // Of all targets of a slice, in order; `pasts` has room for them.
   void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts, PastSlice& slice,
             FindScratch& scratch) const;
+  // After find(): throws Error for a target whose past needs edges that were moved to a file; `taken` of a past is what
+  // is wanted of it, and enough if that many were found (-1: all are wanted).
+  void check_loaded(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, const Past* pasts,
+                    std::int32_t taken, const char* where) const;
   const BlockPool& pool() const { return pool_; }
 
  private:
@@ -125,6 +129,7 @@ class PastFinder {
   bool differs(VertexId v, const TimeRange& range) const;
   Past pinned(VertexId v, const TimeRange& range, PastSlice& slice) const;
 
+  const GraphStore& graph_;
   const Adjacency& lists_;
   const BlockPool& pool_;
   Cut cut_;

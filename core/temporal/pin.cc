@@ -22,6 +22,7 @@ struct TemporalPin::Impl {
   std::unordered_map<VertexId, Changes> lists;
   std::unordered_map<VertexId, bool> was_live;                    // of vertices that came or went since
   std::unordered_map<VertexId, std::vector<float>> feature_rows;  // as they were
+  std::unordered_map<EdgeId, std::vector<float>> attr_rows;  // likewise, of edges that were removed or reattributed
 
   bool is_changed(VertexId v) const {
     const auto word = static_cast<std::size_t>(v) / 64;
@@ -64,6 +65,12 @@ void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
     const float* before = delta.features_before.data() + i * stride;
     impl_->feature_rows.try_emplace(delta.features_changed[i], before, before + graph_.options().feature_width);
   }
+  const auto width = static_cast<std::size_t>(graph_.options().attr_width);
+  for (std::size_t i = 0; i < delta.attrs_changed.size(); ++i) {
+    const float* before = delta.attrs_before.data() + i * width;
+    if (delta.attrs_changed[i] < next_edge_id_)
+      impl_->attr_rows.try_emplace(delta.attrs_changed[i], before, before + width);
+  }
 }
 
 bool TemporalPin::is_live(std::int64_t v) const {
@@ -77,6 +84,16 @@ const float* TemporalPin::feature_row(VertexId v) const {
   return kept == impl_->feature_rows.end() ? graph_.feature_row(v) : kept->second.data();
 }
 
+const float* TemporalPin::edge_attr(EdgeId id) const {
+  if (id < 0 || id >= next_edge_id_) return nullptr;
+  const auto kept = impl_->attr_rows.find(id);
+  return kept == impl_->attr_rows.end() ? graph_.edge_attr(id) : kept->second.data();
+}
+
+bool TemporalPin::keeps_features(VertexId v) const { return impl_->feature_rows.contains(v); }
+bool TemporalPin::keeps_attrs(EdgeId id) const { return impl_->attr_rows.contains(id); }
+bool TemporalPin::keeps_rows() const { return !impl_->feature_rows.empty() || !impl_->attr_rows.empty(); }
+
 const TemporalPin::Changes* TemporalPin::changes(VertexId v) const {
   return impl_->is_changed(v) ? &impl_->lists.find(v)->second : nullptr;
 }
@@ -88,6 +105,7 @@ std::size_t TemporalPin::bytes() const {
              changes.removed.capacity() * sizeof(Changes::Removed);
   }
   for (const auto& [v, row] : impl_->feature_rows) total += row.capacity() * sizeof(float);
+  for (const auto& [id, row] : impl_->attr_rows) total += row.capacity() * sizeof(float);
   return total;
 }
 

@@ -135,6 +135,7 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
                                              std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key) {
   const Taken taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
   const std::int64_t edges = find(targets, times, taken, finder);
+  finder.check_loaded(targets, times, pasts.data(), options.by == TemporalBy::Recent ? fan_out : -1, "sample");
   TemporalHopArrays made = arrays(static_cast<std::int64_t>(targets.size()), edges);
   std::copy(targets.begin(), targets.end(), made.targets.begin());
   std::copy(times.begin(), times.end(), made.target_times.begin());
@@ -189,6 +190,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
     PastSlice slice;
     for (std::int64_t step = 0; step < length && !rows.empty(); ++step) {
       finder.find(at, now, pasts.data(), slice, impl_->searches[static_cast<std::size_t>(thread)]);
+      finder.check_loaded(at, now, pasts.data(), -1, "walks");
       const std::uint64_t key = draw_part(impl_->options.seed, call, kWalkPart + static_cast<std::uint64_t>(step));
       std::size_t going = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -101,8 +101,10 @@ struct BatchDelta {
   std::vector<EdgeRecord> removed;
   std::vector<EdgeRecord> added;
   std::vector<EdgeReweighted> reweighted;
-  std::vector<EdgeRecord> reattributed;    // attributes set; an edge may be here that has gone since
-  std::vector<VertexId> vertices_added;    // not live before, live now (also a slot that was taken again)
+  std::vector<EdgeRecord> reattributed;  // attributes set; an edge may be here that has gone since
+  std::vector<EdgeId> attrs_changed;     // edges from before the batch that were removed or reattributed, perhaps twice
+  std::vector<float> attrs_before;       // their rows as they were then, attr_width floats each, same order
+  std::vector<VertexId> vertices_added;  // not live before, live now (also a slot that was taken again)
   std::vector<VertexId> vertices_removed;  // live before, not live now
   std::vector<VertexId> vertices_retyped;  // of another type than before, a free slot having none; typed graphs only
   std::vector<VertexId>

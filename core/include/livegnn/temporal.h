@@ -79,7 +79,11 @@ class TemporalPin final : public BatchFollower {
   EdgeId next_edge_id() const { return next_edge_id_; }  // edges from this id on came later
   bool is_live(std::int64_t v) const;                    // in the pinned version; any number may be asked for
   const float* feature_row(VertexId v) const;            // feature_width floats of a vertex that is live in it
-  std::size_t bytes() const;                             // held because of changes since
+  const float* edge_attr(EdgeId id) const;               // attr_width floats, nullptr of an edge that was not there
+  bool keeps_rows() const;                               // whether rows of any vertex or edge have changed since
+  bool keeps_features(VertexId v) const;                 // whether this one's have
+  bool keeps_attrs(EdgeId id) const;
+  std::size_t bytes() const;  // held because of changes since
 
   struct Changes;                            // of one vertex's in-edges
   const Changes* changes(VertexId v) const;  // nullptr where there are none

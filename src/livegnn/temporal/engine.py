@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import InvariantBroken, ModelMismatch, StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.errors import (
+    EdgeOffloaded,
+    InvariantBroken,
+    ModelMismatch,
+    StoredStateInvalid,
+    UsageError,
+    ValueInvalid,
+    WidthMismatch,
+)
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import AnyArray
@@ -60,6 +68,7 @@ class TemporalEngine:
     """
 
     native = None  # no exact engine
+    needs_all_edges = False  # the memory has observed the old ones, and samples say what they need
 
     def __init__(
         self,
@@ -267,8 +276,13 @@ class TemporalEngine:
         return LinkPass(mine, self._loader, batch_size=self.memory_step)
 
     def _relive(self, of: LinkPass) -> None:
-        """Gives it the memory of all edges that are there."""
+        """Gives it the memory of all edges that are there. Raises: EdgeOffloaded where some lie in files."""
         if of.model.memory is not None:
+            if self.graph.offloaded.count:
+                raise EdgeOffloaded(
+                    f"[TemporalEngine] expected every edge in memory, to observe it, got "
+                    f"{self.graph.offloaded.count} in files ({', '.join(self.graph.offloaded.paths)}); reload them, or load() a saved engine"
+                )
             of.model.memory.reset(self.graph.slot_count)
             of.observe(Events.of(self.graph).in_time_order())
 

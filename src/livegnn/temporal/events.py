@@ -45,7 +45,9 @@ class Events:
 
     @classmethod
     def of(cls, graph: Graph) -> Events:
-        """Every edge of a graph, by id; an undirected one once, its smaller slot as the source; without times at 0."""
+        """Every edge of a graph that is in memory, by id; an undirected one once, its smaller slot as the source;
+        without times at 0.
+        """
         edges = graph._store.edges()
         ids = edges["id"].astype(np.int64, copy=False)
         time = edges["time"] if graph.has_time else np.zeros(len(ids), np.int64)
@@ -67,6 +69,7 @@ class EventFeed:
     """
 
     native = None
+    needs_all_edges = False  # hears of those that come
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -108,7 +108,7 @@ class LinkPass:
                 loss.backward()
                 optimizer.step()
                 total += float(loss.detach()) * len(batch)
-            self._observe(batch)
+            self._observe(batch, source)
             if progress is not None:
                 progress(part.stop)
         return total / max(len(events), 1)
@@ -134,7 +134,7 @@ class LinkPass:
                     positive.append(logits.float().cpu().numpy())
                     negative.append(self.model.score(src, other).float().cpu().numpy())
                     ranks.append(self._reciprocal_ranks(batch, src, dst, logits, rng))
-                self._observe(batch)
+                self._observe(batch, source)
                 if progress is not None:
                     progress(part.stop)
         if not len(events):
@@ -151,12 +151,12 @@ class LinkPass:
         auc = float(self._metrics.roc_auc_score(truth, logits))
         return LinkScores(ap, auc, mrr, len(positive))
 
-    def observe(self, events: Events) -> None:
+    def observe(self, events: Events, source: HopSource | None = None) -> None:
         """Lets the memory take events in, a mini-batch at a time, without scoring them."""
         if self.model.memory is not None:
             self.model.eval()
             for part in cut(len(events), self.batch_size):
-                self._observe(events.at(part))
+                self._observe(events.at(part), source)
 
     def _embed(self, batch: Events, negatives: Int64Array, source: HopSource | None) -> tuple[Tensor, Tensor, Tensor]:
         roots = np.concatenate([batch.src, batch.dst, negatives])
@@ -167,10 +167,10 @@ class LinkPass:
         n = len(batch)
         return h[:n], h[n : 2 * n], h[2 * n :]
 
-    def _observe(self, batch: Events) -> None:
+    def _observe(self, batch: Events, source: HopSource | None) -> None:
         if self.model.memory is None:
             return
-        edge_x = self.loader.edge_rows(batch.edge_ids)
+        edge_x = self.loader.edge_rows(batch.edge_ids, source)
         with self.loader.clock.phase("memory"), self._torch.no_grad():
             src, dst, time = (
                 self._torch.from_numpy(c).to(self.loader.device) for c in (batch.src, batch.dst, batch.time)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.errors import UsageError, WidthMismatch
 from livegnn.extras import need
 from livegnn.graph import Graph
 from livegnn.temporal.hop import TemporalHop
+from livegnn.temporal.pin import PinnedSampler
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ class _EdgeRows:
             rows: Float32Array = np.zeros((len(ids), 0), np.float32)
         else:
             with self.graph._lock:
-                rows = self.graph._store.edge_attrs(ids)
+                rows = _native.edge_attrs(self.graph._store, ids)
         tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
         return tensor
 
@@ -182,19 +184,35 @@ class InputLoader:
                 snapshots = [source.sample_slots(slots, times)]
             if without is not None:
                 snapshots = [[_less(hop, without) for hop in hops] for hops in snapshots]
-        return [self._input(hops) for hops in snapshots]
+        return [self._input(hops, source) for hops in snapshots]
 
-    def edge_rows(self, ids: Int64Array) -> torch.Tensor:
-        """(k, A) float32 attributes of edges."""
+    def edge_rows(self, ids: Int64Array, source: HopSource | None = None) -> torch.Tensor:
+        """(k, A) float32 attributes of edges, of the version that the source has pinned, if it is such."""
         with self.clock.phase("fetch"):
-            return self.edges.fetch(ids)
+            return self._rows(self.edges, ids, source, edges=True)
 
-    def _input(self, hops: list[TemporalHop]) -> TemporalInput:
+    def _rows(self, rows: Fetches, ids: Int64Array, source: HopSource | None, *, edges: bool) -> torch.Tensor:
+        """Rows by id; those of the graph as the pinned version has them, also where the graph has moved on."""
+        if not isinstance(source, PinnedSampler) or rows.width == 0 or getattr(rows, "graph", None) is not self.graph:
+            return rows.fetch(ids)
+        with self.graph._lock:
+            kept = source.kept(ids, edges=edges)
+            if not kept.any():
+                return rows.fetch(ids)
+            old = source.edge_attrs(ids[kept]) if edges else source.features_of_slots(ids[kept])
+            others = rows.fetch(ids[~kept])
+        found = others.new_empty((len(ids), rows.width))
+        torch = need("torch", "train")
+        places = torch.from_numpy(kept).to(found.device)
+        found[places], found[~places] = torch.from_numpy(old).to(found), others
+        return found
+
+    def _input(self, hops: list[TemporalHop], source: HopSource) -> TemporalInput:
         from livegnn.temporal.models.inputs import TemporalInput
 
         with self.clock.phase("fetch"):
-            x = self.vertices.fetch(hops[-1].next_targets)
-            edge_x = [self.edges.fetch(hop.edge_ids) for hop in hops]
+            x = self._rows(self.vertices, hops[-1].next_targets, source, edges=False)
+            edge_x = [self._rows(self.edges, hop.edge_ids, source, edges=True) for hop in hops]
             return TemporalInput.of(hops, x, edge_x, self.device)
 
 

@@ -10,6 +10,8 @@ import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from livegnn import _native
 from livegnn.errors import UsageError
 from livegnn.graph.checks import id_array
@@ -17,7 +19,7 @@ from livegnn.graph.graph import VertexChange
 from livegnn.graph.ids import IdMap, slots_or_ids
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.walks import TemporalWalks
-from livegnn.types import AnyArray, Float32Array, Int64Array
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 if TYPE_CHECKING:
     from livegnn.temporal.sampler import TemporalSampler
@@ -112,6 +114,24 @@ class PinnedSampler:
             numbers = id_array("features", "slots", slots)
             rows: Float32Array = pin.features(numbers, self._graph.feature_width)
             return rows
+
+    def edge_attrs(self, edge_ids: object) -> Float32Array:
+        """(k, A) float32, attributes of edges in the pinned version, also of such as have gone since.
+
+        Raises:  EdgeMissing.
+        """
+        with self._graph._lock:
+            numbers = id_array("edge_attrs", "edge_ids", edge_ids)
+            rows: Float32Array = self._opened("edge_attrs").edge_attrs(numbers, self._graph.attr_width)
+            return rows
+
+    def kept(self, ids: Int64Array, *, edges: bool) -> BoolArray:
+        """(k,) bool, which slots' features (or edges' attributes) are not those of the graph any more; (0,) if none.
+
+        The caller holds the graph's lock.
+        """
+        kept: BoolArray = self._opened("kept").kept(ids, edges).astype(np.bool_)
+        return kept
 
     def to_external(self, slots: object) -> AnyArray:
         """(k,) ids that slots had in the pinned version: graph.to_external() of it. Raises: VertexUnknown."""

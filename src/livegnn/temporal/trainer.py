@@ -171,9 +171,9 @@ class ContinuousTrainer:
         with self._round_lock:
             if self.rounds:
                 raise UsageError("[take_as_trained] expected a trainer before its first round, got one after it")
-            with self._reading() as (_, version, arrived):
+            with self._reading() as (source, version, arrived):
                 self._take(arrived)
-                return self._take_history(version, 0, _NAN)
+                return self._take_history(source, version, 0, _NAN)
 
     def run(self, stream: Iterable[Updates]) -> Iterator[RoundReport]:
         """Applies each batch of a stream to the graph, and does a round on it; yields the round's report.
@@ -327,13 +327,13 @@ class ContinuousTrainer:
         if self._best is not None:
             self.model.load_state_dict(self._best.weights)
             self._best = None
-        return self._take_history(version, len(events), loss)
+        return self._take_history(source, version, len(events), loss)
 
-    def _take_history(self, version: int, trained: int, loss: float) -> RoundReport:
+    def _take_history(self, source: HopSource, version: int, trained: int, loss: float) -> RoundReport:
         """Ends the warm start: every event is old, and observed under the weights of now."""
         count = len(self._table)
         self._negatives.add(self._table.destinations(0, count))
-        self._advance_through_history(count)
+        self._advance_through_history(source, count)
         self._next = self._untrained = count
         self._before = None if self.model.memory is None else self.model.memory.state()
         return self._end_round(RoundReport(0, version, trained, 0, loss, _NAN, _NAN, _NAN, {}))
@@ -342,7 +342,7 @@ class ContinuousTrainer:
         rng = self._rng(0, 0, _VALIDATION)
         return self._pass.test(later, self._negatives.draw(len(later), rng), rng, source=source)[0]
 
-    def _advance_through_history(self, count: int) -> None:
+    def _advance_through_history(self, source: HopSource, count: int) -> None:
         """The memory of all events under the weights as they are now, and its states on the way, for replay."""
         memory = self.model.memory
         if memory is None:
@@ -353,7 +353,7 @@ class ContinuousTrainer:
         size = max(1, math.ceil(count / pieces / self._pass.batch_size)) * self._pass.batch_size
         for first in range(0, count, size):
             self._states.add(first, memory.state())
-            self._pass.observe(self._table.between(first, first + size))
+            self._pass.observe(self._table.between(first, first + size), source)
 
     # ---- a round
 
@@ -394,7 +394,7 @@ class ContinuousTrainer:
         if memory is not None and self._before is not None:
             self._remember(self._before)
             self._states.add(first, self._before)
-            self._pass.observe(events)
+            self._pass.observe(events, source)
         return loss, replayed
 
     def _remember(self, state: dict[str, torch.Tensor] | None) -> None:

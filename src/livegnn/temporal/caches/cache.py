@@ -68,6 +68,7 @@ class FeatureCache:
     """
 
     native = None  # no engine
+    needs_all_edges = False  # reads the rows of those that it is asked for
 
     def __init__(
         self,
@@ -291,6 +292,11 @@ class FeatureCache:
     def policy(self) -> str:
         """ "lru", "lfu", "fifo" or "static"."""
         return self._policy
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph whose rows these are; None of other features, whatever graph they follow."""
+        return self._source.graph
 
     @property
     def width(self) -> int:
