@@ -360,3 +360,37 @@ class Arrivals(BatchFollower):
     def __init__(self, graph: GraphStore) -> None: ...
     def take(self) -> tuple[_I64, _I64, _I64, _I64, _I64, _I64]: ...
     def count(self) -> int: ...
+
+# ---- temporal
+
+_Hop = tuple[_I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64]
+
+class TemporalPin(BatchFollower):
+    def __init__(self, graph: GraphStore) -> None: ...
+    @property
+    def version(self) -> int: ...
+    def features(self, slots: _I64, width: int) -> _F32: ...
+    def bytes(self) -> int: ...
+
+class TemporalSampler:
+    def __init__(
+        self,
+        graph: GraphStore,
+        fan_outs: list[int],
+        recent: bool,
+        inclusive: bool,
+        window: int,
+        snapshots: int,
+        prop_time: bool,
+        replace: bool,
+        unique: bool,
+        seed: int,
+        threads: int,
+    ) -> None: ...
+    def sample(
+        self, vertices: _I64, times: _I64, call: int, snapshot: int, pin: TemporalPin | None = None
+    ) -> list[_Hop]: ...
+    def walks(
+        self, vertices: _I64, times: _I64, length: int, call: int, pin: TemporalPin | None = None
+    ) -> tuple[_I64, _I64, _I64]: ...
+    def buffer_bytes(self) -> int: ...

@@ -207,6 +207,7 @@ class GraphStore {
     invariant(options_.has_time, "a graph without times was asked for a range of times");
     in_->visit_between(v, t_from, t_to, visitor);
   }
+  const Adjacency& in_lists() const { return *in_; }  // for readers with loops of their own
   // visitor(src, dst, EdgeId, weight, time, type) once per edge, by src; undirected edges with src <= dst
   template <typename Visitor>
   void visit_edges(Visitor&& visitor) const {

@@ -62,6 +62,18 @@ class Adjacency {
     list.hub->edges.visit(pool_, visitor);
   }
 
+  // Where a list lies, for readers with loops of their own: one run of the pool's columns, or a hub's chain.
+  struct View {
+    const BlockChain* chain;  // nullptr for one run
+    std::int64_t place;       // of that run
+    std::int32_t count;
+  };
+  View view(VertexId v) const {
+    const List& list = lists_[v];
+    if (list.capacity == kHub) return {&list.hub->edges, 0, list.count};
+    return {nullptr, list.place, list.count};
+  }
+
   // visitor(span, first, last) over t_from <= time < t_to; the pool has times.
   template <typename Visitor>
   void visit_between(VertexId v, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
@@ -103,6 +115,7 @@ class Adjacency {
     return lists_[v].place;
   }  // start of v's contiguous run; before finish() only
   BlockPool& pool() { return pool_; }
+  const BlockPool& pool() const { return pool_; }
   void finish(int threads);  // sorts by time where needed, cuts hubs into blocks, builds indexes
 
   std::size_t live_bytes() const { return static_cast<std::size_t>(entry_count_) * pool_.place_bytes(); }

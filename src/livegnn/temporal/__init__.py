@@ -4,5 +4,8 @@ Start here: hop.py, what a sample is. docs/temporal.md is the map.
 """
 
 from livegnn.temporal.hop import TemporalHop
+from livegnn.temporal.pin import PinnedSampler
+from livegnn.temporal.sampler import TemporalSampler
+from livegnn.temporal.walks import TemporalWalks
 
-__all__ = ["TemporalHop"]
+__all__ = ["PinnedSampler", "TemporalHop", "TemporalSampler", "TemporalWalks"]

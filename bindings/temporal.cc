@@ -1,0 +1,131 @@
+// TemporalSampler and its pins. The arrays of a hop are views of one buffer, which goes back to the sampler when the
+// last of them is gone.
+#include "livegnn/temporal.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "sampling_arrays.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace livegnn {
+namespace {
+
+struct HeldBuffer {
+  std::shared_ptr<TemporalBuffers> buffers;
+  TemporalBuffers::Buffer buffer;
+};
+
+using Numbers = nb::ndarray<nb::numpy, std::int64_t, nb::c_contig>;
+
+// In the order of TemporalHop's fields.
+nb::tuple hop_arrays(TemporalHopArrays& hop, const std::shared_ptr<TemporalBuffers>& buffers) {
+  auto held = std::make_unique<HeldBuffer>(HeldBuffer{buffers, std::move(hop.memory)});
+  nb::capsule owner(held.get(), [](void* p) noexcept {
+    const std::unique_ptr<HeldBuffer> last(static_cast<HeldBuffer*>(p));
+    last->buffers->give(std::move(last->buffer));
+  });
+  held.release();
+  const auto array = [&owner](std::span<std::int64_t> values) {
+    return Numbers(values.data(), {values.size()}, owner);
+  };
+  const Numbers edge_index(hop.edge_index.data(), {2, hop.edge_index.size() / 2}, owner);
+  return nb::make_tuple(array(hop.targets), array(hop.target_times), array(hop.ptr), array(hop.src),
+                        array(hop.edge_ids), array(hop.times), edge_index, array(hop.next_targets),
+                        array(hop.next_times));
+}
+
+nb::list sample(TemporalSampler& sampler, const Ids& vertices, const Ids& times, std::uint64_t call,
+                std::int32_t snapshot, const TemporalPin* pin) {
+  invariant(vertices.size() == times.size(), "targets and times of different lengths");
+  std::vector<TemporalHopArrays> hops;
+  {
+    nb::gil_scoped_release release;
+    hops = sampler.sample({vertices.data(), vertices.size()}, {times.data(), times.size()}, call, snapshot, pin);
+  }
+  nb::list out;
+  for (TemporalHopArrays& hop : hops) out.append(hop_arrays(hop, sampler.buffers()));
+  return out;
+}
+
+Numbers table(std::vector<std::int64_t> values, std::size_t rows, std::size_t columns) {
+  auto held = std::make_unique<std::vector<std::int64_t>>(std::move(values));
+  std::int64_t* data = held->data();
+  nb::capsule owner(held.get(), [](void* p) noexcept { delete static_cast<std::vector<std::int64_t>*>(p); });
+  held.release();
+  return Numbers(data, {rows, columns}, owner);
+}
+
+nb::tuple walks(TemporalSampler& sampler, const Ids& vertices, const Ids& times, std::int64_t length,
+                std::uint64_t call, const TemporalPin* pin) {
+  invariant(vertices.size() == times.size() && length >= 1, "walks of no length, or without a time each");
+  TemporalWalkArrays made;
+  {
+    nb::gil_scoped_release release;
+    made = sampler.walks({vertices.data(), vertices.size()}, {times.data(), times.size()}, length, call, pin);
+  }
+  const std::size_t rows = vertices.size();
+  const auto steps = static_cast<std::size_t>(length);
+  return nb::make_tuple(table(std::move(made.vertices), rows, steps + 1), table(std::move(made.times), rows, steps),
+                        table(std::move(made.edge_ids), rows, steps));
+}
+
+Out<float> pinned_features(const TemporalPin& pin, const Ids& slots, std::size_t width) {
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    if (pin.is_live(slots.data()[row])) continue;
+    throw Error(ErrorKind::VertexUnknown, "[features] expected vertices of version " + std::to_string(pin.version()) +
+                                              ", got " + std::to_string(slots.data()[row]) + " at row " +
+                                              std::to_string(row) + "; read the graph for newer ones");
+  }
+  NewArray<float> rows({slots.size(), width});
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    const float* found = pin.feature_row(static_cast<VertexId>(slots.data()[row]));
+    std::copy(found, found + width, rows.data() + row * width);
+  }
+  return rows.release();
+}
+
+void make_sampler(TemporalSampler* place, const GraphStore& graph, std::vector<std::int32_t> fan_outs, bool recent,
+                  bool inclusive, std::int64_t window, std::int32_t snapshots, bool prop_time, bool replace,
+                  bool unique, std::uint64_t seed, int threads) {
+  TemporalOptions options;
+  options.fan_outs = std::move(fan_outs);
+  options.by = recent ? TemporalBy::Recent : TemporalBy::Uniform;
+  options.inclusive = inclusive;
+  options.window = window;
+  options.snapshots = snapshots;
+  options.prop_time = prop_time;
+  options.replace = replace;
+  options.unique = unique;
+  options.seed = seed;
+  options.threads = threads;
+  new (place) TemporalSampler(graph, std::move(options));
+}
+
+}  // namespace
+
+void bind_temporal(nb::module_& m) {
+  nb::class_<TemporalPin, BatchFollower>(m, "TemporalPin")
+      .def(nb::init<const GraphStore&>(), "graph"_a, nb::keep_alive<1, 2>())
+      .def_prop_ro("version", &TemporalPin::version)
+      .def("features", &pinned_features, nb::arg("slots").noconvert(), "width"_a)
+      .def("bytes", &TemporalPin::bytes);
+  nb::class_<TemporalSampler>(m, "TemporalSampler")
+      .def("__init__", &make_sampler, "graph"_a, "fan_outs"_a, "recent"_a, "inclusive"_a, "window"_a, "snapshots"_a,
+           "prop_time"_a, "replace"_a, "unique"_a, "seed"_a, "threads"_a, nb::keep_alive<1, 2>())
+      .def("sample", &sample, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "call"_a, "snapshot"_a,
+           "pin"_a = nb::none())
+      .def("walks", &walks, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "length"_a, "call"_a,
+           "pin"_a = nb::none())
+      .def("buffer_bytes", [](const TemporalSampler& sampler) { return sampler.buffers()->bytes(); });
+}
+
+}  // namespace livegnn

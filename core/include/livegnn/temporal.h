@@ -1,0 +1,115 @@
+// Start here for sampling back in time: targets (a vertex at a time) in, hops of sampled in-edges out, as flat arrays.
+//
+// docs/temporal-sampling.md has the definitions. A sample is a function of the graph, the options and the number of the
+// call: random numbers are counted, not kept (core/temporal/draw.h), so threads and the store's layout do not show.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "livegnn/follower.h"
+#include "livegnn/graph.h"
+#include "livegnn/types.h"
+
+namespace livegnn {
+
+enum class TemporalBy : std::uint8_t { Recent, Uniform };
+
+struct TemporalOptions {
+  std::vector<std::int32_t> fan_outs;  // by hop; -1: all
+  TemporalBy by = TemporalBy::Recent;
+  bool inclusive = false;      // edges at the target's own time are in its past
+  std::int64_t window = 0;     // only edges that are at most so old; 0: all
+  std::int32_t snapshots = 1;  // windows side by side, newest first; more than one need a window
+  bool prop_time = false;      // later hops look from the root's time, not from their edge's
+  bool replace = false;        // uniform: with replacement
+  bool unique = false;         // the next hop's targets hold each new (vertex, time) once
+  std::uint64_t seed = 0;
+  int threads = 1;
+};
+
+// One allocation for all arrays of a hop. Freed ones are kept for the next call: fresh pages cost more than the sample.
+class TemporalBuffers {
+ public:
+  struct Buffer {
+    std::unique_ptr<std::int64_t[]> values;
+    std::size_t capacity = 0;
+  };
+  Buffer take(std::size_t count);  // at least so many values, not set
+  void give(Buffer buffer);        // from any thread
+  std::size_t bytes() const;       // of buffers that wait
+
+ private:
+  static constexpr std::size_t kBuffersMax = 16;
+  static constexpr std::size_t kValuesMax = std::size_t{1} << 25;  // of one buffer that is kept: 256 MiB
+  mutable std::mutex mutex_;
+  std::vector<Buffer> free_;
+};
+
+// One hop; the spans lie in `memory`, which goes back to the sampler's buffers by whoever holds the hop.
+struct TemporalHopArrays {
+  TemporalBuffers::Buffer memory;
+  std::span<std::int64_t> targets, target_times;  // B: heads of next_targets and next_times where those begin so
+  std::span<std::int64_t> ptr;                    // B + 1
+  std::span<std::int64_t> src, edge_ids, times;   // E
+  std::span<std::int64_t> edge_index;             // 2 E: rows of sources among the next targets, then rows of targets
+  std::span<std::int64_t> next_targets, next_times;
+};
+
+struct TemporalWalkArrays {
+  std::vector<std::int64_t> vertices;         // B x (length + 1), -1 after the end
+  std::vector<std::int64_t> edge_ids, times;  // B x length; -1 and 0 after the end
+};
+
+// What a graph was at one version, for samplers, whatever is applied since. Holds what has gone: removed edges, old
+// feature rows; and which edges and vertices are newer. Attached as a follower from its version on, and read under the
+// graph's lock as the store is.
+class TemporalPin final : public BatchFollower {
+ public:
+  explicit TemporalPin(const GraphStore& graph);
+  ~TemporalPin() override;
+
+  void check(const BatchDelta& delta) const override;
+  void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
+
+  std::int64_t version() const { return version_; }
+  EdgeId next_edge_id() const { return next_edge_id_; }  // edges from this id on came later
+  bool is_live(std::int64_t v) const;                    // in the pinned version; any number may be asked for
+  const float* feature_row(VertexId v) const;            // feature_width floats of a vertex that is live in it
+  std::size_t bytes() const;                             // held because of changes since
+
+  struct Changes;                            // of one vertex's in-edges
+  const Changes* changes(VertexId v) const;  // nullptr where there are none
+
+ private:
+  struct Impl;
+  const GraphStore& graph_;
+  std::int64_t version_;
+  EdgeId next_edge_id_;
+  std::unique_ptr<Impl> impl_;
+};
+
+// One call at a time; the caller holds the graph's lock, and the store outlives the sampler.
+class TemporalSampler {
+ public:
+  TemporalSampler(const GraphStore& graph, TemporalOptions options);
+  ~TemporalSampler();
+
+  // The hops of one snapshot, outermost target first. Throws Error for a target that is not live, naming its row.
+  // pin: the version to read, nullptr for the store as it is.
+  std::vector<TemporalHopArrays> sample(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
+                                        std::uint64_t call, std::int32_t snapshot, const TemporalPin* pin);
+  // Random walks back in time: each step to the source of an in-edge drawn uniformly from the past, at its time.
+  TemporalWalkArrays walks(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
+                           std::int64_t length, std::uint64_t call, const TemporalPin* pin);
+  const std::shared_ptr<TemporalBuffers>& buffers() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace livegnn

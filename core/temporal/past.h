@@ -1,0 +1,113 @@
+// The past of targets: which edges of an in-list are candidates, found for a slice of targets at a time.
+//
+// Closed ranges of times [first, last], so that both ends of int64 can be said: no edge has the smallest time, which
+// means "none given".
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "livegnn/graph.h"
+#include "livegnn/temporal.h"
+
+namespace livegnn {
+
+struct TimeRange {
+  EdgeTime first, last;
+};
+
+// docs/temporal-sampling.md, "The past": what one snapshot of a sampler's options cuts out.
+class Cut {
+ public:
+  Cut(const TemporalOptions& options, std::int32_t snapshot)
+      : window_(options.window),
+        back_(static_cast<__int128>(snapshot) * options.window),
+        inclusive_(options.inclusive),
+        side_by_side_(options.snapshots > 1) {}
+  bool has_first() const { return window_ > 0; }
+  TimeRange range(EdgeTime time) const {
+    if (window_ == 0) return {INT64_MIN, inclusive_ ? time : time - (time > INT64_MIN)};
+    const __int128 end = static_cast<__int128>(time) - back_;  // of the snapshot
+    const __int128 start = end - window_;
+    // a single window holds both of its ends when inclusive; windows side by side only the later one
+    return {clamped(start + (inclusive_ && side_by_side_ ? 1 : 0)), clamped(inclusive_ ? end : end - 1)};
+  }
+
+ private:
+  static EdgeTime clamped(__int128 time) {
+    if (time < INT64_MIN) return INT64_MIN;
+    return time > INT64_MAX ? INT64_MAX : static_cast<EdgeTime>(time);
+  }
+  std::int64_t window_;
+  __int128 back_;
+  bool inclusive_;
+  bool side_by_side_;
+};
+
+// How many of `count` ascending times are at most `time`: a search without branches.
+inline std::int32_t count_until(const EdgeTime* times, std::int32_t count, EdgeTime time) {
+  if (count == 0) return 0;
+  const EdgeTime* base = times;
+  while (count > 1) {
+    const std::int32_t half = count / 2;
+    base += base[half - 1] <= time ? half : 0;
+    count -= half;
+  }
+  return static_cast<std::int32_t>(base - times) + (*base <= time ? 1 : 0);
+}
+
+// Candidates of one target, oldest first.
+struct Past {
+  std::int64_t place;  // of the first in the pool; negative: ~place is that of a LongPast
+  std::int32_t count;
+};
+
+// Candidates that are no run of the pool: a part of a hub's chain or, where a pin's version differs from the store's,
+// copies.
+struct LongPast {
+  const BlockChain* chain;  // nullptr for copies
+  BlockChain::Cursor end;   // one past the last
+  std::int64_t first;       // rank of the first in the chain, or its place among the copies
+};
+
+// The pasts of a slice of targets, and where those that are no runs lie.
+struct PastSlice {
+  std::vector<LongPast> longs;
+  std::vector<EdgeEntry> copies;
+  void clear() {
+    longs.clear();
+    copies.clear();
+  }
+};
+
+class PastFinder {
+ public:
+  // enough: no more than the newest so many candidates are wanted; -1: all.
+  PastFinder(const GraphStore& graph, const Cut& cut, const TemporalPin* pin, std::int32_t enough)
+      : lists_(graph.in_lists()), pool_(lists_.pool()), cut_(cut), pin_(pin), enough_(enough) {}
+
+  // Of all targets of a slice, in order; `pasts` has room for them.
+  void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
+            PastSlice& slice) const;
+  const BlockPool& pool() const { return pool_; }
+
+ private:
+  Past find_one(VertexId v, EdgeTime time, PastSlice& slice) const;
+  Past in_run(const Adjacency::View& list, const TimeRange& range) const;
+  Past in_chain(const Adjacency::View& list, const TimeRange& range, PastSlice& slice) const;
+  bool differs(VertexId v, const TimeRange& range) const;
+  Past pinned(VertexId v, const TimeRange& range, PastSlice& slice) const;
+
+  const Adjacency& lists_;
+  const BlockPool& pool_;
+  Cut cut_;
+  const TemporalPin* pin_;
+  std::int32_t enough_;
+};
+
+// Rank of a cursor among all `count` edges of a chain, counted from the nearer end.
+std::int64_t rank_of(const BlockChain& chain, const BlockChain::Cursor& at, std::int64_t count);
+
+}  // namespace livegnn

@@ -1,0 +1,213 @@
+// A hop in two passes over slices of its targets, in parallel: the first finds each past and counts what will be taken,
+// so that every edge's place in the answer is known and one allocation has the exact size; the second copies.
+#include <cstring>
+#include <string>
+
+#include "livegnn/temporal.h"
+#include "temporal/draw.h"
+#include "temporal/past.h"
+#include "temporal/rows.h"
+#include "temporal/write.h"
+#include "util/thread_pool.h"
+
+namespace livegnn {
+
+namespace {
+constexpr std::int64_t kSlice = 256;  // targets: their pasts and first edges stay in the near cache
+
+void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, const TemporalPin* pin,
+                   const char* where) {
+  for (std::size_t row = 0; row < vertices.size(); ++row) {
+    const std::int64_t v = vertices[row];
+    const bool live =
+        pin != nullptr ? pin->is_live(v) : v >= 0 && v < graph.slot_count() && graph.is_live(static_cast<VertexId>(v));
+    if (live) [[likely]]
+      continue;
+    throw Error(ErrorKind::VertexUnknown, std::string("[") + where + "] expected live vertices as targets, got " +
+                                              std::to_string(v) + " at row " + std::to_string(row) +
+                                              "; add the vertex first");
+  }
+}
+}  // namespace
+
+struct TemporalSampler::Impl {
+  Impl(const GraphStore& store, TemporalOptions wanted)
+      : graph(store),
+        options(std::move(wanted)),
+        pool(options.threads),
+        scratch(static_cast<std::size_t>(pool.threads())) {
+    invariant(graph.options().has_time, "temporal sampling of a graph without times");
+  }
+
+  TemporalHopArrays hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
+                        std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key);
+  std::int64_t find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, const Taken& taken,
+                    const PastFinder& finder);
+  void write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key);
+  TemporalHopArrays arrays(std::int64_t targets, std::int64_t edges) const;
+
+  const GraphStore& graph;
+  const TemporalOptions options;
+  ThreadPool pool;
+  std::shared_ptr<TemporalBuffers> buffers = std::make_shared<TemporalBuffers>();
+  std::mutex one_call;
+  // of the hop at work
+  std::vector<Past> pasts;
+  std::vector<PastSlice> slices;
+  std::vector<std::int64_t> slice_edges;
+  std::vector<WriteScratch> scratch;  // by thread
+  RowTableOfPairs pairs;
+};
+
+TemporalSampler::TemporalSampler(const GraphStore& graph, TemporalOptions options)
+    : impl_(std::make_unique<Impl>(graph, std::move(options))) {}
+
+TemporalSampler::~TemporalSampler() = default;
+
+const std::shared_ptr<TemporalBuffers>& TemporalSampler::buffers() const { return impl_->buffers; }
+
+// First pass: how many edges in all; slice_edges becomes where each slice's edges begin.
+std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
+                                         const Taken& taken, const PastFinder& finder) {
+  const auto count = static_cast<std::int64_t>(targets.size());
+  const std::int64_t slice_count = (count + kSlice - 1) / kSlice;
+  pasts.resize(targets.size());
+  if (slices.size() < static_cast<std::size_t>(slice_count)) slices.resize(static_cast<std::size_t>(slice_count));
+  slice_edges.assign(static_cast<std::size_t>(slice_count), 0);
+  pool.run(slice_count, [&](std::int64_t index, int) {
+    const auto first = static_cast<std::size_t>(index * kSlice);
+    const auto size = static_cast<std::size_t>(std::min(kSlice, count - index * kSlice));
+    finder.find(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
+                slices[static_cast<std::size_t>(index)]);
+    std::int64_t edges = 0;
+    for (std::size_t i = first; i < first + size; ++i) edges += taken.of(pasts[i].count);
+    slice_edges[static_cast<std::size_t>(index)] = edges;
+  });
+  std::int64_t total = 0;
+  for (std::int64_t& edges : slice_edges) total += std::exchange(edges, total);
+  return total;
+}
+
+TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64_t edges) const {
+  const auto b = static_cast<std::size_t>(targets), e = static_cast<std::size_t>(edges);
+  TemporalHopArrays made;
+  made.memory = buffers->take(2 * (b + e) + b + 1 + 3 * e + (options.unique ? 2 : options.prop_time ? 1 : 0) * e);
+  std::int64_t* at = made.memory.values.get();
+  const auto part = [&at](std::size_t count) {
+    at += count;
+    return std::span<std::int64_t>(at - count, count);
+  };
+  made.next_targets = part(b + e);
+  made.next_times = part(b + e);
+  made.targets = made.next_targets.first(b);
+  made.target_times = made.next_times.first(b);
+  made.ptr = part(b + 1);
+  made.edge_ids = part(e);
+  made.edge_index = part(2 * e);
+  made.src = options.unique ? part(e) : made.next_targets.subspan(b);
+  made.times = options.unique || options.prop_time ? part(e) : made.next_times.subspan(b);
+  return made;
+}
+
+// Second pass.
+void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key) {
+  const auto count = static_cast<std::int64_t>(made.targets.size());
+  const bool recent = options.by == TemporalBy::Recent;
+  pool.run(static_cast<std::int64_t>(slice_edges.size()), [&](std::int64_t index, int thread) {
+    const std::int64_t first = index * kSlice, last = std::min(first + kSlice, count);
+    const auto slice = static_cast<std::size_t>(index);
+    const SliceWriter writer(graph.in_lists().pool(), {pasts.data() + first, pasts.data() + last}, slices[slice], taken,
+                             first, slice_edges[slice], made);
+    if (recent) {
+      writer.recent();
+    } else {
+      writer.uniform(part_key, options.replace, scratch[static_cast<std::size_t>(thread)]);
+    }
+    if (!options.unique) writer.source_rows();
+    if (options.prop_time && !options.unique) writer.root_times();
+  });
+  made.ptr[made.targets.size()] = static_cast<std::int64_t>(made.src.size());
+}
+
+TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
+                                             std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key) {
+  const Taken taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
+  const std::int64_t edges = find(targets, times, taken, finder);
+  TemporalHopArrays made = arrays(static_cast<std::int64_t>(targets.size()), edges);
+  std::copy(targets.begin(), targets.end(), made.targets.begin());
+  std::copy(times.begin(), times.end(), made.target_times.begin());
+  write(made, taken, part_key);
+  if (options.unique) pairs.name_rows(made, options.prop_time);
+  return made;
+}
+
+std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int64_t> vertices,
+                                                       std::span<const std::int64_t> times, std::uint64_t call,
+                                                       std::int32_t snapshot, const TemporalPin* pin) {
+  const std::lock_guard one(impl_->one_call);
+  check_targets(impl_->graph, vertices, pin, "sample");
+  const TemporalOptions& options = impl_->options;
+  const Cut cut(options, snapshot);
+  std::vector<TemporalHopArrays> hops;
+  hops.reserve(options.fan_outs.size());
+  for (std::size_t hop = 0; hop < options.fan_outs.size(); ++hop) {
+    const std::int32_t fan_out = options.fan_outs[hop];
+    const PastFinder finder(impl_->graph, cut, pin, options.by == TemporalBy::Recent ? fan_out : -1);
+    const std::uint64_t part = (static_cast<std::uint64_t>(snapshot) << 16) + hop;
+    const std::uint64_t key = draw_part(options.seed, call, part);
+    const auto targets = hop == 0 ? vertices : std::span<const std::int64_t>(hops.back().next_targets);
+    const auto target_times = hop == 0 ? times : std::span<const std::int64_t>(hops.back().next_times);
+    hops.push_back(impl_->hop(targets, target_times, fan_out, finder, key));
+  }
+  return hops;
+}
+
+// All walks of a slice step by step, so that the lists of one step are on their way together.
+TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
+                                          std::int64_t length, std::uint64_t call, const TemporalPin* pin) {
+  const std::lock_guard one(impl_->one_call);
+  check_targets(impl_->graph, vertices, pin, "walks");
+  const auto count = static_cast<std::int64_t>(vertices.size());
+  TemporalWalkArrays made;
+  made.vertices.assign(vertices.size() * static_cast<std::size_t>(length + 1), -1);
+  made.edge_ids.assign(vertices.size() * static_cast<std::size_t>(length), -1);
+  made.times.assign(made.edge_ids.size(), 0);
+  const PastFinder finder(impl_->graph, Cut(impl_->options, 0), pin, -1);
+  impl_->pool.run((count + kSlice - 1) / kSlice, [&](std::int64_t index, int) {
+    const std::int64_t first = index * kSlice;
+    const auto size = static_cast<std::size_t>(std::min(kSlice, count - first));
+    std::vector<std::int64_t> rows(size), at(size), now(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      rows[i] = first + static_cast<std::int64_t>(i);
+      at[i] = vertices[static_cast<std::size_t>(rows[i])];
+      now[i] = times[static_cast<std::size_t>(rows[i])];
+      made.vertices[static_cast<std::size_t>(rows[i] * (length + 1))] = at[i];
+    }
+    std::vector<Past> pasts(size);
+    PastSlice slice;
+    for (std::int64_t step = 0; step < length && !rows.empty(); ++step) {
+      finder.find(at, now, pasts.data(), slice);
+      const std::uint64_t key = draw_part(impl_->options.seed, call, kWalkPart + static_cast<std::uint64_t>(step));
+      std::size_t going = 0;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (pasts[i].count == 0) continue;
+        Draw draw(key, static_cast<std::uint64_t>(rows[i]));
+        const std::uint32_t rank = draw.rank(static_cast<std::uint32_t>(pasts[i].count));
+        const EdgeEntry edge = edge_at(finder.pool(), slice, pasts[i], rank);
+        const auto place = static_cast<std::size_t>(rows[i] * length + step);
+        made.edge_ids[place] = edge.id;
+        made.times[place] = edge.time;
+        made.vertices[static_cast<std::size_t>(rows[i] * (length + 1) + step + 1)] = edge.neighbour;
+        rows[going] = rows[i];
+        at[going] = edge.neighbour;
+        now[going++] = edge.time;
+      }
+      rows.resize(going);
+      at.resize(going);
+      now.resize(going);
+    }
+  });
+  return made;
+}
+
+}  // namespace livegnn

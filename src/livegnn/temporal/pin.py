@@ -1,0 +1,141 @@
+"""PinnedSampler: samples of one version of a graph that goes on changing.
+
+The native pin follows the graph's batches and keeps what they take away; nothing is copied when it is made. A graph
+with ids of its own moves them with its vertices: the ids are copied by the first batch that adds or removes one.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from livegnn import _native
+from livegnn.errors import UsageError
+from livegnn.graph.checks import id_array
+from livegnn.graph.graph import VertexChange
+from livegnn.graph.ids import IdMap, slots_or_ids
+from livegnn.temporal.hop import TemporalHop
+from livegnn.temporal.walks import TemporalWalks
+from livegnn.types import AnyArray, Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    from livegnn.temporal.sampler import TemporalSampler
+
+__all__ = ["PinnedSampler"]
+
+
+class PinnedSampler:
+    """A sampler's view of one version, valid inside its `with` block only; several may be open at once.
+
+    Calls count with the sampler's, so that each draws anew. Writers go on; what they remove is kept until the block
+    ends.
+
+    Exactness: equal to the samples of a copy of the graph made when the block was entered.
+    Cost:    nothing to make; memory as much as was removed or overwritten since, and 16 bytes for each edge added; a
+             target whose past was changed since is read edge by edge.
+    """
+
+    native = None  # no engine
+
+    def __init__(self, sampler: TemporalSampler) -> None:
+        self._sampler = sampler
+        self._graph = sampler.graph
+        self.follower: Any = None
+        self._ids: IdMap | None = None  # a copy, once the graph's own has moved on
+
+    def __enter__(self) -> Self:
+        if self.follower is not None:
+            raise UsageError("[pin] expected a pin that is not open yet, got one that is; make another with pin()")
+        with self._graph._writing("pin"):
+            self.follower = _native.TemporalPin(self._graph._store)
+            self._graph._attach(self)
+            if self._graph._ids is not None:
+                self._graph._guards = [*self._graph._guards, self._before]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._graph._lock:
+            self._graph._detach(self)
+            self._graph._guards = [guard for guard in self._graph._guards if guard != self._before]
+            self.follower = self._ids = None
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return int(self._opened("version").version)
+
+    @property
+    def bytes(self) -> int:
+        """Memory held because of what was applied since."""
+        with self._graph._lock:
+            return int(self._opened("bytes").bytes())
+
+    def sample(self, vertices: object, times: object) -> list[TemporalHop]:
+        """TemporalSampler.sample() of the pinned version."""
+        self._sampler._one_window("sample")
+        return self._sampler._snapshots("sample", vertices, times, self)[0]
+
+    def sample_snapshots(self, vertices: object, times: object) -> list[list[TemporalHop]]:
+        """TemporalSampler.sample_snapshots() of the pinned version."""
+        return self._sampler._snapshots("sample_snapshots", vertices, times, self)
+
+    def walks(self, vertices: object, times: object, length: int) -> TemporalWalks:
+        """TemporalSampler.walks() of the pinned version."""
+        return self._sampler._walks(vertices, times, length, self)
+
+    def features(self, ids: object) -> Float32Array:
+        """(k, F) float32, rows of the pinned version for ids of its vertices, also such as have gone since.
+
+        Raises:  VertexUnknown.
+        """
+        with self._graph._lock:
+            pin = self._opened("features")
+            rows: Float32Array = pin.features(self._slots("features", ids), self._graph.feature_width)
+            return rows
+
+    def features_of_slots(self, slots: object) -> Float32Array:
+        """features() by slots, as hops hold them."""
+        with self._graph._lock:
+            pin = self._opened("features")
+            numbers = id_array("features", "slots", slots)
+            rows: Float32Array = pin.features(numbers, self._graph.feature_width)
+            return rows
+
+    def to_external(self, slots: object) -> AnyArray:
+        """(k,) ids that slots had in the pinned version: graph.to_external() of it. Raises: VertexUnknown."""
+        with self._graph._lock:
+            self._opened("to_external")
+            numbers = id_array("to_external", "slots", slots)
+            known = self._known_ids()
+            return numbers if known is None else known.external("to_external", numbers)
+
+    # ---- for the graph and the sampler
+
+    def _published(self, change: Any, version: int) -> None:
+        """Nothing: the native half has followed."""
+
+    def _before(self, batch: list[VertexChange]) -> None:
+        """A guard of the graph: the ids are still those of the pinned version, and may not be after this batch."""
+        ids = self._graph._ids
+        if batch and self._ids is None and ids is not None:
+            self._ids = copy.copy(ids)
+            self._ids.index, self._ids.names = dict(ids.index), list(ids.names)
+
+    def _known_ids(self) -> IdMap | None:
+        return self._graph._ids if self._ids is None else self._ids
+
+    def _slots(self, where: str, ids: object) -> Int64Array:
+        return slots_or_ids(where, "ids", ids, self._known_ids())
+
+    def _opened(self, where: str) -> Any:
+        """The native pin; the caller holds the graph's lock."""
+        if self.follower is None:
+            raise UsageError(f"[{where}] expected a pin inside its with block, got one outside; use it in the block")
+        if self._graph._supposed:
+            raise UsageError(
+                f"[{where}] expected no what_if block under way, got one in this thread; use the pin before or after it"
+            )
+        return self.follower
