@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -39,13 +39,18 @@ class TemporalModel(nn.Module, ABC):
     """A model of a vertex at a time, and of links between two of them.
 
     Args:    hop_count: hops that one input holds.  snapshot_count: inputs that embed() reads, newest first; 1 but for
-             models of snapshots (DySAT).  out_width: floats of an embedding.  memory: None without one.
+             models of snapshots (DySAT).  out_width: floats of an embedding.  x_width, edge_width: floats of the
+             vertex and edge features that inputs carry, perhaps 0.  memory: None without one.  config: name and
+             arguments, of which livegnn.temporal.models.build makes another model like this.
     """
 
     hop_count: int
     snapshot_count: int
     out_width: int
+    x_width: int
+    edge_width: int
     memory: EventMemory | None
+    config: dict[str, Any]
 
     @abstractmethod
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:

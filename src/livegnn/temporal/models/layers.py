@@ -1,0 +1,168 @@
+"""What the models share: time encoding, rows to start from, temporal attention, link scores, checks of inputs.
+
+A layer reads the B' rows of a hop's sources and targets and writes the rows of its B targets, the first B of the B'.
+Invariant: a target's new row depends on its own edges alone, as a set: not on their order, nor on other targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.models.tgn import TimeEncoder
+from torch_geometric.utils import softmax
+
+from livegnn.errors import DtypeInvalid, ModelMismatch, ValueInvalid, WidthMismatch
+from livegnn.temporal.models.inputs import HopInput, TemporalInput
+
+__all__ = [
+    "InputRows",
+    "LinkScore",
+    "TemporalAttention",
+    "check_inputs",
+    "check_widths",
+    "edge_rows",
+    "time_encoder",
+]
+
+
+def time_encoder(width: int) -> nn.Module:
+    """PyG's TimeEncoder, cos(w t + b), begun at TGAT's frequencies: w from 1 down to 1e-9, evenly in their logarithm.
+
+    PyG's own start, w in (-1, 1), tells apart differences of a few units; these tell seconds from decades.
+    Source: Xu et al. 2020, section 3.1, and the authors' code.
+    """
+    encoder = TimeEncoder(width)
+    with torch.no_grad():
+        encoder.lin.weight.copy_(torch.logspace(0, -9, width).view(-1, 1))
+        encoder.lin.bias.zero_()
+    module: nn.Module = encoder
+    return module
+
+
+def edge_rows(time: nn.Module | None, hop: HopInput) -> Tensor:
+    """(E, T + A): the encoding of each edge's age, if asked for, and the edge's features."""
+    if time is None:
+        return hop.edge_x
+    return torch.cat([time(hop.dt), hop.edge_x], dim=1)
+
+
+class InputRows(nn.Module):
+    """The rows that the last hop's layer reads: x W + b; zeros where vertices have no features.
+
+    Args:    x_width: F, perhaps 0.   width: floats of a row.
+    """
+
+    def __init__(self, x_width: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.project = nn.Linear(x_width, width) if x_width else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, F) -> (N, width) float32."""
+        return x.new_zeros(len(x), self.width) if self.project is None else self.project(x)
+
+
+class TemporalAttention(nn.Module):
+    """TGAT's layer.
+
+    q_v = Wq [h_v | enc(0)];  k_e, v_e = Wk, Wv [h_u | enc(t_v - t_e) | x_e] for each sampled edge e = (u, v);
+    a_v = the heads' sums of softmax(q_v . k_e / sqrt(d)) v_e, 0 without edges;  h'_v = W2 relu(W1 [a_v | h_v]).
+
+    Products with h are taken once a row, not once an edge. Source: Xu et al. 2020, equations 6 to 8.
+
+    Args:    width: floats of a row.   out_width: floats of a new row, a multiple of heads.
+    """
+
+    def __init__(
+        self, width: int, out_width: int, *, edge_width: int, time_width: int, heads: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.heads, self.head_width = heads, out_width // heads
+        self.query = nn.Linear(width + time_width, out_width)
+        self.rows = nn.Linear(width, 2 * out_width)
+        self.edges = nn.Linear(time_width + edge_width, 2 * out_width, bias=False)
+        self.merge = nn.Sequential(nn.Linear(out_width + width, out_width), nn.ReLU(), nn.Linear(out_width, out_width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, h: Tensor, hop: HopInput, time: nn.Module) -> Tensor:
+        """(B', width) -> (B, out_width)."""
+        count, (src, dst) = hop.target_count, hop.edge_index
+        own = h[:count]
+        now = time(hop.dt.new_zeros(1)).expand(count, -1)
+        query = self.query(torch.cat([own, now], dim=1)).view(count, self.heads, self.head_width)
+        parts = self.rows(h).index_select(0, src) + self.edges(edge_rows(time, hop))
+        key, value = parts.view(len(src), 2, self.heads, self.head_width).unbind(1)
+        logit = (query.index_select(0, dst) * key).sum(-1) * self.head_width**-0.5
+        weight = self.dropout(softmax(logit, dst, num_nodes=count))
+        taken = torch.zeros_like(query).index_add(0, dst, value * weight.unsqueeze(-1))
+        merged: Tensor = self.merge(torch.cat([taken.flatten(1), own], dim=1))
+        return merged
+
+
+class LinkScore(nn.Module):
+    """A learnt logit of a link: w . relu(Ws h_src + Wd h_dst + b) + c; the two ends are not exchangeable."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.src, self.dst, self.last = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, 1)
+
+    def forward(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        """Two of (B, width) -> (B,)."""
+        logit: Tensor = self.last(torch.relu(self.src(h_src) + self.dst(h_dst)))
+        return logit.squeeze(-1)
+
+
+def check_widths(
+    where: str, *, heads: int, embed_width: int, dropout: float, positive: dict[str, int], any_width: dict[str, int]
+) -> None:
+    """Refuses arguments that no model can be made of.
+
+    Raises:  ValueInvalid.
+    """
+    for low, values in ((1, {"heads": heads, "embed_width": embed_width, **positive}), (0, any_width)):
+        for name, value in values.items():
+            if value < low:
+                raise ValueInvalid(f"[{where}] expected {name} of {low} or more, got {value}; mend the argument")
+    if embed_width % heads:
+        raise ValueInvalid(
+            f"[{where}] expected embed_width to be a multiple of heads, got {embed_width} and {heads}; "
+            f"take embed_width={embed_width - embed_width % heads + heads}"
+        )
+    if not 0.0 <= dropout < 1.0:
+        raise ValueInvalid(f"[{where}] expected dropout in [0, 1), got {dropout}; mend the argument")
+
+
+def check_inputs(
+    where: str, inputs: Sequence[TemporalInput], *, snapshots: int, hops: int, x_width: int, edge_width: int
+) -> None:
+    """Refuses inputs that do not fit a model, before anything is computed.
+
+    Raises:  ModelMismatch for a wrong number of snapshots or hops, WidthMismatch for rows of another width,
+             DtypeInvalid for features that are not float32.
+    """
+    if len(inputs) != snapshots:
+        raise ModelMismatch(f"[{where}] expected {snapshots} inputs, got {len(inputs)}; one a snapshot, newest first")
+    for part in inputs:
+        if len(part.hops) != hops:
+            raise ModelMismatch(f"[{where}] expected {hops} hops, got {len(part.hops)}; sample as many fan-outs")
+        _check_rows(where, "x", part.x, len(part.rows), x_width)
+        for hop in part.hops:
+            _check_rows(where, "edge_x", hop.edge_x, hop.edge_index.shape[1], edge_width)
+    roots = {part.hops[0].target_count for part in inputs}
+    if len(roots) != 1:
+        raise ModelMismatch(
+            f"[{where}] expected snapshots of the same roots, got {sorted(roots)} of them; sample again"
+        )
+
+
+def _check_rows(where: str, name: str, rows: Tensor, count: int, width: int) -> None:
+    if rows.dtype != torch.float32:
+        raise DtypeInvalid(f"[{where}] expected {name} of float32, got {rows.dtype}; convert it")
+    if tuple(rows.shape) != (count, width):
+        raise WidthMismatch(
+            f"[{where}] expected {name} of shape ({count}, {width}), got {tuple(rows.shape)}; "
+            f"fetch such rows, or build the model with {'x_width' if name == 'x' else 'edge_width'}="
+            f"{rows.shape[1] if rows.dim() == 2 else 0}"
+        )

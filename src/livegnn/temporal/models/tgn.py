@@ -1,0 +1,93 @@
+"""TGN: memory of past events, and attention over recent neighbours.
+
+Source: Rossi et al. 2020, "Temporal graph networks for deep learning on dynamic graphs"; the parts as in PyG's example:
+identity message, last message of a batch, GRU, one layer of TransformerConv.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import TransformerConv
+
+from livegnn.temporal.models.inputs import TemporalInput
+from livegnn.temporal.models.interface import TemporalModel
+from livegnn.temporal.models.layers import LinkScore, check_inputs, check_widths, edge_rows, time_encoder
+from livegnn.temporal.models.memory import VertexMemory
+
+__all__ = ["TGN"]
+
+
+class TGN(TemporalModel):
+    """Embeddings of memory rows (plus projected features, where vertices have some) and their neighbours' rows.
+
+    h_v = W1 m_v + sum over sampled edges e = (u, v) of a_e (W2 m_u + W6 [enc(t_v - t_e) | x_e]),
+    a_e by TransformerConv; further hops' layers read relu(h) for m.
+
+    Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0.   embed_width: of an embedding, a
+             multiple of heads.   time_origin: see VertexMemory.
+    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1).
+    """
+
+    memory: VertexMemory
+
+    def __init__(
+        self,
+        *,
+        x_width: int = 0,
+        edge_width: int = 0,
+        embed_width: int = 100,
+        memory_width: int = 100,
+        time_width: int = 100,
+        hop_count: int = 1,
+        heads: int = 2,
+        dropout: float = 0.1,
+        time_origin: int | None = None,
+    ) -> None:
+        positive = {"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count}
+        any_width = {"x_width": x_width, "edge_width": edge_width}
+        check_widths(
+            "TGN", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        )
+        super().__init__()
+        self.config = {
+            "name": "tgn",
+            "embed_width": embed_width,
+            "heads": heads,
+            "dropout": dropout,
+            "time_origin": time_origin,
+            **positive,
+            **any_width,
+        }
+        self.hop_count, self.snapshot_count, self.out_width = hop_count, 1, embed_width
+        self.x_width, self.edge_width = x_width, edge_width
+        self.time = time_encoder(time_width)
+        self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, time_origin)
+        self.features = nn.Linear(x_width, memory_width) if x_width else None
+        widths = [memory_width] + [embed_width] * hop_count
+        options = {"heads": heads, "dropout": dropout, "edge_dim": time_width + edge_width}
+        self.layers = nn.ModuleList(
+            TransformerConv(width, out // heads, **options) for width, out in itertools.pairwise(widths)
+        )
+        self.link = LinkScore(embed_width)
+
+    def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
+        """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid, VertexUnknown."""
+        check_inputs("TGN", inputs, snapshots=1, hops=self.hop_count, x_width=self.x_width, edge_width=self.edge_width)
+        part = inputs[0]
+        vertices, places = torch.unique(part.rows, return_inverse=True)
+        h = self.memory.read(vertices).index_select(0, places)
+        if self.features is not None:
+            h = h + self.features(part.x)
+        for depth, (layer, hop) in enumerate(zip(self.layers, reversed(part.hops), strict=True)):
+            h = torch.relu(h) if depth else h
+            h = layer((h, h[: hop.target_count]), hop.edge_index, edge_rows(self.time, hop))
+        return h
+
+    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        """(B,) float32 logits."""
+        logits: Tensor = self.link(h_src, h_dst)
+        return logits
