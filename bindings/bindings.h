@@ -12,5 +12,6 @@ void bind_sampling(nanobind::module_& m);          // sampling.cc: tables of sam
 void bind_sampling_workers(nanobind::module_& m);  // sampling_workers.cc: partitions, subscriptions, serving tables
 void bind_temporal(nanobind::module_& m);          // temporal.cc: temporal sampling, and pins
 void bind_arrivals(nanobind::module_& m);          // arrivals.cc: what batches brought
+void bind_feature_cache(nanobind::module_& m);     // feature_cache.cc: feature caches, and the rows that batches change
 
 }  // namespace livegnn

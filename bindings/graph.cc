@@ -563,6 +563,41 @@ Out2<float> features(const GraphStore& store, Ids ids, std::optional<std::int32_
   return make_rows(std::move(rows), ids.size(), width);
 }
 
+void check_edge_there(const GraphStore& store, std::int64_t id, const float* attr) {
+  const bool given = id >= 0 && id < store.next_edge_id();
+  if (given && (attr != nullptr || store.options().attr_width == 0)) return;
+  throw Error(ErrorKind::EdgeMissing, "[edge_attrs] expected ids of edges that are there, below " +
+                                          std::to_string(store.next_edge_id()) + " (version " +
+                                          std::to_string(store.version()) + "), got " + std::to_string(id) +
+                                          (given ? ", which was removed; leave it out" : "; add the edge first"));
+}
+
+// A graph without attributes gives rows of width 0, and does not know which edges were removed.
+Out2<float> edge_attrs(const GraphStore& store, Ids ids) {
+  const auto width = static_cast<std::size_t>(store.options().attr_width);
+  std::vector<float> rows(ids.size() * width);
+  {
+    nb::gil_scoped_release release;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const float* attr = store.edge_attr(ids.data()[i]);
+      check_edge_there(store, ids.data()[i], attr);
+      if (width > 0) std::memcpy(rows.data() + i * width, attr, width * sizeof(float));
+    }
+  }
+  return make_rows(std::move(rows), ids.size(), width);
+}
+
+Out1<bool> has_edge_attrs(const GraphStore& store, Ids ids) {
+  auto* found = new bool[ids.size() + 1];
+  nb::capsule owner(found, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
+  const bool any = store.options().attr_width == 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::int64_t id = ids.data()[i];
+    found[i] = id >= 0 && id < store.next_edge_id() && (any || store.edge_attr(id) != nullptr);
+  }
+  return Out1<bool>(found, {ids.size()}, owner);
+}
+
 std::vector<std::int32_t> types_of_all(const GraphStore& store) {
   std::vector<std::int32_t> types(static_cast<std::size_t>(store.slot_count()));
   for (VertexId v = 0; v < store.slot_count(); ++v) types[static_cast<std::size_t>(v)] = store.vertex_type(v);
@@ -731,6 +766,8 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("next_edge_id", &GraphStore::next_edge_id)
       .def("live", &live)
       .def("features", &features, nb::arg("ids").noconvert(), "width"_a = nb::none())
+      .def("edge_attrs", &edge_attrs, nb::arg("ids").noconvert())
+      .def("has_edge_attrs", &has_edge_attrs, nb::arg("ids").noconvert())
       .def("vertex_types", [](const GraphStore& store) { return make_array(types_of_all(store)); })
       .def("slot_types", &slot_types, nb::arg("slots").noconvert())
       .def("edges", &edges)

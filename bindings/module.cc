@@ -78,4 +78,7 @@ NB_MODULE(_core, m) {
 #ifdef LIVEGNN_BIND_TEMPORAL
   livegnn::bind_temporal(m);
 #endif
+#ifdef LIVEGNN_BIND_FEATURE_CACHE
+  livegnn::bind_feature_cache(m);
+#endif
 }

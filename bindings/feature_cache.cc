@@ -1,0 +1,139 @@
+// FeatureIndex, RowCopier, ChangedRows. Rows come as bytes, (n, row bytes) uint8, so that every dtype is one; the
+// caller sees to it that ids, places and slots are within them.
+#include "livegnn/feature_cache.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "bindings.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace livegnn {
+namespace {
+
+template <typename T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = In<std::int64_t>;
+using Slots = In<std::int32_t>;
+using Rows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using RowsOut = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
+
+template <typename T>
+std::span<const T> span_of(const In<T>& array) {
+  return {array.data(), array.size()};
+}
+
+template <typename T>
+Out<T> array_of(std::vector<T> values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count) {
+  std::vector<std::int32_t> places(ids.size());
+  std::vector<std::int64_t> missed;
+  std::int64_t bad = -1;
+  {
+    nb::gil_scoped_release release;
+    bad = index.lookup(span_of(ids), row_count, places);
+    if (bad < 0) missed = index.missed();
+  }
+  return nb::make_tuple(bad, array_of(std::move(places)), array_of(std::move(missed)), index.missed_places());
+}
+
+nb::tuple commit(FeatureIndex& index, const Slots& places, std::int64_t admitted_max) {
+  Admission done;
+  {
+    nb::gil_scoped_release release;
+    done = index.commit(span_of(places), admitted_max);
+  }
+  return nb::make_tuple(array_of(std::move(done.slots)), done.evicted);
+}
+
+void check_rows(const Rows& rows, const RowsOut& out, std::size_t count) {
+  invariant(rows.shape(1) == out.shape(1) && rows.shape(1) > 0, "rows of another width, or of none");
+  invariant(out.shape(0) >= count, "fewer rows than are to be copied");
+}
+
+void gather(RowCopier& copier, const Rows& rows, const Ids& ids, const RowsOut& out) {
+  check_rows(rows, out, ids.size());
+  nb::gil_scoped_release release;
+  copier.gather(rows.data(), rows.shape(1), span_of(ids), out.data());
+}
+
+void join(RowCopier& copier, const Rows& cached, const Rows& fresh, const Slots& places, const RowsOut& out) {
+  check_rows(cached, out, places.size());
+  invariant(fresh.shape(1) == out.shape(1), "rows of another width");
+  nb::gil_scoped_release release;
+  copier.join(cached.data(), fresh.data(), out.shape(1), span_of(places), out.data());
+}
+
+void scatter(RowCopier& copier, const Rows& fresh, const Slots& slots, const RowsOut& cached) {
+  invariant(fresh.shape(1) == cached.shape(1) && fresh.shape(0) >= slots.size() && fresh.shape(1) > 0,
+            "rows of another width, or too few");
+  nb::gil_scoped_release release;
+  copier.scatter(fresh.data(), cached.shape(1), span_of(slots), cached.data());
+}
+
+void bind_index(nb::module_& m) {
+  nb::class_<FeatureIndex>(m, "FeatureIndex", "Which ids are cached in which slots; the caller holds the lock.")
+      .def(
+          "__init__",
+          [](FeatureIndex* self, int policy, std::int32_t capacity, bool dense) {
+            invariant(policy >= 0 && policy <= 3 && capacity >= 1, "a cache of no known policy, or without room");
+            new (self) FeatureIndex(static_cast<CachePolicy>(policy), capacity, dense);
+          },
+          "policy"_a, "capacity"_a, "dense"_a)
+      .def("lookup", &lookup, nb::arg("ids").noconvert(), "row_count"_a)
+      .def("commit", &commit, nb::arg("places").noconvert(), "admitted_max"_a)
+      .def(
+          "find", [](const FeatureIndex& index, const Ids& ids) { return array_of(index.find(span_of(ids))); },
+          nb::arg("ids").noconvert())
+      .def(
+          "drop", [](FeatureIndex& index, const Ids& ids) { return index.drop(span_of(ids)); },
+          nb::arg("ids").noconvert())
+      .def("contents",
+           [](const FeatureIndex& index) {
+             CacheContents found = index.contents();
+             return nb::make_tuple(array_of(std::move(found.ids)), array_of(std::move(found.uses)));
+           })
+      .def(
+          "install",
+          [](FeatureIndex& index, const Ids& ids, const Ids& uses) {
+            return array_of(index.install(span_of(ids), span_of(uses)));
+          },
+          nb::arg("ids").noconvert(), nb::arg("uses").noconvert())
+      .def("__len__", &FeatureIndex::size)
+      .def("bytes", &FeatureIndex::bytes)
+      .def("check_invariants", &FeatureIndex::check_invariants);
+}
+
+}  // namespace
+
+void bind_feature_cache(nb::module_& m) {
+  bind_index(m);
+  nb::class_<RowCopier>(m, "RowCopier", "Copies rows between arrays of bytes, by several threads.")
+      .def(nb::init<int>(), "threads"_a)
+      .def("gather", &gather, nb::arg("rows").noconvert(), nb::arg("ids").noconvert(), nb::arg("out").noconvert())
+      .def("join", &join, nb::arg("cached").noconvert(), nb::arg("fresh").noconvert(), nb::arg("places").noconvert(),
+           nb::arg("out").noconvert())
+      .def("scatter", &scatter, nb::arg("fresh").noconvert(), nb::arg("slots").noconvert(),
+           nb::arg("cached").noconvert());
+  nb::class_<ChangedRows, BatchFollower>(m, "ChangedRows", "What batches did to a graph's rows since they were taken.")
+      .def(nb::init<const GraphStore&, bool>(), "graph"_a, "edges"_a, nb::keep_alive<1, 2>())
+      .def("take", [](ChangedRows& changed) {
+        ChangedRows::Taken taken = changed.take();
+        return nb::make_tuple(array_of(std::move(taken.ids)), array_of(std::move(taken.gone)));
+      });
+}
+
+}  // namespace livegnn

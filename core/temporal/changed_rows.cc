@@ -1,0 +1,57 @@
+// The last word on an id wins: a vertex removed by one batch and added again by the next has a row again, another one.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "livegnn/feature_cache.h"
+
+namespace livegnn {
+
+void ChangedRows::follow(const BatchDelta& delta, const UpdateBuffer&) {
+  const std::lock_guard lock(mutex_);
+  if (edges_) {
+    follow_edges(delta);
+  } else {
+    follow_vertices(delta);
+  }
+}
+
+void ChangedRows::note(std::int64_t id, bool gone) {
+  if (std::int64_t* place = pending_.place_of(id)) {
+    *place = gone;
+  } else {
+    pending_.insert(id, gone);
+  }
+}
+
+void ChangedRows::follow_vertices(const BatchDelta& delta) {
+  for (const VertexId v : delta.features_changed) note(v, !graph_.is_live(v));
+  for (const VertexId v : delta.vertices_removed) note(v, true);
+  for (const VertexId v : delta.vertices_added) note(v, false);  // a slot that an earlier batch may have left
+}
+
+void ChangedRows::follow_edges(const BatchDelta& delta) {
+  for (const EdgeRecord& edge : delta.reattributed) note(edge.id, graph_.edge_attr(edge.id) == nullptr);
+  for (const EdgeRecord& edge : delta.removed) note(edge.id, true);
+}
+
+ChangedRows::Taken ChangedRows::take() {
+  EdgeIdMap pending;
+  {
+    const std::lock_guard lock(mutex_);
+    if (pending_.count() == 0) return {};
+    std::swap(pending, pending_);
+  }
+  std::vector<std::pair<std::int64_t, std::uint8_t>> found;
+  found.reserve(static_cast<std::size_t>(pending.count()));
+  pending.visit([&](EdgeId id, std::int64_t gone) { found.emplace_back(id, static_cast<std::uint8_t>(gone)); });
+  std::sort(found.begin(), found.end());
+  Taken taken;
+  for (const auto& [id, gone] : found) {
+    taken.ids.push_back(id);
+    taken.gone.push_back(gone);
+  }
+  return taken;
+}
+
+}  // namespace livegnn

@@ -1,0 +1,277 @@
+// lru and fifo: a log of slots, in which only the last entry of a slot counts. A use is one write to the slot's stamp
+// and one at the log's end; the log is swept when it is mostly stale, so that an operation costs O(1) in the mean.
+// lfu: a list of slots for each number of uses, the lists in a list of their own.
+#include "temporal/replacement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "livegnn/prefetch.h"
+
+namespace livegnn {
+namespace {
+
+constexpr std::size_t kAhead = 16;  // places ahead that are brought in
+
+template <typename T, typename Visitor>
+void visit_ahead(std::span<const std::int32_t> places, const std::vector<T>& table, Visitor&& visitor) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (i + kAhead < places.size() && places[i + kAhead] >= 0) prefetch_line(&table[places[i + kAhead]]);
+    if (places[i] >= 0) visitor(places[i]);
+  }
+}
+
+class AccessLog {
+ public:
+  explicit AccessLog(std::int32_t capacity) : stamps_(static_cast<std::size_t>(capacity), kOut) {}
+
+  std::int64_t end() const { return base_ + static_cast<std::int64_t>(log_.size()); }
+  const std::vector<std::int64_t>& stamps() const { return stamps_; }
+  void append(std::int32_t slot) {
+    stamps_[slot] = end();
+    log_.push_back(slot);
+  }
+  void remove(std::int32_t slot) { stamps_[slot] = kOut; }
+  // visitor(slot) for the live entries from the oldest on, until it says false; stale ones at the head are let go.
+  template <typename Visitor>
+  void walk(Visitor&& visitor) {
+    while (head_ < log_.size() && !is_live(head_)) ++head_;
+    for (std::size_t at = head_; at < log_.size(); ++at) {
+      if (is_live(at) && !visitor(log_[at])) break;
+    }
+  }
+  void list(std::vector<std::int32_t>& slots) const {
+    for (std::size_t at = head_; at < log_.size(); ++at) {
+      if (is_live(at)) slots.push_back(log_[at]);
+    }
+  }
+  // Between fetches: stamps are given anew.
+  void sweep_if_stale() {
+    if (log_.size() < 3 * stamps_.size() + 4096) return;
+    std::vector<std::int32_t> live;
+    live.reserve(log_.capacity());
+    list(live);
+    assign(live);
+  }
+  void assign(std::span<const std::int32_t> slots) {
+    base_ = end();
+    head_ = 0;
+    std::fill(stamps_.begin(), stamps_.end(), kOut);
+    std::vector<std::int32_t> next;
+    next.reserve(log_.capacity());
+    log_.swap(next);
+    for (const std::int32_t slot : slots) append(slot);
+  }
+  std::size_t bytes() const { return log_.capacity() * sizeof(std::int32_t) + stamps_.size() * sizeof(std::int64_t); }
+
+ private:
+  static constexpr std::int64_t kOut = -1;
+  bool is_live(std::size_t at) const { return stamps_[log_[at]] == base_ + static_cast<std::int64_t>(at); }
+
+  std::vector<std::int64_t> stamps_;  // by slot: the number of its last entry
+  std::vector<std::int32_t> log_;
+  std::size_t head_ = 0;
+  std::int64_t base_ = 0;  // the number of log_[0]
+};
+
+class LeastRecent final : public Replacement {
+ public:
+  explicit LeastRecent(std::int32_t capacity) : log_(capacity) {}
+  std::int64_t use(std::span<const std::int32_t> places) override {
+    log_.sweep_if_stale();
+    const std::int64_t begin = begin_ = log_.end();
+    visit_ahead(places, log_.stamps(), [&](std::int32_t slot) {
+      if (log_.stamps()[slot] < begin) log_.append(slot);
+    });
+    return log_.end() - begin;
+  }
+  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
+    log_.walk([&](std::int32_t slot) {
+      if (count == 0 || log_.stamps()[slot] >= begin_) return false;
+      --count;
+      slots.push_back(slot);
+      log_.remove(slot);
+      return true;
+    });
+    invariant(count == 0, "fewer rows to evict than there should be");
+  }
+  void admit(std::int32_t slot) override { log_.append(slot); }
+  void remove(std::int32_t slot) override { log_.remove(slot); }
+  void list(std::vector<std::int32_t>& slots, std::vector<std::int64_t>& uses) const override {
+    log_.list(slots);
+    uses.assign(slots.size(), 1);
+  }
+  void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t>) override { log_.assign(slots); }
+  std::size_t bytes() const override { return log_.bytes(); }
+
+ private:
+  AccessLog log_;
+  std::int64_t begin_ = 0;
+};
+
+class FirstIn final : public Replacement {
+ public:
+  explicit FirstIn(std::int32_t capacity) : log_(capacity), used_(static_cast<std::size_t>(capacity), 0) {}
+  std::int64_t use(std::span<const std::int32_t> places) override {
+    log_.sweep_if_stale();
+    ++fetch_;
+    std::int64_t count = 0;
+    visit_ahead(places, used_, [&](std::int32_t slot) {
+      count += used_[slot] != fetch_;
+      used_[slot] = fetch_;
+    });
+    return count;
+  }
+  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
+    log_.walk([&](std::int32_t slot) {
+      if (count == 0) return false;
+      if (used_[slot] == fetch_) return true;
+      --count;
+      slots.push_back(slot);
+      log_.remove(slot);
+      return true;
+    });
+    invariant(count == 0, "fewer rows to evict than there should be");
+  }
+  void admit(std::int32_t slot) override { log_.append(slot); }
+  void remove(std::int32_t slot) override { log_.remove(slot); }
+  void list(std::vector<std::int32_t>& slots, std::vector<std::int64_t>& uses) const override {
+    log_.list(slots);
+    uses.assign(slots.size(), 1);
+  }
+  void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t>) override { log_.assign(slots); }
+  std::size_t bytes() const override { return log_.bytes() + used_.size() * sizeof(std::int64_t); }
+
+ private:
+  AccessLog log_;
+  std::vector<std::int64_t> used_;  // by slot: the last fetch that used it
+  std::int64_t fetch_ = 0;
+};
+
+class LeastFrequent final : public Replacement {
+ public:
+  explicit LeastFrequent(std::int32_t capacity) : entries_(static_cast<std::size_t>(capacity)) {}
+  std::int64_t use(std::span<const std::int32_t> places) override {
+    ++fetch_;
+    std::int64_t count = 0;
+    visit_ahead(places, entries_, [&](std::int32_t slot) {
+      Entry& entry = entries_[slot];
+      if (entry.used == fetch_) return;
+      entry.used = fetch_;
+      ++count;
+      const std::int32_t from = entry.list;
+      const std::int32_t to = list_after(from, lists_[from].uses + 1);
+      unlink(slot);
+      append(slot, to);
+    });
+    return count;
+  }
+  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
+    const std::size_t begin = slots.size();
+    for (std::int32_t list = first_; list != kNone && count > 0; list = lists_[list].next) {
+      // those that this fetch used stand at the list's end
+      for (std::int32_t slot = lists_[list].first; slot != kNone && count > 0; slot = entries_[slot].next) {
+        if (entries_[slot].used == fetch_) break;
+        slots.push_back(slot);
+        --count;
+      }
+    }
+    invariant(count == 0, "fewer rows to evict than there should be");
+    for (std::size_t i = begin; i < slots.size(); ++i) remove(slots[i]);
+  }
+  void admit(std::int32_t slot) override {
+    entries_[slot].used = fetch_;
+    append(slot, list_after(kNone, 1));
+  }
+  void remove(std::int32_t slot) override { unlink(slot); }
+  void list(std::vector<std::int32_t>& slots, std::vector<std::int64_t>& uses) const override {
+    for (std::int32_t list = first_; list != kNone; list = lists_[list].next) {
+      for (std::int32_t slot = lists_[list].first; slot != kNone; slot = entries_[slot].next) {
+        slots.push_back(slot);
+        uses.push_back(lists_[list].uses);
+      }
+    }
+  }
+  void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t> uses) override {
+    std::fill(entries_.begin(), entries_.end(), Entry{});
+    lists_.clear();
+    spare_.clear();
+    first_ = kNone;
+    std::vector<std::size_t> order(slots.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return uses[a] < uses[b]; });
+    std::int32_t last = kNone;
+    for (const std::size_t i : order) {
+      if (last == kNone || lists_[last].uses != uses[i]) last = list_after(last, uses[i]);
+      append(slots[i], last);
+    }
+  }
+  std::size_t bytes() const override {
+    return entries_.size() * sizeof(Entry) + lists_.capacity() * sizeof(List) + spare_.capacity() * sizeof(int);
+  }
+
+ private:
+  static constexpr std::int32_t kNone = -1;
+  struct Entry {  // of a slot
+    std::int32_t previous = kNone, next = kNone, list = kNone;
+    std::int64_t used = 0;  // the last fetch that used it
+  };
+  struct List {  // slots of one number of uses, the one used longest ago first; never empty between two calls
+    std::int64_t uses = 0;
+    std::int32_t first = kNone, last = kNone, previous = kNone, next = kNone;
+  };
+
+  // The list of so many uses, which comes right after `list` (kNone: at the front), made if it is not there.
+  std::int32_t list_after(std::int32_t list, std::int64_t uses) {
+    const std::int32_t next = list == kNone ? first_ : lists_[list].next;
+    if (next != kNone && lists_[next].uses == uses) return next;
+    std::int32_t made = 0;
+    if (spare_.empty()) {
+      made = static_cast<std::int32_t>(lists_.size());
+      lists_.emplace_back();
+    } else {
+      made = spare_.back();
+      spare_.pop_back();
+    }
+    lists_[made] = {uses, kNone, kNone, list, next};
+    (list == kNone ? first_ : lists_[list].next) = made;
+    if (next != kNone) lists_[next].previous = made;
+    return made;
+  }
+  void append(std::int32_t slot, std::int32_t at) {
+    Entry& entry = entries_[slot];
+    List& list = lists_[at];
+    entry.previous = list.last;
+    entry.next = kNone;
+    entry.list = at;
+    (list.last == kNone ? list.first : entries_[list.last].next) = slot;
+    list.last = slot;
+  }
+  void unlink(std::int32_t slot) {
+    const Entry& entry = entries_[slot];
+    const std::int32_t at = entry.list;
+    List& list = lists_[at];
+    (entry.previous == kNone ? list.first : entries_[entry.previous].next) = entry.next;
+    (entry.next == kNone ? list.last : entries_[entry.next].previous) = entry.previous;
+    if (list.first != kNone) return;
+    (list.previous == kNone ? first_ : lists_[list.previous].next) = list.next;
+    if (list.next != kNone) lists_[list.next].previous = list.previous;
+    spare_.push_back(at);
+  }
+
+  std::vector<Entry> entries_;
+  std::vector<List> lists_;
+  std::vector<std::int32_t> spare_;  // places of lists_ that hold none
+  std::int32_t first_ = kNone;
+  std::int64_t fetch_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Replacement> make_replacement(CachePolicy policy, std::int32_t capacity) {
+  if (policy == CachePolicy::Lru) return std::make_unique<LeastRecent>(capacity);
+  if (policy == CachePolicy::Lfu) return std::make_unique<LeastFrequent>(capacity);
+  return std::make_unique<FirstIn>(capacity);  // static: in order of admission, and nothing is evicted
+}
+
+}  // namespace livegnn

@@ -1,0 +1,247 @@
+"""What a feature cache reads from: arrays in memory or mapped from a file, a graph, or any object with rows(ids).
+
+A source is the truth; the cache holds copies. `local` sources are read while a batch of a graph is applied: their
+changed rows are read again with that batch. Others are read over a network perhaps, where waiting for an answer inside
+a batch could be waiting for ever: their changed rows are read again by the next fetch, before it looks at any.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
+
+from livegnn.errors import DtypeInvalid, EdgeMissing, UsageError, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.graph import Graph
+from livegnn.types import AnyArray, BoolArray, Int64Array
+
+__all__ = ["FeatureSource", "RowSource", "edge_source", "source_of"]
+
+
+@runtime_checkable
+class FeatureSource(Protocol):
+    """Any place that rows come from: a table of another process, a database.
+
+    rows(ids): ids (k,) int64, each once, in [0, row_count) -> (k, row_width) array or CPU tensor, of `dtype` if the
+    object has one, else float32; row i for ids[i]. row_count may grow. What it raises leaves the cache as it was.
+    """
+
+    @property
+    def row_width(self) -> int:
+        """d, at least 0."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows there are now."""
+
+    def rows(self, ids: Int64Array) -> Any:
+        """The rows of ids."""
+
+
+class RowSource(ABC):
+    """A FeatureSource as the cache sees it. graph: what it is a view of; edges: of its edges, not its vertices."""
+
+    local: bool = True
+    graph: Graph | None = None
+    edges: bool = False
+    row_width: int
+    dtype: np.dtype[Any]
+
+    @property
+    @abstractmethod
+    def row_count(self) -> int:
+        """Rows there are now."""
+
+    @property
+    def in_memory(self) -> AnyArray | None:
+        """The array itself, where reading it costs no more than reading a copy would."""
+        return None
+
+    @abstractmethod
+    def read(self, ids: Int64Array) -> AnyArray:
+        """(k, row_width) of dtype, C-contiguous; ids unique and within row_count."""
+
+    def mapped(self) -> AnyArray | None:
+        """The array to gather from, in place of read(), or None."""
+        return None
+
+    def present(self, ids: Int64Array) -> BoolArray:
+        """Which of the ids have rows now; any int64 are taken."""
+        return (ids >= 0) & (ids < self.row_count)
+
+    def refuse(self, where: str, given: int, row: int) -> NoReturn:
+        """Says that this id has no row."""
+        raise ValueInvalid(
+            f"[{where}] expected ids from 0 to {self.row_count - 1}, got {given} at row {row}; "
+            "mend the ids, or give a source with more rows (resize)"
+        )
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held before the cache's own lock and as long, so that all rows of a fetch are of one version."""
+        return nullcontext()
+
+
+class _ArrayRows(RowSource):
+    """A (N, d) array; a memory map is a tier below, read in one batch like any other."""
+
+    def __init__(self, array: AnyArray, mapped: bool) -> None:
+        self._array, self._mapped = array, mapped
+        self.row_width, self.dtype = int(array.shape[1]), array.dtype
+
+    @property
+    def row_count(self) -> int:
+        return len(self._array)
+
+    @property
+    def in_memory(self) -> AnyArray | None:
+        return None if self._mapped else self._array
+
+    def mapped(self) -> AnyArray | None:
+        return self._array
+
+    def read(self, ids: Int64Array) -> AnyArray:
+        found: AnyArray = np.take(self._array, ids, axis=0)
+        return found
+
+
+class _VertexRows(RowSource):
+    """Features by slot; a graph with types gives rows of the widest type, filled with zeros."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.row_width, self.dtype = graph.feature_width, np.dtype(np.float32)
+
+    @property
+    def row_count(self) -> int:
+        assert self.graph is not None
+        return self.graph.slot_count
+
+    def read(self, ids: Int64Array) -> AnyArray:
+        assert self.graph is not None
+        return self.graph._store.features(ids)
+
+    def present(self, ids: Int64Array) -> BoolArray:
+        assert self.graph is not None
+        live = self.graph._store.live()
+        inside = super().present(ids)
+        inside[inside] = live[ids[inside]]
+        return inside
+
+    def refuse(self, where: str, given: int, row: int) -> NoReturn:
+        assert self.graph is not None
+        raise VertexUnknown(
+            f"[{where}] expected slots of live vertices, below {self.row_count} (version {self.graph.version}), "
+            f"got {given} at row {row}; add the vertex first"
+        )
+
+    def lock(self) -> AbstractContextManager[Any]:
+        assert self.graph is not None
+        return self.graph._lock
+
+
+class _EdgeRows(RowSource):
+    """Attributes by edge id."""
+
+    edges = True
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.row_width, self.dtype = graph.attr_width, np.dtype(np.float32)
+
+    @property
+    def row_count(self) -> int:
+        assert self.graph is not None
+        return self.graph._store.next_edge_id
+
+    def read(self, ids: Int64Array) -> AnyArray:
+        assert self.graph is not None
+        return self.graph._store.edge_attrs(ids)
+
+    def present(self, ids: Int64Array) -> BoolArray:
+        assert self.graph is not None
+        return self.graph._store.has_edge_attrs(ids)
+
+    def refuse(self, where: str, given: int, row: int) -> NoReturn:
+        assert self.graph is not None
+        raise EdgeMissing(
+            f"[{where}] expected ids of edges that are there, below {self.row_count} (version {self.graph.version}), "
+            f"got {given} at row {row}; add the edge first"
+        )
+
+    def lock(self) -> AbstractContextManager[Any]:
+        assert self.graph is not None
+        return self.graph._lock
+
+
+class _ObjectRows(RowSource):
+    """A user's FeatureSource; what it answers is checked, every time."""
+
+    local = False
+
+    def __init__(self, source: FeatureSource) -> None:
+        self._source = source
+        self.row_width = int(source.row_width)
+        self.dtype = _checked_dtype(np.dtype(getattr(source, "dtype", np.float32)))
+
+    @property
+    def row_count(self) -> int:
+        return int(self._source.row_count)
+
+    def read(self, ids: Int64Array) -> AnyArray:
+        rows = np.asarray(self._source.rows(ids))
+        expected = (len(ids), self.row_width)
+        if rows.shape != expected:
+            raise WidthMismatch(f"[fetch] expected rows of shape {expected} from the source, got {rows.shape}; mend it")
+        if rows.dtype != self.dtype:
+            raise DtypeInvalid(f"[fetch] expected {self.dtype} rows from the source, got {rows.dtype}; convert them")
+        return np.ascontiguousarray(rows)
+
+
+def _checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype in (np.float32, np.float16):
+        return dtype
+    raise DtypeInvalid(f"[FeatureCache] expected float32 or float16 features, got {dtype}; convert them")
+
+
+def edge_source(graph: Graph) -> RowSource:
+    """The attributes of a graph's edges, by edge id. Raises: UsageError."""
+    if not isinstance(graph, Graph):
+        raise UsageError(f"[of_edges] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+    return _EdgeRows(graph)
+
+
+def source_of(features: object) -> RowSource:
+    """The source that `features` means. Raises: DtypeInvalid, WidthMismatch, ValueInvalid, UsageError."""
+    if isinstance(features, RowSource):
+        return features
+    if isinstance(features, Graph):
+        return _VertexRows(features)
+    if isinstance(features, str | PathLike):
+        return _array_rows(np.load(features, mmap_mode="r"))
+    device = getattr(features, "device", None)
+    if hasattr(features, "detach") and getattr(device, "type", "cpu") == "cpu":
+        return _array_rows(features.detach().numpy())
+    if isinstance(features, np.ndarray):
+        return _array_rows(features)
+    if isinstance(features, FeatureSource) and device is None:
+        return _ObjectRows(features)
+    where = f" on {device}" if hasattr(features, "detach") else ""
+    raise UsageError(
+        "[FeatureCache] expected features as an array or tensor in main memory, the path of a .npy file, a Graph, or "
+        f"an object with rows(ids), row_width and row_count; got {type(features).__name__}{where}; convert them"
+    )
+
+
+def _array_rows(array: AnyArray) -> RowSource:
+    if array.ndim != 2:
+        raise WidthMismatch(f"[FeatureCache] expected features of shape (N, d), got {array.shape}; reshape them")
+    _checked_dtype(array.dtype)
+    if not array.flags.c_contiguous:
+        raise ValueInvalid(
+            "[FeatureCache] expected features whose rows lie one after another (C order), got another layout; "
+            "pass numpy.ascontiguousarray(features)"
+        )
+    return _ArrayRows(array, isinstance(array, np.memmap))
