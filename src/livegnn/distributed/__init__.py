@@ -1,4 +1,4 @@
-"""Distributed training (livegnn[distributed]): one process a worker, parts of a graph, samples and rows from their owners.
+"""Distributed training (livegnn[distributed]): one process a worker; samples and rows come from their owners.
 
 Start here: layout.py, who holds what; exchange.py, how workers talk; trainer.py, what a step is. launch.py starts
 processes; threads.py runs the same in threads. docs/distributed-training.md has the rules.

@@ -2,9 +2,9 @@
 
 core/temporal/draw.h: the draws of a row are a function of (part key, row), and
     part key = mix(mix(seed ^ mix(call)) + hop + 65536 snapshot)
-with mix the finaliser of splitmix64, a bijection. So a sampler of one hop, called under another number, draws what hop k
-of the call draws: call_of_hop() solves mix(seed ^ mix(call')) = mix(seed ^ mix(call)) + k for call'. The rows keep their
-numbers where the call has a row for each: rows of others are given no past (rows_apart).
+with mix the finaliser of splitmix64, a bijection. So a sampler of one hop, called under another number, draws what hop
+k of the call draws: call_of_hop() solves mix(seed ^ mix(call')) = mix(seed ^ mix(call)) + k for call'. The rows keep
+their numbers where the call has a row for each: rows of others are given no past (rows_apart).
 """
 
 from __future__ import annotations

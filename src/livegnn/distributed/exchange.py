@@ -1,4 +1,5 @@
-"""Exchange: how workers hand arrays to each other. All workers make the same calls in the same order (bulk-synchronous).
+"""Exchange: how workers hand arrays to each other. All workers make the same calls in the same order
+(bulk-synchronous).
 
 Two implementations: TorchExchange, over torch.distributed, between processes; ThreadExchange (threads.py), between
 threads of one process, for tests and for trying things out. Whoever asks groups its rows by the worker that it asks,

@@ -5,8 +5,8 @@ Both are what InputLoader fetches from (Fetches) and what a FeatureCache reads f
     remote = RemoteVertexRows(partition, exchange)
     rows = Cached(FeatureCache(remote, capacity=10_000), remote)
 
-One reading is two exchanges in which every worker takes part. A cache that has all rows would ask nobody, and one that is
-restored reads as often as it likes: Cached goes on taking part, with nothing to ask, until no worker reads any more.
+One reading is two exchanges in which every worker takes part. A cache that has all rows would ask nobody, and one that
+is restored reads as often as it likes: Cached goes on taking part, with nothing to ask, until no worker reads any more.
 """
 
 from __future__ import annotations

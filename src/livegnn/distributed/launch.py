@@ -1,8 +1,9 @@
 """launch(): a function in several processes of this machine, joined by torch.distributed; one that dies ends them all.
 
-Each process starts anew (spawn), meets the others at a file, runs fn and writes what it returns, or its error, to a file
-of its own. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a moment to
-end by themselves and are then terminated. The error names the worker that failed first; what follows from that is left out.
+Each process starts anew (spawn), meets the others at a file, runs fn and writes what it returns, or its error, to a
+file of its own. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a
+moment to end by themselves and are then terminated. The error names the worker that failed first; what follows from
+that is left out.
 """
 
 from __future__ import annotations
@@ -109,10 +110,10 @@ def _work(job: _Job, rank: int) -> None:
 
 def _watch(processes: Sequence[BaseProcess], folder: Path) -> None:
     """Returns when all have ended well. Raises: WorkerUnavailable when one has not."""
-    running = {process.sentinel: rank for rank, process in enumerate(processes)}
+    running: dict[Any, int] = {process.sentinel: rank for rank, process in enumerate(processes)}
     while running:
         for sentinel in wait(list(running)):
-            rank = running.pop(sentinel)  # type: ignore[index]
+            rank = running.pop(sentinel)
             processes[rank].join()
             if processes[rank].exitcode != 0:
                 wait(list(running), timeout=_GRACE_S) if running else None
@@ -128,12 +129,14 @@ def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailabl
                 f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
                 "all were ended; run it again"
             )
-    found = [(_read(folder / f"error-{rank}"), rank) for rank in range(len(processes)) if (folder / f"error-{rank}").exists()]
+    found = [
+        (_read(folder / f"error-{rank}"), rank) for rank in range(len(processes)) if (folder / f"error-{rank}").exists()
+    ]
     own = [(failure, rank) for failure, rank in found if failure.kind != WorkerUnavailable.__name__]
     failure, rank = min(own or found)
     return WorkerUnavailable(
-        f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; mend its cause, all were "
-        f"ended:\n{failure.text}"
+        f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; mend its cause, all "
+        f"were ended:\n{failure.text}"
     )
 
 

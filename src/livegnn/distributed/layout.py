@@ -1,7 +1,7 @@
 """Layout: which worker holds what, and which worker is asked for it. Pure functions of numbers; nothing is looked up.
 
-A host runs workers_per_host workers; worker r is number r % workers_per_host on host r // workers_per_host. The graph is
-cut into partitions: one a worker or, with shared=True, one a host, of which each of the host's workers has a copy.
+A host runs workers_per_host workers; worker r is number r % workers_per_host on host r // workers_per_host. The graph
+is cut into partitions: one a worker or, with shared=True, one a host, of which each of the host's workers has a copy.
 
 partition of vertex v  = v % partitions            (GNNFlow, section 4.4: the hash is the identity)
 worker that r asks     = r's own number on the host of the partition   (static scheduling: the same local rank serves

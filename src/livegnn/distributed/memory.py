@@ -2,11 +2,12 @@
 
 A step reads: the rows of the vertices in the sample, and of the other end of each message that waits at one of them,
 come from their owners into the model's own VertexMemory, which then holds nothing but these, numbered from 0 (bring()).
-A step writes: each event goes to the owners of its two ends; an owner lets a VertexMemory of its rows and their partners'
-observe them and keeps what became of its own (observe()). So both run the very code of one process on the same numbers.
+A step writes: each event goes to the owners of its two ends; an owner lets a VertexMemory of its rows and their
+partners' observe them and keeps what became of its own (observe()). So both run the very code of one process on the
+same numbers.
 
-Invariants: only an owner changes a row; before a step's first write all that it reads has been read; the origin of times
-is the same everywhere. Owners go by worker (v % workers), also where parts of the graph are shared by a host.
+Invariants: only an owner changes a row; before a step's first write all that it reads has been read; the origin of
+times is the same everywhere. Owners go by worker (v % workers), also where parts of the graph are shared by a host.
 """
 
 from __future__ import annotations

@@ -176,5 +176,3 @@ class Partition:
         for slot, place in zip(slots.tolist(), places[last].tolist(), strict=True):
             row = columns["rows"][starts[place] : starts[place] + width[place]]
             self._rows[slot // self.layout.partitions] = 0.0 if kind[place] == _REMOVE_VERTEX else row
-
-

@@ -23,8 +23,8 @@ class DistributedReport:
     """The same on every worker.
 
     sampling_seconds: (workers,) float64, processor time that each spent on sampling, for itself and for others; waiting
-    is left out.  targets: (workers,) int64, roots that each asked for.  targets_served: (workers,) int64, targets of all
-    hops that each sampled for anybody.  seconds: of this worker, by phase, waiting included (sample, fetch, model,
+    is left out.  targets: (workers,) int64, roots that each asked for.  targets_served: (workers,) int64, targets of
+    all hops that each sampled for anybody.  seconds: of this worker, by phase, waiting included (sample, fetch, model,
     memory).
     """
 

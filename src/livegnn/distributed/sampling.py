@@ -1,8 +1,8 @@
 """RemoteSampler: hops of the whole graph, sampled where its parts are. A HopSource like TemporalSampler.
 
-One hop: each target goes to the worker that Layout names for it -> that worker samples one hop of its part -> counts and
-edges come back and are put in the order of the targets. Two exchanges a hop, whatever the targets, and every worker takes
-part in each, with no targets too. The next hop's targets are made here, as the native sampler makes them.
+One hop: each target goes to the worker that Layout names for it -> that worker samples one hop of its part -> counts
+and edges come back and are put in the order of the targets. Two exchanges a hop, whatever the targets, and every worker
+takes part in each, with no targets too. The next hop's targets are made here, as the native sampler makes them.
 
 Exactness: equal, array by array, to TemporalSampler of the whole graph with the same arguments and number of the call;
 drawn samples keep their rows' numbers (draws.py).
@@ -121,9 +121,7 @@ class RemoteSampler:
         counts = np.diff(hop.ptr)
         return np.concatenate([counts[places] if self._drawn else counts, hop.src, hop.edge_ids, hop.times])
 
-    def _merged(
-        self, targets: Int64Array, times: Int64Array, route: Route, answers: list[AnyArray]
-    ) -> TemporalHop:
+    def _merged(self, targets: Int64Array, times: Int64Array, route: Route, answers: list[AnyArray]) -> TemporalHop:
         """The answers as one hop, in the order of the targets."""
         places = route.places
         counts = np.zeros(len(targets), np.int64)

@@ -19,11 +19,14 @@ from livegnn.extras import need
 from livegnn.graph import Graph
 from livegnn.temporal.events import Events
 from livegnn.temporal.sampler import TemporalSampler
+from livegnn.types import AnyArray
 
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
 __all__ = ["train"]
+
+_EVENTS = ("src", "dst", "time", "edge_ids")
 
 
 class _Task(NamedTuple):
@@ -68,9 +71,10 @@ def train(
         folder = Path(name)
         torch.save(model, folder / "model.pt")
         with graph._lock:
-            _save_events(folder, Events.of(graph))
+            events = Events.of(graph)
+            _save(folder / "events.npz", dict(zip(_EVENTS, events.columns(), strict=True)))
             for rank in range(workers):
-                np.savez(folder / f"part-{rank}.npz", **Partition.arrays(graph, layout, rank))
+                _save(folder / f"part-{rank}.npz", Partition.arrays(graph, layout, rank))
         task = _Task(folder, layout, list(sampler.fanouts), _options_of(sampler), options, validation)
         report: DistributedReport = launch(_work, workers, (task,), timeout_s=timeout_s)[0]
         trained = torch.load(folder / "trained.pt", weights_only=True)
@@ -88,7 +92,7 @@ def _work(exchange: Exchange, task: _Task) -> DistributedReport:
     with np.load(task.folder / f"part-{exchange.rank}.npz") as arrays:
         partition = Partition.from_arrays(dict(arrays), task.layout, exchange.rank)
     with np.load(task.folder / "events.npz") as arrays:
-        events = Events(**{name: arrays[name] for name in ("src", "dst", "time", "edge_ids")})
+        events = Events(**{name: arrays[name] for name in _EVENTS})
     model = torch.load(task.folder / "model.pt", weights_only=False)
     sampler = RemoteSampler(partition, exchange, task.fanouts, **task.sampler)
     trainer = DistributedTrainer(model, partition, sampler, exchange, **task.trainer)
@@ -99,9 +103,8 @@ def _work(exchange: Exchange, task: _Task) -> DistributedReport:
     return report
 
 
-def _save_events(folder: Path, events: Events) -> None:
-    src, dst, time, edge_ids = events.columns()
-    np.savez(folder / "events.npz", src=src, dst=dst, time=time, edge_ids=edge_ids)
+def _save(path: Path, arrays: dict[str, AnyArray]) -> None:
+    np.savez(path, allow_pickle=False, **arrays)
 
 
 def _options_of(sampler: TemporalSampler) -> dict[str, Any]:

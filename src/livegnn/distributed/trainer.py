@@ -2,8 +2,9 @@
 
 A global mini-batch of `batch_size` events is cut into even runs, one a worker. Each worker samples, fetches, embeds and
 scores its run; the gradients of the sum of losses over all events, divided by how many there are, are added up over the
-workers, and every worker takes the same step of its own copy of the model. Then the memory, where there is one, observes
-the whole mini-batch. All of it is bulk-synchronous: a worker without events in a mini-batch takes part in each exchange.
+workers, and every worker takes the same step of its own copy of the model. Then the memory, where there is one,
+observes the whole mini-batch. All of it is bulk-synchronous: a worker without events in a mini-batch takes part in each
+exchange.
 
 Invariants: weights and optimizer state are equal on all workers, bit for bit; a report is, too.
 """
@@ -18,8 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from livegnn.distributed.exchange import Exchange
-from livegnn.distributed.features import RemoteEdgeRows, RemoteVertexRows
-
+from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
 from livegnn.distributed.partition import Partition
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
@@ -90,6 +90,7 @@ class DistributedTrainer:
         self._vertex_rows = vertex_features or RemoteVertexRows(partition, exchange, device)
         self._remote_edges = RemoteEdgeRows(partition, exchange, sampler, device)
         self._edge_rows = edge_features or self._remote_edges
+        self._caches = [rows for rows in (vertex_features, edge_features) if isinstance(rows, Cached)]
         self._loader = InputLoader(
             partition.graph, sampler, vertex_features=self._vertex_rows, edge_features=self._edge_rows, device=device
         )
@@ -112,7 +113,7 @@ class DistributedTrainer:
     # ---- training
 
     def fit(self, events: Events, *, epochs: int | None = None, validation: float = 0.0) -> DistributedReport:
-        """Trains on events in order of (time, edge id); every worker gives all of them, and takes its run of each batch.
+        """Trains on events in order of (time, edge id); every worker gives all of them and takes its run of each batch.
 
         Args:    events: of edges that the graph has.  validation: share of the last ones that are tested on after each
                  epoch, and not trained on.
@@ -213,7 +214,8 @@ class DistributedTrainer:
             none = self._torch.zeros(0, device=self._loader.device)
             return _Scored(none, none)
         with self._loader.clock.phase("model"):
-            src, dst, other = self.model.embed(inputs).split(len(batch))
+            h, n = self.model.embed(inputs), len(batch)
+            src, dst, other = h[:n], h[n : 2 * n], h[2 * n :]
             return _Scored(self.model.score(src, dst), self.model.score(src, other))
 
     def _observe(self, events: Events, part: slice) -> None:
@@ -229,9 +231,7 @@ class DistributedTrainer:
     def _add_gradients(self, loss: float) -> float:
         """Every gradient becomes its sum over the workers, in one exchange; returns the sum of the losses."""
         with self._loader.clock.phase("gradients"):
-            parts = [
-                self._torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters
-            ]
+            parts = [self._torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
             last = self._torch.tensor([loss], device=parts[0].device, dtype=parts[0].dtype)
             total = self.exchange.sum(self._torch.cat([*(part.reshape(-1) for part in parts), last]))
             start = 0
@@ -245,9 +245,11 @@ class DistributedTrainer:
 
     def _begin_epoch(self, epoch: int) -> None:
         """Dropout and drawn samples of an epoch follow from its name and the worker's; caches begin it as the first."""
-        for cache in (self._vertex_rows, self._edge_rows):
-            if hasattr(cache, "checkpoint"):
-                cache.restore() if epoch else cache.checkpoint()
+        for cache in self._caches:
+            if epoch:
+                cache.restore()
+            else:
+                cache.checkpoint()
         name = zlib.crc32(repr((self.seed, epoch, self.exchange.rank)).encode())
         self._torch.manual_seed(name)
         self.sampler.calls = name << 24
@@ -278,7 +280,9 @@ class DistributedTrainer:
 def _check_options(batch_size: int, epochs: int, learning_rate: float) -> None:
     for name, value in (("batch_size", batch_size), ("epochs", epochs)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueInvalid(f"[DistributedTrainer] expected {name} of at least 1, got {value!r}; give a whole number")
+            raise ValueInvalid(
+                f"[DistributedTrainer] expected {name} of at least 1, got {value!r}; give a whole number"
+            )
     if not math.isfinite(learning_rate) or learning_rate < 0:
         raise ValueInvalid(
             f"[DistributedTrainer] expected learning_rate from 0 on, got {learning_rate!r}; give a finite number"

@@ -141,9 +141,11 @@ def test_weights_of_worker_0_are_taken():
 
 @pytest.mark.parametrize(("start", "stop", "size"), [(0, 10, 3), (5, 6, 4), (7, 7, 2)])
 def test_runs_are_even_and_leave_nothing_out(start, stop, size):
-    places = [list(range(start, stop))[slice(run.start - start, run.stop - start)]
-              for run in (run_of(start, stop, rank, size) for rank in range(size))]
-    assert sum(places, []) == list(range(start, stop))
+    places = [
+        list(range(start, stop))[slice(run.start - start, run.stop - start)]
+        for run in (run_of(start, stop, rank, size) for rank in range(size))
+    ]
+    assert [place for run in places for place in run] == list(range(start, stop))
     assert max(map(len, places)) - min(map(len, places)) <= 1
 
 
