@@ -18,7 +18,7 @@ from livegnn.temporal.loading import InputLoader
 from livegnn.temporal.models import TGN
 from tests.differential import distributed_work
 
-EVENTS, BATCH, SEED, SHARE, RATE = 3000, 50, 4, 0.2, 1e-2
+EVENTS, BATCH, SEED, SHARE, RATE = 2000, 50, 4, 0.3, 5e-3
 AP_DIFFERENCE = 0.01  # that the issue allows; rounding alone is much less
 
 
@@ -43,12 +43,14 @@ def generated():
         if rng.random() < 0.15:
             last[source] = rng.integers(120, 200)
         dst[event] = last[source]
-    return Stream(src, dst, np.sort(rng.integers(0, 100_000, EVENTS)))
+    return Stream(src, dst, np.sort(rng.integers(0, 1000, EVENTS)))
 
 
 def real():
+    """In minutes: a time encoder multiplies the rounding of its weights by the time that it encodes."""
     try:
-        return datasets.load("jodie_wikipedia")
+        stream = datasets.load("jodie_wikipedia")
+        return Stream(stream.src, stream.dst, stream.time // 60)
     except DataMissing:
         pytest.skip("the data set jodie_wikipedia is not at hand")
 
@@ -96,13 +98,13 @@ def test_processes_reach_the_accuracy_and_the_memory_of_one(stream, workers):
     options = {"epochs": 2, "batch_size": BATCH, "seed": SEED, "learning_rate": RATE, "validation": SHARE}
     report = train(model, graph, TemporalSampler(graph, [5]), workers=workers, **options)
     got = [epoch.ap for epoch in report.epochs]
-    assert expected[-1] > 0.6  # there is something to learn, and it was learnt
+    assert expected[-1] > 0.65  # there is something to learn, and it was learnt
     assert got == pytest.approx(expected, abs=AP_DIFFERENCE)
     state, other = model.memory.state(), alone.memory.state()
     for name in ("known", "last", "pending", "origin"):
         assert torch.equal(state[name], other[name]), name
-    # the weights went through 50 steps of rounding each
-    torch.testing.assert_close(state["rows"], other["rows"], atol=5e-2, rtol=0.0)
+    # rounding of the gradients' sums, carried through the steps of two epochs, comes to 1e-5
+    torch.testing.assert_close(state["rows"], other["rows"], atol=1e-3, rtol=0.0)
     assert (len(report.sampling_seconds), len(report.targets)) == (workers, workers)
     assert report.targets.max() - report.targets.min() <= 0.02 * report.targets.mean()
     assert report.sampling_seconds.min() > 0
