@@ -1,8 +1,8 @@
 """Distributed training (GNNFlow, section 4.4): is the work spread evenly, is the accuracy that of one process, and what
 do the exchanges cost?
 
-Workers are processes of this machine, one thread each, joined by gloo. Where they are more than its cores, their seconds
-say nothing of a cluster; the spread of processor time, the bytes and the scores do.
+Workers are processes of this machine, one thread each, joined by gloo. Where they are more than its cores, their
+seconds say nothing of a cluster; the spread of processor time and the scores do.
 """
 
 from __future__ import annotations

@@ -43,9 +43,10 @@ __all__ = ["DistributedTrainer", "run_of"]
 
 
 def run_of(start: int, stop: int, rank: int, size: int) -> slice:
-    """The run of places [start, stop) that a worker takes; lengths differ by at most 1."""
+    """The run of places [start, stop) that a worker takes; lengths differ by at most 1, and by turns who has more."""
     count = stop - start
-    return slice(start + count * rank // size, start + count * (rank + 1) // size)
+    turn = start // max(count, 1) % size
+    return slice(start + (count * rank + turn) // size, start + (count * (rank + 1) + turn) // size)
 
 
 class _Scored(NamedTuple):
