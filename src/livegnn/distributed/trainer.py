@@ -144,6 +144,7 @@ class DistributedTrainer:
 
     def train_once(self, events: Events, negatives: Int64Array) -> float:
         """One pass with a step per global mini-batch; the mean loss per event. events: in order; memory moves on."""
+        self._make_room()
         self.model.train()
         total = 0.0
         for part in cut(len(events), self.batch_size):
@@ -160,6 +161,7 @@ class DistributedTrainer:
             if not len(self._negatives):
                 raise UsageError("[test] expected negatives, or a trainer after fit(), got neither; give negatives=")
             negatives = self._negatives.draw(len(events), np.random.default_rng((self.seed, epoch, 1)))
+        self._make_room()
         self.model.eval()
         positive, negative = [], []
         with self._torch.no_grad():
@@ -177,9 +179,15 @@ class DistributedTrainer:
         """Lets the memory take events in, a global mini-batch at a time, without scoring them."""
         if self.memory is None:
             return
+        self._make_room()
         self.model.eval()
         for part in cut(len(events), self.batch_size):
             self._observe(events, part)
+
+    def _make_room(self) -> None:
+        """For vertices that came since."""
+        if self.memory is not None:
+            self.memory.grow(self.partition.graph.slot_count)
 
     # ---- a step
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import livegnn as lg
 from livegnn.distributed import DistributedTrainer, Layout, Partition, RemoteSampler, run_threads
 from livegnn.distributed.trainer import run_of
 from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
@@ -120,6 +121,28 @@ def test_fit_tests_after_each_epoch_and_reports_the_same_everywhere():
     assert 0.0 <= first.served_cv < 0.2
     assert {"sample", "fetch", "model", "memory", "gradients"} <= set(first.seconds)
     assert torch.equal(memory["last"], results[2][0][1]["last"])
+
+
+def test_events_of_vertices_that_came_later():
+    """Updates go to all parts; what they bring is trained on, new vertices included."""
+    graph = graph_of()
+    updates = lg.Updates()
+    updates.add_vertices([40, 41], np.ones((2, 4), np.float32))
+    new = {"time": np.array([1001, 1002, 1003]), "edge_attr": np.ones((3, 3), np.float32)}
+    updates.add_edges([40, 41, 2], [5, 40, 41], **new)
+    whole = graph_of()
+    whole.apply(updates)
+    events, negatives = Events.of(whole).in_time_order().at(slice(-20, None)), np.arange(20)
+    model, loss = one_process("tgn", whole, events, negatives, 10)
+
+    def work(exchange):
+        trainer = trainer_of(exchange, "tgn", graph, batch_size=10, optimizer=sgd)
+        trainer.partition.apply(updates, exchange)
+        return trainer.train_once(events, negatives), trainer.memory.state()
+
+    for got, memory in run_threads(work, 2):
+        assert got == pytest.approx(loss, rel=1e-5)
+        torch.testing.assert_close(memory["rows"], model.memory.state()["rows"], atol=2e-5, rtol=1e-4)
 
 
 def test_weights_of_worker_0_are_taken():
