@@ -179,8 +179,7 @@ class Cached:
     """A FeatureCache over remote rows, for workers that go step by step together."""
 
     def __init__(self, cache: FeatureCache, remote: RemoteRows) -> None:
-        self.cache, self.width = cache, remote.width
-        self._remote = remote
+        self.cache, self.remote, self.width = cache, remote, remote.width
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
         """Rows by id, from the cache or from where they lie."""
@@ -197,5 +196,5 @@ class Cached:
 
     def _together(self, read: Callable[[], Any]) -> Any:
         found = read()
-        self._remote.attend()
+        self.remote.attend()
         return found

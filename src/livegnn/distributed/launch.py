@@ -104,7 +104,9 @@ def _work(job: _Job, rank: int) -> None:
         dist.destroy_process_group()
     except BaseException as error:
         failure = _Failure(time.time(), type(error).__name__, "".join(traceback.format_exception(error)))
-        (job.folder / f"error-{rank}").write_bytes(pickle.dumps(tuple(failure)))
+        beside = job.folder / f"error-{rank}.part"
+        beside.write_bytes(pickle.dumps(tuple(failure)))
+        beside.rename(job.folder / f"error-{rank}")
         raise SystemExit(1) from error
 
 
@@ -116,8 +118,16 @@ def _watch(processes: Sequence[BaseProcess], folder: Path) -> None:
             rank = running.pop(sentinel)
             processes[rank].join()
             if processes[rank].exitcode != 0:
-                wait(list(running), timeout=_GRACE_S) if running else None
+                _wait_a_moment(running)
                 raise _failure(processes, folder)
+
+
+def _wait_a_moment(running: dict[Any, int]) -> None:
+    """For the others to end by themselves: the first to be seen may not have been the first to fail."""
+    until = time.monotonic() + _GRACE_S
+    while running and (left := until - time.monotonic()) > 0:
+        for sentinel in wait(list(running), left):
+            del running[sentinel]
 
 
 def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailable:
@@ -129,19 +139,14 @@ def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailabl
                 f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
                 "all were ended; run it again"
             )
-    found = [
-        (_read(folder / f"error-{rank}"), rank) for rank in range(len(processes)) if (folder / f"error-{rank}").exists()
-    ]
+    paths = [(folder / f"error-{rank}", rank) for rank in range(len(processes))]
+    found = [(_Failure(*pickle.loads(path.read_bytes())), rank) for path, rank in paths if path.exists()]
     own = [(failure, rank) for failure, rank in found if failure.kind != WorkerUnavailable.__name__]
     failure, rank = min(own or found)
     return WorkerUnavailable(
         f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; mend its cause, all "
         f"were ended:\n{failure.text}"
     )
-
-
-def _read(path: Path) -> _Failure:
-    return _Failure(*pickle.loads(path.read_bytes()))
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:

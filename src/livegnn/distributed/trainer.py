@@ -89,8 +89,8 @@ class DistributedTrainer:
         self.model, self.partition, self.sampler = model.to(device), partition, sampler
         self.exchange, self.batch_size, self.epochs, self.seed = exchange, batch_size, epochs, seed
         self._vertex_rows = vertex_features or RemoteVertexRows(partition, exchange, device)
-        self._remote_edges = RemoteEdgeRows(partition, exchange, sampler, device)
-        self._edge_rows = edge_features or self._remote_edges
+        self._edge_rows = edge_features or RemoteEdgeRows(partition, exchange, sampler, device)
+        self._remote_edges = self._edge_rows.remote if isinstance(self._edge_rows, Cached) else self._edge_rows
         self._caches = [rows for rows in (vertex_features, edge_features) if isinstance(rows, Cached)]
         self._loader = InputLoader(
             partition.graph, sampler, vertex_features=self._vertex_rows, edge_features=self._edge_rows, device=device
@@ -232,7 +232,8 @@ class DistributedTrainer:
             return
         mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
         batch = events.at(mine)
-        self._remote_edges.expect(batch.edge_ids, batch.dst)
+        if isinstance(self._remote_edges, RemoteEdgeRows):
+            self._remote_edges.expect(batch.edge_ids, batch.dst)
         edge_x = self._loader.edge_rows(batch.edge_ids)
         with self._loader.clock.phase("memory"), self._torch.no_grad():
             self.memory.observe(batch, np.arange(mine.start, mine.stop), edge_x)

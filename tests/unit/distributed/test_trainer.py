@@ -7,10 +7,19 @@ import pytest
 import torch
 
 import livegnn as lg
-from livegnn.distributed import DistributedTrainer, Layout, Partition, RemoteSampler, run_threads
+from livegnn.distributed import (
+    Cached,
+    DistributedTrainer,
+    Layout,
+    Partition,
+    RemoteEdgeRows,
+    RemoteSampler,
+    RemoteVertexRows,
+    run_threads,
+)
 from livegnn.distributed.trainer import run_of
 from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
-from livegnn.temporal import TemporalSampler
+from livegnn.temporal import FeatureCache, TemporalSampler
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass
 from livegnn.temporal.loading import InputLoader
@@ -121,6 +130,28 @@ def test_fit_tests_after_each_epoch_and_reports_the_same_everywhere():
     assert 0.0 <= first.served_cv < 0.2
     assert {"sample", "fetch", "model", "memory", "gradients"} <= set(first.seconds)
     assert torch.equal(memory["last"], results[2][0][1]["last"])
+
+
+def test_caches_in_front_change_nothing():
+    graph = graph_of()
+    events = Events.of(graph)
+
+    def work(exchange, cached):
+        partition = Partition.of(graph, Layout(1, 2), exchange.rank)
+        sampler, rows = RemoteSampler(partition, exchange, [4]), {}
+        if cached:
+            edges, vertices = RemoteEdgeRows(partition, exchange, sampler), RemoteVertexRows(partition, exchange)
+            rows["edge_features"] = Cached(FeatureCache(edges, capacity=30, threads=1), edges)
+            rows["vertex_features"] = Cached(FeatureCache(vertices, capacity=10, threads=1), vertices)
+        model = copy.deepcopy(MODELS["tgn"])
+        trainer = DistributedTrainer(model, partition, sampler, exchange, batch_size=64, **rows)
+        report = trainer.fit(events, epochs=2, validation=0.25)
+        hits = [each.cache.stats.hits for each in rows.values()]
+        return [epoch.ap for epoch in report.epochs], hits
+
+    (plain, _), (cached, hits) = (run_threads(lambda e, c=c: work(e, c), 2)[0] for c in (False, True))
+    assert cached == plain
+    assert min(hits) > 0
 
 
 def test_events_of_vertices_that_came_later():
