@@ -280,8 +280,9 @@ class TemporalEngine:
         if of.model.memory is not None:
             if self.graph.offloaded.count:
                 raise EdgeOffloaded(
-                    f"[TemporalEngine] expected every edge in memory, to observe it, got "
-                    f"{self.graph.offloaded.count} in files ({', '.join(self.graph.offloaded.paths)}); reload them, or load() a saved engine"
+                    "[TemporalEngine] expected every edge in memory, to observe it, got "
+                    f"{self.graph.offloaded.count} in files ({', '.join(self.graph.offloaded.paths)}); reload them, or "
+                    "load() a saved engine"
                 )
             of.model.memory.reset(self.graph.slot_count)
             of.observe(Events.of(self.graph).in_time_order())

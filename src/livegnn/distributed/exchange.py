@@ -1,0 +1,79 @@
+"""Exchange: how workers hand arrays to each other. All workers make the same calls in the same order
+(bulk-synchronous).
+
+Two implementations: TorchExchange, over torch.distributed, between processes; ThreadExchange (threads.py), between
+threads of one process, for tests and for trying things out. Whoever asks groups its rows by the worker that it asks,
+once, in a Route: rows go out in that order and answers come back in the order of the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from livegnn.types import AnyArray, Int64Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Exchange", "Route", "gather_text"]
+
+
+class Exchange(Protocol):
+    """One worker's end of the wire.
+
+    Raises:  WorkerUnavailable from any call when another worker has gone or does not come in time.
+    """
+
+    @property
+    def rank(self) -> int:
+        """This worker's number, from 0."""
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+
+    def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
+        """Part i goes to worker i; result i is what worker i sent here.
+
+        Args:    parts: one for each worker, (k_i, ...) arrays of one dtype and one trailing shape, the same everywhere.
+        """
+
+    def gather(self, part: AnyArray) -> list[AnyArray]:
+        """What each worker gave, in order of their numbers."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over all workers of tensors of one shape; the same bits on every worker."""
+
+
+class Route:
+    """Rows and the workers that they are sent to: (k,) int64 numbers below `size`."""
+
+    def __init__(self, workers: Int64Array, size: int) -> None:
+        self.order: Int64Array = np.argsort(workers, kind="stable")
+        counts = np.bincount(workers, minlength=size)
+        self._ends = np.cumsum(counts)[:-1]
+
+    @property
+    def places(self) -> list[Int64Array]:
+        """For each worker the rows that it is sent, ascending."""
+        return np.split(self.order, self._ends)
+
+    def split(self, rows: AnyArray) -> list[AnyArray]:
+        """Rows (k, ...) by worker."""
+        return np.split(rows[self.order], self._ends)
+
+    def joined(self, answers: Sequence[AnyArray]) -> AnyArray:
+        """Answers, one row for each row sent, in the order of the rows."""
+        found = np.concatenate(answers)
+        out = np.empty_like(found)
+        out[self.order] = found
+        return out
+
+
+def gather_text(exchange: Exchange, text: str) -> list[str]:
+    """What each worker says."""
+    found = exchange.gather(np.frombuffer(text.encode(), np.uint8).copy())
+    return [part.tobytes().decode() for part in found]

@@ -1,0 +1,162 @@
+"""launch(): a function in several processes of this machine, joined by torch.distributed; one that dies ends them all.
+
+Each process starts anew (spawn), meets the others at a file, runs fn and writes what it returns, or its error, to a
+file of its own. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a
+moment to end by themselves and are then terminated. The error names the worker that failed first; what follows from
+that is left out.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from livegnn.distributed.processes import TorchExchange
+from livegnn.errors import UsageError, WorkerUnavailable
+from livegnn.extras import need
+
+__all__ = ["launch"]
+
+_GRACE_S = 2.0
+
+
+class _Job(NamedTuple):
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    workers: int
+    folder: Path
+    backend: str
+    init_method: str
+    timeout_s: float
+    threads: int
+
+
+class _Failure(NamedTuple):
+    """What a worker wrote before it ended: when, the kind of error, and all of it."""
+
+    time: float
+    kind: str
+    text: str
+
+
+def launch(
+    fn: Callable[..., Any],
+    workers: int,
+    args: Sequence[Any] = (),
+    *,
+    backend: str = "gloo",
+    init_method: str | None = None,
+    timeout_s: float = 300.0,
+    threads: int = 1,
+) -> list[Any]:
+    """Calls fn(exchange, *args) in so many new processes; what each returned, in order of their numbers.
+
+    Args:    fn: of a module, so that new processes find it.  args: and results: picklable.  backend: "gloo", or "nccl"
+             with a GPU for each worker.  init_method: where they meet, as "tcp://localhost:29500"; a file unless given.
+             timeout_s: for which a worker waits for another.  threads: of torch in each.
+    Raises:  WorkerUnavailable with the error of the worker that failed first; UsageError; DataMissing without torch.
+    """
+    need("torch.distributed", "distributed")
+    if type(workers) is not int or workers < 1 or not timeout_s > 0:
+        raise UsageError(
+            f"[launch] expected at least one worker and a timeout above 0, got {workers!r} and {timeout_s}; mend them"
+        )
+    with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
+        folder = Path(name)
+        meeting = init_method or (folder / "meeting").as_uri()
+        job = _Job(fn, tuple(args), workers, folder, backend, meeting, timeout_s, threads)
+        context = multiprocessing.get_context("spawn")
+        processes = [context.Process(target=_work, args=(job, rank), daemon=True) for rank in range(workers)]
+        try:
+            for process in processes:
+                process.start()
+            _watch(processes, folder)
+        finally:
+            _end(processes)
+        return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(workers)]
+
+
+def _work(job: _Job, rank: int) -> None:
+    """The life of one worker."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(job.threads)
+    try:
+        device = f"cuda:{rank % torch.cuda.device_count()}" if job.backend == "nccl" else "cpu"
+        if job.backend == "nccl":
+            torch.cuda.set_device(device)
+        limit = timedelta(seconds=job.timeout_s)
+        dist.init_process_group(
+            job.backend, init_method=job.init_method, rank=rank, world_size=job.workers, timeout=limit
+        )
+        result = job.fn(TorchExchange(device), *job.args)
+        (job.folder / f"result-{rank}").write_bytes(pickle.dumps(result))
+        dist.destroy_process_group()
+    except BaseException as error:
+        failure = _Failure(time.time(), type(error).__name__, "".join(traceback.format_exception(error)))
+        beside = job.folder / f"error-{rank}.part"
+        beside.write_bytes(pickle.dumps(tuple(failure)))
+        beside.rename(job.folder / f"error-{rank}")
+        raise SystemExit(1) from error
+
+
+def _watch(processes: Sequence[BaseProcess], folder: Path) -> None:
+    """Returns when all have ended well. Raises: WorkerUnavailable when one has not."""
+    running: dict[Any, int] = {process.sentinel: rank for rank, process in enumerate(processes)}
+    while running:
+        for sentinel in wait(list(running)):
+            rank = running.pop(sentinel)
+            processes[rank].join()
+            if processes[rank].exitcode != 0:
+                _wait_a_moment(running)
+                raise _failure(processes, folder)
+
+
+def _wait_a_moment(running: dict[Any, int]) -> None:
+    """For the others to end by themselves: the first to be seen may not have been the first to fail."""
+    until = time.monotonic() + _GRACE_S
+    while running and (left := until - time.monotonic()) > 0:
+        for sentinel in wait(list(running), left):
+            del running[sentinel]
+
+
+def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailable:
+    """The first cause: a process that was killed; else the earliest error that is not about somebody else's end."""
+    for rank, process in enumerate(processes):
+        if process.exitcode not in (None, 0) and not (folder / f"error-{rank}").exists():
+            how = f"was killed by signal {-process.exitcode}" if process.exitcode < 0 else "ended without a word"
+            return WorkerUnavailable(
+                f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
+                "all were ended; run it again"
+            )
+    paths = [(folder / f"error-{rank}", rank) for rank in range(len(processes))]
+    found = [(_Failure(*pickle.loads(path.read_bytes())), rank) for path, rank in paths if path.exists()]
+    own = [(failure, rank) for failure, rank in found if failure.kind != WorkerUnavailable.__name__]
+    failure, rank = min(own or found)
+    return WorkerUnavailable(
+        f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; mend its cause, all "
+        f"were ended:\n{failure.text}"
+    )
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    for process in processes:
+        if process.is_alive():
+            process.terminate()
+    for process in processes:
+        if process.pid is None:
+            continue
+        process.join(_GRACE_S)
+        if process.is_alive():
+            process.kill()
+            process.join()

@@ -1,0 +1,236 @@
+"""PartitionedMemory: TGN's memory, each vertex's row with its owner, and written back after each step.
+
+A step reads: the rows of the vertices in the sample, and of the other end of each message that waits at one of them,
+come from their owners into the model's own VertexMemory, which then holds nothing but these, numbered from 0 (bring()).
+A step writes: each event goes to the owners of its two ends; an owner lets a VertexMemory of its rows and their
+partners' observe them and keeps what became of its own (observe()). So both run the very code of one process on the
+same numbers.
+
+Invariants: only an owner changes a row; before a step's first write all that it reads has been read; the origin of
+times is the same everywhere. Owners go by worker (v % workers), also where parts of the graph are shared by a host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from livegnn.distributed.exchange import Exchange, Route
+from livegnn.errors import ModelUnsupported
+from livegnn.temporal.events import Events
+from livegnn.temporal.models.inputs import TemporalInput
+from livegnn.temporal.models.memory import VertexMemory
+from livegnn.types import AnyArray, Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    from livegnn.temporal.models.interface import TemporalModel
+
+__all__ = ["PartitionedMemory"]
+
+_INTEGERS, _FLOATS = ("last", "other", "time", "known", "pending"), ("rows", "raw")
+_FLAGS = ("known", "pending")
+_COLUMNS = (*_INTEGERS, *_FLOATS)  # of VertexMemory.state(), the origin aside
+_NONE = np.zeros(0, np.int64)
+_LATEST = 2**63 - 1
+
+State = dict[str, Tensor]
+
+
+class PartitionedMemory:
+    """One worker's rows, and what all workers do together. Every call is made by all, each with what is its own.
+
+    Args:    model: its memory is a VertexMemory.
+    Raises:  ModelUnsupported for another kind of memory.
+    """
+
+    def __init__(self, model: TemporalModel, exchange: Exchange) -> None:
+        memory = model.memory
+        if not isinstance(memory, VertexMemory):
+            raise ModelUnsupported(
+                f"[PartitionedMemory] expected a model with a VertexMemory, got {type(memory).__name__}; train it in "
+                "one process"
+            )
+        self._memory, self._exchange = memory, exchange
+        self.reset(0)
+
+    def reset(self, slot_count: int) -> None:
+        """Forgets all events, and makes room for so many vertices of the whole graph."""
+        self._memory.reset(self._own_count(slot_count))
+        self.load_own(self._memory.state(), slot_count)
+
+    def load_own(self, state: State, slot_count: int) -> None:
+        """Takes a state of this worker's rows alone: those of vertices rank, rank + workers, ..."""
+        self._origin = state["origin"].cpu()
+        self._columns = {name: state[name].cpu().clone() for name in _COLUMNS}
+        self._slot_count = slot_count
+        self._waiting = bool(np.any(self._exchange.gather(self._columns["pending"].any().numpy().reshape(1))))
+
+    def load_state(self, state: State) -> None:
+        """Takes what VertexMemory.state() gave of the whole graph. Every worker gives the same."""
+        rank, size = self._exchange.rank, self._exchange.size
+        own = {name: state[name][rank::size] for name in _COLUMNS}
+        self.load_own({**own, "origin": state["origin"]}, len(state["known"]))
+
+    def state(self) -> State:
+        """All rows, as VertexMemory.state() of one process would give them; on every worker."""
+        size, count = self._exchange.size, self._own_count(self._slot_count)
+        parts = self._exchange.gather(self._packed(np.arange(count)))
+        whole = np.empty((self._slot_count, parts[0].shape[1]), np.float32)
+        for rank, part in enumerate(parts):
+            whole[rank::size] = part
+        return {**self._unpacked(whole), "origin": self._origin.clone()}
+
+    def grow(self, slot_count: int) -> None:
+        """Makes room for more vertices; what is known of the others stays."""
+        more = self._own_count(slot_count) - len(self._columns["known"])
+        if more > 0:
+            for name, column in self._columns.items():
+                fresh = column.new_zeros((max(more, len(column) // 2), *column.shape[1:]))
+                self._columns[name] = torch.cat([column, fresh])
+        self._slot_count = max(self._slot_count, slot_count)
+
+    # ---- a step
+
+    def bring(self, inputs: list[TemporalInput]) -> list[TemporalInput]:
+        """The inputs with rows numbered as the model's memory now holds them, for TemporalModel.embed."""
+        self._settle_if_evaluating()
+        held = self._load(np.unique(np.concatenate([_array(part.rows) for part in inputs])), _NONE)
+        return [replace(part, rows=self._tensor(np.searchsorted(held, _array(part.rows)))) for part in inputs]
+
+    def observe(self, events: Events, places: Int64Array, edge_x: Tensor) -> None:
+        """Takes in the events of all workers, each giving its own: places (n,) are their order among all of them.
+
+        The result is that of VertexMemory.observe() of all of them at once.
+        """
+        self._begin_times(events)
+        self._settle_if_evaluating()
+        numbers, raw = self._sent_to_owners(events, places, edge_x)
+        ends = np.unique(numbers[1:3])
+        own = ends[ends % self._exchange.size == self._exchange.rank]
+        held = self._load(own, ends)
+        if numbers.shape[1]:
+            src, dst = (self._tensor(np.searchsorted(held, column)) for column in numbers[1:3])
+            self._memory.observe(src, dst, self._tensor(numbers[3]), self._tensor(raw))
+        self._write_back(own, held)
+        self._waiting = self._waiting or self._memory.training
+
+    def forget(self, slots: Int64Array) -> None:
+        """Forgets vertices that were removed: (k,) slots, the same on every worker."""
+        waiting = self._columns["pending"].numpy()
+        own = self._slots_of(np.flatnonzero(waiting & np.isin(self._columns["other"].numpy(), slots)))
+        self._settle(own)
+        places = torch.from_numpy(slots[slots % self._exchange.size == self._exchange.rank] // self._exchange.size)
+        for column in self._columns.values():
+            column[places] = torch.zeros((), dtype=column.dtype)
+
+    # ---- inside
+
+    def _settle_if_evaluating(self) -> None:
+        """In evaluation nothing waits: what training left is taken in first, as VertexMemory does."""
+        if self._waiting and not self._memory.training:
+            self._settle(self._slots_of(np.flatnonzero(self._columns["pending"].numpy())))
+            self._waiting = False
+
+    def _settle(self, own: Int64Array) -> None:
+        """Takes in what waits at vertices of this worker."""
+        training, held = self._memory.training, self._load(own, _NONE)
+        self._memory.eval()
+        self._memory.read(self._tensor(_NONE))
+        self._memory.train(training)
+        self._write_back(own, held)
+
+    def _begin_times(self, events: Events) -> None:
+        """The origin of times is that of the first events seen by anybody."""
+        if len(self._origin):
+            return
+        first = np.array([events.time.min() if len(events) else _LATEST], np.int64)
+        earliest = min(int(part[0]) for part in self._exchange.gather(first))
+        if earliest != _LATEST:
+            self._origin = torch.tensor([earliest], dtype=torch.int64)
+
+    def _sent_to_owners(self, events: Events, places: Int64Array, edge_x: Tensor) -> tuple[Int64Array, Float32Array]:
+        """Of all workers' events those with an end here, in order: (4, n) place, src, dst, time; (n, A) features."""
+        size = self._exchange.size
+        at_src, at_dst = events.src % size, events.dst % size
+        twice = np.flatnonzero(at_src != at_dst)
+        route = Route(np.concatenate([at_src, at_dst[twice]]), size)
+        rows = np.concatenate([np.arange(len(events)), twice])
+        numbers = np.stack([places, events.src, events.dst, events.time], axis=1)
+        raw = edge_x.detach().cpu().numpy().astype(np.float32, copy=False)
+        found = np.concatenate(self._exchange.swap(route.split(numbers[rows])))
+        found_raw = np.concatenate(self._exchange.swap(route.split(raw[rows])))
+        order = np.argsort(found[:, 0], kind="stable")
+        return np.ascontiguousarray(found[order].T), np.ascontiguousarray(found_raw[order])
+
+    def _load(self, wanted: Int64Array, others: Int64Array) -> Int64Array:
+        """Puts rows into the model's memory: those wanted with what waits at them, and their partners' and others'.
+
+        Args:    wanted: (n,) slots, unique.  others: slots.
+        Returns: (N,) slots, ascending: the memory's row i is that of the vertex in slot i of these.
+        """
+        first = self._fetched(wanted)
+        partners = first["other"].numpy()[first["pending"].numpy()]
+        more = np.setdiff1d(np.concatenate([partners, others]), wanted)
+        second = self._fetched(more)
+        second["pending"][:] = False
+        slots = np.concatenate([wanted, more])
+        order = np.argsort(slots)
+        held, places = slots[order], torch.from_numpy(order)
+        state = {name: torch.cat([first[name], second[name]])[places] for name in _COLUMNS}
+        numbered = np.searchsorted(held, state["other"].numpy())
+        state["other"] = torch.from_numpy(np.where(state["pending"].numpy(), numbered, 0))
+        self._memory.load_state({**state, "origin": self._origin})
+        return held
+
+    def _write_back(self, own: Int64Array, held: Int64Array) -> None:
+        """Keeps what became of the rows of this worker's vertices."""
+        state = self._memory.state()
+        if not len(own):
+            return
+        at, rows = torch.from_numpy(np.searchsorted(held, own)), torch.from_numpy(own // self._exchange.size)
+        state["other"] = torch.from_numpy(held)[state["other"].cpu()]
+        for name, column in self._columns.items():
+            column[rows] = state[name].cpu()[at]
+
+    def _fetched(self, slots: Int64Array) -> State:
+        """Rows of any vertices from their owners, in this order."""
+        size = self._exchange.size
+        route = Route(slots % size, size)
+        asked = self._exchange.swap(route.split(slots))
+        return self._unpacked(route.joined(self._exchange.swap([self._packed(part // size) for part in asked])))
+
+    def _packed(self, rows: Int64Array) -> Float32Array:
+        """Columns of own rows side by side, integers as pairs of float32 of the same bits: one array to send."""
+        at = torch.from_numpy(rows)
+        numbers = np.stack([self._columns[name][at].to(torch.int64).numpy() for name in _INTEGERS], axis=1)
+        floats = [self._columns[name][at].numpy() for name in _FLOATS]
+        return np.concatenate([numbers.view(np.float32), *floats], axis=1)
+
+    def _unpacked(self, packed: Float32Array) -> State:
+        """What _packed() joined."""
+        count = len(_INTEGERS)
+        numbers = np.ascontiguousarray(packed[:, : 2 * count]).view(np.int64)
+        state = {name: torch.from_numpy(numbers[:, i].copy()) for i, name in enumerate(_INTEGERS)}
+        for name in _FLAGS:
+            state[name] = state[name].to(torch.bool)
+        floats = torch.from_numpy(packed[:, 2 * count :].copy())
+        state["rows"], state["raw"] = floats[:, : self._memory.width].clone(), floats[:, self._memory.width :].clone()
+        return state
+
+    def _own_count(self, slot_count: int) -> int:
+        return max(0, -(-(slot_count - self._exchange.rank) // self._exchange.size))
+
+    def _slots_of(self, rows: Int64Array) -> Int64Array:
+        return rows * self._exchange.size + self._exchange.rank
+
+    def _tensor(self, values: AnyArray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self._memory.gru.weight_ih.device)
+
+
+def _array(slots: Tensor) -> Int64Array:
+    found: Int64Array = slots.cpu().numpy()
+    return found

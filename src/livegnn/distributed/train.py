@@ -1,0 +1,112 @@
+"""train(): a model, a graph and a sampler of one process, trained by several, and handed back."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from livegnn.distributed.exchange import Exchange
+from livegnn.distributed.launch import launch
+from livegnn.distributed.layout import Layout
+from livegnn.distributed.partition import Partition
+from livegnn.distributed.report import DistributedReport
+from livegnn.distributed.sampling import RemoteSampler
+from livegnn.errors import UsageError
+from livegnn.extras import need
+from livegnn.graph import Graph
+from livegnn.temporal.events import Events
+from livegnn.temporal.sampler import TemporalSampler
+from livegnn.types import AnyArray
+
+if TYPE_CHECKING:
+    from livegnn.temporal.models.interface import TemporalModel
+
+__all__ = ["train"]
+
+_EVENTS = ("src", "dst", "time", "edge_ids")
+
+
+class _Task(NamedTuple):
+    """What every worker is told; the model and the parts of the graph are in the folder."""
+
+    folder: Path
+    layout: Layout
+    fanouts: list[int]
+    sampler: dict[str, Any]
+    trainer: dict[str, Any]
+    validation: float
+
+
+def train(
+    model: TemporalModel,
+    graph: Graph,
+    sampler: TemporalSampler,
+    *,
+    workers: int = 2,
+    validation: float = 0.0,
+    timeout_s: float = 300.0,
+    **options: Any,
+) -> DistributedReport:
+    """Trains a model on all events of a graph in `workers` processes of this machine.
+
+    The model ends with the trained weights and, where it has a memory, with that of all events under them.
+
+    Args:    sampler: of the graph; its arguments are taken over.  validation: share of the last events, tested on after
+             each epoch and not trained on.  timeout_s: for which a worker waits for another.
+             options: of DistributedTrainer (batch_size, epochs, learning_rate, seed).
+    Raises:  WorkerUnavailable where a worker failed, with its error: then the model is as before; UsageError.
+
+    >>> from livegnn.distributed import train                                        # doctest: +SKIP
+    >>> train(TGN(), graph, lg.TemporalSampler(graph, [10]), workers=2).sampling_cv  # doctest: +SKIP
+    0.01
+    """
+    if sampler.graph is not graph:
+        raise UsageError("[train] expected a sampler of this graph, got one of another; make one for it")
+    torch = need("torch", "distributed")
+    layout = Layout(hosts=1, workers_per_host=workers)
+    with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
+        folder = Path(name)
+        torch.save(model, folder / "model.pt")
+        with graph._lock:
+            events = Events.of(graph)
+            _save(folder / "events.npz", dict(zip(_EVENTS, events.columns(), strict=True)))
+            for rank in range(workers):
+                _save(folder / f"part-{rank}.npz", Partition.arrays(graph, layout, rank))
+        task = _Task(folder, layout, list(sampler.fanouts), _options_of(sampler), options, validation)
+        report: DistributedReport = launch(_work, workers, (task,), timeout_s=timeout_s)[0]
+        trained = torch.load(folder / "trained.pt", weights_only=True)
+    model.load_state_dict(trained["weights"])
+    if model.memory is not None:
+        model.memory.load_state(trained["memory"])
+    return report
+
+
+def _work(exchange: Exchange, task: _Task) -> DistributedReport:
+    import torch
+
+    from livegnn.distributed.trainer import DistributedTrainer
+
+    with np.load(task.folder / f"part-{exchange.rank}.npz") as arrays:
+        partition = Partition.from_arrays(dict(arrays), task.layout, exchange.rank)
+    with np.load(task.folder / "events.npz") as arrays:
+        events = Events(**{name: arrays[name] for name in _EVENTS})
+    model = torch.load(task.folder / "model.pt", weights_only=False)
+    sampler = RemoteSampler(partition, exchange, task.fanouts, **task.sampler)
+    trainer = DistributedTrainer(model, partition, sampler, exchange, **task.trainer)
+    report = trainer.fit(events, validation=task.validation)
+    memory = None if trainer.memory is None else trainer.memory.state()
+    if exchange.rank == 0:
+        torch.save({"weights": model.state_dict(), "memory": memory}, task.folder / "trained.pt")
+    return report
+
+
+def _save(path: Path, arrays: dict[str, AnyArray]) -> None:
+    np.savez(path, allow_pickle=False, **arrays)
+
+
+def _options_of(sampler: TemporalSampler) -> dict[str, Any]:
+    names = ("strategy", "inclusive", "window", "seed", "prop_time", "replace", "unique", "snapshots")
+    return {name: getattr(sampler, name) for name in names}

@@ -1,0 +1,299 @@
+"""DistributedTrainer: one step of all workers is one step of a single process with all their events.
+
+A global mini-batch of `batch_size` events is cut into even runs, one a worker. Each worker samples, fetches, embeds and
+scores its run; the gradients of the sum of losses over all events, divided by how many there are, are added up over the
+workers, and every worker takes the same step of its own copy of the model. Then the memory, where there is one,
+observes the whole mini-batch. All of it is bulk-synchronous: a worker without events in a mini-batch takes part in each
+exchange.
+
+Invariants: weights and optimizer state are equal on all workers, bit for bit; a report is, too.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from livegnn.distributed.exchange import Exchange
+from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
+from livegnn.distributed.partition import Partition
+from livegnn.distributed.report import DistributedReport
+from livegnn.distributed.sampling import RemoteSampler
+from livegnn.errors import UsageError, ValueInvalid
+from livegnn.extras import need
+from livegnn.temporal.events import Events
+from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut
+from livegnn.temporal.loading import Fetches, InputLoader
+from livegnn.temporal.report import EpochReport
+from livegnn.types import AnyArray, Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from livegnn.distributed.memory import PartitionedMemory
+    from livegnn.temporal.models.interface import TemporalModel
+
+__all__ = ["DistributedTrainer", "run_of"]
+
+
+def run_of(start: int, stop: int, rank: int, size: int) -> slice:
+    """The run of places [start, stop) that a worker takes; lengths differ by at most 1, and by turns who has more."""
+    count = stop - start
+    turn = start // max(count, 1) % size
+    return slice(start + (count * rank + turn) // size, start + (count * (rank + 1) + turn) // size)
+
+
+class _Scored(NamedTuple):
+    """Logits of a worker's run of a mini-batch."""
+
+    positive: Tensor
+    negative: Tensor
+
+
+class DistributedTrainer:
+    """Trains a temporal model over parts of one graph. Every worker makes one, with equal arguments, and equal calls.
+
+    Args:    model: trained in place; weights of worker 0 are taken.  partition, exchange: this worker's.  sampler: of
+             the model's hops.  vertex_features, edge_features: Cached, or None to ask their owners.
+             batch_size: events of a global mini-batch.  epochs: of fit().  learning_rate: of Adam.
+             optimizer: makes another one of the parameters.  device: of the model and its inputs.  seed: of negatives,
+             dropout and drawn samples.
+    Raises:  ValueInvalid, WidthMismatch, ModelUnsupported.
+    Source:  GNNFlow, section 4.4.
+    """
+
+    def __init__(
+        self,
+        model: TemporalModel,
+        partition: Partition,
+        sampler: RemoteSampler,
+        exchange: Exchange,
+        *,
+        vertex_features: Fetches | None = None,
+        edge_features: Fetches | None = None,
+        batch_size: int = 600,
+        epochs: int = 1,
+        learning_rate: float = 1e-3,
+        optimizer: Callable[[Iterable[torch.nn.Parameter]], Optimizer] | None = None,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        _check_options(batch_size, epochs, learning_rate)
+        self._torch: Any = need("torch", "distributed")
+        self.model, self.partition, self.sampler = model.to(device), partition, sampler
+        self.exchange, self.batch_size, self.epochs, self.seed = exchange, batch_size, epochs, seed
+        self._vertex_rows = vertex_features or RemoteVertexRows(partition, exchange, device)
+        self._edge_rows = edge_features or RemoteEdgeRows(partition, exchange, sampler, device)
+        self._remote_edges = self._edge_rows.remote if isinstance(self._edge_rows, Cached) else self._edge_rows
+        self._caches = [rows for rows in (vertex_features, edge_features) if isinstance(rows, Cached)]
+        self._loader = InputLoader(
+            partition.graph, sampler, vertex_features=self._vertex_rows, edge_features=self._edge_rows, device=device
+        )
+        self._loader.check(model)
+        self._pass = LinkPass(model, self._loader, batch_size=batch_size)
+        parameters = list(model.parameters())
+        make = optimizer or (lambda given: self._torch.optim.Adam(given, lr=learning_rate))
+        self._optimizer, self._parameters = make(parameters), parameters
+        self._negatives = Negatives()
+        self.memory: PartitionedMemory | None = None
+        if model.memory is not None:
+            from livegnn.distributed.memory import PartitionedMemory
+
+            self.memory = PartitionedMemory(model, exchange)
+            self.memory.reset(partition.graph.slot_count)
+        self.report = DistributedReport()
+        self._targets = 0
+        self._share_weights()
+
+    # ---- training
+
+    def fit(self, events: Events, *, epochs: int | None = None, validation: float = 0.0) -> DistributedReport:
+        """Trains on events in order of (time, edge id); every worker gives all of them and takes its run of each batch.
+
+        Args:    events: of edges that the graph has.  validation: share of the last ones that are tested on after each
+                 epoch, and not trained on.
+        Raises:  UsageError without events to train on; ValueInvalid.
+        """
+        if not 0.0 <= validation < 1.0:
+            raise ValueInvalid(f"[fit] expected validation in [0, 1), got {validation}; give a share")
+        ordered = events.in_time_order()
+        count = len(ordered) - int(len(ordered) * validation)
+        if not count:
+            raise UsageError("[fit] expected events to train on, got none; give the edges of the graph")
+        known, later = ordered.at(slice(0, count)), ordered.at(slice(count, None))
+        self._negatives.add(ordered.dst)
+        for epoch in range(epochs or self.epochs):
+            self._begin_epoch(epoch)
+            if self.memory is not None:
+                self.memory.reset(self.partition.graph.slot_count)
+            negatives = self._negatives.draw(count, np.random.default_rng((self.seed, epoch, 0)))
+            loss = self.train_once(known, negatives)
+            scores = self.test(later, epoch=epoch) if len(later) else None
+            rest = () if scores is None else (scores.ap, scores.auc)
+            self.report.epochs.append(EpochReport(0, epoch, count, loss, *rest))
+        if self.memory is not None:
+            self.memory.reset(self.partition.graph.slot_count)
+            self.observe(ordered)
+        return self._measured()
+
+    def train_once(self, events: Events, negatives: Int64Array) -> float:
+        """One pass with a step per global mini-batch; the mean loss per event. events: in order; memory moves on."""
+        self._make_room()
+        self.model.train()
+        total = 0.0
+        for part in cut(len(events), self.batch_size):
+            total += self._step(events, negatives, part)
+        return total / max(len(events), 1)
+
+    def test(self, events: Events, *, negatives: Int64Array | None = None, epoch: int = 0) -> LinkScores:
+        """Scores events in order, each against a negative; the memory moves on. The same result on every worker.
+
+        Args:    negatives: (n,) slots, drawn from the destinations that fit() has seen unless given.
+        Raises:  UsageError without destinations to draw from.
+        """
+        if negatives is None:
+            if not len(self._negatives):
+                raise UsageError("[test] expected negatives, or a trainer after fit(), got neither; give negatives=")
+            negatives = self._negatives.draw(len(events), np.random.default_rng((self.seed, epoch, 1)))
+        self._make_room()
+        self.model.eval()
+        positive, negative = [], []
+        with self._torch.no_grad():
+            for part in cut(len(events), self.batch_size):
+                mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
+                scored = self._score(events.at(mine), negatives[mine])
+                self._observe(events, part)
+                positive.append(self._gathered(scored.positive))
+                negative.append(self._gathered(scored.negative))
+        if not len(events):
+            return LinkScores(math.nan, math.nan, math.nan, 0)
+        return self._pass.scores(np.concatenate(positive), np.concatenate(negative))
+
+    def observe(self, events: Events) -> None:
+        """Lets the memory take events in, a global mini-batch at a time, without scoring them."""
+        if self.memory is None:
+            return
+        self._make_room()
+        self.model.eval()
+        for part in cut(len(events), self.batch_size):
+            self._observe(events, part)
+
+    def _make_room(self) -> None:
+        """For vertices that came since."""
+        if self.memory is not None:
+            self.memory.grow(self.partition.graph.slot_count)
+
+    # ---- a step
+
+    def _step(self, events: Events, negatives: Int64Array, part: slice) -> float:
+        """The sum of losses over a global mini-batch; one step of the optimizer."""
+        functional, count = self._torch.nn.functional, part.stop - part.start
+        mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
+        scored = self._score(events.at(mine), negatives[mine])
+        with self._loader.clock.phase("model"):
+            loss = functional.binary_cross_entropy_with_logits(
+                scored.positive, self._torch.ones_like(scored.positive), reduction="sum"
+            ) + functional.binary_cross_entropy_with_logits(
+                scored.negative, self._torch.zeros_like(scored.negative), reduction="sum"
+            )
+            self._optimizer.zero_grad()
+            if loss.requires_grad:
+                (loss / count).backward()
+        total = self._add_gradients(float(loss.detach()))
+        with self._loader.clock.phase("model"):
+            self._optimizer.step()
+        self._observe(events, part)
+        return total
+
+    def _score(self, batch: Events, negatives: Int64Array) -> _Scored:
+        """Logits of this worker's run, perhaps an empty one."""
+        roots = np.concatenate([batch.src, batch.dst, negatives])
+        self._targets += len(roots)
+        inputs = self._loader.load(roots, np.tile(batch.time, 3))
+        if self.memory is not None:
+            with self._loader.clock.phase("memory"):
+                inputs = self.memory.bring(inputs)
+        if not len(batch):
+            none = self._torch.zeros(0, device=self._loader.device)
+            return _Scored(none, none)
+        with self._loader.clock.phase("model"):
+            h, n = self.model.embed(inputs), len(batch)
+            src, dst, other = h[:n], h[n : 2 * n], h[2 * n :]
+            return _Scored(self.model.score(src, dst), self.model.score(src, other))
+
+    def _observe(self, events: Events, part: slice) -> None:
+        if self.memory is None:
+            return
+        mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
+        batch = events.at(mine)
+        if isinstance(self._remote_edges, RemoteEdgeRows):
+            self._remote_edges.expect(batch.edge_ids, batch.dst)
+        edge_x = self._loader.edge_rows(batch.edge_ids)
+        with self._loader.clock.phase("memory"), self._torch.no_grad():
+            self.memory.observe(batch, np.arange(mine.start, mine.stop), edge_x)
+
+    def _add_gradients(self, loss: float) -> float:
+        """Every gradient becomes its sum over the workers, in one exchange; returns the sum of the losses."""
+        with self._loader.clock.phase("gradients"):
+            parts = [self._torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+            last = self._torch.tensor([loss], device=parts[0].device, dtype=parts[0].dtype)
+            total = self.exchange.sum(self._torch.cat([*(part.reshape(-1) for part in parts), last]))
+            start = 0
+            for parameter in self._parameters:
+                stop = start + parameter.numel()
+                parameter.grad = total[start:stop].reshape(parameter.shape).clone()
+                start = stop
+        return float(total[-1])
+
+    # ---- all together
+
+    def _begin_epoch(self, epoch: int) -> None:
+        """Dropout and drawn samples of an epoch follow from its name and the worker's; caches begin it as the first."""
+        for cache in self._caches:
+            if epoch:
+                cache.restore()
+            else:
+                cache.checkpoint()
+        name = zlib.crc32(repr((self.seed, epoch, self.exchange.rank)).encode())
+        self._torch.manual_seed(name)
+        self.sampler.calls = name << 24
+
+    def _share_weights(self) -> None:
+        """Worker 0's weights and buffers, on every worker."""
+        with self._torch.no_grad():
+            for value in self.model.state_dict().values():
+                given = value if self.exchange.rank == 0 else self._torch.zeros_like(value)
+                value.copy_(self.exchange.sum(given))
+
+    def _gathered(self, logits: Tensor) -> Float32Array:
+        """The logits of a global mini-batch, in order."""
+        return np.concatenate(self.exchange.gather(logits.float().cpu().numpy()))
+
+    def _measured(self) -> DistributedReport:
+        report = self.report
+        report.sampling_seconds = self._of_all(np.array([self.sampler.seconds]))
+        report.targets = self._of_all(np.array([self._targets], np.int64))
+        report.targets_served = self._of_all(np.array([self.sampler.targets_served], np.int64))
+        report.seconds = dict(self._loader.clock.seconds)
+        return report
+
+    def _of_all(self, number: AnyArray) -> AnyArray:
+        return np.concatenate(self.exchange.gather(number))
+
+
+def _check_options(batch_size: int, epochs: int, learning_rate: float) -> None:
+    for name, value in (("batch_size", batch_size), ("epochs", epochs)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueInvalid(
+                f"[DistributedTrainer] expected {name} of at least 1, got {value!r}; give a whole number"
+            )
+    if not math.isfinite(learning_rate) or learning_rate < 0:
+        raise ValueInvalid(
+            f"[DistributedTrainer] expected learning_rate from 0 on, got {learning_rate!r}; give a finite number"
+        )

@@ -1,0 +1,149 @@
+"""Partition: each worker's part of a graph, kept up with every batch; all parts together are the whole."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import livegnn as lg
+from livegnn.distributed import Layout, Partition, run_threads
+from livegnn.errors import EdgeMissing, UpdateError, UsageError, VertexUnknown, WidthMismatch
+from tests.unit.distributed.streams import stream_graph
+
+
+def equal_to_whole(parts, graph):
+    """Edges of the owners with ids, times and attributes; features; vertices; versions."""
+    whole = graph.edges()
+    for part in parts:
+        held = part.is_held(whole["dst"].astype(np.int64))
+        if graph.undirected:
+            held |= part.is_held(whole["src"].astype(np.int64))
+        local = part.graph.edges()
+        for name, column in whole.items():
+            np.testing.assert_array_equal(local[name], column[held], err_msg=name)
+        assert part.graph.version == graph.version
+        assert part.next_edge_id == graph._store.next_edge_id
+        np.testing.assert_array_equal(part.graph.vertices(), graph.vertices())
+        mine = graph.vertices()[part.is_held(graph.vertices())]
+        np.testing.assert_array_equal(part.feature_rows(mine), graph.features(mine))
+        part.graph._store.check_invariants()
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_parts_of_a_graph_are_the_whole(undirected):
+    graph = stream_graph(features=3, attrs=2, undirected=undirected)
+    equal_to_whole([Partition.of(graph, Layout(1, 3), rank) for rank in range(3)], graph)
+
+
+def test_hosts_share_a_partition():
+    graph, layout = stream_graph(features=3), Layout(hosts=2, workers_per_host=2, shared=True)
+    parts = [Partition.of(graph, layout, rank) for rank in range(4)]
+    equal_to_whole(parts, graph)
+    assert parts[0].graph.edges()["id"].tolist() == parts[1].graph.edges()["id"].tolist()
+
+
+def batch_of(rng, graph):
+    """Any updates; some batches are refused."""
+    updates = lg.Updates()
+    vertices = graph.slot_count
+    for kind in rng.integers(0, 9, 12):
+        u, v = (int(x) for x in rng.integers(0, vertices, 2))
+        row = rng.normal(size=3).astype(np.float32)
+        if kind <= 3:
+            updates.add_edge(u, v, time=int(rng.integers(0, 100)), edge_attr=row[:2])
+        elif kind == 4:
+            updates.remove_edge(u, v, missing="ignore")
+        elif kind == 5:
+            updates.set_features(u, row)
+        elif kind == 6:
+            edges = graph.edges()
+            place = int(rng.integers(0, len(edges["id"])))
+            ends = int(edges["src"][place]), int(edges["dst"][place])
+            updates.set_edge_attr(*ends, row[:2], edge_id=int(edges["id"][place]))
+        elif kind == 7:
+            updates.add_vertex(vertices, row)
+            vertices += 1
+        elif rng.random() < 0.3:
+            updates.remove_vertex(u)
+        else:
+            updates.remove_edges_before(int(rng.integers(0, 20)))
+    return updates
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(1, 4))
+def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(seed, undirected, workers):
+    rng = np.random.default_rng(seed)
+    start = {"seed": seed, "vertices": 12, "edges": 60, "features": 3, "attrs": 2, "undirected": undirected}
+    graph = stream_graph(**start)
+    batches, outcomes = [], []
+    for _ in range(15):
+        batches.append(batch_of(rng, graph))
+        try:
+            graph.apply(batches[-1])
+            outcomes.append(True)
+        except UpdateError:
+            outcomes.append(False)
+
+    def work(exchange):
+        part = Partition.of(stream_graph(**start), Layout(1, workers), exchange.rank)
+        done = []
+        for batch in batches:
+            try:
+                part.apply(batch, exchange)
+                done.append(True)
+            except UpdateError:
+                done.append(False)
+        return part, done
+
+    results = run_threads(work, workers)
+    assert [done for _, done in results] == [outcomes] * workers
+    equal_to_whole([part for part, _ in results], graph)
+
+
+def refused(updates, *, features=0):
+    """The errors of two workers, and that neither has changed."""
+    graph = stream_graph(vertices=6, edges=20, features=features)
+
+    def work(exchange):
+        part = Partition.of(graph, Layout(1, 2), exchange.rank)
+        before = part.graph._store.digest()
+        with pytest.raises(UpdateError) as caught:
+            part.apply(updates, exchange)
+        assert part.graph._store.digest() == before
+        assert (part.graph.version, part.next_edge_id) == (0, 20)
+        return caught.value
+
+    return run_threads(work, 2)
+
+
+def test_one_owner_refuses_for_all_in_its_own_words():
+    updates = lg.Updates()
+    updates.add_edge(0, 1, time=3)
+    updates.remove_edge(0, 3, edge_id=77)  # its list is with worker 1 alone
+    first, second = refused(updates)
+    assert isinstance(second, EdgeMissing)
+    assert str(first) == str(second)
+
+
+def test_what_all_can_see_is_refused_by_all():
+    updates = lg.Updates()
+    updates.set_features(2, np.zeros(5, np.float32))
+    for error in refused(updates, features=3):
+        assert isinstance(error, WidthMismatch)
+    updates = lg.Updates()
+    updates.set_features(9, np.zeros(3, np.float32))
+    for error in refused(updates, features=3):
+        assert isinstance(error, VertexUnknown)
+
+
+def test_refuses_graphs_and_updates_of_other_kinds():
+    typed = lg.Graph({"a": np.zeros((2, 1), np.float32)}, {("a", "to", "a"): [0]}, {("a", "to", "a"): [1]})
+    with pytest.raises(UsageError, match="one kind of vertex"):
+        Partition.of(typed, Layout(), 0)
+    with pytest.raises(UsageError, match="below 2"):
+        Partition.of(stream_graph(), Layout(1, 2), 2)
+    named = lg.Updates()
+    named.add_edge("a", "b", time=1)
+    with pytest.raises(UsageError, match="slots for ids"):
+        run_threads(lambda exchange: Partition.of(stream_graph(), Layout(), 0).apply(named, exchange), 1)

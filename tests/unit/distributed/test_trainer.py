@@ -1,0 +1,223 @@
+"""DistributedTrainer: a step of several workers is a step of one process with all their events."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import livegnn as lg
+from livegnn.distributed import (
+    Cached,
+    DistributedTrainer,
+    Layout,
+    Partition,
+    RemoteEdgeRows,
+    RemoteSampler,
+    RemoteVertexRows,
+    run_threads,
+)
+from livegnn.distributed.trainer import run_of
+from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
+from livegnn.temporal import FeatureCache, TemporalSampler
+from livegnn.temporal.events import Events
+from livegnn.temporal.link import LinkPass
+from livegnn.temporal.loading import InputLoader
+from livegnn.temporal.models import TGAT, TGN
+from tests.unit.distributed.streams import stream_graph
+
+torch.manual_seed(3)
+WIDTHS = {"x_width": 4, "edge_width": 3, "dropout": 0.0, "time_width": 8}
+MODELS = {
+    "tgn": TGN(embed_width=8, memory_width=6, **WIDTHS),
+    "tgat": TGAT(embed_width=8, hop_count=2, **WIDTHS),
+}
+FANOUTS = {"tgn": [4], "tgat": [3, 3]}
+
+
+def graph_of(**options):
+    return stream_graph(features=4, attrs=3, times=1000, **options)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.05)
+
+
+def one_process(name, graph, events, negatives, batch_size):
+    """Weights and memory after LinkPass has gone over the events once."""
+    model = copy.deepcopy(MODELS[name])
+    if model.memory is not None:
+        model.memory.reset(graph.slot_count)
+    link = LinkPass(model, InputLoader(graph, TemporalSampler(graph, FANOUTS[name])), batch_size=batch_size)
+    loss = link.train(events, negatives, sgd(model.parameters()))
+    return model, loss
+
+
+def trainer_of(exchange, name, graph, **options):
+    partition = Partition.of(graph, Layout(1, exchange.size), exchange.rank)
+    sampler = RemoteSampler(partition, exchange, FANOUTS[name])
+    return DistributedTrainer(copy.deepcopy(MODELS[name]), partition, sampler, exchange, **options)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("workers", "steps"), [(2, 1), (2, 5), (3, 4)])
+def test_steps_are_those_of_one_process(name, workers, steps, undirected):
+    graph = graph_of(undirected=undirected)
+    events = Events.of(graph).in_time_order().at(slice(50, 50 + 25 * steps - 4))  # the last mini-batch is smaller
+    negatives = np.random.default_rng(0).integers(0, graph.slot_count, len(events))
+    model, loss = one_process(name, graph, events, negatives, 25)
+
+    def work(exchange):
+        trainer = trainer_of(exchange, name, graph, batch_size=25, optimizer=sgd)
+        got = trainer.train_once(events, negatives)
+        return got, trainer.model.state_dict(), trainer.memory.state() if trainer.memory else {}
+
+    results = run_threads(work, workers)
+    for got, weights, memory in results:
+        assert got == pytest.approx(loss, rel=1e-5)
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(weights[key], value, atol=2e-5, rtol=1e-4)
+            assert torch.equal(weights[key], results[0][1][key])  # workers do not drift apart, not by a bit
+        if memory:
+            expected = model.memory.state()
+            assert torch.equal(memory["known"], expected["known"])
+            assert torch.equal(memory["last"], expected["last"])
+            torch.testing.assert_close(memory["rows"], expected["rows"], atol=2e-5, rtol=1e-4)
+
+
+def test_fewer_events_than_workers():
+    graph = graph_of()
+    events = Events.of(graph).in_time_order().at(slice(100, 102))
+    negatives = np.array([3, 4])
+    model, loss = one_process("tgn", graph, events, negatives, 10)
+
+    def work(exchange):
+        trainer = trainer_of(exchange, "tgn", graph, batch_size=10, optimizer=sgd)
+        return trainer.train_once(events, negatives), trainer.model.state_dict()
+
+    for got, weights in run_threads(work, 4):
+        assert got == pytest.approx(loss, rel=1e-5)
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(weights[key], value, atol=2e-5, rtol=1e-4)
+
+
+def test_fit_tests_after_each_epoch_and_reports_the_same_everywhere():
+    graph = graph_of()
+    events = Events.of(graph)
+
+    def work(exchange):
+        trainer = trainer_of(exchange, "tgn", graph, batch_size=64, learning_rate=1e-2)
+        report = trainer.fit(events, epochs=2, validation=0.25)
+        return report, trainer.memory.state(), trainer.model.state_dict()
+
+    results = {workers: run_threads(work, workers) for workers in (1, 2)}
+    (alone, memory, _), (first, _, _), (second, *_) = results[1][0], *results[2]
+    for report in (alone, first, second):
+        assert [epoch.events for epoch in report.epochs] == [300, 300]
+        assert [epoch.ap for epoch in report.epochs] == pytest.approx([e.ap for e in alone.epochs], abs=1e-3)
+    assert [e.ap for e in first.epochs] == [e.ap for e in second.epochs]
+    assert first.targets.tolist() == second.targets.tolist()
+    assert abs(int(first.targets[0] - first.targets[1])) <= 3 * 4  # an event more or less in each pass
+    assert first.sampling_seconds.min() > 0
+    assert first.sampling_cv == second.sampling_cv
+    assert 0.0 <= first.served_cv < 0.2
+    assert {"sample", "fetch", "model", "memory", "gradients"} <= set(first.seconds)
+    assert torch.equal(memory["last"], results[2][0][1]["last"])
+
+
+def test_caches_in_front_change_nothing():
+    graph = graph_of()
+    events = Events.of(graph)
+
+    def work(exchange, cached):
+        partition = Partition.of(graph, Layout(1, 2), exchange.rank)
+        sampler, rows = RemoteSampler(partition, exchange, [4]), {}
+        if cached:
+            edges, vertices = RemoteEdgeRows(partition, exchange, sampler), RemoteVertexRows(partition, exchange)
+            rows["edge_features"] = Cached(FeatureCache(edges, capacity=30, threads=1), edges)
+            rows["vertex_features"] = Cached(FeatureCache(vertices, capacity=10, threads=1), vertices)
+        model = copy.deepcopy(MODELS["tgn"])
+        trainer = DistributedTrainer(model, partition, sampler, exchange, batch_size=64, **rows)
+        report = trainer.fit(events, epochs=2, validation=0.25)
+        hits = [each.cache.stats.hits for each in rows.values()]
+        return [epoch.ap for epoch in report.epochs], hits
+
+    (plain, _), (cached, hits) = (run_threads(lambda e, c=c: work(e, c), 2)[0] for c in (False, True))
+    assert cached == plain
+    assert min(hits) > 0
+
+
+def test_events_of_vertices_that_came_later():
+    """Updates go to all parts; what they bring is trained on, new vertices included."""
+    graph = graph_of()
+    updates = lg.Updates()
+    updates.add_vertices([40, 41], np.ones((2, 4), np.float32))
+    new = {"time": np.array([1001, 1002, 1003]), "edge_attr": np.ones((3, 3), np.float32)}
+    updates.add_edges([40, 41, 2], [5, 40, 41], **new)
+    whole = graph_of()
+    whole.apply(updates)
+    events, negatives = Events.of(whole).in_time_order().at(slice(-20, None)), np.arange(20)
+    model, loss = one_process("tgn", whole, events, negatives, 10)
+
+    def work(exchange):
+        trainer = trainer_of(exchange, "tgn", graph, batch_size=10, optimizer=sgd)
+        trainer.partition.apply(updates, exchange)
+        return trainer.train_once(events, negatives), trainer.memory.state()
+
+    for got, memory in run_threads(work, 2):
+        assert got == pytest.approx(loss, rel=1e-5)
+        torch.testing.assert_close(memory["rows"], model.memory.state()["rows"], atol=2e-5, rtol=1e-4)
+
+
+def test_weights_of_worker_0_are_taken():
+    graph = graph_of()
+
+    def work(exchange):
+        partition = Partition.of(graph, Layout(1, 2), exchange.rank)
+        model = copy.deepcopy(MODELS["tgat"])
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += exchange.rank
+        DistributedTrainer(model, partition, RemoteSampler(partition, exchange, [3, 3]), exchange)
+        return model.state_dict()
+
+    for weights in run_threads(work, 2):
+        for key, value in MODELS["tgat"].state_dict().items():
+            assert torch.equal(weights[key], value)
+
+
+@pytest.mark.parametrize(("start", "stop", "size"), [(0, 10, 3), (5, 6, 4), (7, 7, 2)])
+def test_runs_are_even_and_leave_nothing_out(start, stop, size):
+    places = [
+        list(range(start, stop))[slice(run.start - start, run.stop - start)]
+        for run in (run_of(start, stop, rank, size) for rank in range(size))
+    ]
+    assert [place for run in places for place in run] == list(range(start, stop))
+    assert max(map(len, places)) - min(map(len, places)) <= 1
+
+
+def test_the_odd_event_goes_to_each_worker_by_turns():
+    runs = [run_of(start, start + 50, rank, 4) for start in range(0, 400, 50) for rank in range(4)]
+    lengths = np.array([run.stop - run.start for run in runs]).reshape(-1, 4)
+    assert lengths.sum(0).tolist() == [100] * 4
+
+
+def test_refuses_wrong_arguments():
+    graph = graph_of()
+    for options in ({"batch_size": 0}, {"epochs": 0}, {"learning_rate": float("nan")}):
+        with pytest.raises(ValueInvalid, match=next(iter(options))):
+            run_threads(lambda exchange, given=options: trainer_of(exchange, "tgn", graph, **given), 1)
+    with pytest.raises(ValueInvalid, match="validation"):
+        run_threads(lambda exchange: trainer_of(exchange, "tgn", graph).fit(Events.of(graph), validation=1.0), 1)
+    with pytest.raises(UsageError, match="events to train on"):
+        run_threads(lambda exchange: trainer_of(exchange, "tgn", graph).fit(Events.none()), 1)
+    with pytest.raises(UsageError, match="negatives"):
+        run_threads(lambda exchange: trainer_of(exchange, "tgn", graph).test(Events.of(graph)), 1)
+
+    def two_hops(exchange):
+        partition = Partition.of(graph, Layout(), 0)
+        return DistributedTrainer(MODELS["tgn"], partition, RemoteSampler(partition, exchange, [3, 3]), exchange)
+
+    with pytest.raises(WidthMismatch, match="1 hops"):
+        run_threads(two_hops, 1)

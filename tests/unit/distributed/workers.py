@@ -1,0 +1,45 @@
+"""What processes do in the tests of launch(): functions of a module, so that new processes find them."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import torch
+
+from livegnn.errors import ValueInvalid
+
+
+def talk(exchange, word):
+    """Each worker sends every other one a few rows, of a length that says who sent them to whom."""
+    size, rank = exchange.size, exchange.rank
+    parts = [np.full((10 * rank + other, 2), rank, np.float32) for other in range(size)]
+    got = exchange.swap(parts)
+    lengths = [len(part) for part in got]
+    assert lengths == [10 * other + rank for other in range(size)]
+    assert all((part == other).all() and part.shape[1] == 2 for other, part in enumerate(got))
+    assert [part.shape for part in exchange.swap([np.zeros((0, 3), np.int64)] * size)] == [(0, 3)] * size
+    gathered = [int(part[0]) for part in exchange.gather(np.array([rank], np.int64))]
+    total = exchange.sum(torch.arange(3.0) + rank)
+    return word, gathered, total.tolist(), torch.get_num_threads()
+
+
+def fail_in_one(exchange):
+    """Worker 1 has a mistake while the others wait for it."""
+    if exchange.rank == 1:
+        raise ValueInvalid("[here] expected no mistake, got one; mend it")
+    exchange.gather(np.zeros(1))
+
+
+def be_killed(exchange):
+    """Worker 0 is killed while the others wait for it."""
+    if exchange.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    exchange.gather(np.zeros(1))
+
+
+def hang_in_one(exchange):
+    """Worker 1 never comes."""
+    if exchange.rank == 1:
+        time.sleep(600)
+    exchange.gather(np.zeros(1))
