@@ -16,10 +16,10 @@ PYTEST := $(BIN)/python -m pytest
 CMAKE := PATH="$(BIN):$$PATH" CXX="$(COMPILER)" cmake
 CTEST := PATH="$(BIN):$$PATH" ctest --output-on-failure --no-tests=ignore -j $(JOBS)
 PY_DIRS := .ci $(wildcard src tests benchmarks examples)
-CPP_FILES := $(shell find core bindings -name '*.h' -o -name '*.cc')
+CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native bench bench-sampling soak check format clean
+.PHONY: help demo test test-native bench bench-sampling bench-temporal soak check format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -46,6 +46,9 @@ bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks, in small; m
 
 bench-sampling: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of pre-sampling and its serving
 	@$(BIN)/python -m benchmarks sampling $(ARGS)
+
+bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of temporal sampling, caches and training
+	@$(BIN)/python -m benchmarks temporal $(ARGS)
 
 soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the tests that run for many minutes
 	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak $(ARGS)

@@ -30,6 +30,17 @@ SAMPLING_TABLES = (  # `make bench-sampling`
     "sampling_cluster",
     "sampling_staleness",
 )
+TEMPORAL_TABLES = (  # `make bench-temporal`
+    "temporal_update",
+    "temporal_blocks",
+    "temporal_sampling",
+    "temporal_cache",
+    "temporal_rounds",
+    "temporal_training",
+    "temporal_quality",
+    "temporal_distributed",
+)
+SETS = {"sampling": SAMPLING_TABLES, "temporal": TEMPORAL_TABLES}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,15 +49,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "tables",
         nargs="*",
-        help=f"any of {', '.join(TABLES)} (default: these), {', '.join(SAMPLING_TABLES)} (`sampling`: these)",
+        help=f"any of {', '.join(TABLES)} (default: these); "
+        + "; ".join(f"{', '.join(tables)} (`{name}`: these)" for name, tables in SETS.items()),
     )
     parser.add_argument("--full", action="store_true", help="all models, workloads and sizes (hours, 24 GiB)")
     parser.add_argument("--tiny", action="store_true", help="small graphs: tries the benchmarks, measures nothing")
     parser.add_argument("--threads", type=int, default=2, help="threads of every engine (default 2)")
     parser.add_argument("--out", type=Path, help="write the tables to this file too")
     options = parser.parse_args(arguments)
-    named = [table for name in options.tables for table in (SAMPLING_TABLES if name == "sampling" else (name,))]
-    known = (*TABLES, *SAMPLING_TABLES)
+    named = [table for name in options.tables for table in SETS.get(name, (name,))]
+    known = (*TABLES, *SAMPLING_TABLES, *TEMPORAL_TABLES)
     unknown = set(named) - set(known)
     if unknown:
         parser.error(f"[benchmarks] expected tables among {', '.join(known)}, got {', '.join(sorted(unknown))}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.distributed.exchange import Exchange, Route
 from livegnn.distributed.partition import Partition
 from livegnn.distributed.sampling import RemoteSampler
@@ -136,9 +137,9 @@ class RemoteEdgeRows(RemoteRows):
         store = self._partition.graph._store
         found = np.zeros((len(ids), 1 + self.width), np.float32)
         with self._partition.graph._lock:
-            here = store.has_edge_attrs(ids)
+            here = _native.edges_there(store, ids).astype(np.bool_)
             found[here, 0] = 1.0
-            found[here, 1:] = store.edge_attrs(ids[here])
+            found[here, 1:] = _native.edge_attrs(store, ids[here])
         return found
 
     def _ask(self, ids: Int64Array, reads: bool) -> tuple[Float32Array, bool]:

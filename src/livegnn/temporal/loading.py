@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.inputs import TemporalInput
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["Clock", "Fetches", "HopSource", "InputLoader", "SlotSampler"]
+__all__ = ["Clock", "Fetches", "HopSource", "InputLoader", "LiveSampler", "SlotSampler"]
 
 
 class HopSource(Protocol):
@@ -51,6 +51,10 @@ class SlotSampler(HopSource, Protocol):
     @property
     def snapshots(self) -> int:
         """Windows back in time."""
+
+
+class LiveSampler(SlotSampler, Protocol):
+    """A SlotSampler that continuous training can hold to one version: a TemporalSampler."""
 
     calls: int  # the number of the next call, of which samples are a function
 

@@ -23,7 +23,7 @@ from livegnn.graph import Graph, Updates
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
 from livegnn.temporal.link import LinkPass, LinkScores, Negatives
-from livegnn.temporal.loading import Fetches, HopSource, InputLoader, SlotSampler
+from livegnn.temporal.loading import Fetches, HopSource, InputLoader, LiveSampler
 from livegnn.temporal.publish import Publisher, publisher_of
 from livegnn.temporal.replay import MemoryStates
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
@@ -74,7 +74,7 @@ class ContinuousTrainer:
         self,
         model: TemporalModel,
         graph: Graph,
-        sampler: SlotSampler,
+        sampler: LiveSampler,
         *,
         vertex_features: Fetches | None = None,
         edge_features: Fetches | None = None,
