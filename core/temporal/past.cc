@@ -70,6 +70,7 @@ void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const st
   scratch.in_tables.clear();
   scratch.hubs.clear();
   const std::size_t count = vertices.size();
+  if (!graph_.options().has_time) return take_all(vertices, pasts, slice);
   scratch.ranges.resize(count);
   for (std::size_t i = 0; i < std::min(count, kRecordsAhead); ++i) {
     lists_.prefetch_list(static_cast<VertexId>(vertices[i]));
@@ -97,6 +98,18 @@ void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const st
     if (hub.block < 0) continue;
     const std::int32_t in_block = scratch.in_runs[searched + i].found();
     pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
+  }
+}
+
+// Without times every edge is in the past of every target.
+void PastFinder::take_all(std::span<const std::int64_t> vertices, Past* pasts, PastSlice& slice) const {
+  for (std::size_t i = 0; i < vertices.size(); ++i) {
+    if (i + kRecordsAhead < vertices.size()) lists_.prefetch_list(static_cast<VertexId>(vertices[i + kRecordsAhead]));
+    const Adjacency::View list = lists_.view(static_cast<VertexId>(vertices[i]));
+    pasts[i] = {list.place, list.count};
+    if (list.chain == nullptr) continue;
+    slice.longs.push_back({list.chain->table(), 0});
+    pasts[i] = {~static_cast<std::int64_t>(slice.longs.size() - 1), list.count};
   }
 }
 

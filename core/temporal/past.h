@@ -123,6 +123,7 @@ class PastFinder {
 
  private:
   void begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice, FindScratch& scratch) const;
+  void take_all(std::span<const std::int64_t> vertices, Past* pasts, PastSlice& slice) const;
   void search_hubs(FindScratch& scratch, Past* pasts) const;
   Past in_run(const Search& search, const TimeRange& range) const;
   Past in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const;

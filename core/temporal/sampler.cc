@@ -37,7 +37,7 @@ struct TemporalSampler::Impl {
         pool(options.threads),
         searches(static_cast<std::size_t>(pool.threads())),
         scratch(static_cast<std::size_t>(pool.threads())) {
-    invariant(graph.options().has_time, "temporal sampling of a graph without times");
+    invariant(graph.options().has_time || options.window == 0, "a window in a graph without times");
   }
 
   TemporalHopArrays hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
@@ -140,6 +140,12 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
   std::copy(targets.begin(), targets.end(), made.targets.begin());
   std::copy(times.begin(), times.end(), made.target_times.begin());
   write(made, taken, part_key);
+  if (!graph.options().has_time) {  // an edge is then at its target's time
+    const std::span<const std::int64_t> dst = made.edge_index.subspan(made.src.size());
+    for (std::size_t edge = 0; edge < dst.size(); ++edge) {
+      made.times[edge] = made.target_times[static_cast<std::size_t>(dst[edge])];
+    }
+  }
   if (options.unique) pairs.name_rows(made, options.prop_time);
   return made;
 }

@@ -37,13 +37,13 @@ void SliceWriter::put(std::int64_t edge, const EdgeEntry& entry) const {
 void SliceWriter::copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const {
   const VertexId* neighbours = pool_.neighbours(place);
   const EdgeId* ids = pool_.ids(place);
-  const EdgeTime* times = pool_.times(place);
   std::int64_t* src = made_.src.data() + edge;
   std::int64_t* out_ids = made_.edge_ids.data() + edge;
   std::int64_t* out_times = made_.times.data() + edge;
   for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[k];
   std::memcpy(out_ids, ids, static_cast<std::size_t>(count) * sizeof(EdgeId));
-  std::memcpy(out_times, times, static_cast<std::size_t>(count) * sizeof(EdgeTime));
+  if (!pool_.has_times()) return;
+  std::memcpy(out_times, pool_.times(place), static_cast<std::size_t>(count) * sizeof(EdgeTime));
 }
 
 void SliceWriter::copy_newest(const Past& past, std::int64_t edge, std::int32_t take) const {
@@ -76,7 +76,7 @@ void SliceWriter::recent() const {
       const std::int64_t place = ahead.place + ahead.count - taken_.of(ahead.count);
       pool_.prefetch(place);
       prefetch_line(pool_.ids(place) + taken_.of(ahead.count));
-      prefetch_line(pool_.times(place));
+      if (pool_.has_times()) prefetch_line(pool_.times(place));
     }
     const std::int32_t take = taken_.of(pasts_[i].count);
     begin_row(i, edge, take);
@@ -101,7 +101,7 @@ std::int64_t* SliceWriter::places_of(const Past& past, const std::uint32_t* rank
       place = found->table.place[block] + rank - found->table.before[block];
     }
     pool_.prefetch(place);
-    prefetch_line(pool_.times(place));
+    if (pool_.has_times()) prefetch_line(pool_.times(place));
     *places++ = place;
   }
   return places;
@@ -153,12 +153,13 @@ void SliceWriter::uniform(std::uint64_t part_key, bool replace, WriteScratch& sc
 void SliceWriter::copy_places(const std::int64_t* places, std::int64_t edge, std::int32_t count) const {
   const VertexId* neighbours = pool_.neighbours(0);
   const EdgeId* ids = pool_.ids(0);
-  const EdgeTime* times = pool_.times(0);
   std::int64_t* src = made_.src.data() + edge;
   std::int64_t* out_ids = made_.edge_ids.data() + edge;
   std::int64_t* out_times = made_.times.data() + edge;
   for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[places[k]];
   for (std::int32_t k = 0; k < count; ++k) out_ids[k] = ids[places[k]];
+  if (!pool_.has_times()) return;
+  const EdgeTime* times = pool_.times(0);
   for (std::int32_t k = 0; k < count; ++k) out_times[k] = times[places[k]];
 }
 

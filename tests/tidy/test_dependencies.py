@@ -7,7 +7,7 @@ import sys
 
 from tests.tidy.sources import PACKAGE, ROOT, files, imports, includes, name, text
 
-CORE_ORDER = {"util": 0, "graph": 1, "dense": 2, "cache": 2, "inference": 3, "sampling": 3}
+CORE_ORDER = {"util": 0, "graph": 1, "dense": 2, "cache": 2, "inference": 3, "sampling": 3, "temporal": 3}
 
 
 def own(imported: str, area: str) -> bool:

@@ -100,6 +100,7 @@ class BlockPool {
   }
   const VertexId* neighbours(std::int64_t place) const { return neighbours_.data() + place; }
   const EdgeId* ids(std::int64_t place) const { return ids_.data() + place; }
+  bool has_times() const { return columns_.time; }
   const EdgeTime* times(std::int64_t place) const { return times_.data() + place; }  // of a pool with times
 
   void prefetch(std::int64_t place) const {

@@ -34,14 +34,15 @@ class TemporalSampler:
     past of (v, t) = in-edges of v with time < t (inclusive: <= t), within the window where there is one
     hop k + 1's targets = hop k's targets, then hop k's sources, each at the time of its edge
 
-    Args:    graph: with times, without vertex types.  fanouts: edges per target, by hop; -1 for all.
+    Args:    graph: without vertex types. Of one without times every in-edge is in the past of every target, as if at
+             the target's time.  fanouts: edges per target, by hop; -1 for all.
              strategy: "recent", the newest by (time, edge id); "uniform", drawn without replacement, all if there are
              fewer.  inclusive: edges at t itself are in the past of (v, t).  window: only edges not older than this, in
              the graph's unit: [t - window, t), inclusive [t - window, t].  seed: 0 to 2^64 - 1.  threads: all cores
              unless given; the samples do not depend on it.  prop_time: later hops look from the root's time.
              replace: uniform with replacement: fan-out edges wherever there is one.  unique: a later hop holds each
              new (vertex, time) once.  snapshots: windows side by side, for sample_snapshots().
-    Raises:  ColumnMissing for a graph without times; ValueInvalid, UsageError.
+    Raises:  ColumnMissing for a window of a graph without times; ValueInvalid, UsageError.
     Exactness: a function of the graph, the arguments and the number of the call (`calls`).
     Cost:    two binary searches a target and what is copied.  Source: GNNFlow, sections 4.1 and 4.2.
 
@@ -80,6 +81,11 @@ class TemporalSampler:
         if self.snapshots > 1 and window is None:
             raise UsageError(
                 f"[TemporalSampler] expected window= with snapshots={snapshots}, got none; give the length of one"
+            )
+        if window is not None and not graph.has_time:
+            raise ColumnMissing(
+                f"[TemporalSampler] expected a graph whose edges have times, for window={window}, got one without; give "
+                "Graph(time=...)"
             )
         self.prop_time, self.replace, self.unique = bool(prop_time), bool(replace), bool(unique)
         self.threads = threads or core_count()
@@ -137,8 +143,10 @@ class TemporalSampler:
 
     def pin(self) -> PinnedSampler:
         """Samples of the graph as it is when the block is entered, whatever is applied meanwhile:
-        `with sampler.pin() as pinned: pinned.sample(...)`.
+        `with sampler.pin() as pinned: pinned.sample(...)`. Raises: ColumnMissing for a graph without times.
         """
+        if not self.graph.has_time:
+            raise ColumnMissing("[pin] expected a graph whose edges have times, got one without; give Graph(time=...)")
         return PinnedSampler(self)
 
     # ---- what pins use too
@@ -213,8 +221,6 @@ def _check_graph(graph: object) -> None:
     if graph.vertex_types is not None:
         kinds = ", ".join(graph.vertex_types)
         raise UsageError(f"[{where}] expected a graph of one kind of vertex, got types {kinds}; make it without types")
-    if not graph.has_time:
-        raise ColumnMissing(f"[{where}] expected a graph whose edges have times, got one without; give Graph(time=...)")
 
 
 def _checked_fanouts(fanouts: object) -> list[int]:

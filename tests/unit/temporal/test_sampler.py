@@ -332,7 +332,7 @@ def test_a_removed_vertex_is_no_target() -> None:
 
 def test_graphs_that_are_refused() -> None:
     with pytest.raises(ColumnMissing, match="whose edges have times"):
-        TemporalSampler(lg.Graph(np.zeros((2, 1), np.float32), [0], [1]), [1])
+        TemporalSampler(lg.Graph(np.zeros((2, 1), np.float32), [0], [1]), [1], window=5)
     typed = lg.Graph(
         {"a": np.zeros((1, 1), np.float32)},
         {("a", "to", "a"): [0]},
@@ -372,3 +372,31 @@ def test_inside_what_if() -> None:
             with pytest.raises(UsageError, match="no what_if block under way"):
                 pinned.sample([1] if ids is None else ["b"], [9])
         assert sampler.sample([1] if ids is None else ["b"], [9])[0].src.tolist() == [0]
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("unique", [False, True])
+def test_without_times_every_edge_is_in_the_past(undirected: bool, unique: bool) -> None:
+    random = np.random.default_rng(3)
+    src, dst = random.integers(0, 30, (2, 3000))
+    dst[:1000] = 7  # a list of many blocks
+    plain = lg.Graph(np.zeros((30, 0), np.float32), src, dst, undirected=undirected)
+    dated = lg.Graph(np.zeros((30, 0), np.float32), src, dst, time=np.zeros(3000, np.int64), undirected=undirected)
+    for graph in (plain, dated):
+        updates = lg.Updates()
+        updates.remove_edges(src[:50], dst[:50])
+        graph.apply(updates)
+    targets, times = random.integers(0, 30, 40), random.integers(1, 9, 40)
+    for strategy in ("recent", "uniform"):
+        options = {"fanouts": [4, -1], "strategy": strategy, "unique": unique, "prop_time": True}
+        got, expected = (TemporalSampler(graph, **options).sample(targets, times) for graph in (plain, dated))
+        for hop, other in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(hop.edge_ids, other.edge_ids)
+            np.testing.assert_array_equal(hop.edge_index, other.edge_index)
+            np.testing.assert_array_equal(hop.next_targets, other.next_targets)
+            np.testing.assert_array_equal(hop.next_times, other.next_times)
+            np.testing.assert_array_equal(hop.times, hop.target_times[hop.dst])
+    walks = TemporalSampler(plain, [1]).walks(targets, times, 3)
+    assert walks.edge_ids.shape == (40, 3)
+    with pytest.raises(ColumnMissing, match=r"\[pin\]"):
+        TemporalSampler(plain, [1]).pin()
