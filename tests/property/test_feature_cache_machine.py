@@ -131,7 +131,7 @@ class FeatureCacheMachine(RuleBasedStateMachine):
         self.asked = self.found = 0
 
     def present(self, given):
-        return given < len(self.truth.rows) and self.truth.rows[given] is not None
+        return 0 <= given < len(self.truth.rows) and self.truth.rows[given] is not None
 
     def there(self, contents):
         return [pair for pair in contents if self.present(pair[0])]

@@ -207,6 +207,7 @@ def test_the_envelope_and_the_statuses():
         ("VertexExists", 409),
         ("EdgeDuplicate", 409),
         ("EdgeMissing", 409),
+        ("EdgeOffloaded", 409),
         ("UpdateError", 422),
         ("QueryInvalid", 422),
         ("UsageError", 409),

@@ -349,6 +349,36 @@ def test_a_static_model_is_published_into_the_exact_engine():
     np.testing.assert_allclose(engine.embeddings(graph.vertices()), expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_a_static_model_trains_on_a_graph_without_times():
+    """No event sees itself."""
+    nn = pytest.importorskip("torch_geometric.nn")
+    src, dst, _ = habits()
+    x = graph_of(0).features()
+    graph = lg.Graph(x, src[:600], dst[:600], undirected=True)
+    torch.manual_seed(0)
+    module = nn.GraphSAGE(KINDS, 16, num_layers=2, out_channels=16)
+    sampler = lg.TemporalSampler(graph, fanouts=[5, 5], strategy="uniform", threads=1)
+    model = StaticLinks(module, hop_count=2, x_width=KINDS, out_width=16)
+    trainer = lg.ContinuousTrainer(model, graph, sampler, batch_size=50, epochs=2, learning_rate=0.01)
+    engine = lg.Engine(lg.from_pyg(module), graph)
+    trainer.publish_to(engine)
+    seen = []
+    load = trainer._loader.load
+    trainer._loader.load = lambda *columns: seen.append((columns, load(*columns))) or seen[-1][1]
+    trainer.fit(4)
+    for (_, _, _, without), (one,) in seen[:3]:
+        assert len(without) == 50
+        for hop in one.hops:
+            assert hop.edge_index.shape[1] == len(hop.dt)
+    losses = [e.loss for e in trainer.report.epochs]
+    assert losses[-1] < losses[0]
+    updates = lg.Updates()
+    updates.add_edges(src[600:], dst[600:])
+    (report,) = trainer.run([updates])
+    assert report.ap > 0.6
+    engine.verify()
+
+
 def test_publishing_to_a_callable_and_to_nothing():
     trainer = trainer_of(graph_of(WARM))
     heard = []

@@ -356,6 +356,9 @@ class FeatureCache:
             ids, gone = self.follower.take()
             if len(ids):
                 self._index.drop(ids[gone != 0])
+                if self._kept is not None:
+                    left = ~np.isin(self._kept[0], ids[gone != 0])
+                    self._kept = (self._kept[0][left], self._kept[1][left])
                 self._stats.refreshed += self._refresh(ids[gone == 0])
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt, perhaps right after what was taken had been forgotten
