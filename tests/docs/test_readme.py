@@ -14,7 +14,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```\n+```\n(.*?)```", README.read_text()
 
 
 def test_the_readme_has_its_programs():
-    assert len(PROGRAMS) == 2
+    assert len(PROGRAMS) == 3
 
 
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS)

@@ -84,8 +84,8 @@ class TemporalSampler:
             )
         if window is not None and not graph.has_time:
             raise ColumnMissing(
-                f"[TemporalSampler] expected a graph whose edges have times, for window={window}, got one without; give "
-                "Graph(time=...)"
+                f"[TemporalSampler] expected a graph whose edges have times, for window={window}, got one without; "
+                "give Graph(time=...)"
             )
         self.prop_time, self.replace, self.unique = bool(prop_time), bool(replace), bool(unique)
         self.threads = threads or core_count()
