@@ -84,14 +84,12 @@ def _joined(chunks: list[Events]) -> Events:
 
 
 def _rebuild_seconds(events: Events, history: int, vertices: int) -> float:
-    """scipy's CSR by destination, edge ids as values; neighbours in order of time, as the events come."""
+    """scipy's CSR by destination: a row a vertex, a column an edge, so that repeated interactions stay apart."""
     seconds = []
+    dst, columns = events.dst[:history].astype(np.int32), np.arange(history, dtype=np.int32)
     for _ in range(3):
         start = time.perf_counter()
-        ids = np.arange(history, dtype=np.int64)
-        scipy.sparse.coo_matrix((ids, (events.dst[:history], events.src[:history])), shape=(vertices, vertices)).tocsr(
-            copy=False
-        )
+        scipy.sparse.coo_array((events.time[:history], (dst, columns)), shape=(vertices, history)).tocsr()
         seconds.append(time.perf_counter() - start)
     return float(np.median(seconds))
 

@@ -70,7 +70,7 @@ def generated(tiny: bool, batch: int, place: str) -> Work:
     first = rng.integers(edges // 2, edges - third, batches)
     events = first[:, None] + np.arange(third)
     targets = np.hstack([src[events], dst[events], rng.integers(0, vertices, (batches, batch - 2 * third))])
-    at = np.resize(events, targets.shape) if batch % third else np.hstack([events] * 3)
+    at = np.hstack([events] * 4)[:, : targets.shape[1]]  # the time of the event that a target is an end of
     return Work(vertices, src, dst, times, targets, at if place == "middle" else np.full_like(at, edges))
 
 
