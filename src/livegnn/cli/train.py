@@ -185,7 +185,7 @@ class _Bars:
         if what != self._what:
             self.end()
             self._what = what
-            self._bar = self._console.progress(count, what)
+            self._bar = self._console.progress(count, what, fades=not what.startswith("round 0"))
             self._advance = self._bar.__enter__()
         self._advance(done, f"{done:,} of {count:,} events")
         if done >= count:
