@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 import livegnn as lg
-from livegnn.errors import EdgeMissing, UsageError, VertexUnknown
+from livegnn.errors import EdgeMissing, EdgeOffloaded, UsageError, VertexUnknown
 from livegnn.temporal import FeatureCache
 
 
@@ -186,7 +186,7 @@ def test_an_edge_in_a_file_is_not_called_removed(tmp_path):
         cache.fetch([2, 0])
     with pytest.raises(EdgeOffloaded, match="got 0"):
         cache.warm([0])
-    with pytest.raises(EdgeMissing, match="below 3 .*, got 7"):
+    with pytest.raises(EdgeMissing, match=r"below 3 .*, got 7"):
         cache.fetch([7])
     graph.reload()
     assert cache.fetch([0]).tolist() == [[0]]

@@ -15,7 +15,15 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import DtypeInvalid, EdgeMissing, EdgeOffloaded, UsageError, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.errors import (
+    DtypeInvalid,
+    EdgeMissing,
+    EdgeOffloaded,
+    UsageError,
+    ValueInvalid,
+    VertexUnknown,
+    WidthMismatch,
+)
 from livegnn.graph import Graph
 from livegnn.types import AnyArray, BoolArray, Int64Array
 
