@@ -256,8 +256,8 @@ class FeatureCache:
 
     def follow(self, graph: Graph, *, edges: bool = False) -> None:
         """From the next batch of the graph on, rows of vertices (edges) that it changes are read again, and those of
-        removed ones forgotten. The source's ids are slots (edge ids) of that graph; its rows change before the batch
-        is applied. A view of a graph follows it unasked.
+        removed ones forgotten (of a FeatureSource the changed ones too). The source's ids are slots (edge ids) of that
+        graph; its rows change before the batch is applied. A view of a graph follows it unasked.
 
         Raises:  UsageError if it follows one already.
         """

@@ -2,7 +2,7 @@
 
 A source is the truth; the cache holds copies. `local` sources are read while a batch of a graph is applied: their
 changed rows are read again with that batch. Others are read over a network perhaps, where waiting for an answer inside
-a batch could be waiting for ever: their changed rows are read again by the next fetch, before it looks at any.
+a batch could be waiting for ever: their changed rows are forgotten before anyone looks, and read when next asked for.
 """
 
 from __future__ import annotations
