@@ -148,8 +148,8 @@ def _lookups(options: Options, report: Report) -> None:
                 report.row([*cells, *speed, f"{ratio:.1f}x", f"{TARGET:.0f}x", met])
     report.line(
         f"\nlookup: places, recency and replacement, no rows copied. Rows of {width} floats, "
-        f"{options.threads} threads; one by one keeps its rows in memory; of rows in memory livegnn keeps no "
-        "copies on the CPU: it reads them in place. Hits are an exact LRU's, batch by batch. Ratio: median over the batches."
+        f"{options.threads} threads; one by one keeps its rows in memory; of rows in memory livegnn keeps no copies on "
+        "the CPU: it reads them in place. Hits are an exact LRU's, batch by batch. Ratio: median over the batches."
     )
 
 

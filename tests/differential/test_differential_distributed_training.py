@@ -76,8 +76,8 @@ def one_process(graph, epochs):
     known, later, found = ordered.at(slice(0, count)), ordered.at(slice(count, None)), []
     for epoch in range(epochs):
         model.memory.reset(graph.slot_count)
-        link.train(known, negatives.draw(count, np.random.default_rng((SEED, 1, epoch, 0))), optimizer)
-        rng = np.random.default_rng((SEED, 1, epoch, 1))
+        link.train(known, negatives.draw(count, np.random.default_rng((SEED, epoch, 0))), optimizer)
+        rng = np.random.default_rng((SEED, epoch, 1))
         found.append(link.test(later, negatives.draw(len(later), rng), rng)[0].ap)
     model.memory.reset(graph.slot_count)
     link.observe(ordered)

@@ -215,7 +215,7 @@ class DistributedTrainer:
             )
         negatives = Negatives()
         negatives.add(live)
-        return negatives.draw(count, np.random.default_rng((self.seed, self._fits, epoch, use)))
+        return negatives.draw(count, np.random.default_rng((self.seed, epoch, use, self._fits - 1)))
 
     # ---- a step
 
