@@ -51,7 +51,11 @@ class PinnedSampler:
             raise UsageError("[pin] expected a pin that is not open yet, got one that is; make another with pin()")
         with self._graph._writing("pin"):
             self.follower = _native.TemporalPin(self._graph._store)
-            self._graph._attach(self)
+            try:
+                self._graph._attach(self)
+            except BaseException:
+                self.follower = None  # refused: the pin is not open
+                raise
             if self._graph._ids is not None:
                 self._graph._guards = [*self._graph._guards, self._before]
         return self

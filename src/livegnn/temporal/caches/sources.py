@@ -15,7 +15,15 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import DtypeInvalid, EdgeMissing, UsageError, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.errors import (
+    DtypeInvalid,
+    EdgeMissing,
+    EdgeOffloaded,
+    UsageError,
+    ValueInvalid,
+    VertexUnknown,
+    WidthMismatch,
+)
 from livegnn.graph import Graph
 from livegnn.types import AnyArray, BoolArray, Int64Array
 
@@ -168,6 +176,11 @@ class _EdgeRows(RowSource):
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
         assert self.graph is not None
+        if 0 <= given < self.row_count and self.graph.offloaded.count:
+            raise EdgeOffloaded(
+                f"[{where}] expected ids of edges in memory, got {given} at row {row}, which was removed, or is in a "
+                "file; reload the graph, or leave it out"
+            )
         raise EdgeMissing(
             f"[{where}] expected ids of edges that are there, below {self.row_count} (version {self.graph.version}), "
             f"got {given} at row {row}; add the edge first"
