@@ -35,7 +35,7 @@ class PinnedSampler:
 
     Exactness: equal to the samples of a copy of the graph made when the block was entered.
     Cost:    nothing to make; memory as much as was removed or overwritten since, and 16 bytes for each edge added; a
-             target whose past was changed since is read edge by edge.
+             target whose past was changed since is read through a table of its list, made once a hop for many.
     """
 
     native = None  # no engine
