@@ -88,9 +88,18 @@ void scatter(RowCopier& copier, const Rows& fresh, const Slots& slots, const Row
 
 // ---- attributes by edge id
 
+// The store knows which edges are in memory, not which are in a file.
+[[noreturn]] void refuse_offloaded(const GraphStore& store, std::int64_t id) {
+  throw Error(ErrorKind::EdgeOffloaded, "[edge_attrs] expected ids of edges in memory, got " + std::to_string(id) +
+                                            ", which was removed, or is in a file with others from before " +
+                                            std::to_string(store.offloaded_before()) +
+                                            "; reload the graph, or leave it out");
+}
+
 void check_edge_there(const GraphStore& store, std::int64_t id, const float* attr) {
   const bool given = id >= 0 && id < store.next_edge_id();
   if (given && (attr != nullptr || store.options().attr_width == 0)) return;
+  if (given && store.has_offloaded()) refuse_offloaded(store, id);
   throw Error(ErrorKind::EdgeMissing, "[edge_attrs] expected ids of edges that are there, below " +
                                           std::to_string(store.next_edge_id()) + " (version " +
                                           std::to_string(store.version()) + "), got " + std::to_string(id) +
@@ -113,7 +122,7 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig> edge_attrs(const GraphS
   return {rows->data(), {ids.size(), width}, owner};
 }
 
-// (k,) 1 where the edge is there.
+// (k,) 1 where the edge is there, in memory.
 Out<std::uint8_t> edges_there(const GraphStore& store, const Ids& ids) {
   std::vector<std::uint8_t> there(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {

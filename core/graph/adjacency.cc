@@ -1,5 +1,7 @@
 // Single edges in and out of the lists of one direction.
 #include <algorithm>
+#include <memory>
+#include <new>
 
 #include "livegnn/error.h"
 #include "livegnn/graph_adjacency.h"
@@ -19,6 +21,16 @@ std::int32_t find_last(const VertexId* values, std::int32_t count, VertexId want
   }
   while (count > 0 && values[count - 1] != wanted) --count;
   return count - 1;
+}
+
+// False where there was no memory for it; the index is then to be dropped: a hub can do without.
+bool add_to_index(BlockChain& index, BlockPool& pool, const EdgeEntry& entry) {
+  try {
+    index.insert(pool, entry);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 }  // namespace
 
@@ -54,9 +66,9 @@ void Adjacency::resize_block(List& list, std::int32_t capacity) {
 }
 
 void Adjacency::make_hub(List& list) {
-  auto* hub = new Hub;
+  auto hub = std::make_unique<Hub>();
   hub->edges.append_block(pool_, list.place, list.count, list.capacity);
-  list.hub = hub;
+  list.hub = hub.release();
   list.capacity = kHub;
 }
 
@@ -93,7 +105,7 @@ void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
     hub.edges.insert(pool_, entry);
     ++list.count;
     if (hub.indexed) {
-      hub.index.insert(index_pool_, entry);
+      if (!add_to_index(hub.index, index_pool_, entry)) drop_index(hub);
     } else if (wants_index(list)) {
       build_index(hub, list.count);
     }
@@ -148,12 +160,25 @@ void Adjacency::append(List& list, const EdgeSpan& run, std::int32_t first) {
     first += in_block;
   }
   Hub& hub = *list.hub;
-  hub.edges.append(pool_, run, first);
+  try {
+    hub.edges.append(pool_, run, first);
+  } catch (...) {  // the caller takes out again what is in
+    const std::int32_t before = list.count;
+    list.count = 0;
+    for (const BlockChain::Page& page : hub.edges.pages()) {
+      for (const BlockChain::Block& block : page) list.count += block.count;
+    }
+    entry_count_ += list.count - before;
+    drop_index(hub);
+    throw;
+  }
   list.count += run.count - first;
   entry_count_ += run.count - first;
   if (hub.indexed) {
-    for (std::int32_t i = first; i < run.count; ++i) {
-      hub.index.insert(index_pool_, {run.neighbours[i], 0, 1.0f, run.ids[i], run.times != nullptr ? run.times[i] : 0});
+    for (std::int32_t i = first; i < run.count && hub.indexed; ++i) {
+      const EdgeTime time = run.times != nullptr ? run.times[i] : 0;
+      const EdgeEntry entry{run.neighbours[i], 0, 1.0f, run.ids[i], time};
+      if (!add_to_index(hub.index, index_pool_, entry)) drop_index(hub);
     }
   } else if (wants_index(list)) {
     build_index(hub, list.count);

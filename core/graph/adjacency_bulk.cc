@@ -1,5 +1,6 @@
 // Whole lists at once: bulk load, indexes of hubs, compaction, and the checks.
 #include <algorithm>
+#include <new>
 #include <string>
 
 #include "graph/parallel.h"
@@ -78,7 +79,8 @@ std::vector<EdgeEntry> Adjacency::entries_by_neighbour(const Hub& hub, std::int3
   return entries;
 }
 
-void Adjacency::build_index(Hub& hub, std::int32_t count) {
+// Where there is no memory for it, the hub goes on without, and it is tried again after as many scans.
+void Adjacency::build_index(Hub& hub, std::int32_t count) try {
   const std::vector<EdgeEntry> entries = entries_by_neighbour(hub, count);
   const std::int32_t largest = index_pool_.block_edges_max();
   for (std::int32_t begin = 0; begin < count; begin += largest) {
@@ -89,6 +91,8 @@ void Adjacency::build_index(Hub& hub, std::int32_t count) {
     hub.index.append_block(index_pool_, place, block, capacity);
   }
   hub.indexed = true;
+} catch (const std::bad_alloc&) {
+  drop_index(hub);
 }
 
 void Adjacency::drop_index(Hub& hub) {

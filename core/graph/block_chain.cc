@@ -59,13 +59,19 @@ void BlockChain::resize(BlockPool& pool, Block& block, std::int32_t capacity) {
 
 void BlockChain::insert_block(const BlockPool& pool, const Cursor& before, const Block& block) {
   table_.drop();
-  Page& page = pages_[before.page];
-  page.insert(page.begin() + before.block, block);
-  const auto count = static_cast<std::int32_t>(page.size());
-  if (count <= pool.page_blocks_max()) return;
+  const auto count = static_cast<std::int32_t>(pages_[before.page].size()) + 1;
+  const bool splits = count > pool.page_blocks_max();
   const bool at_tail = before.block == count - 1 && before.page + 1 == static_cast<std::int32_t>(pages_.size());
   const std::int32_t kept = at_tail ? count - 1 : count / 2;
-  Page right(page.begin() + kept, page.end());
+  Page right;
+  if (splits) {  // memory first: what throws leaves all as it was
+    right.reserve(static_cast<std::size_t>(count - kept));
+    if (pages_.size() == pages_.capacity()) pages_.reserve(2 * pages_.size());
+  }
+  Page& page = pages_[before.page];
+  page.insert(page.begin() + before.block, block);
+  if (!splits) return;
+  right.assign(page.begin() + kept, page.end());
   page.resize(static_cast<std::size_t>(kept));
   pages_.insert(pages_.begin() + before.page + 1, std::move(right));
 }
@@ -103,7 +109,13 @@ void BlockChain::split(BlockPool& pool, Cursor& at) {
   pages_[at.page][at.block].count = kept;
   const bool goes_right = at.offset > kept || at_tail;
   // The new entry's own key becomes `first` of an empty right block when it is written.
-  insert_block(pool, {at.page, at.block + 1, 0}, right);
+  try {
+    insert_block(pool, {at.page, at.block + 1, 0}, right);
+  } catch (...) {
+    pages_[at.page][at.block].count = full.count;
+    pool.free(place, pool.block_edges_max());
+    throw;
+  }
   if (goes_right) {
     at.offset -= kept;
     ++at.block;
@@ -159,7 +171,12 @@ void BlockChain::append(BlockPool& pool, const EdgeSpan& run, std::int32_t first
       const std::int32_t fresh = std::min(run.count - first, largest);
       const std::int64_t place = pool.allocate(largest);
       pool.write_run(place, run, first, fresh);
-      append_block(pool, place, fresh, largest);
+      try {
+        append_block(pool, place, fresh, largest);
+      } catch (...) {
+        pool.free(place, largest);
+        throw;
+      }
       first += fresh;
     }
   }
@@ -197,10 +214,12 @@ void BlockChain::erase(BlockPool& pool, const Cursor& at) {
 
 void BlockChain::append_block(const BlockPool& pool, std::int64_t place, std::int32_t count, std::int32_t capacity) {
   table_.drop();
+  const Block block{pool.key(place), place, count, capacity};
   if (pages_.empty() || static_cast<std::int32_t>(pages_.back().size()) == pool.page_blocks_max()) {
-    pages_.emplace_back();
+    pages_.push_back({block});  // no empty page where there is no memory for it
+  } else {
+    pages_.back().push_back(block);
   }
-  pages_.back().push_back({pool.key(place), place, count, capacity});
 }
 
 std::int64_t BlockChain::erase_before(BlockPool& pool, const EdgeKey& key) {

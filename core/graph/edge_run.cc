@@ -31,6 +31,19 @@ void EdgeRun::add(VertexId u, const EdgeEntry& entry, const PoolColumns& columns
   if (columns.type) types.push_back(entry.type);
 }
 
+namespace {
+template <typename... Columns>
+std::size_t capacity_bytes(const Columns&... columns) {
+  return (std::size_t{0} + ... + (columns.capacity() * sizeof(columns[0])));
+}
+}  // namespace
+
+std::size_t EdgeRun::bytes() const { return capacity_bytes(src, dst, ids, weights, times, types); }
+
+std::size_t GroupedRun::bytes() const {
+  return capacity_bytes(groups_, keys_, spare_, counts_, neighbours_, ids_, weights_, times_, types_);
+}
+
 EdgeEntry EdgeRun::entry(std::size_t i) const {
   EdgeEntry entry;
   entry.neighbour = dst[i];
@@ -100,7 +113,11 @@ void GroupedRun::assign(const EdgeRun& run, RunSide side, VertexId slot_count) {
   }
   sort(slot_count);
   groups_.clear();
-  neighbours_.resize(keys_.size());
+  gather(ids_, run.ids, keys_, ends_bits);
+  gather(weights_, run.weights, keys_, ends_bits);
+  gather(times_, run.times, keys_, ends_bits);
+  gather(types_, run.types, keys_, ends_bits);
+  neighbours_.resize(keys_.size());  // groups come last: whoever finds one finds its columns
   VertexId known = kNoVertex;
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     const auto owner = static_cast<VertexId>(keys_[i] >> 32);
@@ -110,10 +127,6 @@ void GroupedRun::assign(const EdgeRun& run, RunSide side, VertexId slot_count) {
     const bool owner_is_src = both ? (keys_[i] & 1) == 0 : side == RunSide::BySrc;
     neighbours_[i] = owner_is_src ? run.dst[edge] : run.src[edge];
   }
-  gather(ids_, run.ids, keys_, ends_bits);
-  gather(weights_, run.weights, keys_, ends_bits);
-  gather(times_, run.times, keys_, ends_bits);
-  gather(types_, run.types, keys_, ends_bits);
 }
 
 EdgeSpan GroupedRun::span(std::int64_t first, std::int64_t last) const {

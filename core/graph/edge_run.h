@@ -20,6 +20,7 @@ struct EdgeRun {  // one value an edge in every column; columns that the graph l
   std::vector<std::int32_t> types;
 
   std::size_t size() const { return ids.size(); }
+  std::size_t bytes() const;  // of memory kept
   void clear();
   void reserve(std::size_t count, const PoolColumns& columns);
   void add(VertexId u, const EdgeEntry& entry, const PoolColumns& columns);  // entry.neighbour is dst
@@ -37,6 +38,8 @@ class GroupedRun {
     std::int64_t begin;  // its first edge; its last one ends where the next group begins
   };
   void assign(const EdgeRun& run, RunSide side, VertexId slot_count);
+  void clear() { groups_.clear(); }
+  std::size_t bytes() const;  // of memory kept
   const std::vector<Group>& groups() const { return groups_; }
   std::int64_t end_of(std::size_t group) const {
     return group + 1 < groups_.size() ? groups_[group + 1].begin : static_cast<std::int64_t>(ids_.size());

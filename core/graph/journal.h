@@ -50,6 +50,15 @@ struct BatchDelta::Journal {
     edges.push_back({EdgeChangeKind::AddedRun, kNoVertex, {}, 0.0f, static_cast<std::int64_t>(run_count)});
     ++run_count;
   }
+  void drop_run() {
+    --run_count;
+    edges.pop_back();
+  }
+  std::size_t run_bytes() const {
+    std::size_t total = 0;
+    for (const EdgeRun& run : runs) total += run.bytes();
+    return total;
+  }
 
   std::int64_t save_row(const float* row, std::int32_t width) {
     const auto offset = static_cast<std::int64_t>(rows.size());
@@ -70,6 +79,23 @@ struct GraphStore::Scratch {
   EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
   std::vector<EdgeEntry> incident;
   std::vector<float> zeros;
+
+  // Memory of long runs, kept for the next batch up to kRunBytesMax. The latest batch's own runs stay: undo() reads
+  // them.
+  static constexpr std::size_t kRunBytesMax = std::size_t{64} << 20;
+  std::size_t run_bytes() const {
+    return (journal == nullptr ? 0 : journal->run_bytes()) + grouped[0].bytes() + grouped[1].bytes() +
+           new_edges.capacity() * sizeof(NewEdge);
+  }
+  void release_runs() {
+    for (GroupedRun& half : grouped) half = {};
+    new_edges = {};
+    if (journal != nullptr && journal.use_count() == 1) {
+      journal->runs.resize(journal->run_count);
+      journal->runs.shrink_to_fit();
+    }
+  }
+
   std::int64_t serial_latest = 0;  // of the batch that undo() takes
   std::int64_t serial_next = 1;
 };

@@ -188,7 +188,7 @@ GraphMemory GraphStore::memory() const {
     if (options_.undirected) break;
   }
   total.vertices += live_.bytes() + vertex_types_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
-  total.vertices += offloaded_.bytes();
+  total.vertices += offloaded_.bytes() + scratch_->run_bytes();
   total.features = features_.bytes();
   total.attributes = attributes_.bytes();
   return total;
@@ -200,12 +200,14 @@ void GraphStore::compact() {
   out_.compact();
   if (in_ != &out_) in_->compact();
   attributes_.compact();
+  scratch_->release_runs();
 }
 
 void GraphStore::compact_if_idle() {
   if (out_.wants_compaction()) out_.compact();
   if (in_ != &out_ && in_->wants_compaction()) in_->compact();
   if (attributes_.wants_compaction()) attributes_.compact();
+  if (scratch_->run_bytes() > Scratch::kRunBytesMax) scratch_->release_runs();
 }
 
 void GraphStore::reset() {

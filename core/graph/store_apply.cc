@@ -415,6 +415,7 @@ void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool 
   if (journal == nullptr || journal.use_count() > 1) journal = std::make_shared<BatchDelta::Journal>();
   journal->edges.clear();
   journal->run_count = 0;
+  if (journal->run_bytes() > Scratch::kRunBytesMax) journal->runs = {};
   journal->vertices.clear();
   journal->rows.clear();
   journal->serial = 0;

@@ -81,8 +81,19 @@ void GraphStore::insert_groups(Adjacency& lists, const GroupedRun& grouped, std:
   }
 }
 
-// The edges of the first `done` groups out of their lists, the last first.
+// The edges of the first `done` groups out of their lists, the last first; before them what is in of the group that
+// was under way.
 void GraphStore::erase_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t done) {
+  if (done < grouped.groups().size()) {
+    const VertexId owner = grouped.groups()[done].owner;
+    const EdgeSpan span = grouped.span(grouped.groups()[done].begin, grouped.end_of(done));
+    for (std::int32_t i = span.count - 1; i >= 0; --i) {
+      EdgeFilter filter{.id = span.ids[i]};
+      if (span.times != nullptr) filter.time = span.times[i];
+      const EdgeEntry found = lists.find_newest(owner, span.neighbours[i], filter);
+      if (found.id != kNoEdge) lists.erase(owner, lists.key(found));
+    }
+  }
   while (done > 0) {
     --done;
     const EdgeSpan span = grouped.span(grouped.groups()[done].begin, grouped.end_of(done));
@@ -102,11 +113,15 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
   };
   Place done[2];  // groups that are in the lists
   GroupedRun* const grouped = scratch_->grouped;
+  for (const int half : {0, 1}) grouped[half].clear();  // what a failure finds there is of this run
   Adjacency* const lists[2] = {&out_, in_};
   const RunSide sides[2] = {options_.undirected ? RunSide::BothEven : RunSide::BySrc,
                             options_.undirected ? RunSide::BothOdd : RunSide::ByDst};
+  bool kept = false;
   const int threads = run.size() >= kParallelMin ? std::min(apply_threads_, 2) : 1;
   try {
+    journal.keep_run();  // nothing can fail once the edges are in
+    kept = true;
     graph_parallel::run(threads, [&](int thread) {
       for (int half = thread; half < 2; half += threads) {
         grouped[half].assign(run, sides[half], slot_count_);
@@ -116,11 +131,11 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
     for (int half = 0; half < 2; ++half) insert_groups(*lists[half], grouped[half], done[half].at);
   } catch (...) {
     for (const int half : {1, 0}) erase_groups(*lists[half], grouped[half], done[half].at);
+    if (kept) journal.drop_run();
     forget_attributes(run);
     next_edge_id_ = next_before;
     throw;
   }
-  journal.keep_run();
   edge_count_ += static_cast<std::int64_t>(run.size());
 }
 

@@ -108,7 +108,7 @@ void PastFinder::take_all(std::span<const std::int64_t> vertices, Past* pasts, P
     const Adjacency::View list = lists_.view(static_cast<VertexId>(vertices[i]));
     pasts[i] = {list.place, list.count};
     if (list.chain == nullptr) continue;
-    slice.longs.push_back({list.chain->table(), 0});
+    slice.longs.push_back({list.chain->table(), 0, nullptr});
     pasts[i] = {~static_cast<std::int64_t>(slice.longs.size() - 1), list.count};
   }
 }
@@ -165,19 +165,23 @@ Past PastFinder::in_chain(const HubSearch& hub, std::int32_t in_block, const Tim
   auto count = static_cast<std::int32_t>(end - first);
   if (enough_ >= 0) count = std::min(count, enough_);
   if (count <= in_block) return {table.place[hub.block] + in_block - count, count};
-  slice.longs.push_back({table, end - count});
+  slice.longs.push_back({table, end - count, nullptr});
   return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
 }
 
 void PastFinder::check_loaded(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
-                              const Past* pasts, std::int32_t taken, const char* where) const {
+                              const Past* pasts, const PastSlice& slice, std::int32_t taken, const char* where) const {
   if (!graph_.has_offloaded()) return;
   const EdgeTime before = graph_.offloaded_before();
   for (std::size_t i = 0; i < vertices.size(); ++i) {
     const auto v = static_cast<VertexId>(vertices[i]);
     const TimeRange range = cut_.range(times[i]);
     if (graph_.offloaded_in(v) == 0 || range.first > range.last || range.first >= before) continue;
-    if (taken >= 0 && pasts[i].count >= taken) continue;
+    // edges in memory may be old as well: late ones, and those of a file that came back
+    if (taken >= 0 && pasts[i].count >= taken &&
+        edge_at(pool_, slice, pasts[i], static_cast<std::uint32_t>(pasts[i].count - taken)).time >= before) {
+      continue;
+    }
     throw Error(ErrorKind::EdgeOffloaded, std::string("[") + where + "] expected the past of vertex " +
                                               std::to_string(v) + " before " + std::to_string(times[i]) +
                                               " in memory, got edges with times before " + std::to_string(before) +
@@ -190,44 +194,86 @@ bool PastFinder::differs(VertexId v, const TimeRange& range) const {
   return changes != nullptr && changes->any_between(range.first, range.last);
 }
 
-// The store's edges of the range that are no newer than the pin, and those that have gone since: from the newest back,
-// until there are enough.
 Past PastFinder::pinned(VertexId v, const TimeRange& range, PastSlice& slice) const {
-  const TemporalPin::Changes& changes = *pin_->changes(v);
-  const std::size_t start = slice.copies.size();
-  const auto full = [&] { return enough_ >= 0 && slice.copies.size() - start >= static_cast<std::size_t>(enough_); };
-  auto gone = changes.removed_until(range.last);
-  const auto gone_first = changes.removed_until(range.first - (range.first > INT64_MIN));
-  const auto take_gone_after = [&](const EdgeKey& key) {
-    for (; gone != gone_first && key < std::prev(gone)->key(); --gone) slice.copies.push_back(std::prev(gone)->entry);
+  const auto [known, fresh] = slice.pinned_place.try_emplace(v, slice.pinned.size());
+  if (fresh) slice.pinned.emplace_back(pool_, lists_.view(v), *pin_, *pin_->changes(v));
+  const PinnedList& list = slice.pinned[known->second];
+  const std::int64_t end = list.count_until(pool_, range.last);
+  const std::int64_t first = range.first == INT64_MIN ? 0 : list.count_until(pool_, range.first - 1);
+  auto count = static_cast<std::int32_t>(end - first);
+  if (enough_ >= 0) count = std::min(count, enough_);
+  if (count == 0) return {0, 0};
+  slice.longs.push_back({list.table(), end - count, list.gone()});
+  return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
+}
+
+// ---- lists as they were at a pin
+
+PinnedList::PinnedList(const BlockPool& pool, const Adjacency::View& list, const TemporalPin& pin,
+                       const TemporalPin::Changes& changes)
+    : gone_(changes.removed.data()) {
+  const std::vector<EdgeKey>& added = changes.added;
+  const std::vector<EdgeEntry>& removed = changes.removed;
+  std::size_t newer = 0, gone = 0;  // the next of both
+  const auto add_gone = [&](std::size_t until) {
+    if (until == gone) return;
+    add(removed[gone].time, kGonePlace + static_cast<std::int64_t>(gone), static_cast<std::int64_t>(until - gone));
+    gone = until;
   };
-  const auto take = [&](std::int64_t place) {  // false once no older edge can be wanted
-    const EdgeKey key = pool_.key(place);
-    if (key.major < range.first || full()) return false;
-    take_gone_after(key);
-    if (key.minor < pin_->next_edge_id()) slice.copies.push_back(pool_.read(place));
-    return true;
-  };
-  const Adjacency::View list = lists_.view(v);
-  if (list.chain != nullptr) {
-    const BlockTable table = list.chain->table();
-    std::int64_t end = list.count;
-    bool more = true;
-    for (std::int64_t block = table.blocks - 1; block >= 0 && more; end = table.before[block--]) {
-      if (table.first[block] > range.last) continue;
-      const auto edges = static_cast<std::int32_t>(end - table.before[block]);
-      std::int32_t in_block = count_until(pool_.times(table.place[block]), edges, range.last);
-      while (in_block > 0 && more) more = take(table.place[block] + --in_block);
+  const auto add_run = [&](std::int64_t place, std::int32_t count) {
+    for (std::int32_t at = 0; at < count;) {
+      const EdgeKey key = pool.key(place + at);
+      if (gone < removed.size() && key_of(removed[gone]) < key) add_gone(changes.removed_below(key, gone));
+      while (newer < added.size() && added[newer] < key) ++newer;
+      if (key.minor >= pin.next_edge_id()) {
+        ++at;
+        continue;
+      }
+      std::int32_t end = count;  // of the run: the next change, or the block's end
+      if (newer < added.size()) end = at + pool.lower_bound(place + at, end - at, added[newer]);
+      if (gone < removed.size()) end = at + pool.lower_bound(place + at, end - at, key_of(removed[gone]));
+      add(key.major, place + at, end - at);
+      at = end;
     }
-  } else if (list.count > 0) {
-    std::int32_t end = count_until(pool_.times(list.place), list.count, range.last);
-    while (end > 0 && take(list.place + end - 1)) --end;
+  };
+  if (list.chain == nullptr) {
+    add_run(list.place, list.count);
+  } else {
+    for (const BlockChain::Page& page : list.chain->pages()) {
+      for (const BlockChain::Block& block : page) add_run(block.place, block.count);
+    }
   }
-  take_gone_after({INT64_MIN, INT64_MIN});
-  if (full()) slice.copies.resize(start + static_cast<std::size_t>(enough_));
-  std::reverse(slice.copies.begin() + static_cast<std::ptrdiff_t>(start), slice.copies.end());
-  slice.longs.push_back({{}, static_cast<std::int64_t>(start)});
-  return {~static_cast<std::int64_t>(slice.longs.size() - 1), static_cast<std::int32_t>(slice.copies.size() - start)};
+  add_gone(removed.size());
+}
+
+void PinnedList::add(EdgeTime first, std::int64_t place, std::int64_t count) {
+  first_.push_back(first);
+  before_.push_back(count_);
+  place_.push_back(place);
+  count_ += count;
+}
+
+std::int64_t PinnedList::count_until(const BlockPool& pool, EdgeTime time) const {
+  const std::int32_t blocks = livegnn::count_until(first_.data(), static_cast<std::int32_t>(first_.size()), time);
+  if (blocks == 0) return 0;
+  const auto block = static_cast<std::size_t>(blocks - 1);
+  const std::int64_t end = block + 1 < before_.size() ? before_[block + 1] : count_;
+  const auto edges = static_cast<std::int32_t>(end - before_[block]);
+  if (place_[block] < kGonePlace) {
+    return before_[block] + livegnn::count_until(pool.times(place_[block]), edges, time);
+  }
+  const EdgeEntry* from = gone_ + (place_[block] - kGonePlace);
+  const auto later = [](EdgeTime wanted, const EdgeEntry& edge) { return wanted < edge.time; };
+  return before_[block] + (std::upper_bound(from, from + edges, time, later) - from);
+}
+
+EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank) {
+  if (past.place >= 0) return pool.read(past.place + rank);
+  const LongPast& found = slice.longs[static_cast<std::size_t>(~past.place)];
+  const std::int64_t wanted = found.first + rank;
+  const std::int64_t block = block_of(found.table, wanted);
+  const std::int64_t place = found.table.place[block] + wanted - found.table.before[block];
+  return place < PinnedList::kGonePlace ? pool.read(place) : found.gone[place - PinnedList::kGonePlace];
 }
 
 }  // namespace livegnn

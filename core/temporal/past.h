@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "livegnn/graph.h"
@@ -65,22 +66,51 @@ struct Past {
 };
 
 // Candidates that are no run of the pool: a part of a hub's chain or, where a pin's version differs from the store's,
-// copies.
+// of a PinnedList.
 struct LongPast {
-  BlockTable table;    // blocks == 0 for copies
-  std::int64_t first;  // rank of the first in the chain, or its place among the copies
+  BlockTable table;
+  std::int64_t first;     // rank of the first in the chain
+  const EdgeEntry* gone;  // of the pinned list, nullptr for a chain of the store
 };
 
 // The block that holds the edge of a rank: before[b] <= rank < before[b + 1].
 std::int64_t block_of(const BlockTable& table, std::int64_t rank);
 
+// A whole in-list as it was at a pin: runs of the pool between the edges that are newer, and runs of those that have
+// gone since, in the order of a chain. Nothing is copied: a place from kGonePlace on counts in the pin's removed edges.
+class PinnedList {
+ public:
+  static constexpr std::int64_t kGonePlace = std::int64_t{1} << 62;
+  PinnedList(const BlockPool& pool, const Adjacency::View& list, const TemporalPin& pin,
+             const TemporalPin::Changes& changes);
+  BlockTable table() const {
+    return {static_cast<std::int64_t>(place_.size()), first_.data(), before_.data(), place_.data()};
+  }
+  const EdgeEntry* gone() const { return gone_; }
+  std::int64_t count_until(const BlockPool& pool, EdgeTime time) const;  // edges that are at most at `time`
+
+ private:
+  void add(EdgeTime first, std::int64_t place, std::int64_t count);
+
+  std::int64_t count_ = 0;
+  const EdgeEntry* gone_;
+  std::vector<EdgeTime> first_;
+  std::vector<std::int64_t> before_, place_;
+};
+
 // The pasts of a slice of targets, and where those that are no runs lie.
 struct PastSlice {
   std::vector<LongPast> longs;
-  std::vector<EdgeEntry> copies;
+  std::vector<PinnedList> pinned;                          // each vertex that a pin's version differs in once
+  std::unordered_map<VertexId, std::size_t> pinned_place;  // in `pinned`
   void clear() {
     longs.clear();
-    copies.clear();
+    release();
+  }
+  void release() {  // what may be large
+    if (pinned.empty()) return;
+    pinned = {};
+    pinned_place = {};
   }
 };
 
@@ -100,6 +130,9 @@ struct HubSearch {
   std::int32_t target;
   std::int64_t block;  // that the search goes on in, -1 where all edges come later
 };
+// The candidate of a rank, counted from the oldest.
+EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank);
+
 struct FindScratch {  // by thread
   std::vector<Search> in_runs, in_tables;
   std::vector<HubSearch> hubs;
@@ -115,10 +148,10 @@ class PastFinder {
   // Of all targets of a slice, in order; `pasts` has room for them.
   void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts, PastSlice& slice,
             FindScratch& scratch) const;
-  // After find(): throws Error for a target whose past needs edges that were moved to a file; `taken` of a past is what
-  // is wanted of it, and enough if that many were found (-1: all are wanted).
+  // After find(), of the same slice: throws Error for a target whose past needs edges that were moved to a file. Only
+  // the newest `taken` are wanted (-1: all): enough where so many were found that none of those away can be newer.
   void check_loaded(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, const Past* pasts,
-                    std::int32_t taken, const char* where) const;
+                    const PastSlice& slice, std::int32_t taken, const char* where) const;
   const BlockPool& pool() const { return pool_; }
 
  private:

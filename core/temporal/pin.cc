@@ -1,19 +1,53 @@
 #include "temporal/pin.h"
 
-#include <cstring>
+#include <functional>
 #include <unordered_map>
 
 namespace livegnn {
 
 namespace {
-template <typename Values, typename Value, typename Key>
-void insert_in_order(Values& values, const Value& value, Key&& key) {
-  auto at = values.end();
-  if (!values.empty() && key(value) < key(values.back())) {
-    at = std::upper_bound(values.begin(), values.end(), value,
-                          [&](const Value& a, const Value& b) { return key(a) < key(b); });
+EdgeKey key_of(const EdgeKey& key) { return key; }
+
+// A batch's changes of one kind, by the list that each is of and in its order.
+template <typename Value>
+struct Changed {
+  VertexId list;
+  Value value;
+  friend bool operator<(const Changed& a, const Changed& b) {
+    return a.list != b.list ? a.list < b.list : key_of(a.value) < key_of(b.value);
   }
-  values.insert(at, value);
+};
+
+// visitor(list, first, last) for each list's part.
+template <typename Value, typename Visitor>
+void visit_lists(std::vector<Changed<Value>>& changes, Visitor&& visitor) {
+  if (!std::is_sorted(changes.begin(), changes.end())) std::sort(changes.begin(), changes.end());
+  for (auto first = changes.begin(); first != changes.end();) {
+    auto last = first;
+    while (last != changes.end() && last->list == first->list) ++last;
+    visitor(first->list, first, last);
+    first = last;
+  }
+}
+
+template <typename Value, typename Iterator>
+void merge(std::vector<Value>& into, Iterator first, Iterator last) {
+  const auto in_order = [](const Value& a, const Value& b) { return key_of(a) < key_of(b); };
+  const auto from = std::upper_bound(into.begin(), into.end(), first->value, in_order) - into.begin();
+  const auto old = static_cast<std::ptrdiff_t>(into.size());
+  for (; first != last; ++first) into.push_back(first->value);
+  std::inplace_merge(into.begin() + from, into.begin() + old, into.end(), in_order);
+}
+
+// Both are in order.
+template <typename Iterator>
+void subtract(std::vector<EdgeKey>& from, Iterator first, Iterator last) {
+  const auto gone = [&](const EdgeKey& key) {
+    while (first != last && first->value < key) ++first;
+    return first != last && first->value == key;
+  };
+  const auto start = std::lower_bound(from.begin(), from.end(), first->value);
+  from.erase(std::remove_if(start, from.end(), std::ref(gone)), from.end());
 }
 }  // namespace
 
@@ -23,6 +57,9 @@ struct TemporalPin::Impl {
   std::unordered_map<VertexId, bool> was_live;                    // of vertices that came or went since
   std::unordered_map<VertexId, std::vector<float>> feature_rows;  // as they were
   std::unordered_map<EdgeId, std::vector<float>> attr_rows;  // likewise, of edges that were removed or reattributed
+
+  std::vector<Changed<EdgeEntry>> removed;  // of the batch at work
+  std::vector<Changed<EdgeKey>> removed_newer, added;
 
   bool is_changed(VertexId v) const {
     const auto word = static_cast<std::size_t>(v) / 64;
@@ -44,20 +81,7 @@ TemporalPin::~TemporalPin() = default;
 void TemporalPin::check(const BatchDelta&) const {}
 
 void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
-  const auto same = [](const EdgeKey& key) { return key; };
-  for (const EdgeRecord& edge : delta.removed) {
-    Changes& changes = impl_->list(edge.dst);
-    const EdgeKey key{edge.time, edge.id};
-    if (edge.id >= next_edge_id_) {
-      changes.added.erase(std::lower_bound(changes.added.begin(), changes.added.end(), key));
-      continue;
-    }
-    const Changes::Removed gone{{edge.src, edge.type, edge.weight, edge.id, edge.time}};
-    insert_in_order(changes.removed, gone, [](const Changes::Removed& removed) { return removed.key(); });
-  }
-  for (const EdgeRecord& edge : delta.added) {
-    insert_in_order(impl_->list(edge.dst).added, EdgeKey{edge.time, edge.id}, same);
-  }
+  follow_edges(delta);
   for (const VertexId v : delta.vertices_removed) impl_->was_live.try_emplace(v, true);
   for (const VertexId v : delta.vertices_added) impl_->was_live.try_emplace(v, false);
   const auto stride = static_cast<std::size_t>(graph_.feature_stride());
@@ -71,6 +95,26 @@ void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
     if (delta.attrs_changed[i] < next_edge_id_)
       impl_->attr_rows.try_emplace(delta.attrs_changed[i], before, before + width);
   }
+}
+
+// A merge for each list that changed: its cost is that of the batch and of what the list had noted behind it.
+void TemporalPin::follow_edges(const BatchDelta& delta) {
+  Impl& impl = *impl_;
+  impl.removed.clear();
+  impl.removed_newer.clear();
+  impl.added.clear();
+  for (const EdgeRecord& edge : delta.removed) {
+    if (edge.id >= next_edge_id_) {
+      impl.removed_newer.push_back({edge.dst, {edge.time, edge.id}});
+    } else {
+      impl.removed.push_back({edge.dst, {edge.src, edge.type, edge.weight, edge.id, edge.time}});
+    }
+  }
+  for (const EdgeRecord& edge : delta.added) impl.added.push_back({edge.dst, {edge.time, edge.id}});
+  visit_lists(impl.removed, [&](VertexId v, auto first, auto last) { merge(impl.list(v).removed, first, last); });
+  visit_lists(impl.removed_newer,
+              [&](VertexId v, auto first, auto last) { subtract(impl.list(v).added, first, last); });
+  visit_lists(impl.added, [&](VertexId v, auto first, auto last) { merge(impl.list(v).added, first, last); });
 }
 
 bool TemporalPin::is_live(std::int64_t v) const {
@@ -99,10 +143,12 @@ const TemporalPin::Changes* TemporalPin::changes(VertexId v) const {
 }
 
 std::size_t TemporalPin::bytes() const {
-  std::size_t total = impl_->changed.size() * sizeof(std::uint64_t);
+  std::size_t total = impl_->changed.size() * sizeof(std::uint64_t) +
+                      impl_->removed.capacity() * sizeof(Changed<EdgeEntry>) +
+                      (impl_->removed_newer.capacity() + impl_->added.capacity()) * sizeof(Changed<EdgeKey>);
   for (const auto& [v, changes] : impl_->lists) {
-    total += sizeof(changes) + changes.added.capacity() * sizeof(EdgeKey) +
-             changes.removed.capacity() * sizeof(Changes::Removed);
+    total +=
+        sizeof(changes) + changes.added.capacity() * sizeof(EdgeKey) + changes.removed.capacity() * sizeof(EdgeEntry);
   }
   for (const auto& [v, row] : impl_->feature_rows) total += row.capacity() * sizeof(float);
   for (const auto& [id, row] : impl_->attr_rows) total += row.capacity() * sizeof(float);

@@ -8,25 +8,23 @@
 
 namespace livegnn {
 
-struct TemporalPin::Changes {
-  struct Removed {
-    EdgeEntry entry;
-    EdgeKey key() const { return {entry.time, entry.id}; }
-  };
-  std::vector<EdgeKey> added;
-  std::vector<Removed> removed;
+inline EdgeKey key_of(const EdgeEntry& edge) { return {edge.time, edge.id}; }
 
-  // The first removed edge that came after `time`.
-  std::vector<Removed>::const_iterator removed_until(EdgeTime time) const {
-    return std::upper_bound(removed.begin(), removed.end(), time,
-                            [](EdgeTime wanted, const Removed& edge) { return wanted < edge.entry.time; });
+struct TemporalPin::Changes {
+  std::vector<EdgeKey> added;
+  std::vector<EdgeEntry> removed;
+
+  // The first removed edge from `from` on whose key is not below `key`.
+  std::size_t removed_below(const EdgeKey& key, std::size_t from) const {
+    const auto below = [](const EdgeEntry& edge, const EdgeKey& wanted) { return key_of(edge) < wanted; };
+    const auto begin = removed.begin() + static_cast<std::ptrdiff_t>(from);
+    return static_cast<std::size_t>(std::lower_bound(begin, removed.end(), key, below) - removed.begin());
   }
   bool any_between(EdgeTime first, EdgeTime last) const {
     const auto from = std::lower_bound(added.begin(), added.end(), EdgeKey{first, INT64_MIN});
     if (from != added.end() && from->major <= last) return true;
-    const auto gone = std::lower_bound(removed.begin(), removed.end(), first,
-                                       [](const Removed& edge, EdgeTime wanted) { return edge.entry.time < wanted; });
-    return gone != removed.end() && gone->entry.time <= last;
+    const std::size_t gone = removed_below({first, INT64_MIN}, 0);
+    return gone < removed.size() && removed[gone].time <= last;
   }
 };
 

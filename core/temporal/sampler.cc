@@ -13,7 +13,8 @@
 namespace livegnn {
 
 namespace {
-constexpr std::int64_t kSlice = 256;  // targets: their pasts and first edges stay in the near cache
+constexpr std::int64_t kRowsMax = std::int64_t{1} << 31;  // of a hop: its targets and its edges
+constexpr std::int64_t kSlice = 256;                      // targets: their pasts and first edges stay in the near cache
 
 void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, const TemporalPin* pin,
                    const char* where) {
@@ -44,6 +45,8 @@ struct TemporalSampler::Impl {
                         std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key);
   std::int64_t find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, const Taken& taken,
                     const PastFinder& finder);
+  void check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, std::int32_t taken,
+                    const PastFinder& finder) const;
   void write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key);
   TemporalHopArrays arrays(std::int64_t targets, std::int64_t edges) const;
 
@@ -88,6 +91,15 @@ std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, 
   std::int64_t total = 0;
   for (std::int64_t& edges : slice_edges) total += std::exchange(edges, total);
   return total;
+}
+
+void TemporalSampler::Impl::check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
+                                         std::int32_t taken, const PastFinder& finder) const {
+  for (std::size_t first = 0; first < targets.size(); first += kSlice) {
+    const std::size_t size = std::min<std::size_t>(kSlice, targets.size() - first);
+    finder.check_loaded(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
+                        slices[first / kSlice], taken, "sample");
+  }
 }
 
 TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64_t edges) const {
@@ -135,11 +147,17 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
                                              std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key) {
   const Taken taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
   const std::int64_t edges = find(targets, times, taken, finder);
-  finder.check_loaded(targets, times, pasts.data(), options.by == TemporalBy::Recent ? fan_out : -1, "sample");
+  check_loaded(targets, times, options.by == TemporalBy::Recent ? fan_out : -1, finder);
+  const std::int64_t rows = edges + static_cast<std::int64_t>(targets.size());
+  if (rows > kRowsMax) {
+    throw Error(ErrorKind::ValueInvalid, "[sample] expected an answer of at most 2^31 rows, got " +
+                                             std::to_string(rows) + "; ask for fewer targets or a smaller fan-out");
+  }
   TemporalHopArrays made = arrays(static_cast<std::int64_t>(targets.size()), edges);
   std::copy(targets.begin(), targets.end(), made.targets.begin());
   std::copy(times.begin(), times.end(), made.target_times.begin());
   write(made, taken, part_key);
+  for (PastSlice& slice : slices) slice.release();
   if (!graph.options().has_time) {  // an edge is then at its target's time
     const std::span<const std::int64_t> dst = made.edge_index.subspan(made.src.size());
     for (std::size_t edge = 0; edge < dst.size(); ++edge) {
@@ -182,6 +200,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
   made.edge_ids.assign(vertices.size() * static_cast<std::size_t>(length), -1);
   made.times.assign(made.edge_ids.size(), 0);
   const PastFinder finder(impl_->graph, Cut(impl_->options, 0), pin, -1);
+  const bool timed = impl_->graph.options().has_time;
   impl_->pool.run((count + kSlice - 1) / kSlice, [&](std::int64_t index, int thread) {
     const std::int64_t first = index * kSlice;
     const auto size = static_cast<std::size_t>(std::min(kSlice, count - first));
@@ -196,7 +215,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
     PastSlice slice;
     for (std::int64_t step = 0; step < length && !rows.empty(); ++step) {
       finder.find(at, now, pasts.data(), slice, impl_->searches[static_cast<std::size_t>(thread)]);
-      finder.check_loaded(at, now, pasts.data(), -1, "walks");
+      finder.check_loaded(at, now, pasts.data(), slice, -1, "walks");
       const std::uint64_t key = draw_part(impl_->options.seed, call, kWalkPart + static_cast<std::uint64_t>(step));
       std::size_t going = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -206,11 +225,12 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
         const EdgeEntry edge = edge_at(finder.pool(), slice, pasts[i], rank);
         const auto place = static_cast<std::size_t>(rows[i] * length + step);
         made.edge_ids[place] = edge.id;
-        made.times[place] = edge.time;
+        if (timed) now[i] = edge.time;  // else the walk stays at its target's
+        made.times[place] = now[i];
         made.vertices[static_cast<std::size_t>(rows[i] * (length + 1) + step + 1)] = edge.neighbour;
         rows[going] = rows[i];
         at[going] = edge.neighbour;
-        now[going++] = edge.time;
+        now[going++] = now[i];
       }
       rows.resize(going);
       at.resize(going);

@@ -13,14 +13,6 @@ constexpr std::size_t kTogether = 16;   // targets whose draws are copied togeth
 
 }  // namespace
 
-EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank) {
-  if (past.place >= 0) return pool.read(past.place + rank);
-  const LongPast& found = slice.longs[static_cast<std::size_t>(~past.place)];
-  if (found.table.blocks == 0) return slice.copies[static_cast<std::size_t>(found.first + rank)];
-  const std::int64_t block = block_of(found.table, found.first + rank);
-  return pool.read(found.table.place[block] + found.first + rank - found.table.before[block]);
-}
-
 void SliceWriter::begin_row(std::size_t i, std::int64_t edge, std::int32_t take) const {
   const std::int64_t row = row_ + static_cast<std::int64_t>(i);
   made_.ptr[static_cast<std::size_t>(row)] = edge;
@@ -51,16 +43,18 @@ void SliceWriter::copy_newest(const Past& past, std::int64_t edge, std::int32_t 
   const LongPast& found = slice_.longs[static_cast<std::size_t>(~past.place)];
   const std::int64_t first = found.first + past.count - take;
   const BlockTable& table = found.table;
-  if (table.blocks == 0) {
-    for (std::int32_t k = 0; k < take; ++k) put(edge + k, slice_.copies[static_cast<std::size_t>(first + k)]);
-    return;
-  }
   if (take == 0) return;
   std::int64_t block = block_of(table, first), in_block = first - table.before[block];
   while (take > 0) {
     const std::int64_t there = block + 1 < table.blocks ? table.before[block + 1] - table.before[block] : INT32_MAX;
     const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(take, there - in_block));
-    copy_run(table.place[block] + in_block, edge, count);
+    const std::int64_t place = table.place[block] + in_block;
+    if (place < PinnedList::kGonePlace) {
+      copy_run(place, edge, count);
+    } else {
+      const EdgeEntry* gone = found.gone + (place - PinnedList::kGonePlace);
+      for (std::int32_t k = 0; k < count; ++k) put(edge + k, gone[k]);
+    }
     edge += count;
     take -= count;
     ++block;
@@ -85,18 +79,19 @@ void SliceWriter::recent() const {
   }
 }
 
-// Where the edges of these ranks lie in the pool, with their lines on their way; copies are put at once, and nowhere.
+// Where the edges of these ranks lie in the pool, with their lines on their way; those of a list that edges have gone
+// from are put at once.
 std::int64_t* SliceWriter::places_of(const Past& past, const std::uint32_t* ranks, std::int32_t count,
                                      std::int64_t edge, std::int64_t* places) const {
   const LongPast* found = past.place >= 0 ? nullptr : &slice_.longs[static_cast<std::size_t>(~past.place)];
   for (std::int32_t k = 0; k < count; ++k) {
     std::int64_t place = past.place + ranks[k];
     if (found != nullptr) {
-      const std::int64_t rank = found->first + ranks[k];
-      if (found->table.blocks == 0) {
-        put(edge + k, slice_.copies[static_cast<std::size_t>(rank)]);
+      if (found->gone != nullptr) {
+        put(edge + k, edge_at(pool_, slice_, past, ranks[k]));
         continue;
       }
+      const std::int64_t rank = found->first + ranks[k];
       const std::int64_t block = block_of(found->table, rank);
       place = found->table.place[block] + rank - found->table.before[block];
     }

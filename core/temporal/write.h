@@ -26,8 +26,6 @@ struct WriteScratch {
   std::vector<std::int64_t> places;
 };
 
-EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank);
-
 class SliceWriter {
  public:
   SliceWriter(const BlockPool& pool, std::span<const Past> pasts, const PastSlice& slice, const Taken& taken,

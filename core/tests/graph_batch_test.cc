@@ -8,10 +8,12 @@
 #include "tests/graph_model.h"
 
 static long allocations = 0;
+static long allocations_left = -1;  // before one fails; negative: none does
 
 // Never inlined: seen through, the pair of malloc and free looks mismatched to the compiler.
 __attribute__((noinline)) void* operator new(std::size_t bytes) {
   ++allocations;
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
@@ -248,6 +250,59 @@ TEST(a_buffer_may_extend_itself) {
   batch.add(with_row(batch, UpdateKind::SetFeatures, 1, {7, 8}));
   batch.extend(batch);
   CHECK(batch.size() == 2 && batch.row(batch.updates()[1])[1] == 8);
+}
+
+// A batch of runs with late edges, into lists, hubs and hubs with an index, in which each allocation fails in turn.
+TEST(a_run_that_finds_no_memory_leaves_nothing) {
+  for (const bool undirected : {false, true}) {
+    GraphOptions options;
+    options.has_time = true;
+    options.undirected = undirected;
+    options.block_edges_max = 4;
+    GraphStore store(options);
+    store.load(40, {}, {}, {}, {}, {}, {}, {}, 1);
+    const auto runs = [](std::int64_t first_time) {
+      UpdateBuffer batch;
+      for (int i = 0; i < 600; ++i) {
+        Update update = edge_update(UpdateKind::AddEdge, i * 7 % 39, i % 3 == 0 ? 39 : i % 40);
+        update.time = i % 5 == 0 ? i : first_time + i;
+        batch.add(update);
+        if (i == 300) batch.add(edge_update(UpdateKind::RemoveEdge, i * 7 % 39, 39));
+      }
+      return batch;
+    };
+    store.apply(runs(1000));
+    UpdateBuffer looks;  // so that the hub gets its index
+    for (int i = 0; i < 40; ++i) {
+      looks.add(edge_update(UpdateKind::RemoveEdge, i % 39, 39));
+      looks.updates().back().missing_ignore = true;
+    }
+    store.apply(looks);
+    const UpdateBuffer batch = runs(2000);
+    const std::uint64_t before = store.digest();
+    const EdgeId next = store.next_edge_id();
+    long refused = 0;
+    for (long left = 0;; ++left) {
+      bool applied = false;
+      allocations_left = left;
+      try {
+        BatchDelta delta = store.apply(batch);
+        applied = true;
+        const bool all = allocations_left >= 0;
+        allocations_left = -1;
+        store.check_invariants();
+        store.undo(delta);
+        if (all) break;
+      } catch (const std::bad_alloc&) {
+      }
+      allocations_left = -1;
+      refused += !applied;
+      store.check_invariants();
+      CHECK(store.digest() == before && store.next_edge_id() == next);
+      if (left % 16 == 15) store.compact();  // the next one allocates what it keeps again
+    }
+    CHECK(refused > 20);
+  }
 }
 
 }  // namespace

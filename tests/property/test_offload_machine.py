@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from livegnn.errors import EdgeMissing, EdgeOffloaded, VertexExists, VertexUnknown
 from livegnn.graph import Graph, Updates
+from livegnn.temporal import TemporalSampler
 
 pytest.importorskip("pyarrow.parquet")
 
@@ -111,6 +112,31 @@ class OffloadMachine(RuleBasedStateMachine):
         back = self.graph.reload(path, since)
         assert self.graph.offloaded.count == count - back
         assert self.graph.edge_count == loaded + back
+
+    @rule(
+        fanout=st.sampled_from([1, 2, 3, -1]),
+        strategy=st.sampled_from(["recent", "uniform"]),
+        window=st.none() | st.integers(1, 30),
+        inclusive=st.booleans(),
+        rng=st.integers(0, 2**32),
+    )
+    def sample(self, fanout: int, strategy: Any, window: int | None, inclusive: bool, rng: int) -> None:
+        """Of every past: refused, or what the twin gives, which has all edges; and refused only for what is away."""
+        given: Any = {"window": window, "inclusive": inclusive, "seed": rng}
+        here, whole = (TemporalSampler(graph, [fanout], strategy, **given) for graph in (self.graph, self.twin))
+        for v in self.graph.vertices():
+            for time in (1, 8, 16, 33):
+                here.calls = whole.calls
+                expected = whole.sample([v], [time])[0]
+                try:
+                    found = here.sample([v], [time])[0]
+                except EdgeOffloaded:
+                    into = self.graph.in_degree([v])[0]
+                    loaded = self.graph.in_neighbours(v, loaded_only=True)["time"]
+                    assert into > len(loaded)
+                    continue
+                for name in ("src", "times", "edge_ids"):
+                    assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
     @rule()
     def save_and_load(self) -> None:

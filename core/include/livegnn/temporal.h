@@ -61,7 +61,7 @@ struct TemporalHopArrays {
 
 struct TemporalWalkArrays {
   std::vector<std::int64_t> vertices;         // B x (length + 1), -1 after the end
-  std::vector<std::int64_t> edge_ids, times;  // B x length; -1 and 0 after the end
+  std::vector<std::int64_t> edge_ids, times;  // B x length; -1 and 0 after the end; without times the target's own
 };
 
 // What a graph was at one version, for samplers, whatever is applied since. Holds what has gone: removed edges, old
@@ -90,6 +90,8 @@ class TemporalPin final : public BatchFollower {
 
  private:
   struct Impl;
+  void follow_edges(const BatchDelta& delta);
+
   const GraphStore& graph_;
   std::int64_t version_;
   EdgeId next_edge_id_;

@@ -394,7 +394,7 @@ class Graph:
 
     def memory(self) -> dict[str, int]:
         """Bytes by part: edges_live, edges_reserved (places without an edge), index (directories of blocks, indexes),
-        vertices, features, attributes.
+        vertices (with what batches keep for the next), features, attributes.
         """
         with self._lock:
             return self._store.memory()

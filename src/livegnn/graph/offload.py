@@ -124,8 +124,8 @@ def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> 
     files = tuple(left[file.key] for file in away.files if file.key in left)
     after = Offloaded(max(file.before for file in files), sum(f.count for f in files), files) if files else NOTHING
     edges = _joined(parts)
-    if not edges or not len(edges["id"]):
-        return 0, after
+    if not edges:
+        return 0, after  # nothing was away
     try:
         graph._store.reload(edges, 0 if after.before is None else after.before)
     except (StateMismatch, TypeError, KeyError) as cause:

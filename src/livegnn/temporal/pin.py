@@ -35,7 +35,7 @@ class PinnedSampler:
 
     Exactness: equal to the samples of a copy of the graph made when the block was entered.
     Cost:    nothing to make; memory as much as was removed or overwritten since, and 16 bytes for each edge added; a
-             target whose past was changed since is read edge by edge.
+             target whose past was changed since is read through a table of its list, made once a hop for many.
     """
 
     native = None  # no engine
@@ -52,7 +52,11 @@ class PinnedSampler:
             raise UsageError("[pin] expected a pin that is not open yet, got one that is; make another with pin()")
         with self._graph._writing("pin"):
             self.follower = _native.TemporalPin(self._graph._store)
-            self._graph._attach(self)
+            try:
+                self._graph._attach(self)
+            except BaseException:
+                self.follower = None  # refused: the pin is not open
+                raise
             self.needs_all_edges = True
             if self._graph._ids is not None:
                 self._graph._guards = [*self._graph._guards, self._before]
