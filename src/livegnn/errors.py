@@ -17,7 +17,8 @@ LiveGnnError
 ├── ModelError
 │   ├── ModelUnsupported        a layer or option that cannot be kept exact; names the layer and the reason
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
-│   └── OperatorUnsound         a user's operator that is not proved to be incremental
+│   ├── OperatorUnsound         a user's operator that is not proved to be incremental
+│   └── TrainingDiverged        a loss or a score that is not finite
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── VersionPending              a read that asked for a version which is not there yet
 ├── WorkerUnavailable           a worker of a cluster does not answer
@@ -60,6 +61,7 @@ __all__ = [
     "RangeOverflow",
     "StateMismatch",
     "StoredStateInvalid",
+    "TrainingDiverged",
     "UpdateError",
     "UsageError",
     "ValueInvalid",
@@ -158,6 +160,12 @@ class ModelUnsupported(ModelError):
 
 class ModelMismatch(ModelError):
     """An imported model does not agree with its module, or does not fit the graph."""
+
+
+class TrainingDiverged(ModelError):
+    """Training or testing met a number that is not finite."""
+
+    hint = "lower the learning rate, or look at the features"
 
 
 class OperatorUnsound(ModelError):

@@ -10,7 +10,7 @@ import torch
 import livegnn as lg
 from livegnn import datasets
 from livegnn.distributed import Layout, Partition, launch, train
-from livegnn.errors import DataMissing, UsageError, WorkerUnavailable
+from livegnn.errors import ColumnMissing, DataMissing, UsageError, WorkerUnavailable
 from livegnn.temporal import TemporalSampler
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, Negatives
@@ -131,3 +131,6 @@ def test_a_failure_leaves_the_model_as_it_was():
         assert torch.equal(value, before[name])
     with pytest.raises(UsageError, match="sampler of this graph"):
         train(model, graph, TemporalSampler(graph_of(generated()), [5]))
+    static = lg.Graph(np.zeros((2, 0), np.float32), [0, 1], [1, 0])
+    with pytest.raises(ColumnMissing, match=r"\[train\] expected a graph with times"):
+        train(model, static, TemporalSampler(static, [5]))

@@ -165,6 +165,8 @@ class FeatureCacheMachine(RuleBasedStateMachine):
                 self.model.drop(given)
             else:
                 self.cache.refresh(given)
+        elif self.truth.kind == "followed":  # forgotten: to read rows now could be to wait for another process
+            self.model.drop([given for given, _ in changes])
 
     @precondition(lambda self: self.truth.graph is not None)
     @rule(given=st.integers(0, 15), value=values, first=st.booleans())

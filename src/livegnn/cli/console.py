@@ -69,10 +69,10 @@ class Console:
             self._write("  ".join(cells).rstrip())
 
     @contextmanager
-    def progress(self, total: int, label: str) -> Iterator[Advance]:
-        """A bar for `total` steps; the callable takes the steps done so far and a short note."""
+    def progress(self, total: int, label: str, *, fades: bool = False) -> Iterator[Advance]:
+        """A bar for `total` steps; the callable takes the steps done so far and a short note. fades: gone when done."""
         if self._rich is not None:
-            with self._rich_progress(total, label) as advance:
+            with self._rich_progress(total, label, fades) as advance:
                 yield advance
             return
         shown = 0
@@ -103,11 +103,11 @@ class Console:
         self._rich.print(table)
 
     @contextmanager
-    def _rich_progress(self, total: int, label: str) -> Iterator[Advance]:
+    def _rich_progress(self, total: int, label: str, fades: bool) -> Iterator[Advance]:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn(label), BarColumn(bar_width=32), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, TextColumn("[dim]{task.fields[note]}"), console=self._rich) as bar:
+        with Progress(*columns, TextColumn("[dim]{task.fields[note]}"), console=self._rich, transient=fades) as bar:
             task = bar.add_task(label, total=total, note="")
             last = 0.0
 

@@ -22,7 +22,7 @@ from livegnn import datasets
 from livegnn.cli import files
 from livegnn.cli.console import Console
 from livegnn.cli.train_config import Config, DataConfig, read_config
-from livegnn.errors import ValueInvalid
+from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.extras import need
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     folder = Path(config.output.folder)
     if options.fresh:
         (folder / "checkpoint.pt").unlink(missing_ok=True)
+    _refuse_another(config, folder)
     stream = _read(config.data)
     warm = int(len(stream) * config.data.warm)
     if not 0 < warm < len(stream):
@@ -115,13 +116,29 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 130 if interrupted else 0
 
 
+def _refuse_another(config: Config, folder: Path) -> None:
+    """Raises: StoredStateInvalid if the folder holds an unfinished run of something else."""
+    if not (folder / "checkpoint.pt").exists() or not (folder / "config.toml").exists():
+        return
+    theirs = read_config(folder / "config.toml")
+    differing = [
+        name
+        for name in ("data", "model", "sampler", "train", "cache")
+        if getattr(theirs, name) != getattr(config, name)
+    ]
+    if differing:
+        raise StoredStateInvalid(
+            f"[train] expected {folder} to hold a run of this configuration, got one with another [{differing[0]}]; "
+            "name another output.folder, or start anew with --fresh"
+        )
+
+
 def _trainer(config: Config, model: TemporalModel, graph: lg.Graph, folder: Path, bars: _Bars) -> lg.ContinuousTrainer:
     s, t, c = config.sampler, config.train, config.cache
     sampler = lg.TemporalSampler(
         graph,
         fanouts=list(s.fanouts),
         strategy=s.strategy,  # type: ignore[arg-type]
-        inclusive=s.inclusive,
         window=s.window or None,
         seed=s.seed,
         threads=s.threads or None,
@@ -168,7 +185,7 @@ class _Bars:
         if what != self._what:
             self.end()
             self._what = what
-            self._bar = self._console.progress(count, what)
+            self._bar = self._console.progress(count, what, fades=not what.startswith("round 0"))
             self._advance = self._bar.__enter__()
         self._advance(done, f"{done:,} of {count:,} events")
         if done >= count:
@@ -243,7 +260,10 @@ def _model(config: Config, graph: lg.Graph) -> TemporalModel:
     need("torch", "train").manual_seed(config.train.seed)
     from livegnn.temporal.models import build
 
-    return build({"x_width": graph.feature_width, "edge_width": graph.attr_width, **config.model})
+    try:
+        return build({"x_width": graph.feature_width, "edge_width": graph.attr_width, **config.model})
+    except TypeError as cause:
+        raise ValueInvalid(f"[train] expected arguments of a model in [model], got {config.model} ({cause})") from cause
 
 
 def _read(data: DataConfig) -> Stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -40,7 +41,6 @@ class SamplerConfig:
     strategy: str = "recent"
     window: int = 0  # 0: none
     snapshots: int = 1
-    inclusive: bool = False
     prop_time: bool = False
     seed: int = 0
     threads: int = 0  # 0: as many as there are cores
@@ -105,6 +105,18 @@ class Config:
         return "\n".join(lines)
 
 
+_LEAST = {  # of whole numbers, where it is not 0
+    "data.batch": 1,
+    "sampler.snapshots": 1,
+    "train.batch_size": 1,
+    "train.epochs": 1,
+    "train.warm_epochs": 1,
+    "train.chunks": 1,
+    "train.mrr_candidates": 1,
+    "sampler.fanouts": -1,
+}
+
+
 def read_config(path: Path | None, changes: Sequence[str] = ()) -> Config:
     """The configuration in a file, with changes "section.key=value" (the value as TOML writes it) on top.
 
@@ -161,19 +173,20 @@ def _section(where: str, name: str, kind: Any, values: dict[str, Any]) -> Any:
 
 
 def _checked(where: str, key: str, default: Any, value: Any) -> Any:
-    """The value, of the default's kind. Whole numbers do for real ones."""
+    """The value, of the default's kind and in its range. Whole numbers do for real ones."""
+    least = _LEAST.get(key, 0)
     if isinstance(default, tuple):
-        items = tuple(value) if isinstance(value, list) else None
-        wanted = int if key == "sampler.fanouts" else str
-        if items is not None and all(type(item) is wanted for item in items):
-            return items
-        kind = "a list of whole numbers" if wanted is int else "a list of names"
-    elif isinstance(default, float) and type(value) in (int, float):
+        numbers = key == "sampler.fanouts"
+        if isinstance(value, list) and all(type(v) is int and v >= least if numbers else type(v) is str for v in value):
+            return tuple(value)
+        kind = f"a list of whole numbers from {least} on" if numbers else "a list of names"
+    elif isinstance(default, float) and type(value) in (int, float) and 0 <= value < math.inf:
         return float(value)
-    elif type(value) is type(default):
+    elif type(value) is type(default) and (type(value) is not int or value >= least) and type(value) is not float:
         return value
     else:
-        kind = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}[type(default)]
+        kinds = {bool: "true or false", int: f"a whole number from {least} on", float: "a number from 0 on"}
+        kind = kinds.get(type(default), "a string")
     raise ValueInvalid(f"[{where}] expected {kind} for {key}, got {value!r}; mend it")
 
 

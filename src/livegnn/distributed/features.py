@@ -7,6 +7,7 @@ Both are what InputLoader fetches from (Fetches) and what a FeatureCache reads f
 
 One reading is two exchanges in which every worker takes part. A cache that has all rows would ask nobody, and one that
 is restored reads as often as it likes: Cached goes on taking part, with nothing to ask, until no worker reads any more.
+Cached listens to the partition: rows that a batch changed leave the cache, wherever they lie, and are read again.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.distributed.exchange import Exchange, Route
-from livegnn.distributed.partition import Partition
+from livegnn.distributed.partition import Changes, Partition
 from livegnn.distributed.sampling import RemoteSampler
-from livegnn.errors import EdgeMissing
+from livegnn.errors import EdgeMissing, VertexUnknown
 from livegnn.extras import need
 from livegnn.types import Float32Array, Int64Array
 
@@ -67,6 +68,14 @@ class RemoteRows(ABC):
         tensor: torch.Tensor = self._torch.from_numpy(self.rows(ids)).to(self._device)
         return tensor
 
+    @abstractmethod
+    def changed_ids(self, changes: Changes) -> tuple[Int64Array, Int64Array]:
+        """Ids whose rows a batch has changed, and ids that it has removed."""
+
+    def listened_by(self, cached: Cached) -> None:
+        """Has it hear of the partition's batches."""
+        self._partition.listen(cached)
+
     def attend(self) -> None:
         """Answers others, asking nothing, until no worker reads."""
         none, reading = np.zeros(0, np.int64), bool(self.width)
@@ -83,7 +92,7 @@ class RemoteRows(ABC):
 
 @final
 class RemoteVertexRows(RemoteRows):
-    """Features of the vertices of all parts, by slot."""
+    """Features of the vertices of all parts, by slot. Raises (from rows): VertexUnknown, before anything is sent."""
 
     def __init__(self, partition: Partition, exchange: Exchange, device: torch.device | str = "cpu") -> None:
         super().__init__(partition, exchange, partition.feature_width, device)
@@ -93,13 +102,30 @@ class RemoteVertexRows(RemoteRows):
         """Slots."""
         return self._partition.graph.slot_count
 
+    def changed_ids(self, changes: Changes) -> tuple[Int64Array, Int64Array]:
+        """Slots."""
+        return changes.slots, changes.slots_gone
+
     def _read(self, ids: Int64Array) -> Float32Array:
         return self._partition.feature_rows(ids)
 
     def _ask(self, ids: Int64Array, reads: bool) -> tuple[Float32Array, bool]:
+        self._check(ids)
         route = Route(self._partition.layout.servers_of(ids, self._exchange.rank), self._exchange.size)
         answers, reading = self._answers(route.split(ids), reads)
         return route.joined(answers), reading
+
+    def _check(self, ids: Int64Array) -> None:
+        graph = self._partition.graph
+        with graph._lock:
+            there = (ids >= 0) & (ids < graph.slot_count)
+            there[there] = graph._store.live()[ids[there]]
+        if not there.all():
+            row = int(np.argmin(there))
+            raise VertexUnknown(
+                f"[fetch] expected slots of live vertices, below {graph.slot_count} (version {graph.version}), "
+                f"got {ids[row]} at row {row}; add the vertex first"
+            )
 
 
 @final
@@ -131,6 +157,10 @@ class RemoteEdgeRows(RemoteRows):
     def expect(self, edge_ids: Int64Array, dst: Int64Array) -> None:
         """The next readings ask for these edges, into these vertices."""
         self._expected = (edge_ids, self._partition.layout.servers_of(dst, self._exchange.rank))
+
+    def changed_ids(self, changes: Changes) -> tuple[Int64Array, Int64Array]:
+        """Edge ids."""
+        return changes.edge_ids, changes.edge_ids_gone
 
     def _read(self, ids: Int64Array) -> Float32Array:
         """A leading 1 where the edge is here, else a row of zeros."""
@@ -177,25 +207,34 @@ class RemoteEdgeRows(RemoteRows):
 
 @final
 class Cached:
-    """A FeatureCache over remote rows, for workers that go step by step together."""
+    """A FeatureCache over remote rows, for workers that go step by step together; kept up with the partition's batches.
+
+    Args:    cache: of these rows, on every worker; policies and capacities may differ.
+    """
 
     def __init__(self, cache: FeatureCache, remote: RemoteRows) -> None:
         self.cache, self.remote, self.width = cache, remote, remote.width
+        remote.listened_by(self)
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
         """Rows by id, from the cache or from where they lie."""
-        found: torch.Tensor = self._together(lambda: self.cache.fetch(ids))
+        found: torch.Tensor = self.together(lambda: self.cache.fetch(ids))
         return found
 
     def checkpoint(self) -> None:
-        """FeatureCache.checkpoint()."""
+        """FeatureCache.checkpoint(), which reads nothing."""
         self.cache.checkpoint()
 
     def restore(self) -> None:
         """FeatureCache.restore(), on all workers together."""
-        self._together(self.cache.restore)
+        self.together(self.cache.restore)
 
-    def _together(self, read: Callable[[], Any]) -> Any:
+    def together(self, read: Callable[[], Any]) -> Any:
+        """read(), on all workers: for calls of the cache that read rows (warm, load, refresh, verify)."""
         found = read()
         self.remote.attend()
         return found
+
+    def changed(self, changes: Changes) -> None:
+        """Forgets rows that a batch of the partition has changed; those of removed ids leave the checkpoint too."""
+        self.cache._leave(*self.remote.changed_ids(changes))

@@ -3,7 +3,7 @@
 Each process starts anew (spawn), meets the others at a file, runs fn and writes what it returns, or its error, to a
 file of its own. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a
 moment to end by themselves and are then terminated. The error names the worker that failed first; what follows from
-that is left out.
+that is left out. Once one worker has ended well the others have timeout_s to do so too.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def launch(
 
     Args:    fn: of a module, so that new processes find it.  args: and results: picklable.  backend: "gloo", or "nccl"
              with a GPU for each worker.  init_method: where they meet, as "tcp://localhost:29500"; a file unless given.
-             timeout_s: for which a worker waits for another.  threads: of torch in each.
+             timeout_s: for which a worker waits for another, and the last ones may run on after the first has ended.
+             threads: of torch in each.
     Raises:  WorkerUnavailable with the error of the worker that failed first; UsageError; DataMissing without torch.
     """
     need("torch.distributed", "distributed")
@@ -79,7 +80,7 @@ def launch(
         try:
             for process in processes:
                 process.start()
-            _watch(processes, folder)
+            _watch(processes, folder, timeout_s)
         finally:
             _end(processes)
         return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(workers)]
@@ -110,16 +111,26 @@ def _work(job: _Job, rank: int) -> None:
         raise SystemExit(1) from error
 
 
-def _watch(processes: Sequence[BaseProcess], folder: Path) -> None:
-    """Returns when all have ended well. Raises: WorkerUnavailable when one has not."""
+def _watch(processes: Sequence[BaseProcess], folder: Path, timeout_s: float) -> None:
+    """Returns when all have ended well. Raises: WorkerUnavailable when one has not, or is still at work timeout_s after
+    the first."""
     running: dict[Any, int] = {process.sentinel: rank for rank, process in enumerate(processes)}
+    until: float | None = None
     while running:
-        for sentinel in wait(list(running)):
+        ended = wait(list(running), None if until is None else max(0.0, until - time.monotonic()))
+        if not ended:
+            late = ", ".join(map(str, sorted(running.values())))
+            raise WorkerUnavailable(
+                f"[launch] expected {len(processes)} workers to finish within {timeout_s} s of the first, got worker "
+                f"{late} still at work; all were ended; give a longer timeout_s, or mend what keeps it"
+            )
+        for sentinel in ended:
             rank = running.pop(sentinel)
             processes[rank].join()
             if processes[rank].exitcode != 0:
                 _wait_a_moment(running)
                 raise _failure(processes, folder)
+        until = until or time.monotonic() + timeout_s
 
 
 def _wait_a_moment(running: dict[Any, int]) -> None:
@@ -131,22 +142,31 @@ def _wait_a_moment(running: dict[Any, int]) -> None:
 
 
 def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailable:
-    """The first cause: a process that was killed; else the earliest error that is not about somebody else's end."""
-    for rank, process in enumerate(processes):
-        if process.exitcode not in (None, 0) and not (folder / f"error-{rank}").exists():
-            how = f"was killed by signal {-process.exitcode}" if process.exitcode < 0 else "ended without a word"
-            return WorkerUnavailable(
-                f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
-                "all were ended; run it again"
-            )
+    """The first cause: the earliest error that is not about somebody else's end; else a process that was killed."""
     paths = [(folder / f"error-{rank}", rank) for rank in range(len(processes))]
     found = [(_Failure(*pickle.loads(path.read_bytes())), rank) for path, rank in paths if path.exists()]
     own = [(failure, rank) for failure, rank in found if failure.kind != WorkerUnavailable.__name__]
+    wordless = [] if own else _wordless(processes, {rank for _, rank in found})
+    if wordless:
+        rank, how = wordless[0]
+        return WorkerUnavailable(
+            f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
+            "all were ended; run it again"
+        )
     failure, rank = min(own or found)
     return WorkerUnavailable(
         f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; mend its cause, all "
         f"were ended:\n{failure.text}"
     )
+
+
+def _wordless(processes: Sequence[BaseProcess], told: set[int]) -> list[tuple[int, str]]:
+    """Workers that ended badly and left no error, and how."""
+    return [
+        (rank, f"was killed by signal {-process.exitcode}" if process.exitcode < 0 else "ended without a word")
+        for rank, process in enumerate(processes)
+        if process.exitcode not in (None, 0) and rank not in told
+    ]
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:

@@ -6,51 +6,116 @@ edge with its source, as it samples out-neighbours.) An undirected edge lies wit
 are vertices is known everywhere; feature rows are with the owner alone, row slot // partitions, beside the graph.
 
 Applying, all or none on all workers: each takes its own updates out of the batch; between the store's having taken them
-and their being published the workers vote, and a single refusal takes the batch back everywhere.
+and their being published the workers vote, and a single refusal takes the batch back everywhere: all raise that of the
+first bad update of the whole batch. After it the workers tell each other which edges have changed, and each tells what
+listens here (caches, a trainer).
 
 Invariants: versions and next edge ids are equal on all workers between batches; an edge id means one edge everywhere.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, NamedTuple, Protocol, Self
+from weakref import WeakSet
 
 import numpy as np
 
+from livegnn import _native, errors
 from livegnn.distributed.exchange import Exchange, gather_text
 from livegnn.distributed.layout import Layout
-from livegnn.errors import UpdateError, UsageError, WidthMismatch
+from livegnn.errors import ColumnMissing, EdgeOffloaded, UpdateError, UsageError, WidthMismatch
 from livegnn.graph import Graph, Updates
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["Partition"]
+__all__ = ["Changes", "Listener", "Partition", "check_graph"]
 
-_ADD_EDGE, _REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = 0, 2, 5, 6, 7  # UpdateKind of graph.h
+_ADD_EDGE, _REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR = 0, 1, 2, 4  # UpdateKind of graph.h
+_SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = 5, 6, 7
 _EVERYWHERE = (_REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)
+_CHANGES_EDGES = (_REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _REMOVE_VERTEX)
+_PLACE = re.compile(r"(\[apply\] update )(\d+)")  # in the store's messages
+
+
+class Changes(NamedTuple):
+    """What a batch made of rows that there were, in all parts; the same on every worker, and each id may stand twice.
+
+    slots: of vertices with other features, or added.  slots_gone: removed.  edge_ids, edge_ids_gone: of edges with
+    other attributes, and of removed ones.
+    """
+
+    slots: Int64Array
+    slots_gone: Int64Array
+    edge_ids: Int64Array
+    edge_ids_gone: Int64Array
+
+
+class Listener(Protocol):
+    """Hears of each batch that a Partition has applied; makes no exchange."""
+
+    def changed(self, changes: Changes) -> None:
+        """After the batch, on every worker."""
+
+
+class _Refusal(NamedTuple):
+    """Why a batch is refused: the place of the bad update in the whole batch, the kind of error, its words."""
+
+    place: int
+    kind: str
+    text: str
+
+
+def check_graph(where: str, graph: Graph) -> None:
+    """Refuses graphs that are not cut into parts: with vertex types, without times, with edges in files.
+
+    Raises:  UsageError, ColumnMissing, EdgeOffloaded.
+    """
+    if graph.vertex_types is not None:
+        raise UsageError(f"[{where}] expected a graph of one kind of vertex, got one with types; make it without")
+    if not graph.has_time:
+        raise ColumnMissing(f"[{where}] expected a graph with times, got one without; make it with time=")
+    if graph.offloaded.count:
+        raise EdgeOffloaded(
+            f"[{where}] expected a graph with all edges in memory, got {graph.offloaded.count} of them in files "
+            f"({', '.join(graph.offloaded.paths)}); call graph.reload() first"
+        )
 
 
 class Partition:
     """What one worker holds. Make it with of(), in every worker or, with arrays(), elsewhere.
 
-    Args:    graph: the local part, features left out.  rows: features of the slots held, in order of slot.
+    Args:    graph: the local part, features left out; its edges stay in memory.  rows: features of the slots held, in
+             order of slot.
+    Raises:  ColumnMissing for a graph without times; EdgeOffloaded; UsageError.
     """
 
+    native = None  # no engine
+    needs_all_edges = True  # the local graph refuses offload()
+
     def __init__(self, graph: Graph, layout: Layout, rank: int, rows: Float32Array) -> None:
+        check_graph("Partition", graph)
         self.graph, self.layout, self.rank = graph, layout, rank
         self._rows = rows
         self._next_edge_id = int(graph._store.next_edge_id)
+        self._listeners: WeakSet[Any] = WeakSet()
+        with graph._writing("Partition"):
+            self.follower = _native.ChangedRows(graph._store, True)
+            graph._attach(self)
 
     @classmethod
     def of(cls, graph: Graph, layout: Layout, rank: int) -> Self:
-        """The part of a whole graph that a worker holds. Raises: UsageError for a graph with vertex types."""
+        """The part of a whole graph that a worker holds.
+
+        Raises:  UsageError for a graph with vertex types; ColumnMissing without times; EdgeOffloaded.
+        """
         return cls.from_arrays(cls.arrays(graph, layout, rank), layout, rank)
 
     @staticmethod
     def arrays(graph: Graph, layout: Layout, rank: int) -> dict[str, AnyArray]:
         """The part as arrays, for numpy.savez and from_arrays() in another process. Raises: as of()."""
-        if graph.vertex_types is not None:
-            raise UsageError("[Partition] expected a graph of one kind of vertex, got one with types; make it without")
+        check_graph("Partition", graph)
         if not 0 <= rank < layout.workers:
             raise UsageError(f"[Partition] expected a worker below {layout.workers}, got {rank}; see the layout")
         whole = {key: value for key, value in graph._save_arrays().items() if not key.startswith("ids.")}
@@ -98,53 +163,77 @@ class Partition:
         """Applies a batch to all parts, all or none, and returns the new version. Every worker gives the same batch.
 
         Args:    updates: with slots for ids, as a graph without ids= names its vertices.
-        Raises:  what the part that refused it raises; UpdateError on the others, with its words. Nothing has changed.
+        Raises:  UpdateError of the kind that the first bad update deserves, the same on all workers and in the words of
+                 one process with the whole graph; then nothing has changed. What a consumer of the local graph raises
+                 once the batch stands.
         """
         columns, keys, types = updates._to_columns()
         if keys is not None or types:
             raise UsageError("[apply] expected updates with slots for ids and no named types, got others; translate")
-        self._check_rows(columns)
-        mine, next_edge_id = self._mine(columns)
-        voted = False
+        kept = self._kept(columns)
+        mine, next_edge_id = self._mine(columns, kept)
+        wrong_row, voted = self._wrong_row(columns), False
 
         def vote(_: Updates) -> None:
             nonlocal voted
             voted = True
-            refusals = [text for text in gather_text(exchange, "") if text]
-            if refusals:
-                raise UpdateError(refusals[0])
+            refused = _agreed(exchange, wrong_row)
+            if refused is not None:
+                raise refused
 
-        with self.graph._lock:
-            if self.graph._record is not None:
-                raise UsageError("[apply] expected a part that is attached to no log, got one that is; detach it")
-            self.graph._record = vote
-            try:
-                version = self.graph.apply(Updates._from_columns(mine, None, []))
-            except UpdateError as error:
-                if not voted:
-                    gather_text(exchange, str(error))
-                raise
-            finally:
-                self.graph._record = None
-        self._next_edge_id = next_edge_id
-        self._follow(columns)
-        return version
+        before = self.graph.version
+        try:
+            with self.graph._lock:
+                if self.graph._record is not None:
+                    raise UsageError("[apply] expected a part that is attached to no log, got one that is; detach it")
+                self.graph._record = vote
+                try:
+                    return self.graph.apply(Updates._from_columns(mine, None, []))
+                except UpdateError as error:
+                    if voted:
+                        raise
+                    own = _refusal(error, np.flatnonzero(kept))
+                    first = own if wrong_row is None else min(own, wrong_row, key=lambda refusal: refusal.place)
+                    raise _agreed(exchange, first) or error from error
+                finally:
+                    self.graph._record = None
+        finally:
+            if self.graph.version != before:  # the batch stands, even where a consumer has failed since
+                self._next_edge_id = next_edge_id
+                self._follow(columns)
+                self._tell(columns, exchange)
 
-    def _check_rows(self, columns: dict[str, AnyArray]) -> None:
+    def listen(self, listener: Listener) -> None:
+        """From the next batch on the listener hears what each has changed, for as long as anybody else holds it."""
+        self._listeners.add(listener)
+
+    def _published(self, change: Any, version: int) -> None:
+        """Nothing: what changed is taken from the follower once all workers have the batch."""
+
+    def _wrong_row(self, columns: dict[str, AnyArray]) -> _Refusal | None:
         """The local graph has no features, and could not say so: rows of the wrong width are refused here, by all."""
-        widths = columns["row_width"][np.isin(columns["kind"], (_SET_FEATURES, _ADD_VERTEX))]
-        wrong = widths[widths != self.feature_width]
-        if len(wrong):
-            raise WidthMismatch(
-                f"[apply] expected features of width {self.feature_width}, got {int(wrong[0])}; mend the rows"
-            )
+        kind, widths = columns["kind"], columns["row_width"]
+        wrong = np.flatnonzero(np.isin(kind, (_SET_FEATURES, _ADD_VERTEX)) & (widths != self.feature_width))
+        if not len(wrong):
+            return None
+        place = int(wrong[0])
+        name = "set_features" if kind[place] == _SET_FEATURES else "add_vertex"
+        text = (
+            f"[apply] update {place} ({name} {columns['u'][place]}): expected a row of {self.feature_width} floats, "
+            f"got {widths[place]}; give one per column"
+        )
+        return _Refusal(place, WidthMismatch.__name__, text)
 
-    def _mine(self, columns: dict[str, AnyArray]) -> tuple[dict[str, AnyArray], int]:
-        """What this part takes of a batch, and the next edge id after it."""
-        kind = columns["kind"]
-        kept = np.isin(kind, _EVERYWHERE) | self.is_held(columns["v"])
+    def _kept(self, columns: dict[str, AnyArray]) -> BoolArray:
+        """Which updates this part takes."""
+        kept: BoolArray = np.isin(columns["kind"], _EVERYWHERE) | self.is_held(columns["v"])
         if self.graph.undirected:
             kept |= self.is_held(columns["u"])
+        return kept
+
+    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> tuple[dict[str, AnyArray], int]:
+        """What this part takes of a batch, and the next edge id after it."""
+        kind = columns["kind"]
         added = kind == _ADD_EDGE
         ids = columns["edge_id"].copy()
         ids[added] = self._next_edge_id + np.arange(np.count_nonzero(added))
@@ -176,3 +265,43 @@ class Partition:
         for slot, place in zip(slots.tolist(), places[last].tolist(), strict=True):
             row = columns["rows"][starts[place] : starts[place] + width[place]]
             self._rows[slot // self.layout.partitions] = 0.0 if kind[place] == _REMOVE_VERTEX else row
+
+    def _tell(self, columns: dict[str, AnyArray], exchange: Exchange) -> None:
+        """Tells the listeners what the batch has changed. Only the part that holds an edge knows its id from its ends:
+        where a batch changes edges that have attributes, the workers tell each other.
+        """
+        kind, slots = columns["kind"], columns["u"]
+        ids, gone = self.follower.take()
+        if self.graph.attr_width and np.isin(kind, _CHANGES_EDGES).any():
+            told = np.concatenate(exchange.gather(np.stack([ids, gone.astype(np.int64)], axis=1)))
+        else:
+            told = np.zeros((0, 2), np.int64)
+        away = told[:, 1] != 0
+        changes = Changes(
+            slots[np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))],
+            slots[kind == _REMOVE_VERTEX],
+            told[~away, 0],
+            told[away, 0],
+        )
+        for listener in tuple(self._listeners):
+            listener.changed(changes)
+
+
+def _refusal(error: UpdateError, places: Int64Array) -> _Refusal:
+    """The store's error, of the update there in the whole batch: update i of the part is at places[i]."""
+    found = _PLACE.match(str(error))
+    if found is None:
+        return _Refusal(0, type(error).__name__, str(error))
+    place = int(places[int(found[2])])
+    return _Refusal(place, type(error).__name__, f"{found[1]}{place}{str(error)[found.end() :]}")
+
+
+def _agreed(exchange: Exchange, own: _Refusal | None) -> UpdateError | None:
+    """The refusal of the first bad update that any worker has found, the same on all; None if there is none."""
+    texts = gather_text(exchange, "" if own is None else json.dumps(own))
+    refusals = [_Refusal(*json.loads(text)) for text in texts if text]
+    if not refusals:
+        return None
+    first = min(refusals, key=lambda refusal: refusal.place)
+    kind: type[UpdateError] = getattr(errors, first.kind, UpdateError)
+    return kind(first.text)

@@ -11,7 +11,7 @@ import numpy as np
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
-from livegnn.distributed.partition import Partition
+from livegnn.distributed.partition import Partition, check_graph
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
@@ -57,7 +57,8 @@ def train(
     Args:    sampler: of the graph; its arguments are taken over.  validation: share of the last events, tested on after
              each epoch and not trained on.  timeout_s: for which a worker waits for another.
              options: of DistributedTrainer (batch_size, epochs, learning_rate, seed).
-    Raises:  WorkerUnavailable where a worker failed, with its error: then the model is as before; UsageError.
+    Raises:  WorkerUnavailable where a worker failed, with its error: then the model is as before; ColumnMissing for a
+             graph without times; EdgeOffloaded where edges lie in files; UsageError.
 
     >>> from livegnn.distributed import train                                        # doctest: +SKIP
     >>> train(TGN(), graph, lg.TemporalSampler(graph, [10]), workers=2).sampling_cv  # doctest: +SKIP
@@ -65,6 +66,7 @@ def train(
     """
     if sampler.graph is not graph:
         raise UsageError("[train] expected a sampler of this graph, got one of another; make one for it")
+    check_graph("train", graph)
     torch = need("torch", "distributed")
     layout = Layout(hosts=1, workers_per_host=workers)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:

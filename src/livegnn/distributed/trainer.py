@@ -4,7 +4,7 @@ A global mini-batch of `batch_size` events is cut into even runs, one a worker. 
 scores its run; the gradients of the sum of losses over all events, divided by how many there are, are added up over the
 workers, and every worker takes the same step of its own copy of the model. Then the memory, where there is one,
 observes the whole mini-batch. All of it is bulk-synchronous: a worker without events in a mini-batch takes part in each
-exchange.
+exchange. The trainer listens to the partition: before the next pass the memory forgets vertices that batches removed.
 
 Invariants: weights and optimizer state are equal on all workers, bit for bit; a report is, too.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
-from livegnn.distributed.partition import Partition
+from livegnn.distributed.partition import Changes, Partition
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
@@ -100,13 +100,16 @@ class DistributedTrainer:
         parameters = list(model.parameters())
         make = optimizer or (lambda given: self._torch.optim.Adam(given, lr=learning_rate))
         self._optimizer, self._parameters = make(parameters), parameters
-        self._negatives = Negatives()
+        self._destinations = np.zeros(0, np.int64)  # that fit() has seen, each once
+        self._removed: list[Int64Array] = []  # vertices that the memory has yet to forget
+        self._fits = 0
         self.memory: PartitionedMemory | None = None
         if model.memory is not None:
             from livegnn.distributed.memory import PartitionedMemory
 
             self.memory = PartitionedMemory(model, exchange)
-            self.memory.reset(partition.graph.slot_count)
+            self._reset_memory()
+            partition.listen(self)
         self.report = DistributedReport()
         self._targets = 0
         self._share_weights()
@@ -115,6 +118,8 @@ class DistributedTrainer:
 
     def fit(self, events: Events, *, epochs: int | None = None, validation: float = 0.0) -> DistributedReport:
         """Trains on events in order of (time, edge id); every worker gives all of them and takes its run of each batch.
+
+        Each call draws negatives, dropout and samples of its own; live destinations alone are drawn.
 
         Args:    events: of edges that the graph has.  validation: share of the last ones that are tested on after each
                  epoch, and not trained on.
@@ -127,19 +132,18 @@ class DistributedTrainer:
         if not count:
             raise UsageError("[fit] expected events to train on, got none; give the edges of the graph")
         known, later = ordered.at(slice(0, count)), ordered.at(slice(count, None))
-        self._negatives.add(ordered.dst)
+        self._destinations = np.union1d(self._destinations, ordered.dst)
+        self._fits += 1
         for epoch in range(epochs or self.epochs):
             self._begin_epoch(epoch)
-            if self.memory is not None:
-                self.memory.reset(self.partition.graph.slot_count)
-            negatives = self._negatives.draw(count, np.random.default_rng((self.seed, epoch, 0)))
+            self._reset_memory()
+            negatives = self._drawn("fit", count, epoch, 0)
             loss = self.train_once(known, negatives)
             scores = self.test(later, epoch=epoch) if len(later) else None
             rest = () if scores is None else (scores.ap, scores.auc)
             self.report.epochs.append(EpochReport(0, epoch, count, loss, *rest))
-        if self.memory is not None:
-            self.memory.reset(self.partition.graph.slot_count)
-            self.observe(ordered)
+        self._reset_memory()
+        self.observe(ordered)
         return self._measured()
 
     def train_once(self, events: Events, negatives: Int64Array) -> float:
@@ -154,13 +158,11 @@ class DistributedTrainer:
     def test(self, events: Events, *, negatives: Int64Array | None = None, epoch: int = 0) -> LinkScores:
         """Scores events in order, each against a negative; the memory moves on. The same result on every worker.
 
-        Args:    negatives: (n,) slots, drawn from the destinations that fit() has seen unless given.
+        Args:    negatives: (n,) slots, drawn from the live destinations that fit() has seen unless given.
         Raises:  UsageError without destinations to draw from.
         """
         if negatives is None:
-            if not len(self._negatives):
-                raise UsageError("[test] expected negatives, or a trainer after fit(), got neither; give negatives=")
-            negatives = self._negatives.draw(len(events), np.random.default_rng((self.seed, epoch, 1)))
+            negatives = self._drawn("test", len(events), epoch, 1)
         self._make_room()
         self.model.eval()
         positive, negative = [], []
@@ -184,10 +186,36 @@ class DistributedTrainer:
         for part in cut(len(events), self.batch_size):
             self._observe(events, part)
 
-    def _make_room(self) -> None:
-        """For vertices that came since."""
+    def changed(self, changes: Changes) -> None:
+        """What the partition tells of a batch."""
+        self._removed.append(changes.slots_gone)
+
+    def _reset_memory(self) -> None:
         if self.memory is not None:
-            self.memory.grow(self.partition.graph.slot_count)
+            self.memory.reset(self.partition.graph.slot_count)
+            self._removed.clear()
+
+    def _make_room(self) -> None:
+        """Room in the memory for vertices that came since; those that went are forgotten. All workers together."""
+        if self.memory is None:
+            return
+        self.memory.grow(self.partition.graph.slot_count)
+        gone = np.unique(np.concatenate([np.zeros(0, np.int64), *self._removed]))
+        if len(gone):
+            self.memory.forget(gone)
+        self._removed.clear()
+
+    def _drawn(self, where: str, count: int, epoch: int, use: int) -> Int64Array:
+        """(count,) live destinations of events, named by the call of fit(), the epoch and what they are for."""
+        live = self._destinations[self.partition.graph.is_live(self._destinations)]
+        if not len(live):
+            raise UsageError(
+                f"[{where}] expected live destinations that fit() has seen, to draw negatives from, got none; "
+                "call fit() first, or give test() negatives="
+            )
+        negatives = Negatives()
+        negatives.add(live)
+        return negatives.draw(count, np.random.default_rng((self.seed, epoch, use, self._fits - 1)))
 
     # ---- a step
 
@@ -239,15 +267,22 @@ class DistributedTrainer:
             self.memory.observe(batch, np.arange(mine.start, mine.stop), edge_x)
 
     def _add_gradients(self, loss: float) -> float:
-        """Every gradient becomes its sum over the workers, in one exchange; returns the sum of the losses."""
+        """Gradients become their sums over the workers, in one exchange; returns the sum of the losses.
+
+        As in one process, a parameter that no worker's loss reaches keeps none, and so does one that is frozen.
+        """
         with self._loader.clock.phase("gradients"):
-            parts = [self._torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
-            last = self._torch.tensor([loss], device=parts[0].device, dtype=parts[0].dtype)
+            trained = [p for p in self._parameters if p.requires_grad]
+            parts = [self._torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+            reached = [float(p.grad is not None) for p in trained]
+            last = self._torch.tensor([*reached, loss], device=self._parameters[0].device)
             total = self.exchange.sum(self._torch.cat([*(part.reshape(-1) for part in parts), last]))
+            reached_by = total[-len(last) : -1].tolist()
             start = 0
-            for parameter in self._parameters:
+            for parameter, workers in zip(trained, reached_by, strict=True):
                 stop = start + parameter.numel()
-                parameter.grad = total[start:stop].reshape(parameter.shape).clone()
+                grad = total[start:stop].reshape(parameter.shape).to(parameter.dtype, copy=True)
+                parameter.grad = grad if workers else None
                 start = stop
         return float(total[-1])
 
@@ -260,7 +295,7 @@ class DistributedTrainer:
                 cache.restore()
             else:
                 cache.checkpoint()
-        name = zlib.crc32(repr((self.seed, epoch, self.exchange.rank)).encode())
+        name = zlib.crc32(repr((self.seed, self._fits, epoch, self.exchange.rank)).encode())
         self._torch.manual_seed(name)
         self.sampler.calls = name << 24
 

@@ -27,7 +27,7 @@ from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import AnyArray
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
-from livegnn.temporal.events import Arrived, Events
+from livegnn.temporal.events import Events, smaller_first
 from livegnn.temporal.link import LinkPass
 from livegnn.temporal.loading import Fetches, InputLoader, SlotSampler
 from livegnn.types import Float32Array, Int64Array
@@ -40,13 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["TemporalEngine", "WhatNext"]
 
 _ROOTS_MAX = 4096  # roots of one forward pass
+_CATCH_UPS_MAX = 4  # of a swap without the lock; then it takes it
 
 
 class _Batch(NamedTuple):
-    """What a batch brought, and the version that it made."""
+    """What a batch brought, in order of (time, edge id), and the version that it made."""
 
     version: int
-    arrived: Arrived
+    events: Events
+    vertices: Int64Array  # slots that lost their vertex
+    edge_x: torch.Tensor  # attributes of the events' edges, as they came
 
 
 class WhatNext(NamedTuple):
@@ -62,6 +65,8 @@ class TemporalEngine:
     Args:    model: copied; training it further changes nothing here until swap().  sampler: TemporalSampler of the
              graph, of the model's hops.  vertex_features, edge_features: FeatureCache, or None to read the graph.
              memory_step: events of a batch that the memory observes at once.  device: of model and inputs.
+             memory: its state at the graph's version; None: made from all edges of the graph.
+             events_kept_max: events kept for swap(memory=, upto=), the newest.
     Raises:  UsageError, WidthMismatch, ValueInvalid.
     Cost:    a prediction follows the fan-outs, a batch its events; at the start the memory observes all edges.
              Source: Rossi et al. 2021 (TGN), section 3; the live half that GNNFlow leaves open.
@@ -79,24 +84,34 @@ class TemporalEngine:
         vertex_features: Fetches | None = None,
         edge_features: Fetches | None = None,
         memory_step: int = 200,
+        memory: dict[str, torch.Tensor] | None = None,
+        events_kept_max: int = 1_000_000,
         device: torch.device | str = "cpu",
     ) -> None:
-        if isinstance(memory_step, bool) or not isinstance(memory_step, int) or memory_step < 1:
-            raise ValueInvalid(f"[TemporalEngine] expected memory_step of at least 1, got {memory_step!r}")
+        for name, value in (("memory_step", memory_step), ("events_kept_max", events_kept_max)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueInvalid(
+                    f"[TemporalEngine] expected {name} of at least 1, got {value!r}; give a whole number"
+                )
         if not graph.has_time:
             raise UsageError("[TemporalEngine] expected a graph whose edges have times, got one without; give time=")
         self._torch: Any = need("torch", "train")
-        self.graph, self.memory_step = graph, memory_step
+        self.graph, self.memory_step, self.events_kept_max = graph, memory_step, events_kept_max
         self._loader = InputLoader(
             graph, sampler, vertex_features=vertex_features, edge_features=edge_features, device=device
         )
         self._loader.check(model)
         self._since: list[_Batch] = []  # batches that a model still in training may not have seen
         self._failed: BaseException | None = None
+        self._pass = self._made(model)
         with graph._writing("TemporalEngine"):
+            self._since_version = graph.version  # every batch after this version is in _since
             self.follower = _native.Arrivals(graph._store)
-            self._pass = self._made(model)
-            self._relive(self._pass)
+            if memory is None or self._pass.model.memory is None:
+                self._relive(self._pass)
+            else:
+                self._pass.model.memory.load_state(memory)
+                self._settle(self._pass)
             graph._attach(self)
 
     # ---- writing
@@ -107,45 +122,71 @@ class TemporalEngine:
         return version
 
     def _published(self, change: Any, version: int) -> int:
-        src, dst, time, ids, removed, vertices = self.follower.take()
-        arrived = Arrived(Events(src, dst, time, ids), removed, vertices)
-        memory = self._pass.model.memory
-        if memory is None or self._failed is not None:
+        src, dst, time, ids, _, vertices = self.follower.take()
+        if self._pass.model.memory is None:
             return version
         try:
-            self._observe(self._pass, [_Batch(version, arrived)])
+            events = smaller_first(self.graph, Events(src, dst, time, ids)).in_time_order()
+            batch = _Batch(version, events, vertices, self._loader.edge_rows(events.edge_ids))
+            self._since.append(batch)
+            if self._failed is None:
+                self._observe(self._pass, [batch])
         except BaseException as error:
+            if not self._since or self._since[-1].version != version:
+                self._since, self._since_version = [], version  # what this batch brought is not known
             self._failed = error
             raise
-        self._since.append(_Batch(version, arrived))
+        kept = sum(len(one.events) for one in self._since)
+        while kept > self.events_kept_max:
+            oldest = self._since.pop(0)
+            kept, self._since_version = kept - len(oldest.events), oldest.version
         return version
 
     def swap(self, model: TemporalModel, *, memory: dict[str, torch.Tensor] | None = None, upto: int = -1) -> None:
         """Answers by another model of the same kind from now on. Readers wait for the last few events only.
 
         Args:    memory: the state of its memory at version `upto` of the graph; the batches since are observed again.
-                 None: the memory is made from all edges of the graph.
-        Raises:  ModelMismatch; then the old model stays.
+                 Where it is None, or those batches are not known any more, the memory is made from all edges of the
+                 graph.
+        Raises:  ModelMismatch; UsageError for a version that is not there yet; EdgeOffloaded. Then the old model stays.
         """
         new = self._made(model)
-        if new.model.memory is None or memory is None:
+        if upto > self.graph.version:
+            raise UsageError(
+                f"[swap] expected the memory of version {self.graph.version} or before, got that of {upto}; apply the "
+                "batches up to there first"
+            )
+        if new.model.memory is None or memory is None or not self._replay(new, memory, upto):
             with self.graph._writing("swap"):
                 self._relive(new)
-                self._pass, self._since, self._failed = new, [], None
-            return
+                self._switch(new, self.graph.version)
+
+    def _replay(self, new: LinkPass, memory: dict[str, torch.Tensor], upto: int) -> bool:
+        """Loads the memory of version upto, observes what came since, and switches; False if that is not known."""
+        assert new.model.memory is not None
         new.model.memory.load_state(memory)
         done = upto
-        while True:  # the bulk of what came meanwhile is observed without the lock
+        for attempt in range(_CATCH_UPS_MAX + 1):  # the bulk of what came meanwhile is observed without the lock
             with self.graph._lock:
+                if done < self._since_version:
+                    return False
                 waiting = [batch for batch in self._since if batch.version > done]
-                if sum(len(batch.arrived.events) for batch in waiting) <= self.memory_step:
+                few = sum(len(batch.events) for batch in waiting) <= self.memory_step
+                if few or attempt == _CATCH_UPS_MAX:
                     self._observe(new, waiting)
-                    new.model.memory.grow(self.graph.slot_count)
-                    self._since = [batch for batch in self._since if batch.version > upto]
-                    self._pass, self._failed = new, None
-                    return
+                    self._settle(new)
+                    self._switch(new, upto)
+                    return True
             self._observe(new, waiting)
             done = waiting[-1].version
+        raise InvariantBroken("a swap that did not end")
+
+    def _switch(self, new: LinkPass, upto: int) -> None:
+        """The caller holds the graph's lock. Batches up to that version are not asked for again."""
+        self._pass, self._failed = new, None
+        if upto > self._since_version:
+            self._since = [batch for batch in self._since if batch.version > upto]
+            self._since_version = upto
 
     def close(self) -> None:
         """Follows the graph no more."""
@@ -173,12 +214,12 @@ class TemporalEngine:
                 )
             times = _times("predict", time, len(sources))
             h = self._embed(np.concatenate([sources, destinations]), np.tile(times, 2))
-            logits = self._pass.model.score(h[: len(sources)], h[len(sources) :])
+            logits = self._pass.score(sources, h[: len(sources)], destinations, h[len(sources) :])
             return self._numpy(self._torch.sigmoid(logits))
 
     def next(self, src: object, time: object, *, candidates: object = None, k: int = 10) -> WhatNext:
         """The k most probable destinations of each source at a time, among candidates (default: all vertices that an
-        edge leads to).
+        edge leads to; in an undirected graph all that have an edge).
 
         Raises:  as embeddings; ValueInvalid for k.
         Cost:    embeds every candidate once per distinct time.
@@ -196,7 +237,7 @@ class TemporalEngine:
                 h_dst = self._embed(slots, np.full(len(slots), at))
                 h_src = self._embed(sources[rows], times[rows])
                 for row, h in zip(rows, h_src, strict=True):
-                    logits = self._pass.model.score(h.expand(len(slots), -1), h_dst)
+                    logits = self._pass.score(sources[row].repeat(len(slots)), h.expand(len(slots), -1), slots, h_dst)
                     top = self._torch.topk(logits, k)
                     best[row] = slots[top.indices.cpu().numpy()]
                     probability[row] = self._numpy(self._torch.sigmoid(top.values))
@@ -220,11 +261,15 @@ class TemporalEngine:
             return int.from_bytes(hashed.digest(), "little")
 
     def save(self, path: str | Path) -> None:
-        """Writes weights and memory, and the version and digest of the graph that they belong to."""
+        """Writes weights and memory, and the version and digest of the graph that they belong to.
+
+        Raises:  InvariantBroken if the memory failed to observe a batch.
+        """
         with self.graph._lock:
-            state = {"version": self.graph.version, "graph": self.graph.digest(), "state": self._state()}
-            state["memory_step"] = self.memory_step
-            write_checkpoint(Path(path), state)
+            self._refuse_failed()
+            about = {"kind": "engine", "version": self.graph.version, "graph": str(self.graph.digest())}
+            about["config"] = str(getattr(self._pass.model, "config", ""))
+            write_checkpoint(Path(path), {**about, "memory_step": self.memory_step, "state": self._state()})
 
     @classmethod
     def load(
@@ -236,21 +281,22 @@ class TemporalEngine:
         Raises:  StoredStateInvalid if the file or the graph is another; ModelMismatch.
         """
         stored = read_checkpoint(Path(path), "TemporalEngine.load")
-        if (stored["version"], stored["graph"]) != (graph.version, graph.digest()):
+        if stored.get("kind") != "engine":
+            raise StoredStateInvalid(
+                f"[TemporalEngine.load] expected a file of TemporalEngine.save, got another kind in {path}; give that"
+            )
+        if (stored["version"], stored["graph"]) != (graph.version, str(graph.digest())):
             raise StoredStateInvalid(
                 f"[TemporalEngine.load] expected the graph of version {stored['version']} that was saved with it, got "
                 f"version {graph.version}{' with other content' if graph.version == stored['version'] else ''}; "
                 "bring the graph to that version first"
             )
+        _check_config("TemporalEngine.load", stored["config"], model)
         weights = {n.removeprefix("weights."): v for n, v in stored["state"].items() if n.startswith("weights.")}
         memory = {n.removeprefix("memory."): v for n, v in stored["state"].items() if n.startswith("memory.")}
         model = copy.deepcopy(model)
         _load_weights(model, weights)
-        engine = cls(model, graph, sampler, memory_step=stored["memory_step"], **options)
-        if model.memory is not None:
-            with graph._lock:
-                engine._pass.model.memory.load_state(memory)  # type: ignore[union-attr]
-        return engine
+        return cls(model, graph, sampler, memory_step=stored["memory_step"], memory=memory, **options)
 
     def _state(self) -> dict[str, Any]:
         model = self._pass.model
@@ -269,6 +315,7 @@ class TemporalEngine:
                 raise ModelMismatch(
                     f"[swap] expected a {type(mine).__name__}, got a {type(model).__name__}; make a new engine for it"
                 )
+            _check_config("swap", str(getattr(mine, "config", "")), model)
             _load_weights(mine, model.state_dict())
         else:
             mine = copy.deepcopy(model).to(self._loader.device)
@@ -286,23 +333,33 @@ class TemporalEngine:
                 )
             of.model.memory.reset(self.graph.slot_count)
             of.observe(Events.of(self.graph).in_time_order())
+            self._settle(of)
 
     def _observe(self, of: LinkPass, batches: list[_Batch]) -> None:
         memory = of.model.memory
         if memory is None:
             return
         memory.grow(self.graph.slot_count)
-        for _, arrived in batches:
-            if len(arrived.vertices):
-                memory.forget(self._torch.from_numpy(arrived.vertices).to(self._loader.device))
-            of.observe(arrived.events.in_time_order())
+        for batch in batches:
+            if len(batch.vertices):
+                memory.forget(self._torch.from_numpy(batch.vertices).to(self._loader.device))
+            of.observe(batch.events, edge_x=batch.edge_x)
 
-    def _embed(self, slots: Int64Array, times: Int64Array) -> torch.Tensor:
+    def _settle(self, of: LinkPass) -> None:
+        """Messages that wait are taken in: they would be by the first answer."""
+        memory: Any = of.model.memory
+        memory.grow(self.graph.slot_count)
+        memory.read(self._torch.zeros(0, dtype=self._torch.int64, device=self._loader.device))
+
+    def _refuse_failed(self) -> None:
         if self._failed is not None:
             raise InvariantBroken(
                 "[TemporalEngine] expected a memory of every event, got one that failed to observe a batch; swap() the "
                 "model to make it anew"
             ) from self._failed
+
+    def _embed(self, slots: Int64Array, times: Int64Array) -> torch.Tensor:
+        self._refuse_failed()
         with self._torch.no_grad():
             parts = []
             for first in range(0, max(len(slots), 1), _ROOTS_MAX):
@@ -312,11 +369,19 @@ class TemporalEngine:
             return rows
 
     def _destinations(self) -> Int64Array:
-        return np.unique(self.graph._store.edges()["dst"]).astype(np.int64)
+        slots = np.flatnonzero(self.graph._store.live())
+        found: Int64Array = slots[self.graph._store.in_degree(slots) > 0].astype(np.int64)
+        return found
 
     def _numpy(self, tensor: torch.Tensor) -> Float32Array:
         values: Float32Array = tensor.detach().float().cpu().numpy()
         return values
+
+
+def _check_config(where: str, wanted: str, model: TemporalModel) -> None:
+    got = str(getattr(model, "config", ""))
+    if got != wanted:
+        raise ModelMismatch(f"[{where}] expected a model of {wanted}, got {got}; make a new engine for it")
 
 
 def _load_weights(model: TemporalModel, weights: dict[str, torch.Tensor]) -> None:

@@ -11,7 +11,7 @@ from livegnn import _native
 from livegnn.graph import Graph
 from livegnn.types import BoolArray, Int64Array
 
-__all__ = ["Arrived", "EventFeed", "EventTable", "Events"]
+__all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "smaller_first"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +54,16 @@ class Events:
         return cls(edges["src"].astype(np.int64), edges["dst"].astype(np.int64), time, ids)
 
 
+def smaller_first(graph: Graph, events: Events) -> Events:
+    """Events of an undirected graph with the smaller slot as the source; those of a directed graph as they are.
+
+    An undirected edge has no direction, and a model that learns roles is to see its ends in one order.
+    """
+    if not graph.undirected:
+        return events
+    return Events(np.minimum(events.src, events.dst), np.maximum(events.src, events.dst), events.time, events.edge_ids)
+
+
 class Arrived(NamedTuple):
     """What some batches brought: events, ids of older edges that were removed, slots that lost their vertex."""
 
@@ -65,7 +75,7 @@ class Arrived(NamedTuple):
 class EventFeed:
     """Follows a graph and keeps what its batches bring until somebody takes it; 32 bytes an event.
 
-    Thread-safe by the graph's lock.
+    In an undirected graph an event's source is its smaller slot. Thread-safe by the graph's lock.
     """
 
     native = None
@@ -90,23 +100,39 @@ class EventFeed:
         """What came since the last call, in order of edge id."""
         with self.graph._lock:
             src, dst, time, ids, removed, vertices = self.follower.take()
-        return Arrived(Events(src, dst, time, ids), removed, vertices)
+        return Arrived(smaller_first(self.graph, Events(src, dst, time, ids)), removed, vertices)
 
     def close(self) -> None:
         """Follows no more."""
         self.graph._detach(self)
 
 
-class EventTable:
-    """All events so far, in order of edge id, and which of them are still edges. Grows at the end, amortised."""
+class Mark(NamedTuple):
+    """A boundary between events that stays right when events are removed, and when the table is made anew."""
 
-    def __init__(self, events: Events) -> None:
-        self._columns = [np.array(column) for column in events.columns()]
+    later: int  # 0: in the history, by (time, edge id); 1: after it, by edge id
+    time: int
+    edge_id: int
+
+
+class EventTable:
+    """All events so far, and which of them are still edges. Grows at the end, amortised; places are stable.
+
+    The history, events whose ids are below history_end, stands in order of (time, edge id), what came later in order of
+    edge id. Args:  events: in order of edge id.
+    """
+
+    def __init__(self, events: Events, history_end: int) -> None:
+        first = int(np.searchsorted(events.edge_ids, history_end))
+        parts = events.at(slice(0, first)).in_time_order(), events.at(slice(first, None))
+        self._columns = [np.concatenate(pair) for pair in zip(*(part.columns() for part in parts), strict=True)]
         self._there = np.ones(len(events), np.bool_)
         self._count = len(events)
+        self._history, self.history_end = first, history_end
+        self._by_id = np.argsort(self._columns[3][:first], kind="stable")
 
     def __len__(self) -> int:
-        """Events, those of removed edges included: places are stable."""
+        """Events, those of removed edges included."""
         return self._count
 
     def append(self, events: Events) -> None:
@@ -123,32 +149,39 @@ class EventTable:
 
     def remove(self, edge_ids: Int64Array) -> None:
         """These edges are gone; ids that are not here are ignored."""
-        ids = self._columns[3][: self._count]
-        places = np.searchsorted(ids, edge_ids)
-        inside = places < self._count
-        places = places[inside]
-        self._there[places[ids[places] == edge_ids[inside]]] = False
+        ids = self._columns[3]
+        for ordered in (self._by_id, np.arange(self._history, self._count)):
+            known = ids[ordered]
+            at = np.searchsorted(known, edge_ids)
+            inside = at < len(known)
+            found = at[inside][known[at[inside]] == edge_ids[inside]]
+            self._there[ordered[found]] = False
 
-    def between(self, first: int, last: int) -> Events:
-        """The events at places [first, last) whose edges are still there."""
-        there = self._there[first : min(last, self._count)]
-        return Events(*(column[first : min(last, self._count)][there] for column in self._columns))
-
-    def destinations(self, first: int, last: int) -> Int64Array:
-        """Destinations of the events at places [first, last), those of removed edges included."""
-        return self._columns[1][first : min(last, self._count)]
-
-    def edge_id(self, place: int) -> int:
-        """The edge id of the event at a place."""
-        return int(self._columns[3][place])
-
-    def place_of_id(self, edge_id: int) -> int:
-        """The first place whose edge id is edge_id or more."""
-        return int(np.searchsorted(self._columns[3][: self._count], edge_id))
+    def between(self, first: int, last: int, count: int | None = None) -> Events:
+        """The events at places [first, last) whose edges are still there, at most `count` of them."""
+        places = first + np.flatnonzero(self._there[first : min(last, self._count)])[:count]
+        return Events(*(column[places] for column in self._columns))
 
     def draw(self, count: int, last: int, rng: np.random.Generator) -> Events:
         """So many events from places [0, last), or all, each at most once, in order of place; removed ones never."""
         places = np.flatnonzero(self._there[:last])
         if count < len(places):
-            places = np.sort(rng.choice(places, count, replace=False))
+            places = places[np.sort(rng.choice(len(places), count, replace=False))]
         return Events(*(column[places] for column in self._columns))
+
+    def mark(self, place: int) -> Mark:
+        """What stands for the boundary before this place; of the end of the table, what comes next is after it."""
+        if place < self._history:
+            return Mark(0, int(self._columns[2][place]), int(self._columns[3][place]))
+        if place < self._count:
+            return Mark(1, 0, int(self._columns[3][place]))
+        last = int(self._columns[3][self._count - 1]) + 1 if self._count > self._history else self.history_end
+        return Mark(1, 0, last)
+
+    def place(self, mark: Mark) -> int:
+        """The place of a boundary."""
+        if mark.later:
+            rest = self._columns[3][self._history : self._count]
+            return self._history + int(np.searchsorted(rest, mark.edge_id))
+        times, ids = self._columns[2][: self._history], self._columns[3][: self._history]
+        return int(np.sum((times < mark.time) | ((times == mark.time) & (ids < mark.edge_id))))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from livegnn.errors import TrainingDiverged, UsageError
 from livegnn.extras import need
 from livegnn.temporal.events import Events
 from livegnn.temporal.loading import HopSource, InputLoader
@@ -42,21 +43,25 @@ class LinkScores:
 
 
 class Negatives:
-    """Destinations to draw negatives from: those that events had so far."""
+    """Destinations to draw negatives from: those that events had so far and that are still vertices."""
 
-    def __init__(self) -> None:
-        self._seen: Int64Array = np.zeros(0, np.int64)
+    def __init__(self, seen: Int64Array | None = None) -> None:
+        self.seen: Int64Array = np.zeros(0, np.int64) if seen is None else seen
 
     def add(self, dst: Int64Array) -> None:
         """Takes destinations of events in."""
-        self._seen = np.union1d(self._seen, dst)
+        self.seen = np.union1d(self.seen, dst)
+
+    def drop(self, slots: Int64Array) -> None:
+        """These vertices were removed."""
+        self.seen = np.setdiff1d(self.seen, slots)
 
     def draw(self, count: int, rng: np.random.Generator) -> Int64Array:
         """(count,) int64 slots, uniformly."""
-        return self._seen[rng.integers(0, len(self._seen), count)]
+        return self.seen[rng.integers(0, len(self.seen), count)] if count else self.seen[:0]
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self.seen)
 
 
 def cut(count: int, size: int, first: int | None = None) -> Iterator[slice]:
@@ -78,6 +83,11 @@ class LinkPass:
     def __init__(
         self, model: TemporalModel, loader: InputLoader, *, batch_size: int = 200, mrr_candidates: int = 20
     ) -> None:
+        if loader.graph.has_time and getattr(loader.sampler, "inclusive", False):
+            raise UsageError(
+                "[LinkPass] expected a sampler whose past ends before the event, got inclusive=True, with which events "
+                "see themselves; make one without"
+            )
         self.model, self.loader = model, loader
         self.batch_size, self.mrr_candidates = batch_size, mrr_candidates
         self._torch: Any = need("torch", "train")
@@ -91,23 +101,35 @@ class LinkPass:
         *,
         source: HopSource | None = None,
         first: int | None = None,
+        hidden: Int64Array | None = None,
         progress: Progress | None = None,
     ) -> float:
-        """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs)."""
+        """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs).
+
+        hidden: ids of edges that no sample may hold, beside those of the mini-batch; for graphs without times.
+        Raises:  TrainingDiverged where the loss is not finite; the model has then taken the steps before.
+        """
         functional = self._torch.nn.functional
         self.model.train()
         total = 0.0
         for part in cut(len(events), self.batch_size, first):
             batch = events.at(part)
-            src, dst, other = self._embed(batch, negatives[part], source)
+            src, dst, other = self._embed(batch, negatives[part], source, hidden)
             with self.loader.clock.phase("model"):
-                positive, negative = self.model.score(src, dst), self.model.score(src, other)
+                positive = self.score(batch.src, src, batch.dst, dst)
+                negative = self.score(batch.src, src, negatives[part], other)
                 loss = functional.binary_cross_entropy_with_logits(positive, self._torch.ones_like(positive))
                 loss = loss + functional.binary_cross_entropy_with_logits(negative, self._torch.zeros_like(negative))
+                value = float(loss.detach())
+                if not np.isfinite(value):
+                    raise TrainingDiverged(
+                        f"[train] expected a finite loss, got {value} at events {part.start} to {part.stop} of a pass; "
+                        "lower the learning rate, or look at the features"
+                    )
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                total += float(loss.detach()) * len(batch)
+                total += value * len(batch)
             self._observe(batch, source)
             if progress is not None:
                 progress(part.stop)
@@ -120,6 +142,7 @@ class LinkPass:
         rng: np.random.Generator,
         *,
         source: HopSource | None = None,
+        hidden: Int64Array | None = None,
         progress: Progress | None = None,
     ) -> tuple[LinkScores, tuple[Float32Array, Float32Array]]:
         """Scores events in order; the memory moves on. Returns the scores, and both logits of each event."""
@@ -128,11 +151,11 @@ class LinkPass:
         with self._torch.no_grad():
             for part in cut(len(events), self.batch_size):
                 batch = events.at(part)
-                src, dst, other = self._embed(batch, negatives[part], source)
+                src, dst, other = self._embed(batch, negatives[part], source, hidden)
                 with self.loader.clock.phase("model"):
-                    logits = self.model.score(src, dst)
+                    logits = self.score(batch.src, src, batch.dst, dst)
                     positive.append(logits.float().cpu().numpy())
-                    negative.append(self.model.score(src, other).float().cpu().numpy())
+                    negative.append(self.score(batch.src, src, negatives[part], other).float().cpu().numpy())
                     ranks.append(self._reciprocal_ranks(batch, src, dst, logits, rng))
                 self._observe(batch, source)
                 if progress is not None:
@@ -144,33 +167,50 @@ class LinkPass:
         return self.scores(*logits_of, float(np.concatenate(ranks).mean())), logits_of
 
     def scores(self, positive: Float32Array, negative: Float32Array, mrr: float = float("nan")) -> LinkScores:
-        """Scores of logits, (n,) of events and (n,) of negatives. Source: scikit-learn's metrics."""
+        """Scores of logits, (n,) of events and (n,) of negatives. Source: scikit-learn's metrics.
+
+        Raises:  TrainingDiverged where a logit is not finite.
+        """
+        if not (np.isfinite(positive).all() and np.isfinite(negative).all()):
+            raise TrainingDiverged("[test] expected finite scores, got others; the model has diverged, train it anew")
         logits = np.concatenate([positive, negative])
         truth = np.concatenate([np.ones(len(positive)), np.zeros(len(negative))])
         ap = float(self._metrics.average_precision_score(truth, logits))
         auc = float(self._metrics.roc_auc_score(truth, logits))
         return LinkScores(ap, auc, mrr, len(positive))
 
-    def observe(self, events: Events, source: HopSource | None = None) -> None:
-        """Lets the memory take events in, a mini-batch at a time, without scoring them."""
+    def observe(self, events: Events, source: HopSource | None = None, edge_x: Tensor | None = None) -> None:
+        """Lets the memory take events in, a mini-batch at a time, without scoring them. edge_x: rows, if known."""
         if self.model.memory is not None:
             self.model.eval()
             for part in cut(len(events), self.batch_size):
-                self._observe(events.at(part), source)
+                self._observe(events.at(part), source, None if edge_x is None else edge_x[part])
 
-    def _embed(self, batch: Events, negatives: Int64Array, source: HopSource | None) -> tuple[Tensor, Tensor, Tensor]:
+    def score(self, src: Int64Array, h_src: Tensor, dst: Int64Array, h_dst: Tensor) -> Tensor:
+        """(n,) logits; in an undirected graph of the smaller slot with the larger, whichever is given first."""
+        if self.loader.graph.undirected:
+            turned = self._torch.from_numpy(src > dst).to(h_src.device)[:, None]
+            h_src, h_dst = self._torch.where(turned, h_dst, h_src), self._torch.where(turned, h_src, h_dst)
+        return self.model.score(h_src, h_dst)
+
+    def _embed(
+        self, batch: Events, negatives: Int64Array, source: HopSource | None, hidden: Int64Array | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         roots = np.concatenate([batch.src, batch.dst, negatives])
-        without = None if self.loader.graph.has_time else batch.edge_ids
+        without = None
+        if not self.loader.graph.has_time:
+            without = batch.edge_ids if hidden is None else np.union1d(batch.edge_ids, hidden)
         inputs = self.loader.load(roots, np.tile(batch.time, 3), source, without)
         with self.loader.clock.phase("model"):
             h = self.model.embed(inputs)
         n = len(batch)
         return h[:n], h[n : 2 * n], h[2 * n :]
 
-    def _observe(self, batch: Events, source: HopSource | None) -> None:
+    def _observe(self, batch: Events, source: HopSource | None, edge_x: Tensor | None = None) -> None:
         if self.model.memory is None:
             return
-        edge_x = self.loader.edge_rows(batch.edge_ids, source)
+        if edge_x is None:
+            edge_x = self.loader.edge_rows(batch.edge_ids, source)
         with self.loader.clock.phase("memory"), self._torch.no_grad():
             src, dst, time = (
                 self._torch.from_numpy(c).to(self.loader.device) for c in (batch.src, batch.dst, batch.time)
@@ -185,7 +225,9 @@ class LinkPass:
         others = rng.integers(0, n, (n, count))
         same = batch.dst[others] == batch.dst[:, None]
         places = self._torch.from_numpy(others).to(dst.device)
-        scores = self.model.score(src.repeat_interleave(count, 0), dst[places.reshape(-1)]).reshape(n, count)
+        ends = np.repeat(batch.src, count), batch.dst[others.reshape(-1)]
+        flat = self.score(ends[0], src.repeat_interleave(count, 0), ends[1], dst[places.reshape(-1)])
+        scores = flat.reshape(n, count)
         above = (scores > logits[:, None]).float() + 0.5 * (scores == logits[:, None]).float()
         above[self._torch.from_numpy(same).to(above.device)] = 0.0
         ranks: Float32Array = (1.0 / (1.0 + above.sum(1))).cpu().numpy()

@@ -58,6 +58,13 @@ class LiveSampler(SlotSampler, Protocol):
 
     calls: int  # the number of the next call, of which samples are a function
 
+    @property
+    def options(self) -> dict[str, object]:
+        """The arguments that samples depend on."""
+
+    def twin(self) -> LiveSampler:
+        """Another of the same graph and arguments, whose calls count from 0."""
+
     def pin(self) -> AbstractContextManager[HopSource]:
         """The same sampler on the version of now, whatever is applied meanwhile."""
 

@@ -39,6 +39,7 @@ class PinnedSampler:
     """
 
     native = None  # no engine
+    needs_all_edges = False  # samples say what they need; while it is open edges stay where they are, see below
 
     def __init__(self, sampler: TemporalSampler) -> None:
         self._sampler = sampler
@@ -56,6 +57,7 @@ class PinnedSampler:
             except BaseException:
                 self.follower = None  # refused: the pin is not open
                 raise
+            self.needs_all_edges = True
             if self._graph._ids is not None:
                 self._graph._guards = [*self._graph._guards, self._before]
         return self
@@ -65,6 +67,7 @@ class PinnedSampler:
     ) -> None:
         with self._graph._lock:
             self._graph._detach(self)
+            self.needs_all_edges = False
             self._graph._guards = [guard for guard in self._graph._guards if guard != self._before]
             self.follower = self._ids = None
 

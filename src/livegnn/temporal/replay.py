@@ -38,12 +38,12 @@ class MemoryStates:
 
     def add(self, place: int, state: MemoryState) -> None:
         """A later place than all before. When there are too many, every other one goes."""
-        if self.states_max < 1:
-            return
-        if len(self.places) == self.states_max:
-            self.places, self.states = self.places[::2], self.states[::2]
-        self.places.append(place)
-        self.states.append(state)
+        while len(self.places) >= self.states_max and self.places:
+            keep = slice(0, None, 2) if len(self.places) > 1 else slice(0, 0)
+            self.places, self.states = self.places[keep], self.states[keep]
+        if self.states_max > 0:
+            self.places.append(place)
+            self.states.append(state)
 
     def clear(self) -> None:
         """None is left."""
@@ -63,8 +63,8 @@ class MemoryStates:
         found = []
         for chosen in np.sort(rng.choice(len(self.places), runs, replace=False)):
             end = self.places[chosen + 1] if chosen + 1 < len(self.places) else last
-            first = self.places[chosen]
-            events = table.between(first, min(first + length, end, last))
+            run = table.between(self.places[chosen], min(end, last)).in_time_order()
+            events = run.at(slice(0, length))
             if len(events):
                 found.append(Run(events, self.states[chosen]))
         return found

@@ -92,7 +92,7 @@ class TrainingReport:
         left.set(xlabel="round", ylabel="score on events not trained on yet", title=title or "test, then train")
         left.grid(alpha=0.3)
         if tested:
-            left.legend(loc="lower right", frameon=False)
+            left.legend(loc="best", frameon=False)
         right.plot(range(1, len(self.epochs) + 1), [e.loss for e in self.epochs], color="tab:gray", linewidth=1.2)
         right.set(xlabel="epoch, all rounds", ylabel="loss per event", title="training")
         right.grid(alpha=0.3)

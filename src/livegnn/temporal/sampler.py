@@ -149,6 +149,27 @@ class TemporalSampler:
             raise ColumnMissing("[pin] expected a graph whose edges have times, got one without; give Graph(time=...)")
         return PinnedSampler(self)
 
+    def twin(self) -> TemporalSampler:
+        """Another of the same graph and arguments, whose calls count from 0."""
+        options = {"prop_time": self.prop_time, "replace": self.replace, "unique": self.unique}
+        return TemporalSampler(
+            self.graph,
+            self.fanouts,
+            self.strategy,
+            self.inclusive,
+            self.window,
+            self.seed,
+            self.threads,
+            snapshots=self.snapshots,
+            **options,
+        )
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The arguments that samples depend on."""
+        names = ("fanouts", "strategy", "inclusive", "window", "seed", "prop_time", "replace", "unique", "snapshots")
+        return {name: getattr(self, name) for name in names}
+
     # ---- what pins use too
 
     def _one_window(self, where: str) -> None:

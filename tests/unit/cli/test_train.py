@@ -101,6 +101,14 @@ def test_an_interrupted_run_goes_on(
     assert "goes on" not in capsys.readouterr().out
 
 
+def test_a_folder_of_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", write(tmp_path)]) == 0
+    for change, section in (("data.batch=200", "data"), ("model.heads=1", "model"), ("sampler.fanouts=[3]", "sampler")):
+        assert main(["train", write(tmp_path), "--set", change]) == 1
+        assert f"with another [{section}]" in capsys.readouterr().err
+    assert main(["train", write(tmp_path), "--set", "output.tensorboard=false"]) == 0
+
+
 def test_own_files_with_features_attributes_and_caches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random = np.random.default_rng(0)
     names = np.array([f"v{i}" for i in range(12)])
@@ -161,11 +169,15 @@ def test_print_config_is_a_whole_config(tmp_path: Path, capsys: pytest.CaptureFi
         ("[dat]\nlimit = 1\n", "sections among data, model"),
         ("limit = 1\n", "sections among"),
         ("[data]\nlimits = 1\n", r"keys of \[data\] among dataset"),
-        ("[data]\nlimit = 1.5\n", r"a whole number for data\.limit, got 1\.5"),
-        ("[data]\nlimit = true\n", r"a whole number for data\.limit"),
-        ("[data]\nwarm = 'half'\n", r"a number for data\.warm"),
+        ("[data]\nlimit = 1.5\n", r"a whole number from 0 on for data\.limit, got 1\.5"),
+        ("[data]\nlimit = true\n", r"a whole number from 0 on for data\.limit"),
+        ("[data]\nwarm = 'half'\n", r"a number from 0 on for data\.warm"),
         ("[data]\ngenerated = 1\n", "true or false"),
         ("[sampler]\nfanouts = [1.5]\n", "a list of whole numbers"),
+        ("[sampler]\nfanouts = [-2]\n", "from -1 on"),
+        ("[data]\nbatch = 0\n", "from 1 on for data.batch, got 0"),
+        ("[data]\nwarm = nan\n", "a number from 0 on"),
+        ("[train]\nseed = -1\n", "from 0 on for train.seed"),
         ("[data]\nattributes = 'a'\n", "a list of names"),
     ],
 )
@@ -197,6 +209,8 @@ def test_a_missing_file() -> None:
         ("sampler.fanouts=[2, 2]", "1 hops"),
         ("sampler.strategy=oldest", "strategy"),
         ("train.batch_size=0", "batch_size"),
+        ("train.device=nowhere", "a device"),
+        ("model.embed_width=wide", "[model]"),
         ("cache.policy=mru", "policy"),
     ],
 )

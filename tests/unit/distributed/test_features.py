@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import livegnn as lg
 from livegnn.distributed import (
     Cached,
     Layout,
@@ -13,7 +14,7 @@ from livegnn.distributed import (
     RemoteVertexRows,
     run_threads,
 )
-from livegnn.errors import EdgeMissing
+from livegnn.errors import EdgeMissing, VertexUnknown
 from livegnn.temporal import FeatureCache
 from tests.unit.distributed.streams import stream_graph, targets_of
 
@@ -93,3 +94,95 @@ def test_a_cache_in_front_gives_the_same_rows_whoever_misses():
 
     first, _ = in_workers(work)
     assert first == 5 * 4  # all but the first fetch and the one after the restored, empty cache
+
+
+@pytest.mark.parametrize("slot", [-1, 7, 40])
+def test_a_slot_without_a_vertex_is_named(slot):
+    graph = stream_graph(features=2)
+    updates = lg.Updates()
+    updates.remove_vertex(7)
+    graph.apply(updates)
+
+    def work(exchange, partition):
+        return RemoteVertexRows(partition, exchange).rows(np.array([3, slot]))
+
+    with pytest.raises(VertexUnknown, match=f"got {slot} at row 1"):
+        in_workers(work, 2, graph)
+
+
+def changing_batches(graph, rng, count=8):
+    """Batches that change rows: features, vertices gone and there again, attributes by ends and by id, edges gone."""
+    for _ in range(count):
+        updates = lg.Updates()
+        live = graph.vertices()
+        slots = rng.choice(live, 4, replace=False)
+        updates.set_features(slots[:2], rng.normal(size=(2, 5)).astype(np.float32))
+        updates.remove_vertex(int(slots[2]))
+        if rng.random() < 0.5:
+            updates.add_vertex(int(slots[2]), rng.normal(size=5).astype(np.float32))
+        edges = graph.edges()
+        staying = np.flatnonzero((edges["src"] != slots[2]) & (edges["dst"] != slots[2]))
+        for place in rng.choice(staying, 3, replace=False).tolist():
+            ends = int(edges["src"][place]), int(edges["dst"][place])
+            updates.set_edge_attr(*ends, rng.normal(size=3).astype(np.float32))  # the newest of these ends
+        updates.remove_edge(*ends)
+        updates.remove_edges_before(int(edges["time"].min()))
+        graph.apply(updates)
+        yield updates
+
+
+@pytest.mark.parametrize("policy", ["lru", "static"])
+def test_cached_rows_follow_batches_wherever_they_lie(policy):
+    """After each batch rows of the cache are those of the whole graph, whichever worker holds and changes them."""
+    start = {"features": 5, "attrs": 3}
+    whole = stream_graph(**start)
+    truths = []
+    for updates in changing_batches(whole, np.random.default_rng(2)):
+        edges = whole.edges()
+        truths.append((updates, whole.vertices(), whole.features(whole.vertices()), edges["id"], edges["attr"]))
+
+    def cached(remote, capacity):
+        cache = FeatureCache(remote, capacity=capacity, max_replace=1.0, threads=1, policy=policy)
+        return Cached(cache, remote)
+
+    def work(exchange, partition):
+        vertices = cached(RemoteVertexRows(partition, exchange), 40)
+        edges = cached(RemoteEdgeRows(partition, exchange), 400)
+        for rows, count in ((vertices, 40), (edges, 400)):
+            if policy == "static":
+                rows.together(lambda rows=rows, count=count: rows.cache.warm(np.arange(count)))
+            else:
+                rows.fetch(np.arange(count))  # all of them are cached
+            rows.checkpoint()
+        for updates, slots, features, edge_ids, attrs in truths:
+            partition.apply(updates, exchange)
+            if exchange.rank == 0:  # alone: these read nothing
+                vertices.checkpoint()
+                edges.checkpoint()
+            for rows in (vertices, edges):
+                rows.restore()
+                rows.together(rows.cache.verify)
+            np.testing.assert_array_equal(vertices.fetch(slots).numpy(), features)
+            np.testing.assert_array_equal(edges.fetch(edge_ids).numpy(), attrs)
+        return vertices.cache.stats.hits, edges.cache.stats.hits
+
+    for hits in in_workers(work, 3, stream_graph(**start)):
+        assert min(hits) > 0
+
+
+def test_additions_leave_the_cache_as_it_is():
+    updates = lg.Updates()
+    updates.add_edge(0, 1, time=3, edge_attr=np.ones(3, np.float32))
+    updates.add_vertex(40, np.ones(5, np.float32))
+
+    def work(exchange, partition):
+        remote = RemoteVertexRows(partition, exchange)
+        rows = Cached(FeatureCache(remote, capacity=20, max_replace=1.0, threads=1), remote)
+        rows.fetch(np.arange(10))
+        partition.apply(updates, exchange)
+        assert len(rows.cache) == 10
+        return rows.fetch(np.array([40, 3])).numpy(), rows.cache.stats.last.hits
+
+    for found, hits in in_workers(work):
+        np.testing.assert_array_equal(found[0], np.ones(5, np.float32))
+        assert hits == 1

@@ -38,6 +38,19 @@ def test_a_worker_that_does_not_come_is_waited_for_no_longer_than_asked():
         launch(workers.hang_in_one, 2, timeout_s=4)
 
 
+def test_a_worker_that_does_not_end_is_waited_for_no_longer_than_asked():
+    began = time.monotonic()
+    with pytest.raises(WorkerUnavailable, match=r"within 3 s of the first, got worker 1 still at work"):
+        launch(workers.hang_at_the_end, 2, timeout_s=3)
+    assert time.monotonic() - began < 50
+
+
+def test_a_kill_does_not_hide_the_error_of_another_worker():
+    with pytest.raises(WorkerUnavailable, match="error in worker 1") as caught:
+        launch(workers.fail_and_be_killed, 2, timeout_s=60)
+    assert "expected no mistake, got one" in str(caught.value)
+
+
 def test_a_thread_that_fails_ends_the_others():
     def work(exchange):
         if exchange.rank == 1:

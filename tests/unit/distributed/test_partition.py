@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 import livegnn as lg
 from livegnn.distributed import Layout, Partition, run_threads
-from livegnn.errors import EdgeMissing, UpdateError, UsageError, VertexUnknown, WidthMismatch
+from livegnn.errors import (
+    ColumnMissing,
+    EdgeMissing,
+    EdgeOffloaded,
+    UpdateError,
+    UsageError,
+    VertexUnknown,
+    WidthMismatch,
+)
 from tests.unit.distributed.streams import stream_graph
 
 
@@ -50,11 +58,12 @@ def batch_of(rng, graph):
         u, v = (int(x) for x in rng.integers(0, vertices, 2))
         row = rng.normal(size=3).astype(np.float32)
         if kind <= 3:
-            updates.add_edge(u, v, time=int(rng.integers(0, 100)), edge_attr=row[:2])
+            width = 3 if rng.random() < 0.02 else 2  # an attribute too many
+            updates.add_edge(u, v, time=int(rng.integers(0, 100)), edge_attr=row[:width])
         elif kind == 4:
             updates.remove_edge(u, v, missing="ignore")
         elif kind == 5:
-            updates.set_features(u, row)
+            updates.set_features(u, row if rng.random() < 0.95 else row[:1])
         elif kind == 6:
             edges = graph.edges()
             place = int(rng.integers(0, len(edges["id"])))
@@ -76,14 +85,14 @@ def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(s
     rng = np.random.default_rng(seed)
     start = {"seed": seed, "vertices": 12, "edges": 60, "features": 3, "attrs": 2, "undirected": undirected}
     graph = stream_graph(**start)
-    batches, outcomes = [], []
+    batches, outcomes = [], []  # None, or the refusal
     for _ in range(15):
         batches.append(batch_of(rng, graph))
         try:
             graph.apply(batches[-1])
-            outcomes.append(True)
-        except UpdateError:
-            outcomes.append(False)
+            outcomes.append(None)
+        except UpdateError as error:
+            outcomes.append((type(error), str(error)))
 
     def work(exchange):
         part = Partition.of(stream_graph(**start), Layout(1, workers), exchange.rank)
@@ -91,9 +100,9 @@ def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(s
         for batch in batches:
             try:
                 part.apply(batch, exchange)
-                done.append(True)
-            except UpdateError:
-                done.append(False)
+                done.append(None)
+            except UpdateError as error:
+                done.append((type(error), str(error)))
         return part, done
 
     results = run_threads(work, workers)
@@ -108,10 +117,13 @@ def refused(updates, *, features=0):
     def work(exchange):
         part = Partition.of(graph, Layout(1, 2), exchange.rank)
         before = part.graph._store.digest()
+        with pytest.raises(UpdateError) as alone:
+            stream_graph(vertices=6, edges=20, features=features).apply(updates)
         with pytest.raises(UpdateError) as caught:
             part.apply(updates, exchange)
         assert part.graph._store.digest() == before
         assert (part.graph.version, part.next_edge_id) == (0, 20)
+        assert (type(caught.value), str(caught.value)) == (type(alone.value), str(alone.value))
         return caught.value
 
     return run_threads(work, 2)
@@ -122,8 +134,51 @@ def test_one_owner_refuses_for_all_in_its_own_words():
     updates.add_edge(0, 1, time=3)
     updates.remove_edge(0, 3, edge_id=77)  # its list is with worker 1 alone
     first, second = refused(updates)
-    assert isinstance(second, EdgeMissing)
+    assert isinstance(first, EdgeMissing)
     assert str(first) == str(second)
+
+
+def test_the_first_bad_update_of_all_is_named_by_its_place_in_the_batch():
+    updates = lg.Updates()
+    updates.add_edge(0, 2, time=3)
+    updates.add_edge(0, 1, time=3)
+    updates.remove_edge(0, 1, edge_id=77)  # with worker 1: the second of its updates
+    updates.remove_edge(0, 2, edge_id=78)  # with worker 0
+    updates.set_features(2, np.zeros(5, np.float32))
+    for error in refused(updates, features=3):
+        assert "update 2 (remove_edge 0 -> 1)" in str(error)
+
+
+def test_a_batch_stands_where_something_attached_fails_afterwards():
+    """Ids, features and listeners follow it all the same, and the parts stay equal."""
+    updates, more = lg.Updates(), lg.Updates()
+    updates.add_edge(0, 1, time=3)
+    updates.set_features(1, np.full(3, 7, np.float32))
+    more.add_edge(1, 0, time=4)
+    whole = stream_graph(vertices=6, edges=20, features=3)
+    whole.apply(updates)
+    whole.apply(more)
+
+    class Fails:
+        native, follower, needs_all_edges = None, None, False
+
+        def _published(self, change, version):
+            if version == 1:
+                raise OSError("no room")
+
+    def work(exchange):
+        part = Partition.of(stream_graph(vertices=6, edges=20, features=3), Layout(1, 2), exchange.rank)
+        if exchange.rank == 1:
+            part.graph._attach(fails := Fails())
+            with pytest.raises(OSError, match="no room"):
+                part.apply(updates, exchange)
+            part.graph._detach(fails)
+        else:
+            part.apply(updates, exchange)
+        part.apply(more, exchange)
+        return part
+
+    equal_to_whole(run_threads(work, 2), whole)
 
 
 def test_what_all_can_see_is_refused_by_all():
@@ -141,9 +196,28 @@ def test_refuses_graphs_and_updates_of_other_kinds():
     typed = lg.Graph({"a": np.zeros((2, 1), np.float32)}, {("a", "to", "a"): [0]}, {("a", "to", "a"): [1]})
     with pytest.raises(UsageError, match="one kind of vertex"):
         Partition.of(typed, Layout(), 0)
+    ends = np.zeros(2, np.int64)
+    without_times = lg.Graph(np.zeros((1, 0), np.float32), ends, ends)
+    with pytest.raises(ColumnMissing, match=r"\[Partition\] expected a graph with times"):
+        Partition.of(without_times, Layout(), 0)
+    with pytest.raises(ColumnMissing, match="with times"):
+        Partition(without_times, Layout(), 0, np.zeros((1, 0), np.float32))
     with pytest.raises(UsageError, match="below 2"):
         Partition.of(stream_graph(), Layout(1, 2), 2)
     named = lg.Updates()
     named.add_edge("a", "b", time=1)
     with pytest.raises(UsageError, match="slots for ids"):
         run_threads(lambda exchange: Partition.of(stream_graph(), Layout(), 0).apply(named, exchange), 1)
+
+
+def test_edges_stay_in_memory(tmp_path):
+    pytest.importorskip("pyarrow")
+    graph = stream_graph()
+    part = Partition.of(graph, Layout(), 0)
+    with pytest.raises(UsageError, match="Partition"):
+        part.graph.offload(50, tmp_path / "part.parquet")
+    graph.offload(50, tmp_path / "whole.parquet")
+    with pytest.raises(EdgeOffloaded, match=r"whole\.parquet.*reload"):
+        Partition.of(graph, Layout(), 0)
+    graph.reload()
+    assert Partition.of(graph, Layout(), 0).graph.edge_count == 400

@@ -170,6 +170,118 @@ def test_events_of_vertices_that_came_later():
         torch.testing.assert_close(memory["rows"], model.memory.state()["rows"], atol=2e-5, rtol=1e-4)
 
 
+def removed_and_added_again(graph, slots):
+    """A batch that removes vertices and adds the first again, with an edge of its own."""
+    updates, time = lg.Updates(), int(graph.edges()["time"].max()) + 1
+    updates.remove_vertices(slots)
+    updates.add_vertex(slots[0], np.ones(4, np.float32))
+    updates.add_edge(slots[0], 39, time=time, edge_attr=np.ones(3, np.float32))
+    return updates
+
+
+def test_the_memory_forgets_vertices_that_batches_remove_and_learns_of_them_anew():
+    """As in one process, where forget() is called with each batch. Messages wait as in training, but the weights stay,
+    since the time encoder would multiply the rounding of theirs."""
+
+    def still(parameters):
+        return torch.optim.SGD(parameters, lr=0.0)
+
+    whole, model = graph_of(), copy.deepcopy(MODELS["tgn"])
+    model.memory.reset(whole.slot_count)
+    link = LinkPass(model, InputLoader(whole, TemporalSampler(whole, [4])), batch_size=15)
+    optimizer, rounds = still(model.parameters()), []
+    for slots in ([3, 8], [5, 6], [3, 12]):
+        events = Events.of(whole).in_time_order().at(slice(-60, None))
+        negatives = np.unique(events.dst)[np.arange(60) % 10]
+        link.train(events, negatives, optimizer)
+        updates = removed_and_added_again(whole, slots)
+        whole.apply(updates)
+        model.memory.forget(torch.tensor(slots))
+        rounds.append((events, negatives, updates))
+    last = Events.of(whole).in_time_order().at(slice(-30, None))
+    link.observe(last)
+    expected = model.memory.state()
+    assert not expected["known"][[8, 6, 12]].any()
+    assert expected["known"][3]
+
+    def work(exchange):
+        trainer = trainer_of(exchange, "tgn", graph_of(), batch_size=15, optimizer=still)
+        for events, negatives, updates in rounds:
+            trainer.train_once(events, negatives)
+            trainer.partition.apply(updates, exchange)
+        trainer.observe(last)
+        return trainer.memory.state()
+
+    for state in run_threads(work, 3):
+        for name in ("known", "pending", "last"):
+            assert torch.equal(state[name], expected[name]), name
+        torch.testing.assert_close(state["rows"], expected["rows"], atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.Adam])
+def test_frozen_and_unreached_parameters_stay_as_they_are(make):
+    """AdamW moves whatever has a gradient, zeros too."""
+    graph = graph_of()
+    events = Events.of(graph).in_time_order().at(slice(100, 130))
+    negatives = np.arange(30)
+
+    def given(model):
+        """One parameter is frozen; no loss reaches another."""
+        model.rows.project.weight.requires_grad_(False)
+        model.unused = torch.nn.Parameter(torch.ones(3))
+        return model
+
+    def optimizer(parameters):
+        return make(parameters, lr=0.05, weight_decay=0.5)
+
+    alone = given(copy.deepcopy(MODELS["tgat"]))
+    link = LinkPass(alone, InputLoader(graph, TemporalSampler(graph, [3, 3])), batch_size=10)
+    link.train(events, negatives, optimizer(alone.parameters()))
+
+    def work(exchange):
+        partition = Partition.of(graph, Layout(1, 2), exchange.rank)
+        model, sampler = given(copy.deepcopy(MODELS["tgat"])), RemoteSampler(partition, exchange, [3, 3])
+        trainer = DistributedTrainer(model, partition, sampler, exchange, batch_size=10, optimizer=optimizer)
+        trainer.train_once(events, negatives)
+        return model
+
+    for model in run_threads(work, 2):
+        assert model.unused.grad is None
+        assert torch.equal(model.unused, torch.ones(3))
+        assert torch.equal(model.rows.project.weight, MODELS["tgat"].rows.project.weight)
+        for got, parameter in zip(model.parameters(), alone.parameters(), strict=True):
+            assert (got.grad is None) == (parameter.grad is None)
+
+
+def test_negatives_are_live_and_each_fit_draws_its_own():
+    graph, drawn = graph_of(), []
+
+    class Noted(DistributedTrainer):
+        def train_once(self, events, negatives):
+            drawn.append((negatives, self.sampler.calls))
+            return super().train_once(events, negatives)
+
+    def work(exchange):
+        partition = Partition.of(graph_of(), Layout(), 0)
+        trainer = Noted(copy.deepcopy(MODELS["tgn"]), partition, RemoteSampler(partition, exchange, [4]), exchange)
+        with pytest.raises(UsageError, match=r"\[test\] expected live destinations"):
+            trainer.test(Events.of(graph))
+        trainer.fit(Events.of(graph))
+        trainer.fit(Events.of(graph))
+        updates = lg.Updates()
+        updates.remove_vertices(np.arange(35))
+        partition.apply(updates, exchange)
+        trainer.fit(Events.of(partition.graph))
+        return trainer.test(Events.of(partition.graph)).events
+
+    (tested,) = run_threads(work, 1)
+    assert tested > 0
+    (first, call), (second, other_call), (last, _) = drawn
+    assert not np.array_equal(first, second)
+    assert call != other_call
+    assert first.min() < 35 <= last.min()
+
+
 def test_weights_of_worker_0_are_taken():
     graph = graph_of()
 

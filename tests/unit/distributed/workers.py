@@ -38,6 +38,21 @@ def be_killed(exchange):
     exchange.gather(np.zeros(1))
 
 
+def fail_and_be_killed(exchange):
+    """Worker 1 has a mistake; worker 0, which waits for it, is killed a moment later."""
+    if exchange.rank == 1:
+        raise ValueInvalid("[here] expected no mistake, got one; mend it")
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang_at_the_end(exchange):
+    """Worker 1 goes on after the last exchange."""
+    exchange.gather(np.zeros(1))
+    if exchange.rank == 1:
+        time.sleep(600)
+
+
 def hang_in_one(exchange):
     """Worker 1 never comes."""
     if exchange.rank == 1:

@@ -249,6 +249,7 @@ def test_ids_of_another_form(ids, error, message):
     [
         (table(dtype=np.float64), DtypeInvalid, "expected float32 or float16 features, got float64"),
         (torch.zeros(3, 2, dtype=torch.float64), DtypeInvalid, "got float64"),
+        (torch.zeros(3, 2, dtype=torch.bfloat16), DtypeInvalid, r"got torch\.bfloat16"),
         (np.zeros(3, np.float32), WidthMismatch, r"shape \(N, d\), got \(3,\)"),
         (np.asfortranarray(table()), ValueInvalid, "ascontiguousarray"),
         (table()[:, ::2], ValueInvalid, "ascontiguousarray"),
@@ -260,6 +261,17 @@ def test_ids_of_another_form(ids, error, message):
 def test_features_of_another_form(features, error, message):
     with pytest.raises(error, match=message):
         FeatureCache(features)
+
+
+def test_files_of_another_form(tmp_path):
+    np.savez(tmp_path / "several.npz", x=table())
+    with pytest.raises(UsageError, match=r"one array at .*several\.npz, got several"):
+        FeatureCache(tmp_path / "several.npz")
+    (tmp_path / "text.npy").write_text("1 2 3")
+    with pytest.raises(UsageError, match=r"\.npy file of numbers at .*text\.npy"):
+        FeatureCache(tmp_path / "text.npy")
+    with pytest.raises(FileNotFoundError):
+        FeatureCache(tmp_path / "nowhere.npy")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 import livegnn as lg
-from livegnn.errors import EdgeMissing, UsageError, VertexUnknown
+from livegnn.errors import EdgeMissing, EdgeOffloaded, UsageError, VertexUnknown
 from livegnn.temporal import FeatureCache
 
 
@@ -138,7 +138,7 @@ class Copy:
         return self.table[ids]
 
 
-def test_a_source_elsewhere_is_not_read_inside_a_batch_but_before_the_next_fetch(graph):
+def test_a_source_elsewhere_is_not_read_inside_a_batch_but_when_asked_for(graph):
     source = Copy(graph.features())
     cache = FeatureCache(source, capacity=4, max_replace=1.0)
     cache.follow(graph)
@@ -147,24 +147,49 @@ def test_a_source_elsewhere_is_not_read_inside_a_batch_but_before_the_next_fetch
     source.broken = True
     batch(graph, set_features=(1, row(9, 9, 9, 9)), remove_vertex=(3,))
     source.broken = False
-    assert cache.fetch([1]).tolist() == [[9, 9, 9, 9]]
+    assert cache.fetch([1, 2]).tolist() == [[9, 9, 9, 9], graph.features([2])[0].tolist()]
     assert cache.stats.last.hits == 1
     assert cache.ids().tolist() == [2, 1]
 
 
-def test_a_changed_row_that_cannot_be_read_is_forgotten(graph):
+def test_a_source_elsewhere_is_not_read_by_calls_that_give_no_rows(graph, tmp_path):
+    """In distributed training another process would have to answer, and nobody there would be asked."""
     source = Copy(graph.features())
     cache = FeatureCache(source, capacity=4, max_replace=1.0)
     cache.follow(graph)
-    cache.fetch([1, 2])
-    source.table[1] = 9
-    batch(graph, set_features=(1, row(9, 9, 9, 9)))
-    source.broken = True
-    with pytest.raises(OSError, match="no answer"):
-        cache.fetch([2])
-    source.broken = False
-    assert cache.ids().tolist() == [2]
-    assert cache.fetch([1]).tolist() == [[9, 9, 9, 9]]
+    calls = (
+        cache.checkpoint,
+        cache.ids,
+        lambda: cache.save(tmp_path / "ids"),
+        lambda: cache.invalidate([1]),
+        lambda: cache.resize(5),
+    )
+    for call in calls:
+        cache.fetch([1, 2])
+        source.table[1] += 9
+        batch(graph, set_features=(1, source.table[1]))
+        source.broken = True
+        call()
+        source.broken = False
+        assert cache.ids().tolist() == [2]
+        assert cache.fetch([1]).tolist() == [source.table[1].tolist()]
+
+
+def test_an_edge_in_a_file_is_not_called_removed(tmp_path):
+    pytest.importorskip("pyarrow")
+    ends, attr = np.zeros(3, np.int64), np.arange(3, dtype=np.float32)[:, None]
+    graph = lg.Graph(np.zeros((1, 0), np.float32), ends, ends, time=[1, 2, 3], edge_attr=attr)
+    cache = FeatureCache.of_edges(graph, capacity=2)
+    graph.offload(2, tmp_path / "old.parquet")
+    assert cache.fetch([1, 2]).tolist() == [[1], [2]]
+    with pytest.raises(EdgeOffloaded, match="got 0, which was removed or lies in a file with the 1 before 2"):
+        cache.fetch([2, 0])
+    with pytest.raises(EdgeOffloaded, match="got 0"):
+        cache.warm([0])
+    with pytest.raises(EdgeMissing, match=r"below 3 .*, got 7"):
+        cache.fetch([7])
+    graph.reload()
+    assert cache.fetch([0]).tolist() == [[0]]
 
 
 def test_a_file_beside_a_graph_is_refreshed_with_the_batch(graph, tmp_path):

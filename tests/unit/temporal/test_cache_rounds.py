@@ -99,7 +99,7 @@ def test_files_that_are_not_such(tmp_path):
 
 @pytest.mark.parametrize(
     ("ids", "uses"),
-    [([1, 1], [1, 1]), ([-1], [1]), ([1], [0]), ([1, 2], [1]), ([1.0], [1])],
+    [([1, 1], [1, 1]), ([-1], [1]), ([1], [0]), ([1, 2], [1]), ([1.0], [1]), ([1], [2**63 - 1])],
 )
 def test_contents_that_cannot_be(ids, uses, tmp_path):
     path = tmp_path / "cache.npz"
@@ -198,7 +198,8 @@ def test_the_most_frequent_are_warm():
         ([1, -3], None, ValueInvalid, "got -3 at row 1"),
         ([1, 2], [1], WidthMismatch, "expected 2 counts, one an id, got 1"),
         ([1, 1], [1, 1], ValueInvalid, "expected each id once with counts="),
-        ([1, 2], [1, 0], ValueInvalid, "expected counts of at least 1, got 0 at row 1"),
+        ([1, 2], [1, 0], ValueInvalid, r"expected counts from 1 to 2\^62, got 0 at row 1"),
+        ([1, 2], [1, 2**63 - 1], ValueInvalid, "got 9223372036854775807 at row 1"),
         ([1.5], None, DtypeInvalid, "expected ids as int64"),
         ([1], [0.5], DtypeInvalid, "expected counts as int64"),
     ],

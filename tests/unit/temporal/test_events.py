@@ -22,9 +22,16 @@ def rows(events):
     return list(zip(*(column.tolist() for column in events.columns()), strict=True))
 
 
-@pytest.mark.parametrize("undirected", [False, True])
-def test_a_feed_gives_added_edges_as_they_were_named(undirected):
-    graph = dated(undirected=undirected)
+def test_an_undirected_feed_names_the_smaller_slot_first():
+    graph = dated(undirected=True)
+    feed = EventFeed(graph)
+    graph.apply(added((4, 3, 30), (2, 5, 25)))
+    assert rows(feed.take().events) == [(3, 4, 30, 2), (2, 5, 25, 3)]
+    assert rows(Events.of(graph))[2:] == [(3, 4, 30, 2), (2, 5, 25, 3)]
+
+
+def test_a_feed_gives_added_edges_as_they_were_named():
+    graph = dated()
     feed = EventFeed(graph)
     graph.apply(added((4, 3, 30), (2, 5, 25)))
     graph.apply(added((3, 3, 26)))
@@ -107,9 +114,9 @@ def test_events_of_a_graph_and_their_order():
     assert events.in_time_order().edge_ids.tolist() == [2, 0, 1]
 
 
-def table_of(count):
+def table_of(count, history=0):
     ids = np.arange(count, dtype=np.int64) * 2
-    return EventTable(Events(ids + 100, ids + 200, ids + 300, ids))
+    return EventTable(Events(ids + 100, ids + 200, 1000 - ids, ids), history)
 
 
 def test_a_table_grows_and_forgets_removed_edges():
@@ -120,9 +127,26 @@ def test_a_table_grows_and_forgets_removed_edges():
     assert len(table) == 3 + 7 * len(range(3, 3000, 7))
     table.remove(np.array([4, 5, 10_000_000], np.int64))  # 5 and the last were never here
     assert table.between(0, 4).edge_ids.tolist() == [0, 2, 6]
-    assert table.place_of_id(5) == 3
-    assert table.edge_id(3) == 6
-    assert table.destinations(1, 4).tolist() == [202, 204, 206]
+    assert table.between(0, 9, 2).edge_ids.tolist() == [0, 2]
+
+
+def test_the_history_of_a_table_stands_in_order_of_time():
+    table = table_of(10, history=12)  # six of history, by time, which falls with the id
+    assert table.between(0, 10).edge_ids.tolist() == [10, 8, 6, 4, 2, 0, 12, 14, 16, 18]
+    table.remove(np.array([8, 14], np.int64))
+    assert table.between(0, 10).edge_ids.tolist() == [10, 6, 4, 2, 0, 12, 16, 18]
+
+
+def test_marks_outlive_removals_and_growth():
+    table = table_of(10, history=12)
+    marks = [table.mark(place) for place in range(11)]
+    assert [table.place(mark) for mark in marks] == list(range(11))
+    ids = np.array([0, 2, 4, 10, 12, 16, 18], np.int64)  # 6, 8 and 14 have gone
+    again = EventTable(Events(ids + 100, ids + 200, 1000 - ids, ids), 12)
+    assert [again.place(mark) for mark in marks] == [0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 7]
+    more = np.array([20, 22], np.int64)
+    again.append(Events(more, more, more, more))
+    assert again.place(marks[10]) == 7
 
 
 def test_drawing_from_a_table():

@@ -61,6 +61,21 @@ def test_edges_that_came_back_do_not_stand_for_newer_ones_in_another_file(tmp_pa
         newest(graph, 2, 30)
 
 
+def test_a_pin_beside_a_file_says_what_it_needs(tmp_path: Path) -> None:
+    graph = star([5, 25, 26])
+    graph.offload(20, tmp_path / "a")
+    with TemporalSampler(graph, [2]).pin() as pinned:
+        updates = lg.Updates()
+        updates.remove_edge(1, 0, time=25)
+        updates.add_edge(1, 0, time=24, edge_attr=[24])
+        graph.apply(updates)
+        assert pinned.sample([0], [30])[0].times.tolist() == [25, 26]
+        with pytest.raises(EdgeOffloaded):
+            pinned.sample([0], [26])
+        graph.reload()
+        assert pinned.sample([0], [26])[0].times.tolist() == [5, 25]
+
+
 def test_a_reload_that_finds_nothing_still_moves_the_cut(tmp_path: Path) -> None:
     graph = star([5, 25])
     graph.offload(20, tmp_path / "a")

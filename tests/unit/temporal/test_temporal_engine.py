@@ -8,6 +8,7 @@ import torch
 
 import livegnn as lg
 from livegnn.errors import (
+    EdgeOffloaded,
     InvariantBroken,
     ModelMismatch,
     StoredStateInvalid,
@@ -18,7 +19,16 @@ from livegnn.errors import (
 )
 from livegnn.log import UpdateLog, open_log, replay
 from livegnn.temporal import InputLoader
-from tests.unit.temporal.training import SOURCES, VERTICES, batches, graph_of, habits, model_of, same_tensors
+from tests.unit.temporal.training import (
+    SOURCES,
+    VERTICES,
+    batches,
+    graph_of,
+    habits,
+    model_of,
+    same_tensors,
+    trainer_of,
+)
 
 WARM = 200
 
@@ -94,7 +104,7 @@ def test_next_ranks_every_candidate():
     assert best.dst.shape == best.probability.shape == (3, 4)
     assert (np.diff(best.probability, axis=1) <= 0).all()
     for row, (source, at) in enumerate(((3, 500), (4, 500), (3, 900))):
-        everyone = np.unique(habits()[1][:WARM])
+        everyone = np.unique([ends[:WARM] for ends in habits()[:2]])  # no direction: both ends are reached
         chances = engine.predict(np.full(len(everyone), source), everyone, at)
         assert set(best.dst[row]) == set(everyone[np.argsort(-chances)[:4]])
     few = engine.next([3], 500, candidates=[31, 40], k=2)
@@ -199,7 +209,6 @@ def test_a_swap_while_events_stream_in_loses_none():
         while not done.is_set():
             engine.swap(model, memory=state, upto=0)
 
-    kept = engine._since
     thread = threading.Thread(target=swap)
     thread.start()
     try:
@@ -212,8 +221,105 @@ def test_a_swap_while_events_stream_in_loses_none():
     quiet = engine_of(graph_of(WARM), memory_step=16)
     for updates in batches(WARM, 20):
         quiet.apply(updates)
-    assert kept is not engine._since
     assert engine.state_digest() == quiet.state_digest()
+
+
+def test_a_swap_whose_batches_are_not_known_makes_the_memory_anew():
+    """The older of two swaps last, a state from before the engine, batches beyond events_kept_max."""
+    graph = graph_of(WARM)
+    more = list(batches(WARM, 100))
+    early = engine_of(graph)
+    states = [early._pass.model.memory.state()]
+    for updates in more[:2]:
+        early.apply(updates)
+        states.append(early._pass.model.memory.state())
+    fresh = engine_of(graph)
+    relived = fresh.state_digest()
+    early.swap(model_of(), memory=states[1], upto=1)
+    early.swap(model_of(), memory=states[0], upto=0)
+    assert early.state_digest() == relived
+    fresh.swap(model_of(), memory=states[0], upto=0)
+    assert fresh.state_digest() == relived
+    short = engine_of(graph, events_kept_max=150)
+    state = short._pass.model.memory.state()
+    for updates in more[2:]:
+        short.apply(updates)
+    assert sum(len(batch.events) for batch in short._since) <= 150
+    short.swap(model_of(), memory=state, upto=2)
+    assert short.state_digest() == engine_of(graph).state_digest()
+    with pytest.raises(UsageError, match="of version 7 or before"):
+        short.swap(model_of(), memory=state, upto=8)
+
+
+def test_a_swap_observes_edges_that_went_meanwhile_with_the_attributes_they_had():
+    graph = graph_of(WARM, attributes=3)
+    engine = engine_of(graph, model_of(edge_width=3))
+    state = engine._pass.model.memory.state()
+    for updates in batches(WARM, 100, attributes=3):
+        engine.apply(updates)
+    expected = engine.state_digest()
+    expire = lg.Updates()
+    expire.remove_edges_before(10**9)
+    engine.apply(expire)
+    engine.swap(model_of(edge_width=3), memory=state, upto=0)
+    assert engine.state_digest() == expected
+
+
+def test_a_swap_ends_while_large_batches_stream_in():
+    graph = graph_of(WARM)
+    engine = engine_of(graph, memory_step=1)
+    state = engine._pass.model.memory.state()
+    done = threading.Event()
+
+    def write():
+        src, dst, _ = habits()
+        for number in range(10_000):
+            if done.is_set():
+                return
+            updates = lg.Updates()
+            updates.add_edges(src[:50], dst[:50], time=np.full(50, 10**6 + number))
+            engine.apply(updates)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        engine.swap(model_of(), memory=state, upto=0)
+        assert thread.is_alive()
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_undirected_links_have_no_direction():
+    x = np.eye(5, dtype=np.float32)[[0, 1, 2, 3, 4, 0]]
+    graph = lg.Graph(x, [5, 4], [2, 1], time=[1, 2], undirected=True)
+    engine = engine_of(graph)
+    np.testing.assert_array_equal(engine.predict([5, 2], [2, 5], 9), engine.predict([2, 5], [5, 2], 9))
+    assert set(engine.next([5], 9, k=4).dst[0]) == {1, 2, 4, 5}
+
+
+def test_old_edges_in_files(tmp_path):
+    graph = graph_of(WARM)
+    engine = engine_of(graph)
+    graph.offload(50, tmp_path / "old.parquet")
+    engine.save(tmp_path / "engine.pt")
+    sampler = lg.TemporalSampler(graph, fanouts=[5], threads=1)
+    again = lg.TemporalEngine.load(tmp_path / "engine.pt", model_of(), graph, sampler)
+    assert again.state_digest() == engine.state_digest()
+    with pytest.raises(EdgeOffloaded, match="reload them"):
+        engine.swap(model_of())
+    assert again.state_digest() == engine.state_digest()
+
+
+def test_files_of_another_kind(tmp_path):
+    graph = graph_of(WARM)
+    sampler = lg.TemporalSampler(graph, fanouts=[5], threads=1)
+    trainer_of(graph, folder=tmp_path).fit(1)
+    with pytest.raises(StoredStateInvalid, match="another kind"):
+        lg.TemporalEngine.load(tmp_path / "checkpoint.pt", model_of(), graph, sampler)
+    engine_of(graph).save(tmp_path / "engine.pt")
+    with pytest.raises(ModelMismatch, match="expected a model of"):
+        lg.TemporalEngine.load(tmp_path / "engine.pt", model_of(heads=1), graph, sampler)
 
 
 def test_another_model_is_refused_and_the_old_one_stays():
@@ -221,7 +327,7 @@ def test_another_model_is_refused_and_the_old_one_stays():
     digest = engine.state_digest()
     with pytest.raises(ModelMismatch, match="expected a TGN"):
         engine.swap(model_of("tgat"))
-    with pytest.raises(ModelMismatch, match="same widths"):
+    with pytest.raises(ModelMismatch, match="expected a model of"):
         engine.swap(model_of(embed_width=32))
     assert engine.state_digest() == digest
 
@@ -242,6 +348,14 @@ def test_a_memory_that_failed_says_so_until_it_is_made_anew(monkeypatch):
     engine.apply(more[1])
     with pytest.raises(InvariantBroken, match="failed to observe"):
         engine.predict([1], [31], 900)
+    with pytest.raises(InvariantBroken, match="failed to observe"):
+        engine.save("nowhere.pt")
+    state = engine_of(graph_of(WARM))._pass.model.memory.state()
+    engine.swap(model_of(), memory=state, upto=0)  # what failed was kept
+    fine = engine_of(graph_of(WARM))
+    for updates in more[:2]:
+        fine.apply(updates)
+    assert engine.state_digest() == fine.state_digest()
     engine.swap(model_of())
     same_tensors(engine._pass.model.memory.state(), engine_of(graph_of(WARM + 200))._pass.model.memory.state())
 

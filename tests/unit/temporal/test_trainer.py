@@ -111,18 +111,43 @@ def test_a_training_killed_within_a_pass_ends_with_the_same_numbers(tmp_path, pa
 
 
 def test_a_graph_that_has_moved_on_is_caught_up_with_in_one_round(tmp_path):
-    trainer = trainer_of(graph_of(WARM), folder=tmp_path)
-    trainer.fit()
-    trainer.close()
-    again = trainer_of(graph_of(500), folder=tmp_path)
-    report = again.round()
-    assert (report.round, report.events) == (1, 200)
+    """Without a memory; one of an earlier version cannot know which vertices went."""
+    more = list(batches(WARM, 100))
+    for name in ("tgat", "tgn"):
+        trainer = trainer_of(graph_of(WARM), model_of(name), folder=tmp_path / name)
+        trainer.fit()
+        list(trainer.run(more[:1]))
+        trainer.close()
+        ahead = graph_of(WARM)
+        for updates in more[:3]:
+            ahead.apply(updates)
+        if name == "tgn":
+            with pytest.raises(StoredStateInvalid, match="a graph of version 1 or before"):
+                trainer_of(ahead, model_of(name), folder=tmp_path / name)
+        else:
+            report = trainer_of(ahead, model_of(name), folder=tmp_path / name).round()
+            assert (report.round, report.events) == (2, 200)
 
 
 def test_a_folder_of_another_training_is_refused(tmp_path):
-    trainer_of(graph_of(WARM), folder=tmp_path).fit(1)
+
+    def stop(what, done, count):
+        if "epoch 2" in what:
+            raise Killed
+
+    with pytest.raises(Killed):
+        trainer_of(graph_of(WARM), folder=tmp_path, progress=stop).fit(3)
+    for options in ({"epochs": 7}, {"memory_states_max": 3}, {"model": model_of(heads=1)}):
+        with pytest.raises(StoredStateInvalid, match="give the same options"):
+            trainer_of(graph_of(WARM), folder=tmp_path, **options)
+    graph = graph_of(WARM)
+    sampler = lg.TemporalSampler(graph, fanouts=[6], strategy="recent")
     with pytest.raises(StoredStateInvalid, match="give the same options"):
-        trainer_of(graph_of(WARM), folder=tmp_path, epochs=7)
+        lg.ContinuousTrainer(model_of(), graph, sampler, batch_size=50, epochs=2, folder=tmp_path)
+    with pytest.raises(StoredStateInvalid, match="other content"):
+        trainer_of(graph_of(WARM - 1), folder=tmp_path)
+    with pytest.raises(UsageError, match="when it was begun"):
+        trainer_of(graph_of(WARM), folder=tmp_path, epochs=2).fit(5)
     (tmp_path / "checkpoint.pt").write_bytes(b"PK\x03\x04 cut short")
     with pytest.raises(StoredStateInvalid, match=r"checkpoint\.pt that cannot be read"):
         trainer_of(graph_of(WARM), folder=tmp_path)
@@ -211,6 +236,193 @@ def test_a_removed_vertex_is_forgotten_for_good(train_every):
     fresh.reset(graph.slot_count)
     rows = torch.tensor([31])
     assert torch.equal(trainer.model.memory.read(rows), fresh.read(rows))
+
+
+def test_a_removed_destination_is_no_negative_any_more():
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    gone = lg.Updates()
+    gone.remove_vertex(33)
+    graph.apply(gone)
+    trainer.fit(1)
+    gone = lg.Updates()
+    gone.remove_vertex(31)
+    gone.remove_vertex(32)
+    graph.apply(gone)
+    src, dst, time = (column[WARM : WARM + 100] for column in habits())
+    there = ~np.isin(dst, [31, 32, 33])
+    updates = lg.Updates()
+    updates.add_edges(src[there], dst[there], time=time[there])
+    graph.apply(updates)
+    report = trainer.round()
+    assert report.events == there.sum()
+    assert not np.isin([31, 32, 33], trainer._negatives.seen).any()
+
+
+@pytest.mark.parametrize("fails", ["test", "epoch 1", "epoch 2"])
+def test_a_round_that_fails_leaves_everything_for_the_next(fails):
+    def fail(what, done, count):
+        if fails in what and done == count:
+            raise Killed
+
+    reports, ended = [], []
+    for breaks in (False, True):
+        graph = graph_of(WARM)
+        trainer = trainer_of(graph, replay=0.3)
+        trainer.fit(1)
+        graph.apply(next(batches(WARM, 100)))
+        if breaks:
+            trainer._progress = fail
+            with pytest.raises(Killed):
+                trainer.round()
+            trainer._progress = None
+        reports.append(trainer.round())
+        ended.append({**weights(trainer.model), **trainer.model.memory.state()})
+    assert reports[0].events == reports[1].events == 100
+    assert reports[0].ap == reports[1].ap
+    assert reports[0].loss == reports[1].loss
+    same_tensors(ended[1], ended[0])
+
+
+def test_a_pin_that_is_refused_loses_no_events(monkeypatch):
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    trainer.fit(1)
+    graph.apply(next(batches(WARM, 100)))
+    with monkeypatch.context() as patch:
+        patch.setattr(lg.TemporalSampler, "pin", lambda self: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            trainer.round()
+    assert trainer.round().events == 100
+
+
+def test_old_edges_in_a_file_do_not_stop_training(tmp_path):
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    trainer.fit(1)
+    graph.offload(20, tmp_path / "old.parquet")
+    assert graph.offloaded.count > 0
+    graph.apply(next(batches(WARM, 100)))
+    assert trainer.round().events == 100  # the five newest of every past are in memory
+    graph.offload(10**6, tmp_path / "all.parquet")
+    graph.apply(list(batches(WARM, 100))[1])
+    with pytest.raises(lg.errors.EdgeOffloaded, match="reload"):
+        trainer.round()
+    graph.reload()
+    assert trainer.round().events == 100
+
+
+def test_the_memory_of_unsorted_edges_is_that_of_their_order_in_time():
+    src, dst, time = (column[:WARM] for column in habits())
+    order = np.random.default_rng(4).permutation(WARM)
+    x = graph_of(0).features()
+    graph = lg.Graph(x, src[order], dst[order], time=time[order], undirected=True)
+    trainer = trainer_of(graph)
+    trainer.fit(1)
+    engine = lg.TemporalEngine(trainer.model, graph, trainer.sampler, memory_step=50)
+    same_tensors(engine._pass.model.memory.state(), trainer.model.memory.state())
+    for place in trainer._states.places:
+        assert (np.diff(trainer._table.between(0, WARM).time) >= 0).all()
+        assert trainer._table.place(trainer._table.mark(place)) == place
+
+
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+def test_a_resumed_training_after_removals_ends_with_the_same_numbers(tmp_path, name):
+    def stream():
+        for number, updates in enumerate(batches(WARM, 100)):
+            updates.remove_edges_before(40 * number)
+            yield updates
+
+    options = {"replay": 0.5, "batch_size": 20}
+    whole = trainer_of(graph_of(WARM), model_of(name), **options)
+    whole.fit()
+    list(whole.run(stream()))
+    half = trainer_of(graph_of(WARM), model_of(name), folder=tmp_path, **options)
+    half.fit()
+    list(half.run(list(stream())[:3]))
+    half.close()
+    recovered = graph_of(WARM)  # from a log, as far as the checkpoint and a trainer's history of live edges go
+    for updates in list(stream())[:2]:
+        recovered.apply(updates)
+    again = trainer_of(recovered, model_of(name), folder=tmp_path, **options)
+    list(again.run(list(stream())[2:]))
+    same_numbers(again.report, whole.report)
+    same_tensors(weights(again.model), weights(whole.model))
+
+
+def test_a_killed_warm_start_with_caches_goes_on(tmp_path):
+    def made(**options):
+        graph = graph_of(WARM)
+        cache = lg.FeatureCache(graph, capacity=10)
+        return trainer_of(graph, vertex_features=cache, folder=tmp_path, **options)
+
+    def stop(what, done, count):
+        if "epoch 2" in what:
+            raise Killed
+
+    with pytest.raises(Killed):
+        made(progress=stop).fit(3)
+    whole = trainer_of(graph_of(WARM))
+    whole.fit(3)
+    again = made()
+    again.fit(3)
+    same_numbers(again.report, whole.report)
+
+
+def test_a_model_that_diverges_is_neither_kept_nor_published(tmp_path):
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph, folder=tmp_path)
+    trainer.fit(1)
+    heard = []
+    trainer.publish_to(lambda model, report: heard.append(report.round))
+    before = weights(trainer.model)
+    updates = next(batches(WARM, 100))
+    graph.apply(updates)
+    embed = trainer.model.embed
+    trainer.model.embed = lambda inputs: embed(inputs) * (float("nan") if trainer.model.training else 1.0)
+    with pytest.raises(lg.errors.TrainingDiverged, match="finite loss"):
+        trainer.round()
+    assert heard == [0]
+    same_tensors(weights(trainer.model), before)
+
+
+def test_training_is_its_own_whoever_predicts_or_draws():
+    def trained(disturbed):
+        graph = graph_of(WARM)
+        sampler = lg.TemporalSampler(graph, fanouts=[5], strategy="uniform", threads=1)
+        trainer = lg.ContinuousTrainer(model_of("tgat"), graph, sampler, batch_size=50, epochs=2)
+        engine = lg.TemporalEngine(trainer.model, graph, sampler)
+        if disturbed:
+            trainer._progress = lambda what, done, count: engine.predict([1], [31], 10**6)
+        trainer.fit()
+        return trainer
+
+    torch.manual_seed(123)
+    expected = torch.rand(3)
+    torch.manual_seed(123)
+    quiet, busy = trained(disturbed=False), trained(disturbed=True)
+    same_numbers(busy.report, quiet.report)
+    torch.manual_seed(123)
+    trained(disturbed=False)
+    torch.manual_seed(123)
+    trainer = trainer_of(graph_of(WARM), model_of())
+    torch.manual_seed(123)
+    trainer.fit(1)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_an_inclusive_sampler_would_show_the_answer():
+    graph = graph_of(WARM)
+    with pytest.raises(UsageError, match="inclusive=True"):
+        lg.ContinuousTrainer(model_of(), graph, lg.TemporalSampler(graph, [5], inclusive=True))
+
+
+def test_memory_states_are_bounded():
+    for most in (0, 1, 2, 5):
+        trainer = trainer_of(graph_of(WARM), memory_states_max=most, epochs=1)
+        trainer.fit(1)
+        list(trainer.run(batches(WARM, 60)))
+        assert len(trainer._states.places) == len(trainer._states.states) <= most
 
 
 def test_a_round_without_events_changes_nothing():
@@ -412,6 +624,10 @@ def test_reports_as_files(tmp_path):
         {"epochs": 1.5},
         {"chunks": True},
         {"train_every": -1},
+        {"mrr_candidates": 0},
+        {"memory_states_max": -1},
+        {"seed": -1},
+        {"device": "nowhere"},
         {"replay": -0.1},
         {"learning_rate": float("nan")},
     ],
@@ -426,6 +642,10 @@ def test_calls_that_do_not_fit():
     trainer = trainer_of(graph)
     with pytest.raises(UsageError, match=r"after fit\(\)"):
         trainer.round()
+    with pytest.raises(UsageError, match=r"after fit\(\)"):
+        trainer.start()
+    with pytest.raises(ValueInvalid, match="epochs of at least 1"):
+        trainer.fit(0)
     with pytest.raises(ValueInvalid, match="validation"):
         trainer.fit(1, patience=2)
     with pytest.raises(UsageError, match="with edges"):

@@ -6,6 +6,8 @@ they come from, sources.py's. This file joins the three under one lock.
 Locks. A view of a graph holds the graph's lock before its own, always, so that the rows of a fetch are of one version.
 Other caches hold their own alone. A batch is noted natively, whatever is locked; whoever holds the cache's lock next
 reads the changed rows again before it looks at any: the batch itself if the lock is free (_published), else a fetch.
+Where reading may be waiting for another process (a source that is not local) changed rows are forgotten instead, so
+that only calls that read rows by their nature do.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from livegnn.temporal.caches.device_rows import CpuRows, InPlaceRows, Rows, Torc
 from livegnn.temporal.caches.presample import count_uses
 from livegnn.temporal.caches.sources import RowSource, edge_source, source_of
 from livegnn.temporal.caches.stats import CacheStats, FetchStats
-from livegnn.temporal.caches.storage import read_contents, write_contents
+from livegnn.temporal.caches.storage import USES_MAX, read_contents, write_contents
 from livegnn.types import Int64Array
 
 if TYPE_CHECKING:
@@ -107,7 +109,8 @@ class FeatureCache:
     def of_edges(cls, graph: Graph, **options: Any) -> Self:
         """A cache of a graph's edge attributes by edge id, (k, A) float32, A perhaps 0; options as FeatureCache.
 
-        fetch raises EdgeMissing, naming the id, for an edge that was removed (with A = 0 this is not known).
+        fetch raises EdgeMissing, naming the id, for an edge that was removed (with A = 0 this is not known), and
+        EdgeOffloaded where it may lie in a file instead.
         """
         return cls(edge_source(graph), **options)
 
@@ -200,7 +203,7 @@ class FeatureCache:
     def warm(self, ids: object, counts: object = None) -> None:
         """Makes the most frequent ids the contents; equally frequent ones by smaller id. For every policy.
 
-        Args:    ids: (n,) what was asked for, repeats counting; or, with counts (n,) of at least 1, each id once, as
+        Args:    ids: (n,) what was asked for, repeats counting; or, with counts (n,) from 1 to 2^62, each id once, as
                  presample() gives them.
         Raises:  ValueInvalid, DtypeInvalid, WidthMismatch. Then nothing has changed. What the source raises leaves an
                  empty cache.
@@ -253,8 +256,8 @@ class FeatureCache:
 
     def follow(self, graph: Graph, *, edges: bool = False) -> None:
         """From the next batch of the graph on, rows of vertices (edges) that it changes are read again, and those of
-        removed ones forgotten. The source's ids are slots (edge ids) of that graph; its rows change before the batch
-        is applied. A view of a graph follows it unasked.
+        removed ones forgotten (of a FeatureSource the changed ones too). The source's ids are slots (edge ids) of that
+        graph; its rows change before the batch is applied. A view of a graph follows it unasked.
 
         Raises:  UsageError if it follows one already.
         """
@@ -355,15 +358,26 @@ class FeatureCache:
         try:
             ids, gone = self.follower.take()
             if len(ids):
-                self._index.drop(ids[gone != 0])
-                if self._kept is not None:
-                    left = ~np.isin(self._kept[0], ids[gone != 0])
-                    self._kept = (self._kept[0][left], self._kept[1][left])
-                self._stats.refreshed += self._refresh(ids[gone == 0])
+                changed, removed = ids[gone == 0], ids[gone != 0]
+                self._drop(changed if not self._source.local else changed[:0], removed)
+                if self._source.local:
+                    self._stats.refreshed += self._refresh(changed)
         except BaseException as error:
             if not isinstance(error, Exception):  # an interrupt, perhaps right after what was taken had been forgotten
                 self._clear()
             raise
+
+    def _leave(self, changed: Int64Array, removed: Int64Array) -> None:
+        """Forgets the rows of both; the removed ids are not restored either. Reads nothing, closed or not."""
+        with self._lock:
+            self._drop(changed, removed)
+
+    def _drop(self, changed: Int64Array, removed: Int64Array) -> None:
+        self._index.drop(changed)
+        self._index.drop(removed)
+        if self._kept is not None:
+            left = ~np.isin(self._kept[0], removed)
+            self._kept = (self._kept[0][left], self._kept[1][left])
 
     def _refresh(self, ids: Int64Array) -> int:
         """Rows of unique ids that are cached, read again; if that fails they are dropped."""
@@ -516,7 +530,8 @@ def _checked_counts(found: Int64Array, ids: Int64Array, counts: object) -> Int64
         raise ValueInvalid(
             "[warm] expected each id once with counts=, got one twice; leave counts out to have them counted"
         )
-    if len(given) and given.min() < 1:
-        row = int(np.argmax(given < 1))
-        raise ValueInvalid(f"[warm] expected counts of at least 1, got {given[row]} at row {row}; leave the id out")
+    wrong = (given < 1) | (given > USES_MAX)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueInvalid(f"[warm] expected counts from 1 to 2^62, got {given[row]} at row {row}; mend the counts")
     return given[np.argsort(ids)]

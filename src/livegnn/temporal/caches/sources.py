@@ -2,7 +2,7 @@
 
 A source is the truth; the cache holds copies. `local` sources are read while a batch of a graph is applied: their
 changed rows are read again with that batch. Others are read over a network perhaps, where waiting for an answer inside
-a batch could be waiting for ever: their changed rows are read again by the next fetch, before it looks at any.
+a batch could be waiting for ever: their changed rows are forgotten before anyone looks, and read when next asked for.
 """
 
 from __future__ import annotations
@@ -167,7 +167,11 @@ class _EdgeRows(RowSource):
 
     def read(self, ids: Int64Array) -> AnyArray:
         assert self.graph is not None
-        return _native.edge_attrs(self.graph._store, ids)
+        try:
+            return _native.edge_attrs(self.graph._store, ids)
+        except EdgeMissing as cause:
+            self._refuse_offloaded("fetch", ids)
+            raise cause
 
     def present(self, ids: Int64Array) -> BoolArray:
         assert self.graph is not None
@@ -176,15 +180,31 @@ class _EdgeRows(RowSource):
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
         assert self.graph is not None
+<<<<<<< HEAD
         if 0 <= given < self.row_count and self.graph.offloaded.count:
             raise EdgeOffloaded(
                 f"[{where}] expected ids of edges in memory, got {given} at row {row}, which was removed, or is in a "
                 "file; reload the graph, or leave it out"
             )
+=======
+        if 0 <= given < self.row_count:
+            self._refuse_offloaded(where, np.array([given]))
+>>>>>>> main
         raise EdgeMissing(
             f"[{where}] expected ids of edges that are there, below {self.row_count} (version {self.graph.version}), "
             f"got {given} at row {row}; add the edge first"
         )
+
+    def _refuse_offloaded(self, where: str, ids: Int64Array) -> None:
+        """Where edges lie in files, an edge that is not in memory may be one of them."""
+        assert self.graph is not None
+        away = self.graph.offloaded
+        if away.count:
+            given = int(ids[np.argmin(self.present(ids))])
+            raise EdgeOffloaded(
+                f"[{where}] expected ids of edges in memory, got {given}, which was removed or lies in a file with the "
+                f"{away.count} before {away.before}; call graph.reload() first"
+            )
 
     def lock(self) -> AbstractContextManager[Any]:
         assert self.graph is not None
@@ -235,10 +255,10 @@ def source_of(features: object) -> RowSource:
     if isinstance(features, Graph):
         return _VertexRows(features)
     if isinstance(features, str | PathLike):
-        return _array_rows(np.load(features, mmap_mode="r"))
+        return _array_rows(_mapped_file(features))
     device = getattr(features, "device", None)
     if hasattr(features, "detach") and getattr(device, "type", "cpu") == "cpu":
-        return _array_rows(features.detach().numpy())
+        return _array_rows(_tensor_array(features))
     if isinstance(features, np.ndarray):
         return _array_rows(features)
     if isinstance(features, FeatureSource) and device is None:
@@ -248,6 +268,33 @@ def source_of(features: object) -> RowSource:
         "[FeatureCache] expected features as an array or tensor in main memory, the path of a .npy file, a Graph, or "
         f"an object with rows(ids), row_width and row_count; got {type(features).__name__}{where}; convert them"
     )
+
+
+def _mapped_file(path: str | PathLike[str]) -> AnyArray:
+    """The array of a .npy file. Raises: UsageError for another kind of file; FileNotFoundError."""
+    try:
+        found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as cause:
+        raise UsageError(
+            f"[FeatureCache] expected a .npy file of numbers at {path}, got another ({cause}); write one with "
+            "numpy.save"
+        ) from cause
+    if not isinstance(found, np.ndarray):
+        found.close()
+        raise UsageError(
+            f"[FeatureCache] expected a .npy file of one array at {path}, got several (.npz); write one with numpy.save"
+        )
+    return found
+
+
+def _tensor_array(tensor: Any) -> AnyArray:
+    try:
+        found: AnyArray = tensor.detach().numpy()
+    except TypeError as cause:  # a type that NumPy does not have, as bfloat16
+        raise DtypeInvalid(
+            f"[FeatureCache] expected float32 or float16 features, got {tensor.dtype}; convert them"
+        ) from cause
+    return found
 
 
 def _array_rows(array: AnyArray) -> RowSource:

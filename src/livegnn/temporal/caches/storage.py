@@ -3,7 +3,7 @@ are read again, so that a file never brings an old row back.
 
 file = zip of .npy members (numpy's own format, no pickles), each with the zip's CRC-32
 meta = uint8 JSON {"format": "livegnn-cache", "format_version": 1, "policy": str}
-ids  = (n,) int64, unique, the first to go first  |  uses = (n,) int64, fetches that used each since it came, >= 1
+ids  = (n,) int64, unique, the first to go first  |  uses = (n,) int64, fetches that used each since it came, 1 to 2^62
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import numpy as np
 from livegnn.errors import StoredStateInvalid, UsageError
 from livegnn.types import Int64Array
 
-__all__ = ["read_contents", "write_contents"]
+__all__ = ["USES_MAX", "read_contents", "write_contents"]
+
+USES_MAX = 2**62  # uses go on being counted, and must not overflow
 
 _FORMAT, _FORMAT_VERSION = "livegnn-cache", 1
 
@@ -52,8 +54,8 @@ def read_contents(path: Path) -> tuple[str, Int64Array, Int64Array]:
         ids, uses = arrays["ids"], arrays["uses"]
         if ids.dtype != np.int64 or uses.dtype != np.int64 or ids.ndim != 1 or ids.shape != uses.shape:
             raise ValueError("ids and uses that are not int64 arrays of one length")
-        if len(np.unique(ids)) != len(ids) or (len(ids) and (ids.min() < 0 or uses.min() < 1)):
-            raise ValueError("ids that are negative or there twice, or uses below 1")
+        if len(np.unique(ids)) != len(ids) or (len(ids) and (ids.min() < 0 or uses.min() < 1 or uses.max() > USES_MAX)):
+            raise ValueError("ids that are negative or there twice, or uses that are not from 1 to 2^62")
         return str(meta["policy"]), ids, uses
     except FileNotFoundError:
         raise
