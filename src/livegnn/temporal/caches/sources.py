@@ -169,7 +169,7 @@ class _EdgeRows(RowSource):
         assert self.graph is not None
         try:
             return _native.edge_attrs(self.graph._store, ids)
-        except EdgeMissing as cause:
+        except (EdgeMissing, EdgeOffloaded) as cause:
             self._refuse_offloaded("fetch", ids)
             raise cause
 
@@ -180,16 +180,8 @@ class _EdgeRows(RowSource):
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
         assert self.graph is not None
-<<<<<<< HEAD
-        if 0 <= given < self.row_count and self.graph.offloaded.count:
-            raise EdgeOffloaded(
-                f"[{where}] expected ids of edges in memory, got {given} at row {row}, which was removed, or is in a "
-                "file; reload the graph, or leave it out"
-            )
-=======
         if 0 <= given < self.row_count:
             self._refuse_offloaded(where, np.array([given]))
->>>>>>> main
         raise EdgeMissing(
             f"[{where}] expected ids of edges that are there, below {self.row_count} (version {self.graph.version}), "
             f"got {given} at row {row}; add the edge first"
