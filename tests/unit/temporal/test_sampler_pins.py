@@ -102,13 +102,14 @@ def test_calls_count_with_the_samplers() -> None:
 def test_a_pin_that_the_graph_refuses_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = pair()
     pin = TemporalSampler(graph, [-1]).pin()
-    with monkeypatch.context() as refusing, pytest.raises(UsageError, match="not now"):
 
-        def refuse(consumer: object) -> None:
-            raise UsageError("not now")
+    def refuse(consumer: object) -> None:
+        raise UsageError("not now")
 
+    with monkeypatch.context() as refusing:
         refusing.setattr(graph, "_attach", refuse)
-        pin.__enter__()
+        with pytest.raises(UsageError, match="not now"):
+            pin.__enter__()
     with pytest.raises(UsageError, match="inside its with block"):
         pin.sample([0], [9])
     with pin as pinned:
