@@ -398,5 +398,7 @@ def test_without_times_every_edge_is_in_the_past(undirected: bool, unique: bool)
             np.testing.assert_array_equal(hop.times, hop.target_times[hop.dst])
     walks = TemporalSampler(plain, [1]).walks(targets, times, 3)
     assert walks.edge_ids.shape == (40, 3)
+    steps = walks.edge_ids >= 0
+    assert (walks.times == np.where(steps, times[:, None], 0)).all()  # those of the targets
     with pytest.raises(ColumnMissing, match=r"\[pin\]"):
         TemporalSampler(plain, [1]).pin()

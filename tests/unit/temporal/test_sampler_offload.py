@@ -61,6 +61,21 @@ def test_edges_that_came_back_do_not_stand_for_newer_ones_in_another_file(tmp_pa
         newest(graph, 2, 30)
 
 
+def test_a_pin_beside_a_file_says_what_it_needs(tmp_path: Path) -> None:
+    graph = star([5, 25, 26])
+    graph.offload(20, tmp_path / "a")
+    with TemporalSampler(graph, [2]).pin() as pinned:
+        updates = lg.Updates()
+        updates.remove_edge(1, 0, time=25)
+        updates.add_edge(1, 0, time=24, edge_attr=[24])
+        graph.apply(updates)
+        assert pinned.sample([0], [30])[0].times.tolist() == [25, 26]
+        with pytest.raises(EdgeOffloaded):
+            pinned.sample([0], [26])
+        graph.reload()
+        assert pinned.sample([0], [26])[0].times.tolist() == [5, 25]
+
+
 def test_a_reload_that_finds_nothing_still_moves_the_cut(tmp_path: Path) -> None:
     graph = star([5, 25])
     graph.offload(20, tmp_path / "a")
@@ -77,9 +92,9 @@ def test_attributes_of_edges_that_are_away_are_not_called_removed(tmp_path: Path
     graph = star([5, 25])
     graph.offload(20, tmp_path / "a")
     cache = FeatureCache.of_edges(graph, capacity=4)
-    with pytest.raises(EdgeOffloaded, match="which was removed, or is in a file"):
+    with pytest.raises(EdgeOffloaded, match="got 0, which was removed or lies in a file"):
         cache.fetch([0])
-    with pytest.raises(EdgeOffloaded, match="got 0 at row 1, which was removed, or is in a file"):
+    with pytest.raises(EdgeOffloaded, match=r"\[warm\] .* got 0, which was removed or lies in a file"):
         cache.warm([1, 0])
     graph.reload()
     assert cache.fetch([0, 1]).tolist() == [[5], [25]]

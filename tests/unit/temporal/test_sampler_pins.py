@@ -97,3 +97,20 @@ def test_calls_count_with_the_samplers() -> None:
         sampler.sample([0], [9])
         pinned.walks([0], [9], 2)
     assert sampler.calls == 3
+
+
+def test_a_pin_that_the_graph_refuses_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = pair()
+    pin = TemporalSampler(graph, [-1]).pin()
+
+    def refuse(consumer: object) -> None:
+        raise UsageError("not now")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(graph, "_attach", refuse)
+        with pytest.raises(UsageError, match="not now"):
+            pin.__enter__()
+    with pytest.raises(UsageError, match="inside its with block"):
+        pin.sample([0], [9])
+    with pin as pinned:
+        assert pinned.sample([0], [9])[0].times.tolist() == [3, 5]

@@ -169,7 +169,7 @@ class _EdgeRows(RowSource):
         assert self.graph is not None
         try:
             return _native.edge_attrs(self.graph._store, ids)
-        except EdgeMissing as cause:
+        except (EdgeMissing, EdgeOffloaded) as cause:
             self._refuse_offloaded("fetch", ids)
             raise cause
 
