@@ -107,7 +107,7 @@ BUILD_MISSING := $(if $(wildcard build/package/CMakeCache.txt),,FORCE)
 $(VENV)/.stamp-package: CMakeLists.txt pyproject.toml README.md LICENSE $(SOURCES) $(BUILD_MISSING) | $(VENV)/.stamp-needs
 	@echo "[make] building and installing livegnn"
 	@CXX="$(COMPILER)" PATH="$(BIN):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) install --no-build-isolation --no-deps \
-	  --force-reinstall -Cbuild-dir=build/package -Ccmake.define.LIVEGNN_WERROR=ON .
+	  --force-reinstall --config-settings=build-dir=build/package --config-settings=cmake.define.LIVEGNN_WERROR=ON .
 	@touch $@
 
 FORCE:
