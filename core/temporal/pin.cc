@@ -118,8 +118,8 @@ void TemporalPin::follow_edges(const BatchDelta& delta) {
               [&](VertexId v, auto first, auto last) { subtract(impl.list(v).added, first, last); });
   visit_lists(impl.added, [&](VertexId v, auto first, auto last) { merge(impl.list(v).added, first, last); });
   if (delta.removed.size() + delta.added.size() > kScratchMax) {
-    impl.removed = {};
-    impl.removed_newer = impl.added = {};
+    for (auto* keys : {&impl.removed_newer, &impl.added}) *keys = std::vector<Changed<EdgeKey>>();
+    impl.removed = std::vector<Changed<EdgeEntry>>();
   }
 }
 
