@@ -89,7 +89,7 @@ struct GraphStore::Scratch {
   }
   void release_runs() {
     for (GroupedRun& half : grouped) half = {};
-    new_edges = {};
+    new_edges = std::vector<NewEdge>();
     if (journal != nullptr && journal.use_count() == 1) {
       journal->runs.resize(journal->run_count);
       journal->runs.shrink_to_fit();

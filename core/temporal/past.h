@@ -109,8 +109,8 @@ struct PastSlice {
   }
   void release() {  // what may be large
     if (pinned.empty()) return;
-    pinned = {};
-    pinned_place = {};
+    pinned = std::vector<PinnedList>();
+    pinned_place.clear();
   }
 };
 

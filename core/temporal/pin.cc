@@ -6,6 +6,8 @@
 namespace livegnn {
 
 namespace {
+constexpr std::size_t kScratchMax = 1024;  // changes: memory for more is not kept for the next batch
+
 EdgeKey key_of(const EdgeKey& key) { return key; }
 
 // A batch's changes of one kind, by the list that each is of and in its order.
@@ -115,6 +117,10 @@ void TemporalPin::follow_edges(const BatchDelta& delta) {
   visit_lists(impl.removed_newer,
               [&](VertexId v, auto first, auto last) { subtract(impl.list(v).added, first, last); });
   visit_lists(impl.added, [&](VertexId v, auto first, auto last) { merge(impl.list(v).added, first, last); });
+  if (delta.removed.size() + delta.added.size() > kScratchMax) {
+    for (auto* keys : {&impl.removed_newer, &impl.added}) *keys = std::vector<Changed<EdgeKey>>();
+    impl.removed = std::vector<Changed<EdgeEntry>>();
+  }
 }
 
 bool TemporalPin::is_live(std::int64_t v) const {

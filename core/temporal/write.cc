@@ -27,6 +27,7 @@ void SliceWriter::put(std::int64_t edge, const EdgeEntry& entry) const {
 }
 
 void SliceWriter::copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const {
+  if (count == 0) return;  // the pool may be empty
   const VertexId* neighbours = pool_.neighbours(place);
   const EdgeId* ids = pool_.ids(place);
   std::int64_t* src = made_.src.data() + edge;
