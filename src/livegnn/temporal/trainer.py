@@ -126,6 +126,12 @@ class ContinuousTrainer:
         self._round_lock = threading.Lock()
         self._background: _Background | None = None
         self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
+        self._path = None if folder is None else Path(folder) / "checkpoint.pt"
+        self._writer = _tensorboard(folder) if tensorboard else None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Before the first round, or where the folder's checkpoint is."""
         self._marked = False  # whether the caches have a checkpoint of this round
         self._cold = False  # whether caches that were saved are still to be read
         self._fit_epochs = 0  # of the warm start, done
@@ -135,21 +141,20 @@ class ContinuousTrainer:
         self._untrained = 0  # place of the first event that none has trained on
         self._before: dict[str, torch.Tensor] | None = None  # the memory before that event
         self._resumed: dict[str, Any] = {}  # marks of a checkpoint whose version the graph has not reached
-        self._path = None if folder is None else Path(folder) / "checkpoint.pt"
-        self._writer = _tensorboard(folder) if tensorboard else None
-        stored = None
+        stored, graph = None, self.graph
         if self._path is not None and self._path.exists():
             stored = read_checkpoint(self._path, "ContinuousTrainer")
         with graph._lock:
-            events = Events.of(graph)
             ids_end = int(graph._store.next_edge_id)
-            self._table = EventTable(events, ids_end if stored is None else stored.get("history_end", ids_end))
+            self._table = EventTable(
+                Events.of(graph), ids_end if stored is None else stored.get("history_end", ids_end)
+            )
             self._feed = EventFeed(graph)
             self._version = graph.version
             self._start = (graph.version, str(graph.digest()))
         try:
-            if model.memory is not None:
-                model.memory.reset(graph.slot_count)
+            if self.model.memory is not None:
+                self.model.memory.reset(graph.slot_count)
             if stored is not None:
                 self._resume(stored, self._path)
         except BaseException:
