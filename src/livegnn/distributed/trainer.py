@@ -26,7 +26,7 @@ from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.temporal.events import Events
-from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut
+from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, score_links
 from livegnn.temporal.loading import Fetches, InputLoader
 from livegnn.temporal.report import EpochReport
 from livegnn.types import AnyArray, Float32Array, Int64Array
@@ -253,7 +253,11 @@ class DistributedTrainer:
         with self._loader.clock.phase("model"):
             h, n = self.model.embed(inputs), len(batch)
             src, dst, other = h[:n], h[n : 2 * n], h[2 * n :]
-            return _Scored(self.model.score(src, dst), self.model.score(src, other))
+            undirected = self._loader.graph.undirected
+            return _Scored(
+                score_links(self.model, undirected, batch.src, src, batch.dst, dst),
+                score_links(self.model, undirected, batch.src, src, negatives, other),
+            )
 
     def _observe(self, events: Events, part: slice) -> None:
         if self.memory is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["LinkPass", "LinkScores", "Negatives", "cut"]
+__all__ = ["LinkPass", "LinkScores", "Negatives", "cut", "score_links"]
 
 Progress = Callable[[int], None]  # events done so far
 
@@ -71,6 +71,17 @@ def cut(count: int, size: int, first: int | None = None) -> Iterator[slice]:
         end = min(start + (first if first and start == 0 else size), count)
         yield slice(start, end)
         start = end
+
+
+def score_links(
+    model: TemporalModel, undirected: bool, src: Int64Array, h_src: Tensor, dst: Int64Array, h_dst: Tensor
+) -> Tensor:
+    """(n,) logits; in an undirected graph of the smaller slot with the larger, whichever is given first."""
+    if undirected:
+        torch: Any = need("torch", "train")
+        turned = torch.from_numpy(src > dst).to(h_src.device)[:, None]
+        h_src, h_dst = torch.where(turned, h_dst, h_src), torch.where(turned, h_src, h_dst)
+    return model.score(h_src, h_dst)
 
 
 class LinkPass:
@@ -187,11 +198,8 @@ class LinkPass:
                 self._observe(events.at(part), source, None if edge_x is None else edge_x[part])
 
     def score(self, src: Int64Array, h_src: Tensor, dst: Int64Array, h_dst: Tensor) -> Tensor:
-        """(n,) logits; in an undirected graph of the smaller slot with the larger, whichever is given first."""
-        if self.loader.graph.undirected:
-            turned = self._torch.from_numpy(src > dst).to(h_src.device)[:, None]
-            h_src, h_dst = self._torch.where(turned, h_dst, h_src), self._torch.where(turned, h_src, h_dst)
-        return self.model.score(h_src, h_dst)
+        """(n,) logits of links, as score_links() gives them."""
+        return score_links(self.model, self.loader.graph.undirected, src, h_src, dst, h_dst)
 
     def _embed(
         self, batch: Events, negatives: Int64Array, source: HopSource | None, hidden: Int64Array | None
