@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -219,10 +220,9 @@ class ContinuousTrainer:
         for updates in stream:
             with self._loader.clock.phase("ingest"):
                 self.graph.apply(updates)
-            if self._resumed and self.graph.version <= self._resumed["version"]:
-                with self._round_lock:
-                    self._catch_up()
-            else:
+            with self._round_lock:
+                caught_up = self._catch_up()
+            if not caught_up:
                 yield self.round()
 
     def round(self) -> RoundReport:
@@ -234,6 +234,12 @@ class ContinuousTrainer:
         with self._round_lock, self._own_chance():
             if not self.rounds:
                 raise UsageError("[round] expected a trainer after fit(), got one before it; call fit() first")
+            self._catch_up()
+            if self._resumed:
+                raise UsageError(
+                    f"[round] expected a graph of version {self._resumed['version']}, as the checkpoint is, got "
+                    f"{self.graph.version}; apply the stream up to there first"
+                )
             with self._reading() as (source, version, arrived):
                 self._take(arrived)
                 self._warm_caches()
@@ -490,7 +496,7 @@ class ContinuousTrainer:
     def _end_round(self, report: RoundReport) -> RoundReport:
         self._version = report.version
         seconds = self._loader.clock.take()
-        report = RoundReport(**{**_fields(report), "seconds": seconds})
+        report = replace(report, seconds=seconds)
         self.report.rounds.append(report)
         with self._loader.clock.phase("checkpoint"):
             self._save()
@@ -604,15 +610,30 @@ class ContinuousTrainer:
                 f"{path} is, got version {self.graph.version}; make the trainer first, then apply the rest"
             )
 
-    def _catch_up(self) -> None:
-        """Of a resumed trainer: what came is history already."""
-        arrived = self._feed.take()
+    def _catch_up(self) -> bool:
+        """Of a resumed trainer: what came up to the checkpoint's version is history already. Whether all was such.
+
+        Raises:  UsageError where a memory would have to know what lies before that version and what behind.
+        """
+        if not self._resumed:
+            return False
+        with self.graph._lock:
+            behind = self.graph.version > self._resumed["version"]
+            if behind and self.model.memory is not None:
+                raise UsageError(
+                    f"[round] expected to hear of version {self._resumed['version']}, as the checkpoint is, got the "
+                    f"graph at {self.graph.version} already; make the trainer anew, and let run() apply the stream"
+                )
+            arrived = self._feed.take()
         self._table.remove(arrived.removed)
         self._table.append(arrived.events)
+        if behind:
+            self._negatives.drop(arrived.vertices)
         self._place_resumed()
-        if not self._resumed and self.rounds:
+        if not self._resumed:
             for publisher in self._publishers:
                 publisher(self.model, self.report.rounds[-1])
+        return not behind
 
     def _place_resumed(self) -> None:
         """Where the checkpoint's rounds had come to, in the table as it is; done when the graph is there."""
@@ -654,10 +675,6 @@ class _Background:
         self._thread.join()
         if self._error is not None:
             raise self._error
-
-
-def _fields(report: RoundReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in RoundReport.__slots__}
 
 
 def _copied(state: dict[str, Any]) -> dict[str, Any]:

@@ -129,6 +129,35 @@ def test_a_graph_that_has_moved_on_is_caught_up_with_in_one_round(tmp_path):
             assert (report.round, report.events) == (2, 200)
 
 
+def test_a_resumed_trainer_whose_graph_others_write(tmp_path):
+    """Rounds wait for the checkpoint's version; past it, a memory cannot tell what lay before and what behind."""
+    more = list(batches(WARM, 100))
+    for name in ("tgat", "tgn"):
+        folder = tmp_path / name
+        trainer = trainer_of(graph_of(WARM), model_of(name), folder=folder)
+        trainer.fit()
+        list(trainer.run(more[:2]))
+        trainer.close()
+        graph = graph_of(WARM)
+        again = trainer_of(graph, model_of(name), folder=folder)
+        graph.apply(more[0])
+        with pytest.raises(UsageError, match="expected a graph of version 2"):
+            again.round()
+        if name == "tgat":
+            graph.apply(more[1])
+            graph.apply(more[2])
+            assert again.round().events == 100
+        else:
+            graph.apply(more[1])
+            assert again.round().events == 0
+            jumped = graph_of(WARM)
+            other = trainer_of(jumped, model_of(name), folder=folder)
+            for updates in more[:4]:
+                jumped.apply(updates)
+            with pytest.raises(UsageError, match="the graph at 4 already"):
+                other.round()
+
+
 def test_a_folder_of_another_training_is_refused(tmp_path):
 
     def stop(what, done, count):
