@@ -12,7 +12,6 @@ then the edges leave memory; they come back in one call that takes all of them o
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +23,10 @@ from livegnn.errors import ColumnMissing, DataMissing, LiveGnnError, StateMismat
 from livegnn.graph import checks
 from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.ids import text_from_arrays, text_to_arrays
+from livegnn.stored import replaced
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
     from livegnn.graph.graph import Graph
@@ -89,14 +90,8 @@ def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offlo
     about = {"format": _FORMAT, "key": key, "version": graph.version, "before": cut, "count": count}
     table = pyarrow.table({name: _arrow_column(pyarrow, values) for name, values in columns.items()})
     table = table.replace_schema_metadata({_METADATA: json.dumps(about).encode()})
-    beside = place.with_name(f"{place.name}.{os.getpid()}.part")
-    try:
-        parquet.write_table(table, beside, row_group_size=_GROUP_ROWS, write_page_checksum=True, compression="zstd")
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.rename(place)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replaced(place) as file:
+        parquet.write_table(table, file, row_group_size=_GROUP_ROWS, write_page_checksum=True, compression="zstd")
     del table, columns, found
     graph._store.offload_before(cut)
     away = graph._offloaded

@@ -10,10 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +19,7 @@ from numpy.typing import NDArray
 
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
 from livegnn.models.model import Model
+from livegnn.stored import UNREADABLE, replaced
 
 __all__ = ["load", "model_digest", "save"]
 
@@ -47,24 +44,8 @@ def save(
     members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     if not path.parent.is_dir():
         raise UsageError(f"[save] expected a folder {path.parent} to write {path.name} in, got none; make it first")
-    handle, beside = tempfile.mkstemp(dir=path.parent or Path("."), prefix=path.name + ".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **members)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The process's mask of file modes; there is no way to read it but to set it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+    with replaced(path) as file:
+        np.savez(file, allow_pickle=False, **members)
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], dict[str, Any]]:
@@ -80,18 +61,7 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], d
         return _part(arrays, "graph."), model, scales, meta["settings"]
     except FileNotFoundError:
         raise
-    except (
-        KeyError,
-        ValueError,
-        TypeError,
-        OSError,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-        LiveGnnError,
-    ) as cause:
+    except (*UNREADABLE, LiveGnnError) as cause:
         raise StoredStateInvalid(
             f"[load] expected a file that Engine.save wrote at {path}, got one that cannot be read ({cause}); "
             "use another copy"

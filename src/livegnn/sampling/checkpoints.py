@@ -8,15 +8,14 @@ for the one before it: a worker may start from any of its states, since its inbo
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Protocol
 
 from livegnn.errors import StoredStateInvalid
 from livegnn.sampling.messages import Served, decode, encode
 from livegnn.sampling.partition import PartitionState
+from livegnn.stored import replaced
 
 __all__ = ["CheckpointFiles", "Checkpoints"]
 
@@ -44,16 +43,8 @@ class CheckpointFiles:
     def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
         """As Checkpoints.write; older files than the latest two go."""
         place = self.folder / f"{role}-{worker}.{_step_of(state)}.state"
-        handle, beside = tempfile.mkstemp(dir=self.folder, prefix=place.name + ".", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(encode(state))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, place)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        with replaced(place, private=True) as file:
+            file.write(encode(state))
         for step in self._steps(role, worker)[_KEPT:]:
             (self.folder / f"{role}-{worker}.{step}.state").unlink(missing_ok=True)
 

@@ -39,6 +39,7 @@ from livegnn.sampling.remote import RemoteServing, answer_questions, socket_of
 from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
+from livegnn.stored import replaced
 
 __all__ = ["Config", "ProcessCluster", "main"]
 
@@ -63,13 +64,8 @@ class Config(NamedTuple):
         """Writes it beside and renames it; for the owner only, since URLs and options may hold passwords."""
         document = {"spec": json.loads(self.spec.to_json()), "settings": self.settings._asdict()}
         document |= {"history": self.history, "logs": self.logs, "log_options": self.log_options}
-        beside = folder / (_CONFIG + ".part")
-        beside.unlink(missing_ok=True)
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(json.dumps(document, indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, folder / _CONFIG)
+        with replaced(folder / _CONFIG, private=True) as file:
+            file.write(json.dumps(document, indent=1).encode())
 
     def check_same(self, stored: Config) -> None:
         """Raises: UsageError if the stored one is of another cluster: spec or URLs differ."""

@@ -5,13 +5,13 @@ file = torch.save of {"format": 1, "options": str, ...plain values and tensors},
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 from livegnn.errors import StoredStateInvalid
 from livegnn.extras import need
+from livegnn.stored import replaced
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
 
@@ -22,12 +22,8 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Replaces the file by a new one, which is on disk when this returns."""
     torch = need("torch", "train")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    with open(beside, "wb") as file:
+    with replaced(path) as file:
         torch.save({"format": _FORMAT, **state}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 def read_checkpoint(path: Path, where: str) -> dict[str, Any]:

@@ -9,14 +9,12 @@ ids  = (n,) int64, unique, the first to go first  |  uses = (n,) int64, fetches 
 from __future__ import annotations
 
 import json
-import os
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from livegnn.errors import StoredStateInvalid, UsageError
+from livegnn.stored import UNREADABLE, replaced
 from livegnn.types import Int64Array
 
 __all__ = ["USES_MAX", "read_contents", "write_contents"]
@@ -31,16 +29,8 @@ def write_contents(path: Path, policy: str, ids: Int64Array, uses: Int64Array) -
     if not path.parent.is_dir():
         raise UsageError(f"[save] expected a folder {path.parent} to write {path.name} in, got none; make it first")
     meta = json.dumps({"format": _FORMAT, "format_version": _FORMAT_VERSION, "policy": policy}).encode()
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(beside, "wb") as file:
-            np.savez(file, allow_pickle=False, meta=np.frombuffer(meta, np.uint8), ids=ids, uses=uses)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    with replaced(path) as file:
+        np.savez(file, allow_pickle=False, meta=np.frombuffer(meta, np.uint8), ids=ids, uses=uses)
 
 
 def read_contents(path: Path) -> tuple[str, Int64Array, Int64Array]:
@@ -59,17 +49,7 @@ def read_contents(path: Path) -> tuple[str, Int64Array, Int64Array]:
         return str(meta["policy"]), ids, uses
     except FileNotFoundError:
         raise
-    except (
-        KeyError,
-        ValueError,
-        TypeError,
-        OSError,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as cause:
+    except UNREADABLE as cause:
         raise StoredStateInvalid(
             f"[load] expected a file that FeatureCache.save wrote at {path}, got one that cannot be read ({cause}); "
             "start with an empty cache, or use another copy"
