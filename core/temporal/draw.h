@@ -34,7 +34,7 @@ class Draw {
   std::uint64_t state_;
 };
 
-// k ascending ranks below n, k < n; `left` is scratch.
+// k ascending ranks below n, 0 < k < n; `left` is scratch.
 void draw_distinct(Draw draw, std::uint32_t n, std::uint32_t k, std::uint32_t* ranks, std::vector<std::uint32_t>& left);
 void draw_with_replacement(Draw draw, std::uint32_t n, std::uint32_t k, std::uint32_t* ranks);  // ascending, n > 0
 

@@ -3,6 +3,8 @@
 // lockstep.
 #include "temporal/past.h"
 
+#include <array>
+#include <numeric>
 #include <string>
 
 #include "livegnn/prefetch.h"
@@ -13,25 +15,34 @@ namespace livegnn {
 namespace {
 constexpr std::size_t kRecordsAhead = 32;  // targets whose list record is on its way
 
-Search search_of(const EdgeTime* times, std::int32_t count, EdgeTime time, std::int32_t target) {
-  prefetch_line(times + count / 2 - (count > 1));
-  return {times, times, count, target, time};
-}
+constexpr int kClasses = 32;  // of searches, by their number of steps
+}  // namespace
 
-void run_together(std::vector<Search>& searches) {
-  for (std::int32_t longest = 2; longest > 1;) {
-    longest = 0;
-    for (Search& search : searches) {
-      const std::int32_t half = search.left / 2;
-      const EdgeTime* probe = search.base + half - (half > 0);
-      search.base += *probe <= search.time ? half : 0;
-      search.left -= half;
-      prefetch_line(search.base + search.left / 2 - (search.left > 1));
-      longest = std::max(longest, search.left);
+// A search of n times first decides on n - p of them, p the power of two below, and then halves p, p / 2, ... So all
+// that take a certain step take it alike, and with those of many steps in front they are a head of the list.
+void Searches::run_together() {
+  std::array<std::size_t, kClasses + 1> begin{};  // of the searches of so many steps, from the most on
+  const auto steps = [](const Search& search) { return std::bit_width(static_cast<std::uint32_t>(search.count)) - 1; };
+  for (const Search& search : searches_) ++begin[static_cast<std::size_t>(kClasses - steps(search))];
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  ordered_.resize(searches_.size());
+  std::array<std::size_t, kClasses + 1> next = begin;
+  for (Search search : searches_) {
+    const int halvings = steps(search);
+    const std::int32_t rest = search.count - (std::int32_t{1} << halvings);
+    search.times += search.times[rest - (rest > 0)] <= search.time ? rest : 0;
+    prefetch_line(search.times + ((std::int32_t{1} << halvings) / 2) - (halvings > 0));
+    ordered_[next[static_cast<std::size_t>(kClasses - 1 - halvings)]++] = search;
+  }
+  for (int step = kClasses - 1; step > 0; --step) {
+    const std::int32_t half = std::int32_t{1} << (step - 1);
+    Search* const end = ordered_.data() + begin[static_cast<std::size_t>(kClasses - step)];
+    for (Search* search = ordered_.data(); search != end; ++search) {
+      search->times += search->times[half - 1] <= search->time ? half : 0;
+      if (half > 1) prefetch_line(search->times + half / 2 - 1);
     }
   }
 }
-}  // namespace
 
 std::int64_t block_of(const BlockTable& table, std::int64_t rank) {
   const std::int64_t* base = table.before;
@@ -57,9 +68,8 @@ void PastFinder::begin(VertexId v, EdgeTime time, std::int32_t target, Past* pas
     scratch.hubs.push_back({list.chain, list.count, target, -1});
   } else if (list.count > 0) {
     pasts[target] = {list.place, list.count};
-    const EdgeTime* times = pool_.times(list.place);
-    prefetch_line(times + list.count - 1);
-    scratch.in_runs.push_back({times, times, list.count, target, range.last});
+    prefetch_line(pool_.times(list.place) + list.count - 1);
+    scratch.runs.push_back(target);
   }
 }
 
@@ -68,6 +78,7 @@ void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const st
   slice.clear();
   scratch.in_runs.clear();
   scratch.in_tables.clear();
+  scratch.runs.clear();
   scratch.hubs.clear();
   const std::size_t count = vertices.size();
   if (!graph_.options().has_time) return take_all(vertices, pasts, slice);
@@ -80,25 +91,26 @@ void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const st
     begin(static_cast<VertexId>(vertices[i]), times[i], static_cast<std::int32_t>(i), pasts, slice, scratch);
   }
   for (const HubSearch& hub : scratch.hubs) hub.chain->prefetch_table();
-  std::size_t searched = 0;
-  for (Search& search : scratch.in_runs) {
-    if (!cut_.has_first() && search.start[search.left - 1] <= search.time) continue;  // all of the list
-    search = search_of(search.start, search.left, search.time, search.target);
-    scratch.in_runs[searched++] = search;
+  for (const std::int32_t target : scratch.runs) {
+    const Past& all = pasts[target];
+    const EdgeTime last = scratch.ranges[static_cast<std::size_t>(target)].last;
+    const EdgeTime* in_list = pool_.times(all.place);
+    if (!cut_.has_first() && in_list[all.count - 1] <= last) continue;
+    scratch.in_runs.add(in_list, all.count, last, target);
   }
-  scratch.in_runs.resize(searched);
-  search_hubs(scratch, pasts);
-  run_together(scratch.in_runs);
-  for (std::size_t i = 0; i < searched; ++i) {
-    const Search& search = scratch.in_runs[i];
-    pasts[search.target] = in_run(search, scratch.ranges[static_cast<std::size_t>(search.target)]);
-  }
-  for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
-    const HubSearch& hub = scratch.hubs[i];
-    if (hub.block < 0) continue;
-    const std::int32_t in_block = scratch.in_runs[searched + i].found();
-    pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
-  }
+  search_hubs(scratch, pasts, slice);
+  scratch.in_runs.run([&](std::int32_t name, const EdgeTime* end) {
+    const std::int64_t place = end - pool_.times(0);
+    if (name >= 0) {
+      const std::int64_t first = pasts[name].place;
+      pasts[name] =
+          in_run(first, static_cast<std::int32_t>(place - first), scratch.ranges[static_cast<std::size_t>(name)]);
+    } else {
+      const HubSearch& hub = scratch.hubs[static_cast<std::size_t>(~name)];
+      const auto in_block = static_cast<std::int32_t>(place - hub.chain->table().place[hub.block]);
+      pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
+    }
+  });
 }
 
 // Without times every edge is in the past of every target.
@@ -114,36 +126,56 @@ void PastFinder::take_all(std::span<const std::int64_t> vertices, Past* pasts, P
 }
 
 // Which block of each hub the last candidate is in; its search there joins those in runs.
-void PastFinder::search_hubs(FindScratch& scratch, Past* pasts) const {
+void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const {
+  const auto last_of = [&](const HubSearch& hub) { return scratch.ranges[static_cast<std::size_t>(hub.target)].last; };
   for (const HubSearch& hub : scratch.hubs) {
     const BlockTable table = hub.chain->table();
-    const EdgeTime last = scratch.ranges[static_cast<std::size_t>(hub.target)].last;
-    scratch.in_tables.push_back(search_of(table.first, static_cast<std::int32_t>(table.blocks), last, hub.target));
+    prefetch_line(table.first + table.blocks - 1);
   }
-  run_together(scratch.in_tables);
+  const auto found = [&](HubSearch& hub, std::int64_t block) {
+    const BlockTable table = hub.chain->table();
+    hub.block = block;
+    prefetch_line(table.before + block + (block + 1 < table.blocks));
+    prefetch_line(table.place + block);
+  };
   for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
     HubSearch& hub = scratch.hubs[i];
-    hub.block = scratch.in_tables[i].found() - 1;
     const BlockTable table = hub.chain->table();
-    prefetch_line(table.before + std::max<std::int64_t>(hub.block, 0));
-    prefetch_line(table.place + std::max<std::int64_t>(hub.block, 0));
-    pasts[hub.target] = {0, 0};
+    if (table.first[table.blocks - 1] <= last_of(hub)) {
+      found(hub, table.blocks - 1);
+    } else {
+      scratch.in_tables.add(table.first, static_cast<std::int32_t>(table.blocks), last_of(hub),
+                            static_cast<std::int32_t>(i));
+    }
   }
-  for (const HubSearch& hub : scratch.hubs) {
+  scratch.in_tables.run([&](std::int32_t name, const EdgeTime* end) {
+    HubSearch& hub = scratch.hubs[static_cast<std::size_t>(name)];
+    found(hub,
+          std::max<std::int64_t>(end - hub.chain->table().first - 1, 0));  // where all come later, none of the first
+  });
+  const auto edges_of = [](const HubSearch& hub) {
     const BlockTable table = hub.chain->table();
-    const std::int64_t block = std::max<std::int64_t>(hub.block, 0);
-    const std::int64_t end = block + 1 < table.blocks ? table.before[block + 1] : hub.count;
-    const EdgeTime last = scratch.ranges[static_cast<std::size_t>(hub.target)].last;
-    const auto edges = static_cast<std::int32_t>(end - table.before[block]);
-    scratch.in_runs.push_back(search_of(pool_.times(table.place[block]), edges, last, hub.target));
+    const std::int64_t end = hub.block + 1 < table.blocks ? table.before[hub.block + 1] : hub.count;
+    return static_cast<std::int32_t>(end - table.before[hub.block]);
+  };
+  for (const HubSearch& hub : scratch.hubs) {
+    prefetch_line(pool_.times(hub.chain->table().place[hub.block]) + edges_of(hub) - 1);
+  }
+  for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
+    const HubSearch& hub = scratch.hubs[i];
+    const EdgeTime* in_block = pool_.times(hub.chain->table().place[hub.block]);
+    const std::int32_t edges = edges_of(hub);
+    if (in_block[edges - 1] <= last_of(hub)) {
+      pasts[hub.target] = in_chain(hub, edges, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
+    } else {
+      scratch.in_runs.add(in_block, edges, last_of(hub), ~static_cast<std::int32_t>(i));
+    }
   }
 }
 
-Past PastFinder::in_run(const Search& search, const TimeRange& range) const {
-  const std::int32_t end = search.found();
-  const std::int64_t place = search.start - pool_.times(0);
+Past PastFinder::in_run(std::int64_t place, std::int32_t end, const TimeRange& range) const {
   if (!cut_.has_first() || range.first == INT64_MIN) return {place, end};
-  const std::int32_t first = count_until(search.start, end, range.first - 1);
+  const std::int32_t first = count_until(pool_.times(place), end, range.first - 1);
   return {place + first, end - first};
 }
 

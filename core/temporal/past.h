@@ -5,12 +5,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "livegnn/graph.h"
+#include "livegnn/prefetch.h"
 #include "livegnn/temporal.h"
 
 namespace livegnn {
@@ -116,25 +118,49 @@ struct PastSlice {
 
 // Searches of a slice of targets that go on together, a step of each in turn, so that what each reads next is on its
 // way while the others take their step.
-struct Search {
-  const EdgeTime* start;
-  const EdgeTime* base;
-  std::int32_t left;    // how many of base[0], base[1], ... are not decided
-  std::int32_t target;  // of the slice
-  EdgeTime time;
-  std::int32_t found() const { return static_cast<std::int32_t>(base - start) + (*base <= time ? 1 : 0); }
+class Searches {
+ public:
+  void clear() { searches_.clear(); }
+  // How many of `count` > 0 ascending times are at most `time`? `name` comes back with the answer.
+  void add(const EdgeTime* times, std::int32_t count, EdgeTime time, std::int32_t name) {
+    prefetch_line(times + (count - bit_floor(count)) - (count > bit_floor(count)));
+    searches_.push_back({times, time, count, name});
+  }
+  // visitor(name, end): the times before `end` are those at most at the time asked for.
+  template <typename Visitor>
+  void run(Visitor&& visitor) {
+    run_together();
+    for (const Search& search : ordered_) visitor(search.name, search.times + (*search.times <= search.time ? 1 : 0));
+  }
+
+ private:
+  struct Search {
+    const EdgeTime* times;  // begins with what is not decided
+    EdgeTime time;
+    std::int32_t count;  // not decided
+    std::int32_t name;
+  };
+  static std::int32_t bit_floor(std::int32_t count) {
+    return static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(count)));
+  }
+  void run_together();
+
+  std::vector<Search> searches_;
+  std::vector<Search> ordered_;  // those of many steps first
 };
+
 struct HubSearch {
   const BlockChain* chain;
   std::int32_t count;  // edges of the chain
   std::int32_t target;
-  std::int64_t block;  // that the search goes on in, -1 where all edges come later
+  std::int64_t block;  // that the last candidate is in
 };
 // The candidate of a rank, counted from the oldest.
 EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank);
 
 struct FindScratch {  // by thread
-  std::vector<Search> in_runs, in_tables;
+  Searches in_runs, in_tables;
+  std::vector<std::int32_t> runs;  // targets whose list is one run
   std::vector<HubSearch> hubs;
   std::vector<TimeRange> ranges;
 };
@@ -157,8 +183,8 @@ class PastFinder {
  private:
   void begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice, FindScratch& scratch) const;
   void take_all(std::span<const std::int64_t> vertices, Past* pasts, PastSlice& slice) const;
-  void search_hubs(FindScratch& scratch, Past* pasts) const;
-  Past in_run(const Search& search, const TimeRange& range) const;
+  void search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const;
+  Past in_run(std::int64_t place, std::int32_t end, const TimeRange& range) const;
   Past in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const;
   bool differs(VertexId v, const TimeRange& range) const;
   Past pinned(VertexId v, const TimeRange& range, PastSlice& slice) const;

@@ -16,18 +16,27 @@ namespace {
 constexpr std::int64_t kRowsMax = std::int64_t{1} << 31;  // of a hop: its targets and its edges
 constexpr std::int64_t kSlice = 256;                      // targets: their pasts and first edges stay in the near cache
 
-void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, const TemporalPin* pin,
-                   const char* where) {
+// All that is wrong with numbers is found here, in one look: reductions in NumPy cost more than the sample of a few.
+void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
+                   const TemporalPin* pin, const char* where) {
+  const auto refuse = [where](ErrorKind kind, const char* expected, std::int64_t got, std::size_t row,
+                              const char* what) {
+    throw Error(kind, std::string("[") + where + "] expected " + expected + ", got " + std::to_string(got) +
+                          " at row " + std::to_string(row) + "; " + what);
+  };
   for (std::size_t row = 0; row < vertices.size(); ++row) {
     const std::int64_t v = vertices[row];
     const bool live =
         pin != nullptr ? pin->is_live(v) : v >= 0 && v < graph.slot_count() && graph.is_live(static_cast<VertexId>(v));
     if (live) [[likely]]
       continue;
-    throw Error(ErrorKind::VertexUnknown, std::string("[") + where + "] expected live vertices as targets, got " +
-                                              std::to_string(v) + " at row " + std::to_string(row) +
-                                              "; add the vertex first");
+    if (v < 0) refuse(ErrorKind::ValueInvalid, "vertex ids of at least 0", v, row, "mend the id");
+    refuse(ErrorKind::VertexUnknown, "live vertices as targets", v, row, "add the vertex first");
   }
+  const auto none = std::find(times.begin(), times.end(), INT64_MIN);
+  if (none == times.end()) return;
+  refuse(ErrorKind::ValueInvalid, "times that fit int64 (its smallest value, NaT, is taken)", INT64_MIN,
+         static_cast<std::size_t>(none - times.begin()), "drop or mend the row");
 }
 }  // namespace
 
@@ -130,12 +139,12 @@ void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, s
   pool.run(static_cast<std::int64_t>(slice_edges.size()), [&](std::int64_t index, int thread) {
     const std::int64_t first = index * kSlice, last = std::min(first + kSlice, count);
     const auto slice = static_cast<std::size_t>(index);
-    const SliceWriter writer(graph.in_lists().pool(), {pasts.data() + first, pasts.data() + last}, slices[slice], taken,
-                             first, slice_edges[slice], made);
+    SliceWriter writer(graph.in_lists().pool(), {pasts.data() + first, pasts.data() + last}, slices[slice], taken,
+                       first, slice_edges[slice], made, scratch[static_cast<std::size_t>(thread)]);
     if (recent) {
       writer.recent();
     } else {
-      writer.uniform(part_key, options.replace, scratch[static_cast<std::size_t>(thread)]);
+      writer.uniform(part_key);
     }
     if (!options.unique) writer.source_rows();
     if (options.prop_time && !options.unique) writer.root_times();
@@ -172,7 +181,7 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
                                                        std::span<const std::int64_t> times, std::uint64_t call,
                                                        std::int32_t snapshot, const TemporalPin* pin) {
   const std::lock_guard one(impl_->one_call);
-  check_targets(impl_->graph, vertices, pin, "sample");
+  check_targets(impl_->graph, vertices, times, pin, "sample");
   const TemporalOptions& options = impl_->options;
   const Cut cut(options, snapshot);
   std::vector<TemporalHopArrays> hops;
@@ -193,7 +202,7 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
 TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
                                           std::int64_t length, std::uint64_t call, const TemporalPin* pin) {
   const std::lock_guard one(impl_->one_call);
-  check_targets(impl_->graph, vertices, pin, "walks");
+  check_targets(impl_->graph, vertices, times, pin, "walks");
   const auto count = static_cast<std::int64_t>(vertices.size());
   TemporalWalkArrays made;
   made.vertices.assign(vertices.size() * static_cast<std::size_t>(length + 1), -1);

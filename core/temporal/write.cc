@@ -1,6 +1,9 @@
+// Most edges go through EdgesToCome: some dozens are named and their lines asked for while those named before, which
+// have arrived, are copied column by column in loops that do not know about targets.
 #include "temporal/write.h"
 
 #include <cstring>
+#include <utility>
 
 #include "livegnn/prefetch.h"
 #include "temporal/draw.h"
@@ -8,17 +11,35 @@
 namespace livegnn {
 
 namespace {
-constexpr std::size_t kEdgesAhead = 8;  // targets whose edges are on their way
-constexpr std::size_t kTogether = 16;   // targets whose draws are copied together
+constexpr std::int32_t kLong = 64;  // edges of a run from which on it is copied by itself
 
+// Where ascending ranks of a chain stand. Blocks are about equally full, so a rank's block is guessed and then looked
+// for nearby.
+class PlacesInChain {
+ public:
+  explicit PlacesInChain(const BlockTable& table)
+      : table_(table),
+        last_(table.blocks - 1),
+        blocks_per_edge_(last_ > 0 ? static_cast<double>(last_) / static_cast<double>(table.before[last_]) : 0.0) {}
+  std::int64_t of(std::int64_t rank) const {
+    auto block = std::min(static_cast<std::int64_t>(static_cast<double>(rank) * blocks_per_edge_), last_);
+    if (table_.before[block] > rank || (block < last_ && table_.before[block + 1] <= rank)) block = near(block, rank);
+    return table_.place[block] + rank - table_.before[block];
+  }
+
+ private:
+  std::int64_t near(std::int64_t block, std::int64_t rank) const {
+    constexpr std::int64_t kNear = 8;
+    const std::int64_t first = std::max<std::int64_t>(block - kNear, 0), end = std::min(block + kNear, last_ + 1);
+    if (table_.before[first] > rank || (end <= last_ && table_.before[end] <= rank)) return block_of(table_, rank);
+    const BlockTable part{end - first, nullptr, table_.before + first, nullptr};
+    return first + block_of(part, rank);
+  }
+  const BlockTable& table_;
+  std::int64_t last_;
+  double blocks_per_edge_;
+};
 }  // namespace
-
-void SliceWriter::begin_row(std::size_t i, std::int64_t edge, std::int32_t take) const {
-  const std::int64_t row = row_ + static_cast<std::int64_t>(i);
-  made_.ptr[static_cast<std::size_t>(row)] = edge;
-  std::int64_t* rows = made_.edge_index.data() + made_.src.size() + edge;
-  for (std::int32_t k = 0; k < take; ++k) rows[k] = row;
-}
 
 void SliceWriter::put(std::int64_t edge, const EdgeEntry& entry) const {
   made_.src[static_cast<std::size_t>(edge)] = entry.neighbour;
@@ -26,20 +47,126 @@ void SliceWriter::put(std::int64_t edge, const EdgeEntry& entry) const {
   made_.times[static_cast<std::size_t>(edge)] = entry.time;
 }
 
-void SliceWriter::copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const {
-  if (count == 0) return;  // the pool may be empty
-  const VertexId* neighbours = pool_.neighbours(place);
-  const EdgeId* ids = pool_.ids(place);
-  std::int64_t* src = made_.src.data() + edge;
-  std::int64_t* out_ids = made_.edge_ids.data() + edge;
-  std::int64_t* out_times = made_.times.data() + edge;
-  for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[k];
-  std::memcpy(out_ids, ids, static_cast<std::size_t>(count) * sizeof(EdgeId));
-  if (!pool_.has_times()) return;
-  std::memcpy(out_times, pool_.times(place), static_cast<std::size_t>(count) * sizeof(EdgeTime));
+void SliceWriter::prefetch(std::int64_t place) const {
+  pool_.prefetch(place);
+  if (pool_.has_times()) prefetch_line(pool_.times(place));
 }
 
-void SliceWriter::copy_newest(const Past& past, std::int64_t edge, std::int32_t take) const {
+// ---- edges to come
+
+void SliceWriter::begin() {
+  for (EdgesToCome* edges : {next_, coming_}) {
+    edges->first = edge_;
+    edges->count = 0;
+  }
+}
+
+void SliceWriter::end() {
+  copy(*coming_);
+  copy(*next_);
+}
+
+// From now on edges are named that stand at `edge` in the answer.
+void SliceWriter::turn(std::int64_t edge) {
+  copy(*coming_);
+  std::swap(next_, coming_);
+  next_->first = edge;
+  next_->count = 0;
+}
+
+void SliceWriter::make_room(std::int64_t edge, std::int32_t take) {
+  if (next_->count + take > EdgesToCome::kCount) turn(edge);
+}
+
+void SliceWriter::add_rows(std::int64_t row, std::int32_t take) {
+  std::int64_t* rows = next_->rows.data() + next_->count;
+  if (take <= EdgesToCome::kFew) {
+    for (std::int32_t k = 0; k < EdgesToCome::kFew; ++k) rows[k] = row;
+  } else {
+    std::fill_n(rows, take, row);
+  }
+  next_->count += take;
+}
+
+void SliceWriter::copy(const EdgesToCome& edges) const {
+  if (edges.count == 0) return;  // the pool may be empty
+  const VertexId* neighbours = pool_.neighbours(0);
+  const EdgeId* ids = pool_.ids(0);
+  const std::int64_t* places = edges.places.data();
+  std::int64_t* src = made_.src.data() + edges.first;
+  std::int64_t* out_ids = made_.edge_ids.data() + edges.first;
+  std::int64_t* out_times = made_.times.data() + edges.first;
+  for (std::int32_t k = 0; k < edges.count; ++k) src[k] = neighbours[places[k]];
+  for (std::int32_t k = 0; k < edges.count; ++k) out_ids[k] = ids[places[k]];
+  if (pool_.has_times()) {
+    const EdgeTime* times = pool_.times(0);
+    for (std::int32_t k = 0; k < edges.count; ++k) out_times[k] = times[places[k]];
+  }
+  std::copy_n(edges.rows.data(), edges.count, made_.edge_index.data() + made_.src.size() + edges.first);
+}
+
+// ---- one target
+
+void SliceWriter::add_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take) {
+  if (past.place < 0 || take > kLong) {
+    turn(edge + take);
+    return copy_newest(past, row, edge, take);
+  }
+  make_room(edge, take);
+  const std::int64_t place = past.place + past.count - take;
+  std::int64_t* places = next_->places.data() + next_->count;
+  if (take <= EdgesToCome::kFew) {
+    for (std::int32_t k = 0; k < EdgesToCome::kFew; ++k) places[k] = place + k;
+  } else {
+    for (std::int32_t k = 0; k < take; ++k) places[k] = place + k;
+  }
+  prefetch(place);
+  prefetch(place + take - (take > 0));
+  for (std::int32_t k = 8; k < take; k += 8) prefetch(place + k);
+  add_rows(row, take);
+}
+
+void SliceWriter::add_drawn(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take) {
+  const std::uint32_t* ranks = ranks_.data();
+  const LongPast* found = past.place >= 0 ? nullptr : &slice_.longs[static_cast<std::size_t>(~past.place)];
+  if (found != nullptr && found->gone != nullptr) {  // a list that edges have gone from
+    turn(edge + take);
+    for (std::int32_t k = 0; k < take; ++k) put(edge + k, edge_at(pool_, slice_, past, ranks[k]));
+    std::fill_n(made_.edge_index.data() + made_.src.size() + edge, take, row);
+    return;
+  }
+  for (std::int32_t done = 0; done < take;) {
+    make_room(edge + done, std::min(take - done, kLong));
+    const std::int32_t count = std::min(take - done, kLong);
+    std::int64_t* places = next_->places.data() + next_->count;
+    if (found == nullptr) {
+      for (std::int32_t k = 0; k < count; ++k) places[k] = past.place + ranks[done + k];
+    } else {
+      const PlacesInChain chain(found->table);
+      for (std::int32_t k = 0; k < count; ++k) places[k] = chain.of(found->first + ranks[done + k]);
+    }
+    for (std::int32_t k = 0; k < count; ++k) pool_.prefetch(places[k]);
+    if (pool_.has_times()) {
+      for (std::int32_t k = 0; k < count; ++k) prefetch_line(pool_.times(places[k]));
+    }
+    add_rows(row, count);
+    done += count;
+  }
+}
+
+// ---- what edges do not go through EdgesToCome
+
+void SliceWriter::copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const {
+  if (count == 0) return;
+  const VertexId* neighbours = pool_.neighbours(place);
+  std::int64_t* src = made_.src.data() + edge;
+  for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[k];
+  std::copy_n(pool_.ids(place), count, made_.edge_ids.data() + edge);
+  if (pool_.has_times()) std::copy_n(pool_.times(place), count, made_.times.data() + edge);
+}
+
+void SliceWriter::copy_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take) const {
+  std::fill_n(made_.edge_index.data() + made_.src.size() + edge, take, row);
   if (past.place >= 0) return copy_run(past.place + past.count - take, edge, take);
   const LongPast& found = slice_.longs[static_cast<std::size_t>(~past.place)];
   const std::int64_t first = found.first + past.count - take;
@@ -63,100 +190,44 @@ void SliceWriter::copy_newest(const Past& past, std::int64_t edge, std::int32_t 
   }
 }
 
-void SliceWriter::recent() const {
-  std::int64_t edge = edge_;
-  for (std::size_t i = 0; i < pasts_.size(); ++i) {
-    if (i + kEdgesAhead < pasts_.size() && pasts_[i + kEdgesAhead].place >= 0) {
-      const Past& ahead = pasts_[i + kEdgesAhead];
-      const std::int64_t place = ahead.place + ahead.count - taken_.of(ahead.count);
-      pool_.prefetch(place);
-      prefetch_line(pool_.ids(place) + taken_.of(ahead.count));
-      if (pool_.has_times()) prefetch_line(pool_.times(place));
-    }
-    const std::int32_t take = taken_.of(pasts_[i].count);
-    begin_row(i, edge, take);
-    copy_newest(pasts_[i], edge, take);
+// ---- all targets of the slice
+
+void SliceWriter::recent() {
+  begin();
+  std::int64_t edge = edge_, row = row_;
+  for (const Past& past : pasts_) {
+    const std::int32_t take = taken_.of(past.count);
+    made_.ptr[static_cast<std::size_t>(row)] = edge;
+    add_newest(past, row, edge, take);
     edge += take;
+    ++row;
   }
+  end();
 }
 
-// Where the edges of these ranks lie in the pool, with their lines on their way; those of a list that edges have gone
-// from are put at once.
-std::int64_t* SliceWriter::places_of(const Past& past, const std::uint32_t* ranks, std::int32_t count,
-                                     std::int64_t edge, std::int64_t* places) const {
-  const LongPast* found = past.place >= 0 ? nullptr : &slice_.longs[static_cast<std::size_t>(~past.place)];
-  for (std::int32_t k = 0; k < count; ++k) {
-    std::int64_t place = past.place + ranks[k];
-    if (found != nullptr) {
-      if (found->gone != nullptr) {
-        put(edge + k, edge_at(pool_, slice_, past, ranks[k]));
-        continue;
-      }
-      const std::int64_t rank = found->first + ranks[k];
-      const std::int64_t block = block_of(found->table, rank);
-      place = found->table.place[block] + rank - found->table.before[block];
-    }
-    pool_.prefetch(place);
-    if (pool_.has_times()) prefetch_line(pool_.times(place));
-    *places++ = place;
-  }
-  return places;
-}
-
-// A few targets at a time: first where their edges lie, then, when the lines are there, the copies.
-void SliceWriter::uniform(std::uint64_t part_key, bool replace, WriteScratch& scratch) const {
-  struct Drawn {
-    std::int64_t edge, count;
-  };
-  Drawn drawn[kTogether];
-  std::int64_t edge = edge_;
-  for (std::size_t first = 0; first < pasts_.size(); first += kTogether) {
-    const std::size_t last = std::min(first + kTogether, pasts_.size());
-    std::size_t draws = 0;
-    std::int64_t wanted = 0;
-    for (std::size_t i = first; i < last; ++i) wanted += taken_.of(pasts_[i].count);
-    scratch.places.resize(static_cast<std::size_t>(wanted));
-    std::int64_t* places = scratch.places.data();
-    for (std::size_t i = first; i < last; ++i) {
-      const Past& past = pasts_[i];
-      const std::int32_t take = taken_.of(past.count);
-      begin_row(i, edge, take);
-      if (take == 0 || taken_.fan_out < 0 || (!replace && take == past.count)) {
-        copy_newest(past, edge, take);
+void SliceWriter::uniform(std::uint64_t part_key) {
+  begin();
+  std::int64_t edge = edge_, row = row_;
+  for (const Past& past : pasts_) {
+    const std::int32_t take = taken_.of(past.count);
+    made_.ptr[static_cast<std::size_t>(row)] = edge;
+    if (take == 0 || taken_.fan_out < 0 || (!taken_.replace && take == past.count)) {
+      add_newest(past, row, edge, take);
+    } else {
+      ranks_.resize(static_cast<std::size_t>(take));
+      const Draw draw(part_key, static_cast<std::uint64_t>(row));
+      const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
+      if (taken_.replace) {
+        draw_with_replacement(draw, n, k, ranks_.data());
       } else {
-        scratch.ranks.resize(static_cast<std::size_t>(take));
-        const Draw draw(part_key, static_cast<std::uint64_t>(row_) + i);
-        const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
-        if (replace) {
-          draw_with_replacement(draw, n, k, scratch.ranks.data());
-        } else {
-          draw_distinct(draw, n, k, scratch.ranks.data(), scratch.left);
-        }
-        std::int64_t* end = places_of(past, scratch.ranks.data(), take, edge, places);
-        drawn[draws++] = {edge, end - places};
-        places = end;
+        draw_distinct(draw, n, k, ranks_.data(), left_);
       }
-      edge += take;
+      add_drawn(past, row, edge, take);
     }
-    const std::int64_t* place = scratch.places.data();
-    for (std::size_t d = 0; d < draws; ++d) {
-      copy_places(place, drawn[d].edge, static_cast<std::int32_t>(drawn[d].count));
-      place += drawn[d].count;
-    }
+    edge += take;
+    ++row;
   }
-}
-
-void SliceWriter::copy_places(const std::int64_t* places, std::int64_t edge, std::int32_t count) const {
-  const VertexId* neighbours = pool_.neighbours(0);
-  const EdgeId* ids = pool_.ids(0);
-  std::int64_t* src = made_.src.data() + edge;
-  std::int64_t* out_ids = made_.edge_ids.data() + edge;
-  std::int64_t* out_times = made_.times.data() + edge;
-  for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[places[k]];
-  for (std::int32_t k = 0; k < count; ++k) out_ids[k] = ids[places[k]];
-  if (!pool_.has_times()) return;
-  const EdgeTime* times = pool_.times(0);
-  for (std::int32_t k = 0; k < count; ++k) out_times[k] = times[places[k]];
+  end();
 }
 
 void SliceWriter::source_rows() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,29 +22,53 @@ struct Taken {
   }
 };
 
+// Edges that stand one after the other in the answer, and where in the pool they come from; their lines are on the way.
+struct EdgesToCome {
+  static constexpr std::int32_t kCount = 96;  // so many lines stay in the near cache beside what is being copied
+  static constexpr std::int32_t kFew = 16;    // edges of a target that are written without asking how many there are
+  std::int64_t first = 0;                     // in the answer
+  std::int32_t count = 0;
+  std::array<std::int64_t, kCount + kFew> places, rows;
+};
+
 struct WriteScratch {
   std::vector<std::uint32_t> ranks, left;
-  std::vector<std::int64_t> places;
+  std::array<EdgesToCome, 2> edges;
 };
 
 class SliceWriter {
  public:
   SliceWriter(const BlockPool& pool, std::span<const Past> pasts, const PastSlice& slice, const Taken& taken,
-              std::int64_t first_row, std::int64_t first_edge, TemporalHopArrays& made)
-      : pool_(pool), pasts_(pasts), slice_(slice), taken_(taken), row_(first_row), edge_(first_edge), made_(made) {}
+              std::int64_t first_row, std::int64_t first_edge, TemporalHopArrays& made, WriteScratch& scratch)
+      : pool_(pool),
+        pasts_(pasts),
+        slice_(slice),
+        taken_(taken),
+        row_(first_row),
+        edge_(first_edge),
+        made_(made),
+        ranks_(scratch.ranks),
+        left_(scratch.left),
+        next_(&scratch.edges[0]),
+        coming_(&scratch.edges[1]) {}
 
-  void recent() const;  // the newest
-  void uniform(std::uint64_t part_key, bool replace, WriteScratch& scratch) const;
+  void recent();  // the newest
+  void uniform(std::uint64_t part_key);
   void source_rows() const;  // each edge's source has a row of its own, after the targets
   void root_times() const;   // next_times of the sources: their targets' times
 
  private:
-  void begin_row(std::size_t i, std::int64_t edge, std::int32_t take) const;
-  void copy_newest(const Past& past, std::int64_t edge, std::int32_t take) const;
+  void begin();
+  void end();
+  void turn(std::int64_t edge);
+  void make_room(std::int64_t edge, std::int32_t take);
+  void add_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);
+  void add_drawn(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);
+  void add_rows(std::int64_t row, std::int32_t take);
+  void prefetch(std::int64_t place) const;
+  void copy(const EdgesToCome& edges) const;
+  void copy_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take) const;
   void copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const;
-  std::int64_t* places_of(const Past& past, const std::uint32_t* ranks, std::int32_t count, std::int64_t edge,
-                          std::int64_t* places) const;
-  void copy_places(const std::int64_t* places, std::int64_t edge, std::int32_t count) const;
   void put(std::int64_t edge, const EdgeEntry& entry) const;
 
   const BlockPool& pool_;
@@ -52,6 +77,9 @@ class SliceWriter {
   Taken taken_;
   std::int64_t row_, edge_;
   TemporalHopArrays& made_;
+  std::vector<std::uint32_t>&ranks_, &left_;
+  EdgesToCome* next_;    // being filled
+  EdgesToCome* coming_;  // full, copied when the next are
 };
 
 }  // namespace livegnn

@@ -155,12 +155,15 @@ def id_array(where: str, name: str, values: object) -> Int64Array:
     return array
 
 
+def time_numbers(where: str, name: str, values: object) -> Int64Array:
+    """time_array() for callers that refuse NaT, int64's smallest number, themselves."""
+    array = as_array(where, name, values)
+    return integer_array(where, name, array.view(np.int64) if array.dtype.kind == "M" else array)
+
+
 def time_array(where: str, name: str, values: object) -> Int64Array:
     """Times: (k,) int64; datetime64 counts in its own unit, NaT is refused."""
-    array = as_array(where, name, values)
-    if array.dtype.kind == "M":
-        array = array.view(np.int64)
-    array = integer_array(where, name, array)
+    array = time_numbers(where, name, values)
     if array.size and array.min() == INT64_MIN:
         row = int(np.argmax(array == INT64_MIN))
         expected = f"{name} that fits int64 (its smallest value, NaT, is taken)"
