@@ -152,7 +152,7 @@ class ContinuousTrainer:
             )
             self._feed = EventFeed(graph)
             self._version = graph.version
-            self._start = (graph.version, str(graph.digest()))
+            self._start = (graph.version, "" if self._path is None else str(graph.digest()))
         try:
             if self.model.memory is not None:
                 self.model.memory.reset(graph.slot_count)
@@ -599,7 +599,7 @@ class ContinuousTrainer:
                 f"in {path}; give the same options, or another folder"
             )
         version, digest = state["start"]
-        if self.graph.version == version and str(self.graph.digest()) != digest:
+        if self._start[0] == version and self._start[1] != digest:
             raise StoredStateInvalid(
                 f"[ContinuousTrainer] expected the graph that the training in {path} began with, got one of version "
                 f"{version} with other content; give that graph, or another folder"
