@@ -182,6 +182,23 @@ def test_a_folder_of_another_training_is_refused(tmp_path):
         trainer_of(graph_of(WARM), folder=tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")
+def test_a_checkpoint_is_restored_to_the_device_of_the_model(tmp_path):
+    """It is read to the CPU. Torch's device of shapes without numbers stands for a GPU."""
+    with trainer_of(graph_of(WARM), folder=tmp_path) as trainer:
+        trainer.fit(1)
+    with trainer_of(graph_of(WARM), folder=tmp_path, device="meta") as again:
+        memory, steps = again.model.memory, again._optimizer.state.values()
+        moments = [step[name] for step in steps for name in ("exp_avg", "exp_avg_sq")]
+        assert len(moments) > 10
+        restored = [*moments, *weights(again.model).values(), memory.state()["rows"]]
+        for kept in (again._before, *again._states.states):  # wherever they lie until they are used
+            again._remember(kept)
+            restored += [memory.state()[name] for name in ("rows", "time", "pending")]
+        devices = {part.device.type for part in restored}
+        assert devices == {"meta"}
+
+
 @pytest.mark.parametrize("name", ["tgn", "tgat"])
 def test_caches_change_nothing_but_the_time(tmp_path, name):
     def made(cached, **options):
