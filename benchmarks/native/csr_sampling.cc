@@ -64,6 +64,16 @@ struct Hop {
   std::span<std::int64_t> next_targets, next_times, ptr, ids, rows;
 };
 
+// hop(k, targets, times, key) for each hop, whose targets are the rows that the one before has written.
+template <typename HopOf>
+void each_hop(const std::vector<Hop>& hops, Numbers targets, Numbers times, std::uint64_t call, HopOf&& hop) {
+  for (std::size_t k = 0; k < hops.size(); ++k) {
+    hop(k, targets, times, draw_part(0, call, k));
+    targets = hops[k].next_targets;
+    times = hops[k].next_times;
+  }
+}
+
 struct Search {
   const std::int64_t* base;
   std::int64_t time, first;
@@ -83,10 +93,7 @@ class StaticSampler {
         scratch_(static_cast<std::size_t>(threads)) {}
 
   const std::vector<Hop>& sample(Numbers vertices, Numbers times, std::uint64_t call) {
-    for (std::size_t k = 0; k < hops_.size(); ++k) {
-      hop(k, k == 0 ? vertices : Numbers(hops_[k - 1].next_targets), k == 0 ? times : Numbers(hops_[k - 1].next_times),
-          draw_part(0, call, k));
-    }
+    each_hop(hops_, vertices, times, call, [this](auto... of) { hop(of...); });
     return hops_;
   }
 
@@ -231,10 +238,7 @@ class GrowingSampler {
       : csr_(csr), fan_outs_(std::move(fan_outs)), recent_(recent), pool_(threads), hops_(fan_outs_.size()) {}
 
   const std::vector<Hop>& sample(Numbers vertices, Numbers times, std::uint64_t call) {
-    for (std::size_t k = 0; k < hops_.size(); ++k) {
-      hop(k, k == 0 ? vertices : Numbers(hops_[k - 1].next_targets), k == 0 ? times : Numbers(hops_[k - 1].next_times),
-          draw_part(0, call, k));
-    }
+    each_hop(hops_, vertices, times, call, [this](auto... of) { hop(of...); });
     return hops_;
   }
 

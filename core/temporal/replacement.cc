@@ -87,9 +87,38 @@ class AccessLog {
   std::int32_t head_ = 0, end_ = 0;
 };
 
-class LeastRecent final : public Replacement {
+// What lru and fifo share: slots go in the order of a log. Which of them the fetch under way has used, each tells.
+class Logged : public Replacement {
  public:
-  explicit LeastRecent(std::int32_t capacity) : log_(capacity) {}
+  void admit(std::int32_t slot) final { log_.append(slot); }
+  void remove(std::int32_t slot) final { log_.remove(slot); }
+  void list(std::vector<std::int32_t>& slots, std::vector<std::int64_t>& uses) const final {
+    log_.list(slots);
+    uses.assign(slots.size(), 1);
+  }
+  void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t>) final { log_.assign(slots); }
+
+ protected:
+  explicit Logged(std::int32_t capacity) : log_(capacity) {}
+  template <typename IsUsed>
+  void take_out(std::int64_t count, std::vector<std::int32_t>& slots, IsUsed&& is_used) {
+    log_.walk([&](std::int32_t slot) {
+      if (count == 0) return false;
+      if (is_used(slot)) return true;
+      --count;
+      slots.push_back(slot);
+      log_.remove(slot);
+      return true;
+    });
+    invariant(count == 0, "fewer rows to evict than there should be");
+  }
+
+  AccessLog log_;
+};
+
+class LeastRecent final : public Logged {
+ public:
+  explicit LeastRecent(std::int32_t capacity) : Logged(capacity) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     log_.sweep_if_stale();
     const std::int32_t begin = begin_ = log_.end();
@@ -99,32 +128,17 @@ class LeastRecent final : public Replacement {
     return log_.end() - begin;
   }
   void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
-    log_.walk([&](std::int32_t slot) {
-      if (count == 0 || log_.stamps()[slot] >= begin_) return false;
-      --count;
-      slots.push_back(slot);
-      log_.remove(slot);
-      return true;
-    });
-    invariant(count == 0, "fewer rows to evict than there should be");
+    take_out(count, slots, [this](std::int32_t slot) { return log_.stamps()[slot] >= begin_; });
   }
-  void admit(std::int32_t slot) override { log_.append(slot); }
-  void remove(std::int32_t slot) override { log_.remove(slot); }
-  void list(std::vector<std::int32_t>& slots, std::vector<std::int64_t>& uses) const override {
-    log_.list(slots);
-    uses.assign(slots.size(), 1);
-  }
-  void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t>) override { log_.assign(slots); }
   std::size_t bytes() const override { return log_.bytes(); }
 
  private:
-  AccessLog log_;
   std::int32_t begin_ = 0;  // of the entries of this fetch
 };
 
-class FirstIn final : public Replacement {
+class FirstIn final : public Logged {
  public:
-  explicit FirstIn(std::int32_t capacity) : log_(capacity), used_(filled<std::int64_t>(capacity, 0)) {}
+  explicit FirstIn(std::int32_t capacity) : Logged(capacity), used_(filled<std::int64_t>(capacity, 0)) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     log_.sweep_if_stale();
     ++fetch_;
@@ -136,27 +150,11 @@ class FirstIn final : public Replacement {
     return count;
   }
   void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
-    log_.walk([&](std::int32_t slot) {
-      if (count == 0) return false;
-      if (used_[slot] == fetch_) return true;
-      --count;
-      slots.push_back(slot);
-      log_.remove(slot);
-      return true;
-    });
-    invariant(count == 0, "fewer rows to evict than there should be");
+    take_out(count, slots, [this](std::int32_t slot) { return used_[slot] == fetch_; });
   }
-  void admit(std::int32_t slot) override { log_.append(slot); }
-  void remove(std::int32_t slot) override { log_.remove(slot); }
-  void list(std::vector<std::int32_t>& slots, std::vector<std::int64_t>& uses) const override {
-    log_.list(slots);
-    uses.assign(slots.size(), 1);
-  }
-  void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t>) override { log_.assign(slots); }
   std::size_t bytes() const override { return log_.bytes() + used_.bytes(); }
 
  private:
-  AccessLog log_;
   Column<std::int64_t> used_;  // by slot: the last fetch that used it
   std::int64_t fetch_ = 0;
 };

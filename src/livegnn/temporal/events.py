@@ -149,13 +149,9 @@ class EventTable:
 
     def remove(self, edge_ids: Int64Array) -> None:
         """These edges are gone; ids that are not here are ignored."""
-        ids = self._columns[3]
-        for ordered in (self._by_id, np.arange(self._history, self._count)):
-            known = ids[ordered]
-            at = np.searchsorted(known, edge_ids)
-            inside = at < len(known)
-            found = at[inside][known[at[inside]] == edge_ids[inside]]
-            self._there[ordered[found]] = False
+        ids, history = self._columns[3], self._history
+        self._there[_places(ids[:history], edge_ids, self._by_id)] = False
+        self._there[history + _places(ids[history : self._count], edge_ids)] = False
 
     def between(self, first: int, last: int, count: int | None = None) -> Events:
         """The events at places [first, last) whose edges are still there, at most `count` of them."""
@@ -164,7 +160,7 @@ class EventTable:
 
     def draw(self, count: int, last: int, rng: np.random.Generator) -> Events:
         """So many events from places [0, last), or all, each at most once, in order of place; removed ones never."""
-        places = np.flatnonzero(self._there[:last])
+        places = np.flatnonzero(self._there[: last if count else 0])
         if count < len(places):
             places = places[np.sort(rng.choice(len(places), count, replace=False))]
         return Events(*(column[places] for column in self._columns))
@@ -185,3 +181,15 @@ class EventTable:
             return self._history + int(np.searchsorted(rest, mark.edge_id))
         times, ids = self._columns[2][: self._history], self._columns[3][: self._history]
         return int(np.sum((times < mark.time) | ((times == mark.time) & (ids < mark.edge_id))))
+
+
+def _places(ids: Int64Array, wanted: Int64Array, order: Int64Array | None = None) -> Int64Array:
+    """Where the wanted ids stand among ids, which ascend when read in this order; those that are not there are ignored.
+
+    Cost: O(wanted · log ids).
+    """
+    at = np.searchsorted(ids, wanted, sorter=order)
+    inside = at < len(ids)
+    places = at[inside] if order is None else order[at[inside]]
+    found: Int64Array = places[ids[places] == wanted[inside]]
+    return found

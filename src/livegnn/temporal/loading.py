@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -101,11 +102,11 @@ class Clock:
         return taken
 
 
-class _VertexRows:
-    """Features of a graph's vertices as they are now."""
+class _GraphRows:
+    """Features of a graph's vertices, or attributes of its edges, as they are now: what `read` gives for ids."""
 
-    def __init__(self, graph: Graph, device: Any) -> None:
-        self.graph, self.width, self._device = graph, graph.feature_width, device
+    def __init__(self, graph: Graph, width: int, read: Callable[[Int64Array], Float32Array], device: Any) -> None:
+        self.graph, self.width, self._read, self._device = graph, width, read, device
         self._torch = need("torch", "train")
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
@@ -113,24 +114,7 @@ class _VertexRows:
             rows: Float32Array = np.zeros((len(ids), 0), np.float32)
         else:
             with self.graph._lock:
-                rows = self.graph._store.features(ids)
-        tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
-        return tensor
-
-
-class _EdgeRows:
-    """Attributes of a graph's edges as they are now."""
-
-    def __init__(self, graph: Graph, device: Any) -> None:
-        self.graph, self.width, self._device = graph, graph.attr_width, device
-        self._torch = need("torch", "train")
-
-    def fetch(self, ids: Int64Array) -> torch.Tensor:
-        if not self.width:
-            rows: Float32Array = np.zeros((len(ids), 0), np.float32)
-        else:
-            with self.graph._lock:
-                rows = _native.edge_attrs(self.graph._store, ids)
+                rows = self._read(ids)
         tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
         return tensor
 
@@ -157,8 +141,12 @@ class InputLoader:
         self.graph, self.device = graph, device
         self.sampler = sampler
         self.clock = Clock()
-        self.vertices: Fetches = _VertexRows(graph, device) if vertex_features is None else vertex_features
-        self.edges: Fetches = _EdgeRows(graph, device) if edge_features is None else edge_features
+        if vertex_features is None:
+            vertex_features = _GraphRows(graph, graph.feature_width, graph._store.features, device)
+        if edge_features is None:
+            read = partial(_native.edge_attrs, graph._store)
+            edge_features = _GraphRows(graph, graph.attr_width, read, device)
+        self.vertices, self.edges = vertex_features, edge_features
 
     def check(self, model: TemporalModel) -> None:
         """Raises: WidthMismatch if the sampler's hops or snapshots, or the features' widths, are not the model's."""

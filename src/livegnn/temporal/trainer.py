@@ -1,12 +1,11 @@
 """ContinuousTrainer: ingest, test, train, advance the memory, checkpoint, publish; round after round.
 
 docs/training.md says what a round is. Everything random is drawn from (seed, round, epoch), so that a trainer which was
-killed and started again repeats what the other would have done.
+killed and started again repeats what the other would have done. What rounds change is the TrainingState.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 import zlib
@@ -19,16 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from livegnn.errors import StoredStateInvalid, UsageError, ValueInvalid
+from livegnn.errors import UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
-from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable, Mark
-from livegnn.temporal.link import LinkPass, LinkScores, Negatives
+from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
+from livegnn.temporal.link import LinkPass, LinkScores
 from livegnn.temporal.loading import Fetches, HopSource, InputLoader, LiveSampler
 from livegnn.temporal.publish import Publisher, publisher_of
-from livegnn.temporal.replay import MemoryStates
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
+from livegnn.temporal.training_state import Best, TrainingState, copied
 from livegnn.types import Int64Array
 
 if TYPE_CHECKING:
@@ -48,14 +47,6 @@ class _Plan(NamedTuple):
 
     parts: list[tuple[Events, dict[str, torch.Tensor] | None]]
     replayed: int
-
-
-class _Best(NamedTuple):
-    """The best weights of the warm start so far, by the validation's average precision, and the epochs since."""
-
-    ap: float
-    weights: dict[str, torch.Tensor]
-    since: int
 
 
 class ContinuousTrainer:
@@ -103,14 +94,13 @@ class ContinuousTrainer:
         self.model = _moved(model, device)
         self.epochs, self.replay, self.chunks, self.seed = epochs, replay, chunks, seed
         self.train_every = train_every
-        self.report = TrainingReport()
         self._loader = InputLoader(
             graph, self.sampler, vertex_features=vertex_features, edge_features=edge_features, device=device
         )
         self._loader.check(model)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
         self._optimizer = self._torch.optim.Adam(model.parameters(), lr=learning_rate)
-        self._options = {
+        options = {
             **numbers,
             "train_every": train_every,
             "memory_states_max": memory_states_max,
@@ -120,8 +110,6 @@ class ContinuousTrainer:
             "model": str(getattr(model, "config", type(model).__name__)),
             "sampler": str(self.sampler.options),
         }
-        self._states = MemoryStates(memory_states_max)
-        self._negatives = Negatives()
         self._publishers: list[Publisher] = []
         self._progress = progress
         self._round_lock = threading.Lock()
@@ -129,40 +117,44 @@ class ContinuousTrainer:
         self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
         self._path = None if folder is None else Path(folder) / "checkpoint.pt"
         self._writer = _tensorboard(folder) if tensorboard else None
-        self._begin()
+        self._begin(options, memory_states_max)
 
-    def _begin(self) -> None:
+    def _begin(self, options: dict[str, Any], memory_states_max: int) -> None:
         """Before the first round, or where the folder's checkpoint is."""
         self._marked = False  # whether the caches have a checkpoint of this round
         self._cold = False  # whether caches that were saved are still to be read
-        self._fit_epochs = 0  # of the warm start, done
-        self._fit_options: list[Any] = []  # of the warm start that was begun
-        self._best: _Best | None = None  # of the warm start, where it has a validation
-        self._next = 0  # place of the first event that no round has taken
-        self._untrained = 0  # place of the first event that none has trained on
-        self._before: dict[str, torch.Tensor] | None = None  # the memory before that event
-        self._resumed: dict[str, Any] = {}  # marks of a checkpoint whose version the graph has not reached
         stored, graph = None, self.graph
         if self._path is not None and self._path.exists():
             stored = read_checkpoint(self._path, "ContinuousTrainer")
         with graph._lock:
             ids_end = int(graph._store.next_edge_id)
-            self._table = EventTable(
-                Events.of(graph), ids_end if stored is None else stored.get("history_end", ids_end)
+            history_end = ids_end if stored is None else stored.get("history_end", ids_end)
+            self._state = TrainingState(
+                self.model,
+                self._optimizer,
+                graph,
+                options=options,
+                table=EventTable(Events.of(graph), history_end),
+                start=(graph.version, "" if self._path is None else str(graph.digest())),
+                memory_states_max=memory_states_max,
             )
             self._feed = EventFeed(graph)
-            self._version = graph.version
-            self._start = (graph.version, str(graph.digest()))
         try:
             if self.model.memory is not None:
                 self.model.memory.reset(graph.slot_count)
             if stored is not None:
-                self._resume(stored, self._path)
+                self._state.load(stored, self._path)
+                self._cold = True
         except BaseException:
             self._feed.close()
             raise
 
     # ---- training
+
+    @property
+    def report(self) -> TrainingReport:
+        """What was done so far."""
+        return self._state.report
 
     @property
     def rounds(self) -> int:
@@ -188,14 +180,14 @@ class ContinuousTrainer:
             if self.rounds:
                 return self.report.rounds[0]
             options = [count, validation, patience]
-            if self._fit_epochs and self._fit_options != options:
+            if self._state.fit_epochs and self._state.fit_options != options:
                 raise UsageError(
-                    f"[fit] expected epochs, validation and patience as when it was begun, {self._fit_options}, got "
-                    f"{options}; give those, or another folder"
+                    "[fit] expected epochs, validation and patience as when it was begun, "
+                    f"{self._state.fit_options}, got {options}; give those, or another folder"
                 )
-            self._fit_options = options
+            self._state.fit_options = options
             with self._reading() as (source, version, arrived):
-                self._take(arrived)
+                self._state.take(arrived, self._loader.device)
                 return self._warm_start(source, version, count, validation, patience)
 
     def take_as_trained(self) -> RoundReport:
@@ -207,7 +199,7 @@ class ContinuousTrainer:
             if self.rounds:
                 raise UsageError("[take_as_trained] expected a trainer before its first round, got one after it")
             with self._reading() as (source, version, arrived):
-                self._take(arrived)
+                self._state.take(arrived, self._loader.device)
                 return self._take_history(source, version, 0, _NAN)
 
     def run(self, stream: Iterable[Updates]) -> Iterator[RoundReport]:
@@ -235,13 +227,13 @@ class ContinuousTrainer:
             if not self.rounds:
                 raise UsageError("[round] expected a trainer after fit(), got one before it; call fit() first")
             self._catch_up()
-            if self._resumed:
+            if self._state.resumed:
                 raise UsageError(
-                    f"[round] expected a graph of version {self._resumed['version']}, as the checkpoint is, got "
+                    f"[round] expected a graph of version {self._state.resumed['version']}, as the checkpoint is, got "
                     f"{self.graph.version}; apply the stream up to there first"
                 )
             with self._reading() as (source, version, arrived):
-                self._take(arrived)
+                self._state.take(arrived, self._loader.device)
                 self._warm_caches()
                 return self._one_round(source, version)
 
@@ -267,7 +259,7 @@ class ContinuousTrainer:
         publisher = publisher_of(target, self.model)
         with self._round_lock:
             self._publishers.append(publisher)
-            if self.rounds and not self._resumed:
+            if self.rounds and not self._state.resumed:
                 publisher(self.model, self.report.rounds[-1])
 
     def close(self) -> None:
@@ -300,43 +292,13 @@ class ContinuousTrainer:
                     self.model.memory.grow(self.graph.slot_count)
             yield source, version, arrived
 
-    def _take(self, arrived: Arrived) -> None:
-        self._table.remove(arrived.removed)
-        self._table.append(arrived.events)
-        memory = self.model.memory
-        self._negatives.drop(arrived.vertices)
-        if memory is None or not len(arrived.vertices):
-            return
-        slots = self._torch.from_numpy(arrived.vertices).to(self._loader.device)
-        now = memory.state()
-
-        def forgotten(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-            self._remember(state)
-            memory.forget(slots)
-            return memory.state()
-
-        if self._before is not None:
-            self._before = forgotten(self._before)
-        self._states.states = [forgotten(state) for state in self._states.states]
-        self._remember(forgotten(now))
-
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """What fails inside leaves weights, optimiser, memory and places as they were."""
-        memory = self.model.memory
-        weights, optimizer = _copied(self.model.state_dict()), copy.deepcopy(self._optimizer.state_dict())
-        state = None if memory is None else memory.state()
-        places = (self._next, self._untrained, self._before, list(self._states.places), list(self._states.states))
-        seen, rounds, epochs = self._negatives.seen, len(self.report.rounds), len(self.report.epochs)
+        """What fails inside leaves no trace, in the report's seconds neither."""
         try:
-            yield
+            with self._state.all_or_nothing():
+                yield
         except BaseException:
-            self.model.load_state_dict(weights)
-            self._optimizer.load_state_dict(optimizer)
-            self._remember(state)
-            self._next, self._untrained, self._before, self._states.places, self._states.states = places
-            self._negatives.seen = seen
-            del self.report.rounds[rounds:], self.report.epochs[epochs:]
             self._loader.clock.take()
             raise
 
@@ -352,25 +314,25 @@ class ContinuousTrainer:
     def _warm_start(
         self, source: HopSource, version: int, epochs: int, validation: float, patience: int | None
     ) -> RoundReport:
-        everything = self._table.between(0, len(self._table)).in_time_order()
+        everything = self._state.table.between(0, len(self._state.table)).in_time_order()
         if not len(everything):
             raise UsageError("[fit] expected a graph with edges, got none; add the first part of the events")
-        self._negatives.add(everything.dst)
+        self._state.negatives.add(everything.dst)
         held = int(len(everything) * validation)
         events, later = (
             everything.at(slice(0, len(everything) - held)),
             everything.at(slice(len(everything) - held, None)),
         )
         loss = self.report.epochs[-1].loss if self.report.epochs else _NAN
-        for epoch in range(self._fit_epochs, epochs):
-            if patience is not None and self._best is not None and self._best.since >= patience:
+        for epoch in range(self._state.fit_epochs, epochs):
+            if patience is not None and self._state.best is not None and self._state.best.since >= patience:
                 break
             with self._all_or_nothing():
                 loss = self._warm_epoch(events, later, epoch, epochs, source)
             self._save()
-        if self._best is not None:
-            self.model.load_state_dict(self._best.weights)
-            self._best = None
+        if self._state.best is not None:
+            self.model.load_state_dict(self._state.best.weights)
+            self._state.best = None
         return self._take_history(source, version, len(events), loss)
 
     def _warm_epoch(self, events: Events, later: Events, epoch: int, epochs: int, source: HopSource) -> float:
@@ -381,24 +343,24 @@ class ContinuousTrainer:
         scores = None
         if len(later):
             rng = self._rng(0, 0, _VALIDATION)
-            negatives = self._negatives.draw(len(later), rng)
+            negatives = self._state.negatives.draw(len(later), rng)
             scores, _ = self._pass.test(later, negatives, rng, source=source, hidden=later.edge_ids)
-            if self._best is None or scores.ap > self._best.ap:
-                self._best = _Best(scores.ap, _copied(self.model.state_dict()), 0)
+            if self._state.best is None or scores.ap > self._state.best.ap:
+                self._state.best = Best(scores.ap, copied(self.model.state_dict()), 0)
             else:
-                self._best = self._best._replace(since=self._best.since + 1)
+                self._state.best = self._state.best._replace(since=self._state.best.since + 1)
         self._note_epoch(0, epoch, len(events), loss, scores)
-        self._fit_epochs = epoch + 1
+        self._state.fit_epochs = epoch + 1
         return loss
 
     def _take_history(self, source: HopSource, version: int, trained: int, loss: float) -> RoundReport:
         """Ends the warm start: every event is old, and observed under the weights of now."""
-        count = len(self._table)
+        count = len(self._state.table)
         with self._all_or_nothing():
-            self._negatives.add(self._table.between(0, count).dst)
+            self._state.negatives.add(self._state.table.between(0, count).dst)
             self._advance_through_history(source, count)
-            self._next = self._untrained = count
-            self._before = None if self.model.memory is None else self.model.memory.state()
+            self._state.next = self._state.untrained = count
+            self._state.before = None if self.model.memory is None else self.model.memory.state()
         return self._end_round(RoundReport(0, version, trained, 0, loss, _NAN, _NAN, _NAN, {}))
 
     def _advance_through_history(self, source: HopSource, count: int) -> None:
@@ -407,70 +369,64 @@ class ContinuousTrainer:
         if memory is None:
             return
         memory.reset(self.graph.slot_count)
-        self._states.clear()
-        pieces = max(1, self._states.states_max // 2)
+        self._state.memory_states.clear()
+        pieces = max(1, self._state.memory_states.states_max // 2)
         size = max(1, math.ceil(count / pieces / self._pass.batch_size)) * self._pass.batch_size
         for first in range(0, count, size):
-            self._states.add(first, memory.state())
-            self._pass.observe(self._table.between(first, first + size).in_time_order(), source)
+            self._state.memory_states.add(first, memory.state())
+            self._pass.observe(self._state.table.between(first, first + size).in_time_order(), source)
 
     # ---- a round
 
     def _one_round(self, source: HopSource, version: int) -> RoundReport:
-        number, first, last = self.rounds, self._next, len(self._table)
-        events = self._table.between(first, last).in_time_order()
+        number, first, last = self.rounds, self._state.next, len(self._state.table)
+        events = self._state.table.between(first, last).in_time_order()
         with self._all_or_nothing():
-            self._negatives.add(events.dst)
+            self._state.negatives.add(events.dst)
             self._begin_epoch(number, -1)
             rng = self._rng(number, 0, _TEST)
-            negatives = self._negatives.draw(len(events), rng)
+            negatives = self._state.negatives.draw(len(events), rng)
             shown = self._shown("test", len(events))
             scores, _ = self._pass.test(events, negatives, rng, source=source, hidden=events.edge_ids, progress=shown)
-            self._next = last
+            self._state.next = last
             loss, replayed = _NAN, 0
             if self.train_every and number % self.train_every == 0:
                 loss, replayed = self._fine_tune(number, source)
-                self._untrained = last
-                self._before = None if self.model.memory is None else self.model.memory.state()
+                self._state.untrained = last
+                self._state.before = None if self.model.memory is None else self.model.memory.state()
         return self._end_round(
             RoundReport(number, version, len(events), replayed, loss, scores.ap, scores.auc, scores.mrr, {})
         )
 
     def _fine_tune(self, number: int, source: HopSource) -> tuple[float, int]:
         """Trains on the events that none has trained on; the loss, and how many old events were trained on besides."""
-        first, memory = self._untrained, self.model.memory
-        events = self._table.between(first, self._next).in_time_order()
+        first, memory = self._state.untrained, self.model.memory
+        events = self._state.table.between(first, self._state.next).in_time_order()
         loss, replayed = _NAN, 0
         for epoch in range(self.epochs if len(events) else 0):
             self._begin_epoch(number, epoch)
             plan = self._plan(events, first, number, epoch)
             total = 0.0
             for part, state in plan.parts:
-                self._remember(state)
+                self._state.remember(state)
                 total += len(part) * self._train(part, number, epoch, source, f"epoch {epoch + 1} of {self.epochs}")
             trained = sum(len(part) for part, _ in plan.parts)
             replayed, loss = replayed + plan.replayed, total / trained
             self._note_epoch(number, epoch, trained, loss, None)
-        if memory is not None and self._before is not None:
-            self._remember(self._before)
-            self._states.add(first, self._before)
+        if memory is not None and self._state.before is not None:
+            self._state.remember(self._state.before)
+            self._state.memory_states.add(first, self._state.before)
             self._pass.observe(events, source)
         return loss, replayed
 
-    def _remember(self, state: dict[str, torch.Tensor] | None) -> None:
-        """Puts the memory to a state, with room for the vertices that came since."""
-        if self.model.memory is not None and state is not None:
-            self.model.memory.load_state(state)
-            self.model.memory.grow(self.graph.slot_count)
-
     def _plan(self, events: Events, first: int, number: int, epoch: int) -> _Plan:
-        before = self._before
+        before = self._state.before
         rng, count = self._rng(number, epoch, _REPLAY), round(self.replay * len(events))
         if before is None:
-            old = self._table.draw(count, first, rng)
+            old = self._state.table.draw(count, first, rng)
             mixed = Events(*(np.concatenate(pair) for pair in zip(old.columns(), events.columns(), strict=True)))
             return _Plan([(mixed.in_time_order(), None)], len(old))
-        runs = self._states.draw(self._table, first, count, self._pass.batch_size, rng)
+        runs = self._state.memory_states.draw(self._state.table, first, count, self._pass.batch_size, rng)
         parts = [(run.events, run.memory) for run in runs]
         return _Plan([*parts, (events, before)], sum(len(run.events) for run in runs))
 
@@ -483,7 +439,7 @@ class ContinuousTrainer:
         what: str,
         hidden: Int64Array | None = None,
     ) -> float:
-        negatives = self._negatives.draw(len(events), self._rng(number, epoch, _NEGATIVES))
+        negatives = self._state.negatives.draw(len(events), self._rng(number, epoch, _NEGATIVES))
         size, first = self._pass.batch_size, None
         if self.chunks > 1:
             piece = int(self._rng(number, epoch, _CHUNK).integers(1, self.chunks + 1))
@@ -494,7 +450,7 @@ class ContinuousTrainer:
         )
 
     def _end_round(self, report: RoundReport) -> RoundReport:
-        self._version = report.version
+        self._state.version = report.version
         seconds = self._loader.clock.take()
         report = replace(report, seconds=seconds)
         self.report.rounds.append(report)
@@ -542,106 +498,30 @@ class ContinuousTrainer:
     def _save(self) -> None:
         if self._path is None:
             return
-        memory, table = self.model.memory, self._table
-        state = {
-            "kind": "training",
-            "options": self._options,
-            "start": self._start,
-            "history_end": table.history_end,
-            "version": self._version,
-            "fit": (self._fit_epochs, self._fit_options),
-            "best": None if self._best is None else tuple(self._best),
-            "next": tuple(table.mark(self._next)),
-            "untrained": tuple(table.mark(self._untrained)),
-            "before": self._before,
-            "marks": [tuple(table.mark(place)) for place in self._states.places],
-            "states": self._states.states,
-            "negatives": self._torch.from_numpy(self._negatives.seen.copy()),
-            "model": self.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "memory": None if memory is None else memory.state(),
-            "report": self.report.state(),
-        }
-        write_checkpoint(self._path, state)
+        write_checkpoint(self._path, self._state.saved())
         for number, cache in enumerate(self._caches):
             cache.save(self._path.with_name(f"cache-{number}.npz"))
-
-    def _resume(self, state: dict[str, Any], path: Path | None) -> None:
-        self._check_same(state, path)
-        self.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        if self.model.memory is not None:
-            self.model.memory.load_state(state["memory"])
-            self.model.memory.grow(self.graph.slot_count)
-        self.report = TrainingReport.of(state["report"])
-        self._fit_epochs, self._fit_options = state["fit"][0], list(state["fit"][1])
-        self._best = None if state["best"] is None else _Best(*state["best"])
-        self._before, self._states.states = state["before"], list(state["states"])
-        self._negatives.seen = state["negatives"].numpy()
-        self._start = tuple(state["start"])
-        self._version = int(state["version"])
-        self._cold = True
-        self._resumed = {name: state[name] for name in ("version", "next", "untrained", "marks")}
-        self._place_resumed()
-
-    def _check_same(self, state: dict[str, Any], path: Path | None) -> None:
-        """Raises: StoredStateInvalid for a checkpoint of something else, or one that the graph has left behind."""
-        if state.get("kind") != "training":
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a training's checkpoint, got another file at {path}"
-            )
-        theirs = state["options"]
-        differing = [name for name, mine in self._options.items() if theirs.get(name) != mine]
-        if differing:
-            name = differing[0]
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a checkpoint with {name} {self._options[name]}, got {theirs.get(name)} "
-                f"in {path}; give the same options, or another folder"
-            )
-        version, digest = state["start"]
-        if self.graph.version == version and str(self.graph.digest()) != digest:
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected the graph that the training in {path} began with, got one of version "
-                f"{version} with other content; give that graph, or another folder"
-            )
-        if self.graph.version > state["version"] and self.model.memory is not None:
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a graph of version {state['version']} or before, as the memory in "
-                f"{path} is, got version {self.graph.version}; make the trainer first, then apply the rest"
-            )
 
     def _catch_up(self) -> bool:
         """Of a resumed trainer: what came up to the checkpoint's version is history already. Whether all was such.
 
         Raises:  UsageError where a memory would have to know what lies before that version and what behind.
         """
-        if not self._resumed:
+        if not self._state.resumed:
             return False
         with self.graph._lock:
-            behind = self.graph.version > self._resumed["version"]
+            behind = self.graph.version > self._state.resumed["version"]
             if behind and self.model.memory is not None:
                 raise UsageError(
-                    f"[round] expected to hear of version {self._resumed['version']}, as the checkpoint is, got the "
-                    f"graph at {self.graph.version} already; make the trainer anew, and let run() apply the stream"
+                    f"[round] expected to hear of version {self._state.resumed['version']}, as the checkpoint is, got "
+                    f"the graph at {self.graph.version} already; make the trainer anew, and let run() apply the stream"
                 )
             arrived = self._feed.take()
-        self._table.remove(arrived.removed)
-        self._table.append(arrived.events)
-        if behind:
-            self._negatives.drop(arrived.vertices)
-        self._place_resumed()
-        if not self._resumed:
+        self._state.catch_up(arrived, behind=behind)
+        if not self._state.resumed:
             for publisher in self._publishers:
                 publisher(self.model, self.report.rounds[-1])
         return not behind
-
-    def _place_resumed(self) -> None:
-        """Where the checkpoint's rounds had come to, in the table as it is; done when the graph is there."""
-        self._next = self._table.place(Mark(*self._resumed["next"]))
-        self._untrained = self._table.place(Mark(*self._resumed["untrained"]))
-        self._states.places = [self._table.place(Mark(*mark)) for mark in self._resumed["marks"]]
-        if self.graph.version >= self._resumed["version"]:
-            self._resumed = {}
 
     def _warm_caches(self) -> None:
         """Of a resumed trainer, before its first round, when the graph has the edges that its caches held."""
@@ -675,10 +555,6 @@ class _Background:
         self._thread.join()
         if self._error is not None:
             raise self._error
-
-
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.detach().clone() for name, value in state.items()}
 
 
 def _tensorboard(folder: str | Path | None) -> Any:

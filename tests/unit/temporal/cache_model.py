@@ -1,4 +1,4 @@
-"""A feature cache as docs/feature-cache.md defines it: a dict, sorted whenever a row has to go."""
+"""A feature cache as docs/feature-cache.md defines it (a dict, sorted whenever a row has to go); a source for one."""
 
 from dataclasses import dataclass
 
@@ -63,3 +63,21 @@ class ModelCache:
     def resize(self, capacity):
         contents, self.capacity = self.contents(), capacity
         self.install(contents)
+
+
+class Remote:
+    """A source elsewhere: counts what is asked of it, and fails when told to."""
+
+    def __init__(self, rows):
+        self.table, self.asked, self.broken = rows, [], False
+        self.row_width, self.dtype = rows.shape[1], rows.dtype
+
+    @property
+    def row_count(self):
+        return len(self.table)
+
+    def rows(self, ids):
+        if self.broken:
+            raise OSError("no answer")
+        self.asked.append(ids.tolist())
+        return self.table[ids]

@@ -18,28 +18,11 @@ from livegnn.errors import (  # noqa: E402
 )
 from livegnn.temporal import FeatureCache  # noqa: E402
 from livegnn.temporal.caches.device_rows import TorchRows  # noqa: E402
+from tests.unit.temporal.cache_model import Remote  # noqa: E402
 
 
 def table(count=10, width=3, dtype=np.float32):
     return np.arange(count * width, dtype=dtype).reshape(count, width)
-
-
-class Remote:
-    """A source elsewhere: counts what is asked of it, and fails when told to."""
-
-    def __init__(self, rows):
-        self.table, self.asked, self.broken = rows, [], False
-        self.row_width, self.dtype = rows.shape[1], rows.dtype
-
-    @property
-    def row_count(self):
-        return len(self.table)
-
-    def rows(self, ids):
-        if self.broken:
-            raise OSError("no answer")
-        self.asked.append(ids.tolist())
-        return self.table[ids]
 
 
 def test_rows_come_in_the_order_of_the_ids_repeats_and_all():

@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 import livegnn as lg
 from livegnn.errors import EdgeMissing, EdgeOffloaded, UsageError, VertexUnknown
 from livegnn.temporal import FeatureCache
+from tests.unit.temporal.cache_model import Remote
 
 
 def batch(graph, **calls):
@@ -120,26 +121,8 @@ def test_edges_without_attributes_have_rows_of_width_0():
     edges.verify()
 
 
-class Copy:
-    """Rows that another process keeps."""
-
-    def __init__(self, table):
-        self.table = table
-        self.row_width = table.shape[1]
-        self.broken = False
-
-    @property
-    def row_count(self):
-        return len(self.table)
-
-    def rows(self, ids):
-        if self.broken:
-            raise OSError("no answer")
-        return self.table[ids]
-
-
 def test_a_source_elsewhere_is_not_read_inside_a_batch_but_when_asked_for(graph):
-    source = Copy(graph.features())
+    source = Remote(graph.features())
     cache = FeatureCache(source, capacity=4, max_replace=1.0)
     cache.follow(graph)
     cache.fetch([1, 2, 3])
@@ -154,7 +137,7 @@ def test_a_source_elsewhere_is_not_read_inside_a_batch_but_when_asked_for(graph)
 
 def test_a_source_elsewhere_is_not_read_by_calls_that_give_no_rows(graph, tmp_path):
     """In distributed training another process would have to answer, and nobody there would be asked."""
-    source = Copy(graph.features())
+    source = Remote(graph.features())
     cache = FeatureCache(source, capacity=4, max_replace=1.0)
     cache.follow(graph)
     calls = (

@@ -182,6 +182,23 @@ def test_a_folder_of_another_training_is_refused(tmp_path):
         trainer_of(graph_of(WARM), folder=tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")
+def test_a_checkpoint_is_restored_to_the_device_of_the_model(tmp_path):
+    """It is read to the CPU. Torch's device of shapes without numbers stands for a GPU."""
+    with trainer_of(graph_of(WARM), folder=tmp_path) as trainer:
+        trainer.fit(1)
+    with trainer_of(graph_of(WARM), folder=tmp_path, device="meta") as again:
+        memory, steps = again.model.memory, again._optimizer.state.values()
+        moments = [step[name] for step in steps for name in ("exp_avg", "exp_avg_sq")]
+        assert len(moments) > 10
+        restored = [*moments, *weights(again.model).values(), memory.state()["rows"]]
+        for kept in (again._state.before, *again._state.memory_states.states):  # wherever they lie until they are used
+            again._state.remember(kept)
+            restored += [memory.state()[name] for name in ("rows", "time", "pending")]
+        devices = {part.device.type for part in restored}
+        assert devices == {"meta"}
+
+
 @pytest.mark.parametrize("name", ["tgn", "tgat"])
 def test_caches_change_nothing_but_the_time(tmp_path, name):
     def made(cached, **options):
@@ -285,7 +302,7 @@ def test_a_removed_destination_is_no_negative_any_more():
     graph.apply(updates)
     report = trainer.round()
     assert report.events == there.sum()
-    assert not np.isin([31, 32, 33], trainer._negatives.seen).any()
+    assert not np.isin([31, 32, 33], trainer._state.negatives.seen).any()
 
 
 @pytest.mark.parametrize("fails", ["test", "epoch 1", "epoch 2"])
@@ -350,9 +367,9 @@ def test_the_memory_of_unsorted_edges_is_that_of_their_order_in_time():
     trainer.fit(1)
     engine = lg.TemporalEngine(trainer.model, graph, trainer.sampler, memory_step=50)
     same_tensors(engine._pass.model.memory.state(), trainer.model.memory.state())
-    for place in trainer._states.places:
-        assert (np.diff(trainer._table.between(0, WARM).time) >= 0).all()
-        assert trainer._table.place(trainer._table.mark(place)) == place
+    for place in trainer._state.memory_states.places:
+        assert (np.diff(trainer._state.table.between(0, WARM).time) >= 0).all()
+        assert trainer._state.table.place(trainer._state.table.mark(place)) == place
 
 
 @pytest.mark.parametrize("name", ["tgn", "tgat"])
@@ -451,7 +468,7 @@ def test_memory_states_are_bounded():
         trainer = trainer_of(graph_of(WARM), memory_states_max=most, epochs=1)
         trainer.fit(1)
         list(trainer.run(batches(WARM, 60)))
-        assert len(trainer._states.places) == len(trainer._states.states) <= most
+        assert len(trainer._state.memory_states.places) == len(trainer._state.memory_states.states) <= most
 
 
 def test_a_round_without_events_changes_nothing():

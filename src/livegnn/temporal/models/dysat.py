@@ -11,11 +11,10 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv
 
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
-from livegnn.temporal.models.layers import InputRows, LinkScore, check_inputs, check_widths
+from livegnn.temporal.models.layers import InputRows, LinkScore, check_inputs, checked_config, gat_layers
 
 __all__ = ["DySAT", "SnapshotAttention"]
 
@@ -74,48 +73,26 @@ class DySAT(TemporalModel):
         heads: int = 2,
         dropout: float = 0.1,
     ) -> None:
-        positive = {"snapshot_count": snapshot_count, "hop_count": hop_count}
-        any_width = {"x_width": x_width, "edge_width": edge_width}
-        check_widths(
-            "DySAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        config = checked_config(
+            "DySAT",
+            name="dysat",
+            embed_width=embed_width,
+            heads=heads,
+            dropout=dropout,
+            positive={"snapshot_count": snapshot_count, "hop_count": hop_count},
+            any_width={"x_width": x_width, "edge_width": edge_width},
         )
-        super().__init__()
-        self.config = {
-            "name": "dysat",
-            "embed_width": embed_width,
-            "heads": heads,
-            "dropout": dropout,
-            **positive,
-            **any_width,
-        }
-        self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, snapshot_count, embed_width, None
-        self.x_width, self.edge_width = x_width, edge_width
+        super().__init__(config, out_width=embed_width)
         self.rows = InputRows(x_width, embed_width)
-        options = {"heads": heads, "dropout": dropout, "add_self_loops": False, "residual": True}
-        self.layers = nn.ModuleList(
-            GATConv((embed_width, embed_width), embed_width // heads, edge_dim=edge_width or None, **options)
-            for _ in range(hop_count)
-        )
+        self.layers = gat_layers(embed_width, edge_width, hop_count=hop_count, heads=heads, dropout=dropout)
         self.across = SnapshotAttention(embed_width, snapshot_count, heads=heads, dropout=dropout)
         self.link = LinkScore(embed_width)
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid."""
-        check_inputs(
-            "DySAT",
-            inputs,
-            snapshots=self.snapshot_count,
-            hops=self.hop_count,
-            x_width=self.x_width,
-            edge_width=self.edge_width,
-        )
+        check_inputs(self, inputs)
         h: Tensor = self.across(torch.stack([self._snapshot(part) for part in inputs], dim=1))
         return h
-
-    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """(B,) float32 logits."""
-        logits: Tensor = self.link(h_src, h_dst)
-        return logits
 
     def _snapshot(self, part: TemporalInput) -> Tensor:
         h: Tensor = self.rows(part.x)

@@ -10,7 +10,6 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv
 
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
@@ -18,8 +17,9 @@ from livegnn.temporal.models.layers import (
     InputRows,
     LinkScore,
     check_inputs,
-    check_widths,
+    checked_config,
     edge_rows,
+    gat_layers,
     time_encoder,
 )
 
@@ -47,45 +47,30 @@ class TemporalGAT(TemporalModel):
         heads: int = 2,
         dropout: float = 0.1,
     ) -> None:
-        positive = {"hop_count": hop_count}
-        any_width = {"x_width": x_width, "edge_width": edge_width, "time_width": time_width}
-        check_widths(
-            "TemporalGAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        config = checked_config(
+            "TemporalGAT",
+            name="gat",
+            embed_width=embed_width,
+            heads=heads,
+            dropout=dropout,
+            positive={"hop_count": hop_count},
+            any_width={"x_width": x_width, "edge_width": edge_width, "time_width": time_width},
         )
-        super().__init__()
-        self.config = {
-            "name": "gat",
-            "embed_width": embed_width,
-            "heads": heads,
-            "dropout": dropout,
-            **positive,
-            **any_width,
-        }
-        self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, 1, embed_width, None
-        self.x_width, self.edge_width = x_width, edge_width
+        super().__init__(config, out_width=embed_width)
         self.rows = InputRows(x_width, embed_width)
         self.time = time_encoder(time_width) if time_width else None
-        options = {"heads": heads, "dropout": dropout, "add_self_loops": False, "residual": True}
-        width = time_width + edge_width
-        self.layers = nn.ModuleList(
-            GATConv((embed_width, embed_width), embed_width // heads, edge_dim=width or None, **options)
-            for _ in range(hop_count)
+        self.layers = gat_layers(
+            embed_width, time_width + edge_width, hop_count=hop_count, heads=heads, dropout=dropout
         )
         self.dropout = nn.Dropout(dropout)
         self.link = LinkScore(embed_width)
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid."""
-        widths = {"x_width": self.x_width, "edge_width": self.edge_width}
-        check_inputs("TemporalGAT", inputs, snapshots=1, hops=self.hop_count, **widths)
+        check_inputs(self, inputs)
         h: Tensor = self.rows(inputs[0].x)
         for depth, (layer, hop) in enumerate(zip(self.layers, reversed(inputs[0].hops), strict=True)):
             h = self.dropout(torch.nn.functional.elu(h)) if depth else h
             of_edges = edge_rows(self.time, hop)
             h = layer((h, h[: hop.target_count]), hop.edge_index, of_edges if of_edges.shape[1] else None)
         return h
-
-    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """(B,) float32 logits."""
-        logits: Tensor = self.link(h_src, h_dst)
-        return logits

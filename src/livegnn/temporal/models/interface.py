@@ -38,24 +38,32 @@ class EventMemory(Protocol):
 class TemporalModel(nn.Module, ABC):
     """A model of a vertex at a time, and of links between two of them.
 
-    Args:    hop_count: hops that one input holds.  snapshot_count: inputs that embed() reads, newest first; 1 but for
-             models of snapshots (DySAT).  out_width: floats of an embedding.  x_width, edge_width: floats of the
-             vertex and edge features that inputs carry, perhaps 0.  memory: None without one.  config: name and
-             arguments, of which livegnn.temporal.models.build makes another model like this.
+    hop_count: hops that one input holds.  snapshot_count: inputs that embed() reads, newest first; 1 but for models of
+    snapshots (DySAT).  x_width, edge_width: floats of the vertex and edge features that inputs carry, perhaps 0.
+    A model sets its parts after this class's __init__: link, (B, out_width) twice -> (B,) or (B, 1) logits, and memory,
+    where it has one.
+
+    Args:    config: name and arguments, of which livegnn.temporal.models.build makes another model like this. Hops,
+             snapshots and widths are those of its arguments.  out_width: floats of an embedding.
     """
 
-    hop_count: int
-    snapshot_count: int
-    out_width: int
-    x_width: int
-    edge_width: int
     memory: EventMemory | None
-    config: dict[str, Any]
+    link: nn.Module
+
+    def __init__(self, config: dict[str, Any], *, out_width: int) -> None:
+        super().__init__()
+        self.config, self.out_width = config, out_width
+        self.hop_count: int = config["hop_count"]
+        self.snapshot_count: int = config.get("snapshot_count", 1)
+        self.x_width: int = config.get("x_width", 0)
+        self.edge_width: int = config.get("edge_width", 0)
+        self.memory = None
 
     @abstractmethod
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, out_width) float32, a row per root. inputs: snapshot_count of them, over the same roots."""
 
-    @abstractmethod
     def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
         """(B,) float32 logits of links between rows of embeddings."""
+        logits: Tensor = self.link(h_src, h_dst)
+        return logits.reshape(-1)

@@ -1,4 +1,4 @@
-"""What the models share: time encoding, rows to start from, temporal attention, link scores, checks of inputs.
+"""What the models share: time encoding, rows to start from, attention, link scores, checks of arguments and inputs.
 
 A layer reads the B' rows of a hop's sources and targets and writes the rows of its B targets, the first B of the B'.
 Invariant: a target's new row depends on its own edges alone, as a set: not on their order, nor on other targets.
@@ -7,23 +7,26 @@ Invariant: a target's new row depends on its own edges alone, as a set: not on t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import GATConv
 from torch_geometric.nn.models.tgn import TimeEncoder
 from torch_geometric.utils import softmax
 
 from livegnn.errors import DtypeInvalid, ModelMismatch, ValueInvalid, WidthMismatch
 from livegnn.temporal.models.inputs import HopInput, TemporalInput
+from livegnn.temporal.models.interface import TemporalModel
 
 __all__ = [
     "InputRows",
     "LinkScore",
     "TemporalAttention",
     "check_inputs",
-    "check_widths",
+    "checked_config",
     "edge_rows",
+    "gat_layers",
     "time_encoder",
 ]
 
@@ -47,6 +50,14 @@ def edge_rows(time: nn.Module | None, hop: HopInput) -> Tensor:
     if time is None:
         return hop.edge_x
     return torch.cat([time(hop.dt), hop.edge_x], dim=1)
+
+
+def gat_layers(width: int, edge_width: int, *, hop_count: int, heads: int, dropout: float) -> nn.ModuleList:
+    """A GATConv a hop, from rows of `width` to such rows; no self-loops, a residual of the target's own row instead."""
+    options = {"heads": heads, "dropout": dropout, "add_self_loops": False, "residual": True}
+    return nn.ModuleList(
+        GATConv((width, width), width // heads, edge_dim=edge_width or None, **options) for _ in range(hop_count)
+    )
 
 
 @final
@@ -118,42 +129,54 @@ class LinkScore(nn.Module):
         return logit.squeeze(-1)
 
 
-def check_widths(
-    where: str, *, heads: int, embed_width: int, dropout: float, positive: dict[str, int], any_width: dict[str, int]
-) -> None:
-    """Refuses arguments that no model can be made of.
+def checked_config(
+    where: str,
+    *,
+    name: str,
+    embed_width: int,
+    dropout: float,
+    positive: dict[str, int],
+    any_width: dict[str, int],
+    heads: int | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """A model's config: its name and arguments, of which those that no model can be made of are refused.
 
+    Args:    positive, any_width: whole numbers from 1 and from 0 on.  heads: None without attention.
+             others: arguments that need no check.
     Raises:  ValueInvalid.
     """
-    for low, values in ((1, {"heads": heads, "embed_width": embed_width, **positive}), (0, any_width)):
-        for name, value in values.items():
+    attention = {} if heads is None else {"heads": heads}
+    for low, values in ((1, {**attention, "embed_width": embed_width, **positive}), (0, any_width)):
+        for argument, value in values.items():
             if value < low:
-                raise ValueInvalid(f"[{where}] expected {name} of {low} or more, got {value}; mend the argument")
-    if embed_width % heads:
+                raise ValueInvalid(f"[{where}] expected {argument} of {low} or more, got {value}; mend the argument")
+    if heads is not None and embed_width % heads:
         raise ValueInvalid(
             f"[{where}] expected embed_width to be a multiple of heads, got {embed_width} and {heads}; "
             f"take embed_width={embed_width - embed_width % heads + heads}"
         )
     if not 0.0 <= dropout < 1.0:
         raise ValueInvalid(f"[{where}] expected dropout in [0, 1), got {dropout}; mend the argument")
+    own = {"name": name, "embed_width": embed_width, **attention, "dropout": dropout}
+    return {**own, **others, **positive, **any_width}
 
 
-def check_inputs(
-    where: str, inputs: Sequence[TemporalInput], *, snapshots: int, hops: int, x_width: int, edge_width: int
-) -> None:
+def check_inputs(model: TemporalModel, inputs: Sequence[TemporalInput]) -> None:
     """Refuses inputs that do not fit a model, before anything is computed.
 
     Raises:  ModelMismatch for a wrong number of snapshots or hops, WidthMismatch for rows of another width,
              DtypeInvalid for features that are not float32.
     """
+    where, snapshots, hops = type(model).__name__, model.snapshot_count, model.hop_count
     if len(inputs) != snapshots:
         raise ModelMismatch(f"[{where}] expected {snapshots} inputs, got {len(inputs)}; one a snapshot, newest first")
     for part in inputs:
         if len(part.hops) != hops:
             raise ModelMismatch(f"[{where}] expected {hops} hops, got {len(part.hops)}; sample as many fan-outs")
-        _check_rows(where, "x", part.x, len(part.rows), x_width)
+        _check_rows(where, "x", part.x, len(part.rows), model.x_width)
         for hop in part.hops:
-            _check_rows(where, "edge_x", hop.edge_x, hop.edge_index.shape[1], edge_width)
+            _check_rows(where, "edge_x", hop.edge_x, hop.edge_index.shape[1], model.edge_width)
     roots = {part.hops[0].target_count for part in inputs}
     if len(roots) != 1:
         raise ModelMismatch(

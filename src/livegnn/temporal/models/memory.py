@@ -160,7 +160,7 @@ class VertexMemory(nn.Module):
             setattr(self, "_" + name, state[name].to(self._rows.device, copy=True))
         self._slot_count = count
         self._origin = int(state["origin"]) if len(state["origin"]) else None
-        self._waiting = bool(self._pending.any())
+        self._waiting = bool(state["pending"].any())
 
     def _blank(self, count: int) -> dict[str, Tensor]:
         device = self.gru.weight_ih.device

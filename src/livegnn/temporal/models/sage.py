@@ -19,7 +19,7 @@ from livegnn.temporal.models.layers import (
     InputRows,
     LinkScore,
     check_inputs,
-    check_widths,
+    checked_config,
     edge_rows,
     time_encoder,
 )
@@ -48,21 +48,15 @@ class TemporalSAGE(TemporalModel):
         hop_count: int = 2,
         dropout: float = 0.1,
     ) -> None:
-        positive = {"hop_count": hop_count}
-        any_width = {"x_width": x_width, "edge_width": edge_width, "time_width": time_width}
-        check_widths(
-            "TemporalSAGE", heads=1, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        config = checked_config(
+            "TemporalSAGE",
+            name="sage",
+            embed_width=embed_width,
+            dropout=dropout,
+            positive={"hop_count": hop_count},
+            any_width={"x_width": x_width, "edge_width": edge_width, "time_width": time_width},
         )
-        super().__init__()
-        self.config = {
-            "name": "sage",
-            "embed_width": embed_width,
-            "dropout": dropout,
-            **positive,
-            **any_width,
-        }
-        self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, 1, embed_width, None
-        self.x_width, self.edge_width = x_width, edge_width
+        super().__init__(config, out_width=embed_width)
         self.rows = InputRows(x_width, embed_width)
         self.time = time_encoder(time_width) if time_width else None
         self.layers = nn.ModuleList(SAGEConv((embed_width, embed_width), embed_width) for _ in range(hop_count))
@@ -73,8 +67,7 @@ class TemporalSAGE(TemporalModel):
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid."""
-        widths = {"x_width": self.x_width, "edge_width": self.edge_width}
-        check_inputs("TemporalSAGE", inputs, snapshots=1, hops=self.hop_count, **widths)
+        check_inputs(self, inputs)
         h: Tensor = self.rows(inputs[0].x)
         for depth, (layer, hop) in enumerate(zip(self.layers, reversed(inputs[0].hops), strict=True)):
             h = self.dropout(torch.relu(h)) if depth else h
@@ -84,8 +77,3 @@ class TemporalSAGE(TemporalModel):
                 mean = scatter(of_edges, hop.edge_index[1], dim=0, dim_size=hop.target_count, reduce="mean")
                 h = h + self.edges[depth](mean)
         return h
-
-    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """(B,) float32 logits."""
-        logits: Tensor = self.link(h_src, h_dst)
-        return logits

@@ -32,17 +32,14 @@ class StaticLinks(TemporalModel):
     def __init__(
         self, module: nn.Module, *, hop_count: int, x_width: int, out_width: int, head: nn.Module | None = None
     ) -> None:
-        super().__init__()
         if min(hop_count, x_width, out_width) < 1:
             raise ValueInvalid(
                 f"[StaticLinks] expected hop_count, x_width and out_width of at least 1, got {hop_count}, {x_width} "
                 f"and {out_width}; give the module's layers and widths"
             )
-        self.module, self.head = module, head
-        self.hop_count, self.snapshot_count, self.out_width = hop_count, 1, out_width
-        self.memory = None
-        self.x_width, self.edge_width = x_width, 0
-        self.config = {"name": "static", "hop_count": hop_count, "x_width": x_width, "out_width": out_width}
+        config = {"name": "static", "hop_count": hop_count, "x_width": x_width, "out_width": out_width}
+        super().__init__(config, out_width=out_width)
+        self.module, self.link = module, _Dot() if head is None else head
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, out_width) float32. Raises: WidthMismatch; ModelMismatch if the module gives another width."""
@@ -63,9 +60,8 @@ class StaticLinks(TemporalModel):
             )
         return h[: one.hops[0].target_count]
 
-    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """(B,) logits."""
-        if self.head is None:
-            return (h_src * h_dst).sum(-1)
-        logits: Tensor = self.head(h_src, h_dst)
-        return logits.reshape(-1)
+
+@final
+class _Dot(nn.Module):
+    def forward(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        return (h_src * h_dst).sum(-1)

@@ -17,7 +17,7 @@ from livegnn.temporal.models.layers import (
     LinkScore,
     TemporalAttention,
     check_inputs,
-    check_widths,
+    checked_config,
     time_encoder,
 )
 
@@ -47,33 +47,22 @@ class TGAT(TemporalModel):
         dropout: float = 0.1,
         learn_time: bool = True,
     ) -> None:
-        positive = {"time_width": time_width, "hop_count": hop_count}
-        any_width = {"x_width": x_width, "edge_width": edge_width}
-        check_widths(
-            "TGAT", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        config = checked_config(
+            "TGAT",
+            name="tgat",
+            embed_width=embed_width,
+            heads=heads,
+            dropout=dropout,
+            positive={"time_width": time_width, "hop_count": hop_count},
+            any_width={"x_width": x_width, "edge_width": edge_width},
+            learn_time=learn_time,
         )
-        super().__init__()
-        self.config = {
-            "name": "tgat",
-            "embed_width": embed_width,
-            "heads": heads,
-            "dropout": dropout,
-            "learn_time": learn_time,
-            **positive,
-            **any_width,
-        }
-        self.hop_count, self.snapshot_count, self.out_width, self.memory = hop_count, 1, embed_width, None
-        self.x_width, self.edge_width = x_width, edge_width
+        super().__init__(config, out_width=embed_width)
         self.rows = InputRows(x_width, embed_width)
         self.time = time_encoder(time_width).requires_grad_(learn_time)
         self.layers = nn.ModuleList(
             TemporalAttention(
-                embed_width,
-                embed_width,
-                edge_width=edge_width,
-                time_width=time_width,
-                heads=heads,
-                dropout=dropout,
+                embed_width, embed_width, edge_width=edge_width, time_width=time_width, heads=heads, dropout=dropout
             )
             for _ in range(hop_count)
         )
@@ -81,13 +70,8 @@ class TGAT(TemporalModel):
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid."""
-        check_inputs("TGAT", inputs, snapshots=1, hops=self.hop_count, x_width=self.x_width, edge_width=self.edge_width)
+        check_inputs(self, inputs)
         h: Tensor = self.rows(inputs[0].x)
         for layer, hop in zip(self.layers, reversed(inputs[0].hops), strict=True):
             h = layer(h, hop, self.time)
         return h
-
-    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """(B,) float32 logits."""
-        logits: Tensor = self.link(h_src, h_dst)
-        return logits

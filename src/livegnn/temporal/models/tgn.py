@@ -16,7 +16,7 @@ from torch_geometric.nn import TransformerConv
 
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
-from livegnn.temporal.models.layers import LinkScore, check_inputs, check_widths, edge_rows, time_encoder
+from livegnn.temporal.models.layers import LinkScore, check_inputs, checked_config, edge_rows, time_encoder
 from livegnn.temporal.models.memory import VertexMemory
 
 __all__ = ["TGN"]
@@ -49,23 +49,17 @@ class TGN(TemporalModel):
         dropout: float = 0.1,
         time_origin: int | None = None,
     ) -> None:
-        positive = {"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count}
-        any_width = {"x_width": x_width, "edge_width": edge_width}
-        check_widths(
-            "TGN", heads=heads, embed_width=embed_width, dropout=dropout, positive=positive, any_width=any_width
+        config = checked_config(
+            "TGN",
+            name="tgn",
+            embed_width=embed_width,
+            heads=heads,
+            dropout=dropout,
+            positive={"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count},
+            any_width={"x_width": x_width, "edge_width": edge_width},
+            time_origin=time_origin,
         )
-        super().__init__()
-        self.config = {
-            "name": "tgn",
-            "embed_width": embed_width,
-            "heads": heads,
-            "dropout": dropout,
-            "time_origin": time_origin,
-            **positive,
-            **any_width,
-        }
-        self.hop_count, self.snapshot_count, self.out_width = hop_count, 1, embed_width
-        self.x_width, self.edge_width = x_width, edge_width
+        super().__init__(config, out_width=embed_width)
         self.time = time_encoder(time_width)
         self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, time_origin)
         self.features = nn.Linear(x_width, memory_width) if x_width else None
@@ -78,7 +72,7 @@ class TGN(TemporalModel):
 
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid, VertexUnknown."""
-        check_inputs("TGN", inputs, snapshots=1, hops=self.hop_count, x_width=self.x_width, edge_width=self.edge_width)
+        check_inputs(self, inputs)
         part = inputs[0]
         vertices, places = torch.unique(part.rows, return_inverse=True)
         h = self.memory.read(vertices).index_select(0, places)
@@ -88,8 +82,3 @@ class TGN(TemporalModel):
             h = torch.relu(h) if depth else h
             h = layer((h, h[: hop.target_count]), hop.edge_index, edge_rows(self.time, hop))
         return h
-
-    def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """(B,) float32 logits."""
-        logits: Tensor = self.link(h_src, h_dst)
-        return logits

@@ -142,6 +142,17 @@ def test_state_is_saved_and_loaded_exactly(training):
     assert torch.equal(fresh.read(everyone), kept.read(everyone))
 
 
+def test_state_comes_to_the_device_of_the_memory():
+    """A checkpoint is read to the CPU. Torch's device of shapes without numbers stands for a GPU."""
+    kept, other = memory(), memory().to("meta")
+    observe(kept, (0, 1, 10), (2, 1, 11))
+    other.load_state(kept.state())
+    other.grow(9)
+    assert {name: part.device.type for name, part in other.state().items() if name != "origin"} == dict.fromkeys(
+        ("rows", "last", "other", "time", "raw", "known", "pending"), "meta"
+    )
+
+
 def test_state_is_a_copy():
     kept = memory()
     state = kept.state()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from livegnn.errors import DtypeInvalid, ModelMismatch, ValueInvalid, WidthMismatch
-from livegnn.temporal.models import HopInput, TemporalInput, build, names
+from livegnn.temporal.models import HopInput, StaticLinks, TemporalInput, build, names
 from tests.oracle.temporal_hops import as_input, random_hops
 
 SMALL = {"embed_width": 8, "edge_width": 3, "x_width": 4}
@@ -138,6 +138,17 @@ def test_inputs_that_do_not_fit_are_refused(name):
         other.memory.reset(12)
     with pytest.raises(WidthMismatch, match="edge_width=3"):
         other.embed(good)
+
+
+def test_a_module_scores_links_by_dot_products_or_by_its_head():
+    """A head may give a column of logits."""
+    h = torch.arange(12.0).view(2, 2, 3)
+    widths = {"hop_count": 1, "x_width": 4, "out_width": 3}
+    plain = StaticLinks(torch.nn.Identity(), **widths)
+    assert plain.score(*h).tolist() == [6 * 0 + 7 * 1 + 8 * 2, 9 * 3 + 10 * 4 + 11 * 5]
+    headed = StaticLinks(torch.nn.Identity(), head=torch.nn.Bilinear(3, 3, 1), **widths)
+    assert headed.score(*h).shape == (2,)
+    assert any(name.endswith("bias") for name, _ in headed.named_parameters())  # the head is trained, too
 
 
 def on(part, device):

@@ -1,0 +1,208 @@
+"""TrainingState: what rounds of training change, so that a round can be undone and a training be continued.
+
+A round changes all of it or nothing (all_or_nothing). A checkpoint is all of it (saved, load); it holds places in the
+table of events as marks, for the graph that comes back may have lost edges, and may stand at an earlier version than
+the checkpoint: then places are found as it comes up to that version (catch_up).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from livegnn.errors import StoredStateInvalid
+from livegnn.extras import need
+from livegnn.graph import Graph
+from livegnn.temporal.events import Arrived, EventTable, Mark
+from livegnn.temporal.link import Negatives
+from livegnn.temporal.replay import MemoryStates
+from livegnn.temporal.report import TrainingReport
+
+if TYPE_CHECKING:
+    import torch
+
+    from livegnn.temporal.models.interface import TemporalModel
+
+__all__ = ["Best", "TrainingState", "copied"]
+
+
+class Best(NamedTuple):
+    """The best weights of the warm start so far, by the validation's average precision, and the epochs since."""
+
+    ap: float
+    weights: dict[str, torch.Tensor]
+    since: int
+
+
+class TrainingState:
+    """Weights, optimiser, memory, events and how far they are taken, and the report of what was done.
+
+    Args:    model, optimizer: the trainer's.  options: what a checkpoint must have been made with.  table: the graph's
+             events.  start: version and digest of the graph as the training begins.  memory_states_max: for replay.
+    """
+
+    def __init__(
+        self,
+        model: TemporalModel,
+        optimizer: torch.optim.Optimizer,
+        graph: Graph,
+        *,
+        options: dict[str, Any],
+        table: EventTable,
+        start: tuple[int, str],
+        memory_states_max: int,
+    ) -> None:
+        self.model, self.optimizer, self.graph = model, optimizer, graph
+        self.table, self.version = table, start[0]
+        self.report = TrainingReport()
+        self.negatives = Negatives()
+        self.memory_states = MemoryStates(memory_states_max)
+        self.before: dict[str, torch.Tensor] | None = None  # the memory before the first event not trained on
+        self.next = 0  # place of the first event that no round has taken
+        self.untrained = 0  # place of the first event that none has trained on
+        self.fit_epochs = 0  # of the warm start, done
+        self.fit_options: list[Any] = []  # of the warm start that was begun
+        self.best: Best | None = None  # of the warm start, where it has a validation
+        self.resumed: dict[str, Any] = {}  # marks of a checkpoint whose version the graph has not reached
+        self._options, self._start = options, start
+
+    # ---- what events and rounds do
+
+    def take(self, arrived: Arrived, device: torch.device | str) -> None:
+        """Events that came, edges and vertices that went."""
+        self.table.remove(arrived.removed)
+        self.table.append(arrived.events)
+        memory = self.model.memory
+        self.negatives.drop(arrived.vertices)
+        if memory is None or not len(arrived.vertices):
+            return
+        slots = need("torch", "train").from_numpy(arrived.vertices).to(device)
+        now = memory.state()
+
+        def forgotten(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            self.remember(state)
+            memory.forget(slots)
+            return memory.state()
+
+        if self.before is not None:
+            self.before = forgotten(self.before)
+        self.memory_states.states = [forgotten(state) for state in self.memory_states.states]
+        self.remember(forgotten(now))
+
+    def remember(self, state: dict[str, torch.Tensor] | None) -> None:
+        """Puts the memory to a state, with room for the vertices that came since."""
+        if self.model.memory is not None and state is not None:
+            self.model.memory.load_state(state)
+            self.model.memory.grow(self.graph.slot_count)
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What fails inside leaves weights, optimiser, memory and places as they were."""
+        memory, kept = self.model.memory, self.memory_states
+        weights, optimizer = copied(self.model.state_dict()), copy.deepcopy(self.optimizer.state_dict())
+        state = None if memory is None else memory.state()
+        places = (self.next, self.untrained, self.before, list(kept.places), list(kept.states))
+        seen, rounds, epochs = self.negatives.seen, len(self.report.rounds), len(self.report.epochs)
+        try:
+            yield
+        except BaseException:
+            self.model.load_state_dict(weights)
+            self.optimizer.load_state_dict(optimizer)
+            self.remember(state)
+            self.next, self.untrained, self.before, kept.places, kept.states = places
+            self.negatives.seen = seen
+            del self.report.rounds[rounds:], self.report.epochs[epochs:]
+            raise
+
+    # ---- checkpoints
+
+    def saved(self) -> dict[str, Any]:
+        """All of it, of plain values and tensors."""
+        memory, table = self.model.memory, self.table
+        return {
+            "kind": "training",
+            "options": self._options,
+            "start": self._start,
+            "history_end": table.history_end,
+            "version": self.version,
+            "fit": (self.fit_epochs, self.fit_options),
+            "best": None if self.best is None else tuple(self.best),
+            "next": tuple(table.mark(self.next)),
+            "untrained": tuple(table.mark(self.untrained)),
+            "before": self.before,
+            "marks": [tuple(table.mark(place)) for place in self.memory_states.places],
+            "states": self.memory_states.states,
+            "negatives": need("torch", "train").from_numpy(self.negatives.seen.copy()),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "memory": None if memory is None else memory.state(),
+            "report": self.report.state(),
+        }
+
+    def load(self, state: dict[str, Any], path: Path | None) -> None:
+        """What saved() gave, which lay at this path.
+
+        Raises:  StoredStateInvalid for a checkpoint of something else, or one that the graph has left behind.
+        """
+        self._check_same(state, path)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.remember(state["memory"])
+        self.report = TrainingReport.of(state["report"])
+        self.fit_epochs, self.fit_options = state["fit"][0], list(state["fit"][1])
+        self.best = None if state["best"] is None else Best(*state["best"])
+        self.before, self.memory_states.states = state["before"], list(state["states"])
+        self.negatives.seen = state["negatives"].numpy()
+        self._start = tuple(state["start"])
+        self.version = int(state["version"])
+        self.resumed = {name: state[name] for name in ("version", "next", "untrained", "marks")}
+        self._place_resumed()
+
+    def catch_up(self, arrived: Arrived, *, behind: bool) -> None:
+        """Of a resumed training: what came is history already; behind: the graph is past the checkpoint's version."""
+        self.table.remove(arrived.removed)
+        self.table.append(arrived.events)
+        if behind:
+            self.negatives.drop(arrived.vertices)
+        self._place_resumed()
+
+    def _check_same(self, state: dict[str, Any], path: Path | None) -> None:
+        if state.get("kind") != "training":
+            raise StoredStateInvalid(
+                f"[ContinuousTrainer] expected a training's checkpoint, got another file at {path}"
+            )
+        theirs = state["options"]
+        differing = [name for name, mine in self._options.items() if theirs.get(name) != mine]
+        if differing:
+            name = differing[0]
+            raise StoredStateInvalid(
+                f"[ContinuousTrainer] expected a checkpoint with {name} {self._options[name]}, got {theirs.get(name)} "
+                f"in {path}; give the same options, or another folder"
+            )
+        version, digest = state["start"]
+        if self._start[0] == version and self._start[1] != digest:
+            raise StoredStateInvalid(
+                f"[ContinuousTrainer] expected the graph that the training in {path} began with, got one of version "
+                f"{version} with other content; give that graph, or another folder"
+            )
+        if self.graph.version > state["version"] and self.model.memory is not None:
+            raise StoredStateInvalid(
+                f"[ContinuousTrainer] expected a graph of version {state['version']} or before, as the memory in "
+                f"{path} is, got version {self.graph.version}; make the trainer first, then apply the rest"
+            )
+
+    def _place_resumed(self) -> None:
+        """Where the checkpoint's rounds had come to, in the table as it is; done when the graph is there."""
+        self.next = self.table.place(Mark(*self.resumed["next"]))
+        self.untrained = self.table.place(Mark(*self.resumed["untrained"]))
+        self.memory_states.places = [self.table.place(Mark(*mark)) for mark in self.resumed["marks"]]
+        if self.graph.version >= self.resumed["version"]:
+            self.resumed = {}
+
+
+def copied(state: dict[str, Any]) -> dict[str, Any]:
+    """A state_dict that later steps do not change."""
+    return {name: value.detach().clone() for name, value in state.items()}
