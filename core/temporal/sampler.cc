@@ -14,7 +14,8 @@ namespace livegnn {
 
 namespace {
 constexpr std::int64_t kRowsMax = std::int64_t{1} << 31;  // of a hop: its targets and its edges
-constexpr std::int64_t kSlice = 256;                      // targets: their pasts and first edges stay in the near cache
+// Targets of a slice: so many that their memory is on its way together, and their pasts stay in the near cache.
+constexpr std::int64_t kSliceMin = 64, kSliceMax = 256;
 
 // All that is wrong with numbers is found here, in one look: reductions in NumPy cost more than the sample of a few.
 void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
@@ -50,6 +51,10 @@ struct TemporalSampler::Impl {
     invariant(graph.options().has_time || options.window == 0, "a window in a graph without times");
   }
 
+  // Several slices for each thread, so that none waits long for another's last.
+  std::int64_t slice_of(std::int64_t count) const {
+    return pool.threads() == 1 ? kSliceMax : std::clamp(count / (4 * pool.threads()), kSliceMin, kSliceMax);
+  }
   TemporalHopArrays hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
                         std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key);
   std::int64_t find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, const Taken& taken,
@@ -65,6 +70,7 @@ struct TemporalSampler::Impl {
   std::shared_ptr<TemporalBuffers> buffers = std::make_shared<TemporalBuffers>();
   std::mutex one_call;
   // of the hop at work
+  std::int64_t slice_size = kSliceMax;
   std::vector<Past> pasts;
   std::vector<PastSlice> slices;
   std::vector<std::int64_t> slice_edges;
@@ -84,13 +90,14 @@ const std::shared_ptr<TemporalBuffers>& TemporalSampler::buffers() const { retur
 std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
                                          const Taken& taken, const PastFinder& finder) {
   const auto count = static_cast<std::int64_t>(targets.size());
-  const std::int64_t slice_count = (count + kSlice - 1) / kSlice;
+  slice_size = slice_of(count);
+  const std::int64_t slice_count = (count + slice_size - 1) / slice_size;
   pasts.resize(targets.size());
   if (slices.size() < static_cast<std::size_t>(slice_count)) slices.resize(static_cast<std::size_t>(slice_count));
   slice_edges.assign(static_cast<std::size_t>(slice_count), 0);
   pool.run(slice_count, [&](std::int64_t index, int thread) {
-    const auto first = static_cast<std::size_t>(index * kSlice);
-    const auto size = static_cast<std::size_t>(std::min(kSlice, count - index * kSlice));
+    const auto first = static_cast<std::size_t>(index * slice_size);
+    const auto size = static_cast<std::size_t>(std::min(slice_size, count - index * slice_size));
     finder.find(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
                 slices[static_cast<std::size_t>(index)], searches[static_cast<std::size_t>(thread)]);
     std::int64_t edges = 0;
@@ -104,10 +111,10 @@ std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, 
 
 void TemporalSampler::Impl::check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
                                          std::int32_t taken, const PastFinder& finder) const {
-  for (std::size_t first = 0; first < targets.size(); first += kSlice) {
-    const std::size_t size = std::min<std::size_t>(kSlice, targets.size() - first);
+  for (std::size_t first = 0; first < targets.size(); first += static_cast<std::size_t>(slice_size)) {
+    const std::size_t size = std::min<std::size_t>(static_cast<std::size_t>(slice_size), targets.size() - first);
     finder.check_loaded(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
-                        slices[first / kSlice], taken, "sample");
+                        slices[first / static_cast<std::size_t>(slice_size)], taken, "sample");
   }
 }
 
@@ -137,7 +144,7 @@ void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, s
   const auto count = static_cast<std::int64_t>(made.targets.size());
   const bool recent = options.by == TemporalBy::Recent;
   pool.run(static_cast<std::int64_t>(slice_edges.size()), [&](std::int64_t index, int thread) {
-    const std::int64_t first = index * kSlice, last = std::min(first + kSlice, count);
+    const std::int64_t first = index * slice_size, last = std::min(first + slice_size, count);
     const auto slice = static_cast<std::size_t>(index);
     SliceWriter writer(graph.in_lists().pool(), {pasts.data() + first, pasts.data() + last}, slices[slice], taken,
                        first, slice_edges[slice], made, scratch[static_cast<std::size_t>(thread)]);
@@ -210,9 +217,10 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
   made.times.assign(made.edge_ids.size(), 0);
   const PastFinder finder(impl_->graph, Cut(impl_->options, 0), pin, -1);
   const bool timed = impl_->graph.options().has_time;
-  impl_->pool.run((count + kSlice - 1) / kSlice, [&](std::int64_t index, int thread) {
-    const std::int64_t first = index * kSlice;
-    const auto size = static_cast<std::size_t>(std::min(kSlice, count - first));
+  const std::int64_t slice_size = impl_->slice_of(count);
+  impl_->pool.run((count + slice_size - 1) / slice_size, [&](std::int64_t index, int thread) {
+    const std::int64_t first = index * slice_size;
+    const auto size = static_cast<std::size_t>(std::min(slice_size, count - first));
     std::vector<std::int64_t> rows(size), at(size), now(size);
     for (std::size_t i = 0; i < size; ++i) {
       rows[i] = first + static_cast<std::int64_t>(i);
