@@ -138,6 +138,9 @@ void make_sampler(TemporalSampler* place, const GraphStore& graph, std::vector<s
 }  // namespace
 
 void bind_temporal(nb::module_& m) {
+  m.def(
+      "row_without_time", [](const Ids& times) { return row_without_time({times.data(), times.size()}); },
+      nb::arg("times").noconvert());
   nb::class_<TemporalPin, BatchFollower>(m, "TemporalPin")
       .def(nb::init<const GraphStore&>(), "graph"_a, nb::keep_alive<1, 2>())
       .def_prop_ro("version", &TemporalPin::version)

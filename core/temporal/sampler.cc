@@ -17,27 +17,22 @@ constexpr std::int64_t kRowsMax = std::int64_t{1} << 31;  // of a hop: its targe
 // Targets of a slice: so many that their memory is on its way together, and their pasts stay in the near cache.
 constexpr std::int64_t kSliceMin = 64, kSliceMax = 256;
 
-// All that is wrong with numbers is found here, in one look: reductions in NumPy cost more than the sample of a few.
-void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
-                   const TemporalPin* pin, const char* where) {
-  const auto refuse = [where](ErrorKind kind, const char* expected, std::int64_t got, std::size_t row,
-                              const char* what) {
-    throw Error(kind, std::string("[") + where + "] expected " + expected + ", got " + std::to_string(got) +
-                          " at row " + std::to_string(row) + "; " + what);
-  };
+void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertices, const TemporalPin* pin,
+                   const char* where) {
   for (std::size_t row = 0; row < vertices.size(); ++row) {
     const std::int64_t v = vertices[row];
     const bool live =
         pin != nullptr ? pin->is_live(v) : v >= 0 && v < graph.slot_count() && graph.is_live(static_cast<VertexId>(v));
     if (live) [[likely]]
       continue;
-    if (v < 0) refuse(ErrorKind::ValueInvalid, "vertex ids of at least 0", v, row, "mend the id");
-    refuse(ErrorKind::VertexUnknown, "live vertices as targets", v, row, "add the vertex first");
+    const std::string got = ", got " + std::to_string(v) + " at row " + std::to_string(row) + "; ";
+    if (v < 0) {
+      throw Error(ErrorKind::ValueInvalid,
+                  std::string("[") + where + "] expected vertex ids of at least 0" + got + "mend the id");
+    }
+    throw Error(ErrorKind::VertexUnknown,
+                std::string("[") + where + "] expected live vertices as targets" + got + "add the vertex first");
   }
-  const auto none = std::find(times.begin(), times.end(), INT64_MIN);
-  if (none == times.end()) return;
-  refuse(ErrorKind::ValueInvalid, "times that fit int64 (its smallest value, NaT, is taken)", INT64_MIN,
-         static_cast<std::size_t>(none - times.begin()), "drop or mend the row");
 }
 }  // namespace
 
@@ -78,6 +73,11 @@ struct TemporalSampler::Impl {
   std::vector<WriteScratch> scratch;
   RowTableOfPairs pairs;
 };
+
+std::ptrdiff_t row_without_time(std::span<const std::int64_t> times) {
+  const auto found = std::find(times.begin(), times.end(), INT64_MIN);
+  return found == times.end() ? -1 : found - times.begin();
+}
 
 TemporalSampler::TemporalSampler(const GraphStore& graph, TemporalOptions options)
     : impl_(std::make_unique<Impl>(graph, std::move(options))) {}
@@ -188,7 +188,7 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
                                                        std::span<const std::int64_t> times, std::uint64_t call,
                                                        std::int32_t snapshot, const TemporalPin* pin) {
   const std::lock_guard one(impl_->one_call);
-  check_targets(impl_->graph, vertices, times, pin, "sample");
+  check_targets(impl_->graph, vertices, pin, "sample");
   const TemporalOptions& options = impl_->options;
   const Cut cut(options, snapshot);
   std::vector<TemporalHopArrays> hops;
@@ -209,7 +209,7 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
 TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
                                           std::int64_t length, std::uint64_t call, const TemporalPin* pin) {
   const std::lock_guard one(impl_->one_call);
-  check_targets(impl_->graph, vertices, times, pin, "walks");
+  check_targets(impl_->graph, vertices, pin, "walks");
   const auto count = static_cast<std::int64_t>(vertices.size());
   TemporalWalkArrays made;
   made.vertices.assign(vertices.size() * static_cast<std::size_t>(length + 1), -1);

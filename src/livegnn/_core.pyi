@@ -376,6 +376,8 @@ class Arrivals(BatchFollower):
 
 _Hop = tuple[_I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64, _I64]
 
+def row_without_time(times: _I64) -> int: ...
+
 class TemporalPin(BatchFollower):
     def __init__(self, graph: GraphStore) -> None: ...
     @property

@@ -4,6 +4,7 @@
 // call: random numbers are counted, not kept (core/temporal/draw.h), so threads and the store's layout do not show.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,9 @@ class TemporalBuffers {
   mutable std::mutex mutex_;
   std::vector<Buffer> free_;
 };
+
+// The first row whose time is int64's smallest number, which stands for none; -1 where all have one.
+std::ptrdiff_t row_without_time(std::span<const std::int64_t> times);
 
 // One hop; the spans lie in `memory`, which goes back to the sampler's buffers by whoever holds the hop.
 struct TemporalHopArrays {

@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from livegnn import _native
 from livegnn.errors import DtypeInvalid, ValueInvalid, WidthMismatch
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
@@ -155,17 +156,14 @@ def id_array(where: str, name: str, values: object) -> Int64Array:
     return array
 
 
-def time_numbers(where: str, name: str, values: object) -> Int64Array:
-    """time_array() for callers that refuse NaT, int64's smallest number, themselves."""
-    array = as_array(where, name, values)
-    return integer_array(where, name, array.view(np.int64) if array.dtype.kind == "M" else array)
-
-
 def time_array(where: str, name: str, values: object) -> Int64Array:
     """Times: (k,) int64; datetime64 counts in its own unit, NaT is refused."""
-    array = time_numbers(where, name, values)
-    if array.size and array.min() == INT64_MIN:
-        row = int(np.argmax(array == INT64_MIN))
+    array = as_array(where, name, values)
+    if array.dtype.kind == "M":
+        array = array.view(np.int64)
+    array = integer_array(where, name, array)
+    row = _native.row_without_time(array)
+    if row >= 0:
         expected = f"{name} that fits int64 (its smallest value, NaT, is taken)"
         raise ValueInvalid(f"[{where}] expected {expected}, got {INT64_MIN} at row {row}; drop or mend the row")
     return array

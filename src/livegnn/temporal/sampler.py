@@ -12,7 +12,7 @@ from typing import Literal
 from livegnn import _native
 from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
 from livegnn.graph import Graph
-from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_numbers, whole_number
+from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_array, whole_number
 from livegnn.graph.graph import core_count
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
@@ -185,7 +185,7 @@ class TemporalSampler:
             return self._hops(where, *self._targets(where, vertices, times, pin), pin)
 
     def _of_slots(self, where: str, slots: object, times: object, pin: PinnedSampler | None) -> list[list[TemporalHop]]:
-        numbers, at = integer_array(where, "slots", slots), time_numbers(where, "times", times)
+        numbers, at = integer_array(where, "slots", slots), time_array(where, "times", times)
         same_length(where, "times", at, len(numbers), "slots")
         with self.graph._lock:
             return self._hops(where, numbers, at, pin)
@@ -217,7 +217,7 @@ class TemporalSampler:
     def _targets(
         self, where: str, vertices: object, times: object, pin: PinnedSampler | None
     ) -> tuple[Int64Array, Int64Array]:
-        """Slots and times, of which the native half refuses what is out of range; the caller holds the graph's lock."""
+        """Slots, whose range the native half checks, and times; the caller holds the graph's lock."""
         if self.graph._supposed and self.graph.has_ids:
             raise UsageError(
                 f"[{where}] expected a graph without ids of its own or no what_if block under way, got both; "
@@ -225,7 +225,7 @@ class TemporalSampler:
             )
         known = self.graph._ids if pin is None else pin._known_ids()
         slots = integer_array(where, "ids", vertices) if known is None else known.slots(where, "ids", vertices)
-        at = time_numbers(where, "times", times)
+        at = time_array(where, "times", times)
         same_length(where, "times", at, len(slots), "vertices")
         return slots, at
 
