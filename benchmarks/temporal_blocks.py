@@ -9,7 +9,6 @@ newest samples must be the same ones.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
@@ -20,9 +19,9 @@ import numpy as np
 
 from benchmarks.generate import EVENT_SHAPES, EventShape, event_chunks
 from benchmarks.options import Options
+from benchmarks.programs import program
 from benchmarks.report import Report, rate, size
 
-ROOT = Path(__file__).resolve().parents[1]
 BATCH = 100_000
 FANOUT = 10
 
@@ -64,9 +63,8 @@ SETTINGS = (
 
 def run(options: Options, report: Report) -> None:
     """A table a stream, a row a policy."""
-    program = _program(report)
-    if program is None:
-        report.line("left out: cmake is not at hand to build benchmarks/native/block_policies.cc")
+    policies = program("block_policies", report)
+    if policies is None:
         return
     for setting in SETTINGS:
         shape = _scaled(EVENT_SHAPES[setting.shape], setting, options)
@@ -75,7 +73,7 @@ def run(options: Options, report: Report) -> None:
             f"Blocks, {setting.shape}: {shape.vertices:,} vertices, {shape.events:,} events, batches of {batch:,}"
         )
         report.progress(f"temporal_blocks: {setting.shape}, {shape.events:,} events")
-        rows = _measured(program, shape, setting, batch, options)
+        rows = _measured(policies, shape, setting, batch, options)
         _check(rows, setting, report)
         _table(rows, shape.events, report)
 
@@ -89,29 +87,9 @@ def _scaled(shape: EventShape, setting: Setting, options: Options) -> EventShape
     return replace(shape, vertices=int(shape.vertices * share), events=setting.events)
 
 
-def _program(report: Report) -> Path | None:
-    """The compiled policies, built where they are not yet."""
-    folder = ROOT / "build" / "benchmarks"
-    if shutil.which("cmake") is None:
-        return None
-    report.progress("temporal_blocks: building benchmarks/native")
-    configure = [
-        "cmake",
-        "-S",
-        str(ROOT),
-        "-B",
-        str(folder),
-        "-DLIVEGNN_BUILD_BENCHMARKS=ON",
-        "-DCMAKE_BUILD_TYPE=Release",
-    ]
-    for command in (configure, ["cmake", "--build", str(folder), "--target", "block_policies"]):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"[temporal_blocks] expected {' '.join(command)} to succeed, got {done.stderr[-2000:]}")
-    return folder / "block_policies"
-
-
-def _measured(program: Path, shape: EventShape, setting: Setting, batch: int, options: Options) -> list[dict[str, Any]]:
+def _measured(
+    policies: Path, shape: EventShape, setting: Setting, batch: int, options: Options
+) -> list[dict[str, Any]]:
     """Writes the stream and the targets (events' ends at their own times, from the later half), runs the program."""
     rng = np.random.default_rng(5)
     targets = 500 if options.tiny else setting.targets * setting.events // shape.events
@@ -127,7 +105,7 @@ def _measured(program: Path, shape: EventShape, setting: Setting, batch: int, op
                 first += len(chunk.src)
         rng.permutation(np.concatenate(found)).tofile(asked)
         numbers = (shape.vertices, batch, setting.fixed, setting.tau, FANOUT)
-        command = [str(program), str(events), str(asked), *map(str, numbers)]
+        command = [str(policies), str(events), str(asked), *map(str, numbers)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows_: list[dict[str, Any]] = json.loads(done.stdout)
     return rows_

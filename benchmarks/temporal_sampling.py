@@ -3,9 +3,8 @@ does, and PyG's LastNeighborLoader. pyg-lib and torch-sparse, which PyG's Neighb
 
 from __future__ import annotations
 
-import os
+import itertools
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import livegnn as lg
 from benchmarks.calm import Calm
 from benchmarks.options import Options
+from benchmarks.programs import program
 from benchmarks.report import Report, duration, rate
 from livegnn.temporal import TemporalSampler
 
@@ -26,7 +26,7 @@ TARGETS = {1: 40e6, 2: 75e6}  # sampled edges a second, by threads
 STATIC_MAX = 1.3  # times a static CSR sampler's time
 TURNS = 5  # calm ones, of the sampler and its peers one after the other; medians over them, of speeds and of ratios
 TRIES = 10
-ROOT = Path(__file__).resolve().parent.parent
+REPEATS = 5  # of all batches in a turn
 
 
 class Work(NamedTuple):
@@ -41,33 +41,40 @@ class Work(NamedTuple):
     target_times: Int64
 
 
+class Kind(NamedTuple):
+    """What a row measures."""
+
+    strategy: Any
+    fanouts: list[int]
+    place: str
+    threads: int
+
+
+class Peers(NamedTuple):
+    """csr_sampling, and the file with its work."""
+
+    binary: Path
+    file: Path
+
+
 def run(options: Options, report: Report) -> None:
     """A row per strategy, fan-outs, batch, place in time and number of threads."""
+    _last_neighbours(options, report)
+    binary = program("csr_sampling", report)
+    if binary is None:
+        return
     report.heading("Temporal sampling: edges a second")
     report.columns(
         ("strategy", "fan-outs", "batch", "targets", "threads", "livegnn", "static CSR", "ours / static",
          "growing vectors", "target", "met")
     )  # fmt: skip
+    calms = [(threads, Calm(threads)) for threads in sorted({1, options.threads})]
     with tempfile.TemporaryDirectory() as folder:
-        binary = _built(Path(folder), report)
-        calms = {threads: Calm(threads) for threads in {1, options.threads}}
-        for batch in (60, 400) if options.tiny else (600, 4000):
-            for place in ("middle", "end"):
-                work = generated(options.tiny, batch, place)
-                graph = _graph(work)
-                for strategy in ("recent", "uniform"):
-                    for fanouts in ([10], [10, 10]):
-                        for threads in sorted({1, options.threads}):
-                            _row(
-                                work,
-                                graph,
-                                (strategy, fanouts, threads, place),
-                                binary,
-                                Path(folder),
-                                calms[threads],
-                                report,
-                            )
-    _last_neighbours(options, report)
+        for batch, place in itertools.product((60, 400) if options.tiny else (600, 4000), ("middle", "end")):
+            work = generated(options.tiny, batch, place)
+            graph, peers = _graph(work), Peers(binary, _written(work, Path(folder)))
+            for strategy, fanouts, (threads, calm) in itertools.product(("recent", "uniform"), ([10], [10, 10]), calms):
+                _row(work, graph, Kind(strategy, fanouts, place, threads), peers, calm, report)
 
 
 def generated(tiny: bool, batch: int, place: str) -> Work:
@@ -107,70 +114,47 @@ def _passes(sampler: TemporalSampler, work: Work, repeats: int) -> tuple[int, fl
     return edges, float(np.median(seconds)), checksum % 2**64
 
 
-def _row(
-    work: Work,
-    graph: lg.Graph,
-    kind: tuple[Any, list[int], int, str],
-    binary: Path,
-    folder: Path,
-    calm: Calm,
-    report: Report,
-) -> None:
-    strategy, fanouts, threads, place = kind
-    repeats = 5
-    file = folder / "work.bin"
+def _written(work: Work, folder: Path) -> Path:
+    """The file that csr_sampling reads."""
     head = np.array([work.vertices, len(work.src), *work.targets.shape])
     columns = (work.src, work.dst, work.times, work.targets.ravel(), work.target_times.ravel())
-    np.concatenate([head, *columns]).astype(np.int64).tofile(file)
-    command = [str(binary), str(file), strategy, str(threads), str(repeats), *map(str, fanouts)]
-    turn = {"edges": 0, "growing": 0.0}
+    np.concatenate([head, *columns]).astype(np.int64).tofile(folder / "work.bin")
+    return folder / "work.bin"
+
+
+def _row(work: Work, graph: lg.Graph, kind: Kind, peers: Peers, calm: Calm, report: Report) -> None:
+    tiny = work.vertices < 10_000
+    edges, growing = 0, 0.0
+    expected: tuple[int, int] = (0, 0)
 
     def ours() -> float:
-        edges, seconds, turn["checksum"] = _passes(
-            TemporalSampler(graph, fanouts, strategy, threads=threads), work, repeats
-        )
-        turn["edges"] = edges
+        nonlocal edges, expected
+        sampler = TemporalSampler(graph, kind.fanouts, kind.strategy, threads=kind.threads)
+        edges, seconds, checksum = _passes(sampler, work, REPEATS)
+        expected = (edges, checksum)
         return seconds
 
     def static() -> float:
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:2]
-        peers = [line.split() for line in lines]
-        for name, edges, _, checksum in peers:
-            if (int(edges), int(checksum)) != (turn["edges"], turn["checksum"]):
-                report.fail(
-                    f"[temporal_sampling] expected {name} to give the same samples: {strategy}, {fanouts}, {place}"
-                )
-        turn["growing"] = float(peers[1][2])
-        return float(peers[0][2])
+        nonlocal growing
+        command = [str(peers.binary), str(peers.file), kind.strategy, str(kind.threads), str(REPEATS)]
+        done = subprocess.run([*command, *map(str, kind.fanouts)], check=True, capture_output=True, text=True)
+        lines = [line.split() for line in done.stdout.split("\n")[:2]]
+        for name, count, _, checksum in lines:
+            if (int(count), int(checksum)) != expected:
+                report.fail(f"[temporal_sampling] expected {name} to give the same samples: {kind}")
+        growing = float(lines[1][2])
+        return float(lines[0][2])
 
-    tiny = work.vertices < 10_000
-    seconds = [
-        (*pair, turn["growing"]) for pair in calm.turns([ours, static], 1 if tiny else TURNS, 1 if tiny else TRIES)
-    ]
-    speeds = turn["edges"] / np.median(seconds, axis=0)
+    turns = calm.turns([ours, static], 1 if tiny else TURNS, 1 if tiny else TRIES)
+    seconds = [(*pair, growing) for pair in turns]
+    speeds = edges / np.median(seconds, axis=0)
     slower = float(np.median([mine / theirs for mine, theirs, _ in seconds]))
-    target = TARGETS.get(threads)
+    target = TARGETS.get(kind.threads)
     met = "-" if target is None else "yes" if speeds[0] >= target and slower <= STATIC_MAX else "NO"
     report.row(
-        [strategy, fanouts, work.targets.shape[1], place, threads, rate(speeds[0]), rate(speeds[1]), f"{slower:.2f}",
-         rate(speeds[2]), "-" if target is None else rate(target), met]
+        [kind.strategy, kind.fanouts, work.targets.shape[1], kind.place, kind.threads, rate(speeds[0]),
+         rate(speeds[1]), f"{slower:.2f}", rate(speeds[2]), "-" if target is None else rate(target), met]
     )  # fmt: skip
-
-
-def _built(folder: Path, report: Report) -> Path:
-    """The native peers, built by CMake beside a core of their own, or where LIVEGNN_NATIVE_BENCHMARKS says they are."""
-    given = os.environ.get("LIVEGNN_NATIVE_BENCHMARKS")
-    if given:
-        return Path(given) / "csr_sampling"
-    report.progress("building benchmarks/native")
-    configure = ["cmake", "-S", str(ROOT), "-B", str(folder / "build"), "-DLIVEGNN_BUILD_BENCHMARKS=ON"]
-    build = ["cmake", "--build", str(folder / "build"), "--target", "csr_sampling", "-j", "2"]
-    for command in (configure, build):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            sys.stderr.write(done.stdout + done.stderr)
-            done.check_returncode()
-    return folder / "build" / "csr_sampling"
 
 
 def _last_neighbours(options: Options, report: Report) -> None:
