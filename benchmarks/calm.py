@@ -6,6 +6,9 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T, U = TypeVar("T"), TypeVar("U")
 
 _BLOCK = bytes(1 << 17)
 _SLOWER = 1.15  # times the best time of a fixed piece of work: above, a neighbour is at work
@@ -25,21 +28,17 @@ class Calm:
         self._best = min(self._best, seconds)
         return seconds <= _SLOWER * self._best
 
-    def turns(self, parts: list[Callable[[], float]], wanted: int, tries: int) -> Iterator[list[float]]:
-        """What the parts give, one after the other, of `wanted` turns that were calm throughout; where `tries` turns
-        do not bring as many, the last ones as they come.
+    def turns(self, ours: Callable[[], T], theirs: Callable[[], U], wanted: int, tries: int) -> Iterator[tuple[T, U]]:
+        """What both give, one after the other, of `wanted` turns that were calm throughout; where `tries` turns do not
+        bring as many, the last ones as they come.
         """
-        found = 0
         for left in range(tries, 0, -1):
-            if found == wanted:
+            if wanted == 0:
                 return
-            calm, values = self.now(), []
-            for part in parts:
-                values.append(part())
-                calm = self.now() and calm
-            if calm or left <= wanted - found:
-                found += 1
-                yield values
+            before, mine, between, yours, after = self.now(), ours(), self.now(), theirs(), self.now()
+            if left <= wanted or (before and between and after):
+                wanted -= 1
+                yield mine, yours
 
     def _seconds(self) -> float:
         return max(self._pool.map(_hash_seconds, range(self._threads)))

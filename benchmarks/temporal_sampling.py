@@ -123,32 +123,25 @@ def _written(work: Work, folder: Path) -> Path:
 
 
 def _row(work: Work, graph: lg.Graph, kind: Kind, peers: Peers, calm: Calm, report: Report) -> None:
-    tiny = work.vertices < 10_000
-    edges, growing = 0, 0.0
-    expected: tuple[int, int] = (0, 0)
+    command = [str(peers.binary), str(peers.file), kind.strategy, str(kind.threads), str(REPEATS)]
 
-    def ours() -> float:
-        nonlocal edges, expected
-        sampler = TemporalSampler(graph, kind.fanouts, kind.strategy, threads=kind.threads)
-        edges, seconds, checksum = _passes(sampler, work, REPEATS)
-        expected = (edges, checksum)
-        return seconds
+    def ours() -> tuple[int, float, int]:
+        return _passes(TemporalSampler(graph, kind.fanouts, kind.strategy, threads=kind.threads), work, REPEATS)
 
-    def static() -> float:
-        nonlocal growing
-        command = [str(peers.binary), str(peers.file), kind.strategy, str(kind.threads), str(REPEATS)]
+    def theirs() -> list[tuple[int, float, int]]:
         done = subprocess.run([*command, *map(str, kind.fanouts)], check=True, capture_output=True, text=True)
-        lines = [line.split() for line in done.stdout.split("\n")[:2]]
-        for name, count, _, checksum in lines:
-            if (int(count), int(checksum)) != expected:
-                report.fail(f"[temporal_sampling] expected {name} to give the same samples: {kind}")
-        growing = float(lines[1][2])
-        return float(lines[0][2])
+        lines = [line.split() for line in done.stdout.splitlines()]
+        return [(int(edges), float(seconds), int(checksum)) for _, edges, seconds, checksum in lines]
 
-    turns = calm.turns([ours, static], 1 if tiny else TURNS, 1 if tiny else TRIES)
-    seconds = [(*pair, growing) for pair in turns]
+    wanted, tries = (1, 1) if work.vertices < 10_000 else (TURNS, TRIES)
+    seconds, edges = [], 0
+    for mine, (static, growing) in calm.turns(ours, theirs, wanted, tries):
+        edges = mine[0]
+        seconds.append([each[1] for each in (mine, static, growing)])
+        if len({(count, checksum) for count, _, checksum in (mine, static, growing)}) != 1:
+            report.fail(f"[temporal_sampling] expected the same samples of all, got others: {kind}")
     speeds = edges / np.median(seconds, axis=0)
-    slower = float(np.median([mine / theirs for mine, theirs, _ in seconds]))
+    slower = float(np.median([turn[0] / turn[1] for turn in seconds]))
     target = TARGETS.get(kind.threads)
     met = "-" if target is None else "yes" if speeds[0] >= target and slower <= STATIC_MAX else "NO"
     report.row(
