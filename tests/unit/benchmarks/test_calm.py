@@ -21,7 +21,7 @@ class Scripted(Calm):
 
 
 def turns(calm: str, wanted: int, tries: int) -> list[int]:
-    """The numbers of the turns that are taken; a turn is calm (c), or disturbed before (b), between (m) or after (a)."""
+    """Which turns are taken; a turn is calm (c), or disturbed before (b), in the middle (m) or after (a)."""
     said = itertools.chain.from_iterable([turn != "b", turn != "m", turn != "a"] for turn in calm)
     ours, theirs = itertools.count(), itertools.count(100)
     taken = list(Scripted(said).turns(lambda: next(ours), lambda: next(theirs), wanted, tries))
@@ -43,8 +43,3 @@ def test_calm_turns_are_taken_and_the_last_ones_where_they_are_few(
     calm: str, wanted: int, tries: int, taken: list[int]
 ) -> None:
     assert turns(calm, wanted, tries) == taken
-
-
-def test_a_machine_is_as_fast_as_itself() -> None:
-    calm = Calm(2)
-    assert any(calm.now() for _ in range(1000))
