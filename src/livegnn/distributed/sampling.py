@@ -19,6 +19,7 @@ from livegnn.distributed.draws import call_of_hop, rows_apart
 from livegnn.distributed.exchange import Exchange, Route
 from livegnn.distributed.partition import Partition
 from livegnn.errors import VertexUnknown, WidthMismatch
+from livegnn.graph.checks import id_array, time_array
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray, Int64Array
@@ -48,8 +49,8 @@ class RemoteSampler:
         self.held_edges: list[tuple[Int64Array, Int64Array]] = []  # of the last call: edge ids, and who holds them
 
     def sample(self, vertices: object, times: object) -> list[TemporalHop]:
-        """sample_slots() of any arrays of integers."""
-        return self.sample_slots(np.asarray(vertices, np.int64), np.asarray(times, np.int64))
+        """sample_slots() of arrays as TemporalSampler.sample() takes them. Raises: DtypeInvalid, ValueInvalid too."""
+        return self.sample_slots(id_array("sample", "vertices", vertices), time_array("sample", "times", times))
 
     def sample_slots(self, slots: Int64Array, times: Int64Array) -> list[TemporalHop]:
         """The hops from these targets outward: (B,) slots and times. Raises: VertexUnknown, WidthMismatch."""

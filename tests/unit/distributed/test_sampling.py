@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from livegnn.distributed import Layout, Partition, RemoteSampler, run_threads
-from livegnn.errors import VertexUnknown, WidthMismatch
+from livegnn.errors import DtypeInvalid, ValueInvalid, VertexUnknown, WidthMismatch
 from livegnn.temporal import TemporalSampler
 from tests.unit.distributed.streams import stream_graph, targets_of
 
@@ -87,3 +87,23 @@ def test_refuses_vertices_that_are_not_there_and_missing_times():
         remote(graph, Layout(1, 1), [2], [(np.array([0, 9]), np.array([5, 5]))])
     with pytest.raises(WidthMismatch, match="got 1 for 2"):
         remote(graph, Layout(1, 1), [2], [(np.array([0, 1]), np.array([5]))])
+
+
+@pytest.mark.parametrize(
+    ("vertices", "times", "error", "message"),
+    [
+        ([0, 1], [5.5, 6.0], DtypeInvalid, "times as int64"),
+        ([0, -1], [5, 5], ValueInvalid, "-1 at row 1"),
+        ([0, 1], np.array(["NaT", 5], "datetime64[s]"), ValueInvalid, "NaT"),
+    ],
+)
+def test_refuses_targets_as_one_process_does(vertices, times, error, message):
+    graph = stream_graph(vertices=5)
+
+    def work(exchange):
+        RemoteSampler(Partition.of(graph, Layout(1, 1), 0), exchange, [2]).sample(vertices, times)
+
+    with pytest.raises(error, match=message):
+        run_threads(work, 1)
+    with pytest.raises(error, match=message):
+        TemporalSampler(graph, [2]).sample(vertices, times)
