@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -92,7 +93,8 @@ void bind_changes(nb::module_& m) {
 }
 
 EngineOptions options_of(int strategy, int path, bool exact, bool compact, bool on_demand, bool constrained,
-                         int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents) {
+                         int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents,
+                         std::size_t memory_limit, std::string spill_folder) {
   return {static_cast<Strategy>(strategy),
           static_cast<Path>(path),
           exact,
@@ -102,7 +104,9 @@ EngineOptions options_of(int strategy, int path, bool exact, bool compact, bool 
           threads,
           fanout,
           seed,
-          std::move(exponents)};
+          std::move(exponents),
+          memory_limit,
+          std::move(spill_folder)};
 }
 
 nb::class_<Engine> bind_engine_class(nb::module_& m) {
@@ -111,14 +115,16 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
           "create",
           [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, bool compact,
              bool on_demand, bool constrained, int threads, int fanout, std::uint64_t seed,
-             std::vector<std::vector<int>> exponents) {
-            const EngineOptions options = options_of(strategy, path, exact, compact, on_demand, constrained, threads,
-                                                     fanout, seed, std::move(exponents));
+             std::vector<std::vector<int>> exponents, std::size_t memory_limit, std::string spill_folder) {
+            const EngineOptions options =
+                options_of(strategy, path, exact, compact, on_demand, constrained, threads, fanout, seed,
+                           std::move(exponents), memory_limit, std::move(spill_folder));
             nb::gil_scoped_release release;
             return Engine::create(graph, program, options);
           },
           "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "on_demand"_a, "constrained"_a,
-          "threads"_a, "fanout"_a, "seed"_a, "scale_exponents"_a, nb::keep_alive<0, 1>())
+          "threads"_a, "fanout"_a, "seed"_a, "scale_exponents"_a, "memory_limit"_a, "spill_folder"_a,
+          nb::keep_alive<0, 1>())
       .def(
           "read",
           [](const Engine& e, Ids ids) {
@@ -193,16 +199,22 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       .def("output_width", &Engine::output_width)
       .def("threads", &Engine::threads)
       .def("corrupt_for_test", &Engine::corrupt_for_test, "aggregation"_a, "vertex"_a, "column"_a)
-      .def("bytes", [](const Engine& e) {
-        const StateBytes b = e.bytes();
-        nb::dict out;
-        out["aggregates"] = b.aggregates;
-        out["messages"] = b.messages;
-        out["stored"] = b.stored;
-        out["contexts"] = b.contexts;
-        out["outputs"] = b.outputs;
-        out["scratch"] = b.scratch;
-        return out;
+      .def("bytes",
+           [](const Engine& e) {
+             const StateBytes b = e.bytes();
+             nb::dict out;
+             out["aggregates"] = b.aggregates;
+             out["messages"] = b.messages;
+             out["stored"] = b.stored;
+             out["contexts"] = b.contexts;
+             out["outputs"] = b.outputs;
+             out["scratch"] = b.scratch;
+             return out;
+           })
+      .def("paging", [](const Engine& e) -> nb::object {
+        const std::optional<PagingStats> stats = e.paging();
+        if (!stats) return nb::none();
+        return nb::make_tuple(stats->limit, stats->resident, stats->files, stats->hubs, stats->brought, stats->dropped);
       });
 }
 

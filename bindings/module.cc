@@ -38,6 +38,8 @@ const char* class_name(ErrorKind kind) {
       return "RangeOverflow";
     case ErrorKind::DegreeNegative:
       return "DegreeNegative";
+    case ErrorKind::SpillUnavailable:
+      return "SpillUnavailable";
     case ErrorKind::StateMismatch:
       return "StateMismatch";
     case ErrorKind::InvariantBroken:

@@ -11,11 +11,12 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
     : graph_(graph),
       program_(std::move(program)),
       options_(options),
+      pager_(make_pager()),
       pool_(options.threads),
       registers_(at(options.threads)),
-      state_(source(), options.compact),
+      state_(source(), options.compact, pager_.get(), true),
       scales_(source().aggregations.size()),
-      publication_(source().output_width, options.threads),
+      publication_(source().output_width, options.threads, pager_.get()),
       plans_(source().aggregations.size()),
       touched_(source().aggregations.size()),
       moved_sources_(source().aggregations.size()),
@@ -40,12 +41,12 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
   limit_ = std::ldexp(1.0f, kSumBits - capacity_bits_);
   slots_ = slots_before_ = graph_.slot_count();
   publication_.reset(graph_);
-  const int stride = round_up(output_width(), 16);
+  const OutputRow out = [this](VertexId v) { return publication_.row(v); };
   if (incremental()) {
-    forward(state_, !given, slots_ > 0 ? publication_.first_row() : nullptr, stride);
+    forward(state_, !given, out);
   } else {
-    State<Acc> bootstrap(source(), false);
-    forward(bootstrap, !given, slots_ > 0 ? publication_.first_row() : nullptr, stride);
+    State<Acc> bootstrap(source(), false, pager_.get(), false);
+    forward(bootstrap, !given, out);
     state_.contexts = std::move(bootstrap.contexts);
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "livegnn/engine.h"
 #include "util/aligned.h"
 #include "util/hash.h"
+#include "util/pager.h"
 #include "util/thread_pool.h"
 
 namespace livegnn {
@@ -57,6 +59,7 @@ class EngineImpl final : public Engine {
   Mismatch verify() const override;
   std::uint64_t digest() const override;
   StateBytes bytes() const override;
+  std::optional<PagingStats> paging() const override;
   std::vector<std::vector<int>> scale_exponents() const override;
   int output_width() const override { return program_.source().output_width; }
   int threads() const override { return pool_.threads(); }
@@ -73,19 +76,14 @@ class EngineImpl final : public Engine {
     const std::int64_t* deltas_row(std::int32_t source) const { return deltas.data() + std::int64_t{source} * stride; }
   };
   struct ResultRows {
-    struct Table {
-      const char* base;
-      std::size_t row_bytes;
-    };
-    std::vector<Table> tables;
+    std::vector<const RowTable<Acc>*> tables;
     std::vector<const StoredRows*> stored;
     std::vector<const DegreeContext*> contexts;
     const Publication* outputs = nullptr;  // of the last stage
     VertexId limit = 0;
     void prefetch(VertexId v) const {
       if (v >= limit) return;
-      for (const Table& table : tables)
-        prefetch_row(table.base + static_cast<std::size_t>(v) * table.row_bytes, table.row_bytes);
+      for (const RowTable<Acc>* table : tables) prefetch_row(table->row(v), table->row_bytes());
       for (const StoredRows* rows : stored) rows->prefetch(v);
       for (const DegreeContext* context : contexts) context->prefetch(v);
       if (outputs != nullptr) outputs->prefetch(v);
@@ -141,15 +139,31 @@ class EngineImpl final : public Engine {
   }
   [[noreturn]] void out_of_range(int k, VertexId v) const;
   void check_score(int k, float score, VertexId v) const;
-  // The whole sum of v from its in-edges and its own term. weigh: only edges that it admits, times its factor.
+  // The whole sum of v from its in-edges and its own term. admit(edge, source): a factor, 0 to leave the edge out.
+  template <typename Admit>
+  void add_in_terms(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const;
+  void add_root_term(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
   template <typename Admit>
   void sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const;
   void sum_row_all(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
 
+  // ---- memory.cc: a limit of memory
+  std::unique_ptr<Pager> make_pager() const;
+  State<Acc> new_state() const { return {source(), compact(), pager_.get(), false}; }
+  void refuse_forked() const;
+  bool fits_scratch(const Plan& plan, std::int64_t edges) const;
+  bool sums_in_blocks(int k) const;
+  template <typename Begin, typename Sum, typename Done>
+  void sum_in_blocks(int k, const State<Acc>& state, Begin&& begin, Sum&& sum, Done&& done) const;
+  void forward_in_blocks(int k, State<Acc>& state) const;
+  void sweep_in_blocks(int k);
+
   // ---- forward.cc: from scratch
-  void forward(State<Acc>& state, bool choose_scales, float* out, std::int64_t out_stride) const;
-  void forward_stage(int stage, State<Acc>& state, float* out, std::int64_t out_stride) const;
+  using OutputRow = std::function<float*(VertexId)>;  // where a vertex's output goes
+  void forward(State<Acc>& state, bool choose_scales, const OutputRow& out) const;
+  void forward_stage(int stage, State<Acc>& state, const OutputRow& out) const;
   void forward_aggregate(int k, State<Acc>& state) const;
+  RowTable<float> run_from_scratch(State<Acc>& state) const;  // the outputs, padded
   void build_state(bool stage_outputs);
   void choose_scales(int k, const State<Acc>& state);
   void set_scales(int k, const std::vector<float>& magnitudes, int spare_bits);
@@ -218,6 +232,10 @@ class EngineImpl final : public Engine {
   void pull(int k);
   void sweep(int k);
   void refresh_row(int k, VertexId v, Acc* scratch, int thread);
+  void keep_row(int k, VertexId v, const Acc* sum, int thread);
+  bool has_row_to_sweep(int k, VertexId v) const {  // where the type has changed, its own term may have left
+    return has_sum(k, v) || (source().typed && retyped_.contains(v));
+  }
 
   // ---- extremes.cc: minima and maxima
   void insert_extreme(int k, VertexId v, const float* x, float factor, float edge, int thread);
@@ -285,6 +303,7 @@ class EngineImpl final : public Engine {
   const Kernels& kernels_ = kernels();
   CompiledProgram program_;
   EngineOptions options_;
+  std::unique_ptr<Pager> pager_;  // where memory is limited
   mutable ThreadPool pool_;
   mutable std::vector<Registers> registers_;  // one per thread
   State<Acc> state_;

@@ -32,7 +32,7 @@ class ColumnMaxima {
 }  // namespace
 
 template <typename Acc>
-void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, float* out, std::int64_t out_stride) const {
+void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, const OutputRow& out) const {
   const std::int64_t slots = graph_.slot_count(), rows = program_.chunk_rows();
   pool_.run((slots + rows - 1) / rows, [&](std::int64_t chunk, int thread) {
     const std::int64_t first = chunk * rows;
@@ -47,7 +47,7 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, float* out, st
                   const VertexId v = vertices[at(from + i)];
                   float* to = nullptr;
                   if (step.op == Op::Output) {
-                    to = out + v * out_stride;
+                    to = out(v);
                   } else {
                     const int table = step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
                     to = state.stored[at(table)].row(v);
@@ -62,6 +62,7 @@ template <typename Acc>
 void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
   const std::int64_t slots = graph_.slot_count();
   if (aggregation(k).gather >= 0) return gather_all(k, state);
+  if (sums_in_blocks(k)) return forward_in_blocks(k, state);
   pool_.run((slots + kSumChunk - 1) / kSumChunk, [&](std::int64_t chunk, int) {
     const std::int64_t last = std::min(slots, (chunk + 1) * kSumChunk);
     for (std::int64_t v = chunk * kSumChunk; v < last; ++v) {
@@ -72,14 +73,14 @@ void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
 }
 
 template <typename Acc>
-void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, float* out, std::int64_t out_stride) const {
+void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, const OutputRow& out) const {
   state.reserve(graph_.slot_count());
   for (DegreeContext& context : state.contexts) context.rebuild(graph_, 0, graph_.slot_count());
   for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
     for (std::size_t t = 0; t < state.stored.size(); ++t) {
       if (source().stored[t].stage == stage) state.stored[t].hold_all(graph_.slot_count());
     }
-    forward_stage(stage, state, out, out_stride);
+    forward_stage(stage, state, out);
     for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
       if (aggregation(k).stage != stage) continue;
       if (choose) const_cast<EngineImpl*>(this)->choose_scales(k, state);
@@ -87,6 +88,14 @@ void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, float* out, std::i
     }
     state.release_rows();  // of a compact state: what the stage made has done its work
   }
+}
+
+template <typename Acc>
+RowTable<float> EngineImpl<Acc>::run_from_scratch(State<Acc>& state) const {
+  RowTable<float> outputs(round_up(output_width(), 16), pager_.get(), Rows::ByVertex);
+  outputs.reserve(graph_.slot_count());
+  forward(state, false, [&](VertexId v) { return outputs.row(v); });
+  return outputs;
 }
 
 template <typename Acc>
@@ -163,8 +172,8 @@ void EngineImpl<Acc>::set_scales(int k, const std::vector<float>& magnitudes, in
 
 template <typename Acc>
 void EngineImpl<Acc>::recompute(float* out) const {
-  State<Acc> fresh(source(), compact());
-  forward(fresh, false, out, output_width());
+  State<Acc> fresh = new_state();
+  forward(fresh, false, [&](VertexId v) { return out + std::int64_t{v} * output_width(); });
 }
 
 template <typename Acc>
@@ -184,7 +193,9 @@ void EngineImpl<Acc>::build_state(bool stage_outputs) {
   pending_.clear();
   demanded_.clear();
   stale_known_ = false;
-  state_ = State<Acc>(source(), compact());
+  state_.aggregates.clear();  // before others take their place
+  state_.stored.clear();
+  state_ = State<Acc>(source(), compact(), pager_.get(), true);
   result_rows_.clear();  // they point into the state that was
   journal_.end();
   slots_before_ = slots_ = graph_.slot_count();
@@ -194,20 +205,17 @@ void EngineImpl<Acc>::build_state(bool stage_outputs) {
     broken_ = false;
     return;
   }
-  const int stride = round_up(output_width(), 16);
-  std::vector<float> out(at(slots_) * at(stride));
-  forward(state_, false, out.data(), stride);
+  const RowTable<float> out = run_from_scratch(state_);
   broken_ = false;
   if (!stage_outputs) return;
   publication_.prepare(slots_, slots_);
-  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(stride), 0);
+  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.row(v), 0);
 }
 
 template <typename Acc>
 Mismatch EngineImpl<Acc>::verify() const {
-  State<Acc> fresh(source(), compact());
-  std::vector<float> out(at(graph_.slot_count()) * at(output_width()));
-  forward(fresh, false, out.data(), output_width());
+  State<Acc> fresh = new_state();
+  const RowTable<float> out = run_from_scratch(fresh);
   const auto differ = [&](const auto& a, const auto& b, std::size_t bytes, VertexId v) {
     return std::memcmp(a.row(v), b.row(v), bytes) != 0;
   };
@@ -235,7 +243,7 @@ Mismatch EngineImpl<Acc>::verify() const {
       }
     }
     const bool same = options_.strategy == Strategy::Sampled || !std::is_same_v<Acc, std::int64_t> ||
-                      !publication_.differs(v, out.data() + v * output_width());
+                      !publication_.differs(v, out.row(v));
     if (!same) return {true, describe("output", 0, v)};
   }
   return {};

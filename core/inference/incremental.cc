@@ -104,6 +104,7 @@ void EngineImpl<Acc>::grow() {
 template <typename Acc>
 void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   started_ = seconds_now();
+  refuse_forked();
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
   if (source().typed) {  // a slot that has gone from one type to another within the batch is a new vertex, too
@@ -303,7 +304,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   plan.path = options_.force_path;
   if (plan.path == Path::None) {
     // A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one.
-    plan.path = edges * 10 > all_in_edges() * 6 ? Path::Sweep : Path::Push;
+    plan.path = edges * 10 > all_in_edges() * 6 || !fits_scratch(plan, edges) ? Path::Sweep : Path::Push;
   }
   if (options_.strategy == Strategy::Affected) plan.path = Path::Pull;
   if (plan.path == Path::Push) stats_[at(spec.stage)].edges += edges;
@@ -431,18 +432,15 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
   rows.outputs = nullptr;
   rows.stored.clear();
   rows.contexts.clear();
-  const auto add = [&](const auto& table) {
-    rows.tables.push_back({reinterpret_cast<const char*>(table.data()), table.row_bytes()});
-  };
   for (const Instruction& step : source().stages[at(stage)]) {
     if (step.op == Op::StoreMessage) {
-      if (aggregation(step.index).root == Root::Message) add(state_.aggregates[at(step.index)]);
+      if (aggregation(step.index).root == Root::Message) rows.tables.push_back(&state_.aggregates[at(step.index)]);
       rows.stored.push_back(&state_.stored[at(aggregation(step.index).message_table)]);
       if (aggregation(step.index).norm == Norm::Gcn)
         rows.contexts.push_back(&state_.contexts[at(aggregation(step.index).context)]);
     } else if (step.op == Op::StoreRow) {
       const int root_of = source().stored[at(step.index)].root_of;
-      if (root_of >= 0) add(state_.aggregates[at(root_of)]);
+      if (root_of >= 0) rows.tables.push_back(&state_.aggregates[at(root_of)]);
       rows.stored.push_back(&state_.stored[at(step.index)]);
     } else if (step.op == Op::Output) {
       rows.outputs = &publication_;

@@ -9,11 +9,9 @@ namespace livegnn {
 
 template <typename Acc>
 void EngineImpl<Acc>::propagate_full() {
-  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source(), false);
-  const int stride = round_up(output_width(), 16);
-  std::vector<float> out(at(slots_) * at(stride));
-  forward(*scratch_state_, false, out.data(), stride);
-  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.data() + at(v) * at(stride), 0);
+  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source(), false, pager_.get(), false);
+  const RowTable<float> out = run_from_scratch(*scratch_state_);
+  for (VertexId v = 0; v < slots_; ++v) publication_.stage(v, out.row(v), 0);
   for (StageStats& stats : stats_) stats.affected = slots_;
   for (const AggregationSpec& spec : source().aggregations) {
     count_reread(spec.stage, all_in_edges());
@@ -139,14 +137,14 @@ std::vector<std::vector<VertexId>> EngineImpl<Acc>::needed_sets(const std::vecto
 template <typename Acc>
 void EngineImpl<Acc>::sum_sampled_row(int k, const State<Acc>& state, VertexId v, Acc* acc) const {
   const InSample sample = sample_in_edges(k, v);
-  sum_row(k, state, v, acc, [&](EdgeId id) { return sample.admits(id); });
+  sum_row(k, state, v, acc, [&](EdgeId id, VertexId) { return sample.admits(id); });
 }
 
 template <typename Acc>
 void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
   const std::vector<std::vector<VertexId>> affected = affected_sets(delta);
   const std::vector<std::vector<VertexId>> needed = needed_sets(affected.back());
-  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source(), false);
+  if (!scratch_state_) scratch_state_ = std::make_unique<State<Acc>>(source(), false, pager_.get(), false);
   State<Acc>& state = *scratch_state_;
   state.reserve(slots_);
   std::swap(state.contexts, state_.contexts);  // the true global degrees

@@ -37,12 +37,17 @@ void EngineImpl<Acc>::aggregate(int k, bool finish) {
 template <typename Acc>
 void EngineImpl<Acc>::refresh_row(int k, VertexId v, Acc* scratch, int thread) {
   sum_row_all(k, state_, v, scratch);
+  keep_row(k, v, scratch, thread);
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::keep_row(int k, VertexId v, const Acc* sum, int thread) {
   RowTable<Acc>& table = state_.aggregates[at(k)];
   const AggregationSpec& spec = aggregation(k);
-  if (std::memcmp(table.row(v), scratch, table.row_bytes()) == 0) return;
-  const bool value_same = spec.extreme() && std::memcmp(table.row(v), scratch, at(spec.width) * sizeof(float)) == 0;
+  if (std::memcmp(table.row(v), sum, table.row_bytes()) == 0) return;
+  const bool value_same = spec.extreme() && std::memcmp(table.row(v), sum, at(spec.width) * sizeof(float)) == 0;
   if (journal_.on()) journal_.save_aggregate(state_, k, v, thread);
-  std::memcpy(table.row(v), scratch, table.row_bytes());
+  std::memcpy(table.row(v), sum, table.row_bytes());
   if (!value_same) mark_consumers(spec.consumers, v, thread);
 }
 
@@ -73,13 +78,13 @@ template <typename Acc>
 void EngineImpl<Acc>::sweep(int k) {
   const std::int64_t slots = slots_;
   count_reread(aggregation(k).stage, all_in_edges());
+  if (sums_in_blocks(k)) return sweep_in_blocks(k);
   pool_.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     const std::int64_t last = std::min(slots, (task + 1) * kRowsPerTask);
     for (std::int64_t v = task * kRowsPerTask; v < last; ++v) {
       const auto vertex = static_cast<VertexId>(v);
-      const bool cleared = source().typed && retyped_.contains(vertex);  // its own term may have left
-      if (cleared || has_sum(k, vertex)) refresh_row(k, vertex, scratch, thread);
+      if (has_row_to_sweep(k, vertex)) refresh_row(k, vertex, scratch, thread);
     }
   });
 }

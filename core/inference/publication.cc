@@ -69,8 +69,11 @@ class Publication::WriteLock {
   const Publication& p_;
 };
 
-Publication::Publication(int width, int threads)
-    : width_(width), rows_(round_up(width, 16)), journals_(at(threads)), old_rows_(rows_.stride()) {}
+Publication::Publication(int width, int threads, Pager* pager)
+    : width_(width),
+      rows_(round_up(width, 16), pager, Rows::KeptByVertex),
+      journals_(at(threads)),
+      old_rows_(rows_.stride(), pager, Rows::ByPlace) {}
 
 void Publication::reset(const GraphStore& graph) {
   const VertexId slots = graph.slot_count();
@@ -89,7 +92,7 @@ void Publication::prepare(VertexId slots_before, VertexId slots) {
   rows_.reserve(slots);
   if (marks_.size() < at(slots)) marks_.resize(at(slots + slots / 2), 0);
   if (old_rows_.capacity() < journal) {  // empty between batches: nothing to copy
-    old_rows_ = RowTable<float>(rows_.stride());
+    old_rows_.clear();
     old_rows_.reserve(journal + journal / 2);
   }
 }

@@ -22,11 +22,11 @@ namespace livegnn {
 
 class Publication {
  public:
-  Publication(int width, int threads);
+  Publication(int width, int threads, Pager* pager);
 
   // ---- writer
-  void reset(const GraphStore& graph);         // rows for all slots, liveness as now; nothing staged
-  float* first_row() { return rows_.row(0); }  // after reset(), to fill: vertex v's row is the v-th from here
+  void reset(const GraphStore& graph);             // rows for all slots, liveness as now; nothing staged
+  float* row(VertexId v) { return rows_.row(v); }  // after reset(), to fill
   void prepare(VertexId slots_before, VertexId slots);
   // row: padded like a row of the table. Written only where bits differ or the slot is new. Not two threads at one
   // vertex.

@@ -101,9 +101,12 @@ struct State {
   std::vector<StoredRows> stored;         // one per stored row kind
   std::vector<DegreeContext> contexts;
 
-  State(const Program& program, bool compact) {
-    for (const AggregationSpec& spec : program.aggregations) aggregates.emplace_back(aggregate_stride<Acc>(spec));
-    for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16), !compact);
+  // pager: where rows need not all be in memory; pin: those of the vertices that it ranks first stay there
+  State(const Program& program, bool compact, Pager* pager, bool pin) {
+    const Rows rows = pin ? Rows::KeptByVertex : Rows::ByVertex;
+    for (const AggregationSpec& spec : program.aggregations)
+      aggregates.emplace_back(aggregate_stride<Acc>(spec), pager, rows);
+    for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16), !compact, pager, pin);
     for (const ContextSpec& spec : program.contexts) contexts.emplace_back(spec);
   }
   void release_rows() {  // of a compact state

@@ -15,7 +15,13 @@ namespace livegnn {
 
 class StoredRows {
  public:
-  StoredRows(int stride, bool kept) : kept_(kept), whole_(kept), rows_(stride) {}
+  StoredRows(int stride, bool kept, Pager* pager, bool pin)
+      : kept_(kept),
+        whole_(kept),
+        rows_(stride, pager,
+              !kept ? Rows::ByPlace
+              : pin ? Rows::KeptByVertex
+                    : Rows::ByVertex) {}
 
   int stride() const { return rows_.stride(); }
   std::size_t row_bytes() const { return rows_.row_bytes(); }
@@ -36,7 +42,7 @@ class StoredRows {
   void hold_all(std::int64_t slots) {
     if (kept_) return;
     whole_ = true;
-    rows_ = RowTable<float>(rows_.stride());
+    rows_.clear();
     rows_.reserve(slots);
   }
   void reserve_held(std::int64_t more) { rows_.reserve(held_ + more); }
@@ -48,7 +54,7 @@ class StoredRows {
   }
   void release() {
     if (kept_) return;
-    if (whole_ || held_ > kKeptForReuse) rows_ = RowTable<float>(rows_.stride());
+    if (whole_ || held_ > kKeptForReuse) rows_.clear();
     whole_ = false;
     held_ = 0;
     if (++epoch_ == 0) {

@@ -63,24 +63,27 @@ inline const float* EngineImpl<Acc>::message_row(int k, const State<Acc>& state,
 
 template <typename Acc>
 template <typename Admit>
-inline void EngineImpl<Acc>::sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const {
+inline void EngineImpl<Acc>::add_in_terms(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const {
   const AggregationSpec& spec = aggregation(k);
-  if (spec.attention >= 0) return attend_from_scratch(k, state, v, acc);
   const std::size_t bytes = at(spec.width) * sizeof(float);
-  std::memset(static_cast<void*>(acc), 0, state_.aggregates[at(k)].row_bytes());
   graph_.visit_in(v, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) {
-      if (i + 6 < span.count) prefetch_row(message_row(k, state, span.neighbours[i + 6]), bytes);
+      if (i + 6 < span.count && pager_ == nullptr) prefetch_row(message_row(k, state, span.neighbours[i + 6]), bytes);
       const VertexId u = span.neighbours[i];
       if (spec.self_loops && u == v) continue;
       if (spec.relation >= 0 && span.types[i] != spec.relation) continue;
       const float edge = spec.weighted && span.weights != nullptr ? span.weights[i] : 1.0f;
-      const float admitted = admit(span.ids[i]);
+      const float admitted = admit(span.ids[i], u);
       if (admitted == 0.0f) continue;
       const float share = spec.extreme() ? 1.0f : admitted;
       add_term(k, acc, message_row(k, state, u), source_factor(k, state, u), edge * share, u);
     }
   });
+}
+
+template <typename Acc>
+inline void EngineImpl<Acc>::add_root_term(int k, const State<Acc>& state, VertexId v, Acc* acc) const {
+  const AggregationSpec& spec = aggregation(k);
   if (spec.root == Root::Table) {
     add_term(k, acc, state.stored[at(spec.root_table)].row(v), 1.0f, 1.0f, v);
   } else if (spec.root == Root::Message) {
@@ -89,8 +92,17 @@ inline void EngineImpl<Acc>::sum_row(int k, const State<Acc>& state, VertexId v,
 }
 
 template <typename Acc>
+template <typename Admit>
+inline void EngineImpl<Acc>::sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const {
+  if (aggregation(k).attention >= 0) return attend_from_scratch(k, state, v, acc);
+  std::memset(static_cast<void*>(acc), 0, state_.aggregates[at(k)].row_bytes());
+  add_in_terms(k, state, v, acc, admit);
+  add_root_term(k, state, v, acc);
+}
+
+template <typename Acc>
 inline void EngineImpl<Acc>::sum_row_all(int k, const State<Acc>& state, VertexId v, Acc* acc) const {
-  sum_row(k, state, v, acc, [](EdgeId) { return 1.0f; });
+  sum_row(k, state, v, acc, [](EdgeId, VertexId) { return 1.0f; });
 }
 
 }  // namespace livegnn

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
 #include "livegnn/prefetch.h"
+#include "util/pager.h"
 
 namespace livegnn {
 
@@ -83,35 +85,58 @@ class AlignedBytes {
   std::size_t mapped_bytes_ = 0;
 };
 
-// n rows of `stride` elements. Rows past size() are always zero, so growing needs no initialisation.
+enum class Rows : int { ByVertex, KeptByVertex, ByPlace };  // what the index of a row means; Kept: hub rows are pinned
+
+// n rows of `stride` elements, in memory or, with a pager, in a file. Rows past size() are always zero, so growing
+// needs no initialisation.
 template <typename T>
 class RowTable {
  public:
   RowTable() = default;
-  explicit RowTable(int stride) : stride_(stride) {}
+  explicit RowTable(int stride, Pager* pager = nullptr, Rows rows = Rows::ByPlace)
+      : stride_(stride), pager_(pager), rows_(rows) {}
 
   int stride() const { return stride_; }
   std::int64_t capacity() const { return capacity_; }
   std::size_t bytes() const { return static_cast<std::size_t>(capacity_) * row_bytes(); }
   std::size_t row_bytes() const { return static_cast<std::size_t>(stride_) * sizeof(T); }
-  T* row(std::int64_t index) { return data() + index * stride_; }
-  const T* row(std::int64_t index) const { return data() + index * stride_; }
-  T* data() { return static_cast<T*>(memory_.data()); }
-  const T* data() const { return static_cast<const T*>(memory_.data()); }
+  T* row(std::int64_t index) { return at(index); }
+  const T* row(std::int64_t index) const { return at(index); }
 
   void reserve(std::int64_t rows) {
     if (rows <= capacity_) return;
     const std::int64_t grown = capacity_ == 0 ? rows : std::max(rows, capacity_ + capacity_ / 2 + 16);
+    if (pager_ != nullptr) {
+      if (paged_ == nullptr)
+        paged_ = std::make_unique<PagedRows>(*pager_, row_bytes(), rows_ != Rows::ByPlace, rows_ == Rows::KeptByVertex);
+      paged_->reserve(grown);
+      capacity_ = grown;
+      return;
+    }
     AlignedBytes next(static_cast<std::size_t>(grown) * row_bytes());
     if (capacity_ > 0) std::memcpy(next.data(), memory_.data(), static_cast<std::size_t>(capacity_) * row_bytes());
     memory_ = std::move(next);
     capacity_ = grown;
   }
+  void clear() {  // no rows, no memory
+    memory_ = AlignedBytes();
+    paged_ = nullptr;
+    capacity_ = 0;
+  }
 
  private:
+  T* at(std::int64_t index) const {
+    if (paged_ != nullptr) [[unlikely]]
+      return reinterpret_cast<T*>(paged_->row(index));
+    return static_cast<T*>(memory_.data()) + index * stride_;
+  }
+
   int stride_ = 0;
   std::int64_t capacity_ = 0;
   AlignedBytes memory_;
+  std::unique_ptr<PagedRows> paged_;  // where there is a pager, and rows
+  Pager* pager_ = nullptr;
+  Rows rows_ = Rows::ByPlace;
 };
 
 // Scratch that only ever grows; contents are not kept when it does.

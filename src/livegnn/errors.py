@@ -23,6 +23,7 @@ LiveGnnError
 ├── VersionPending              a read that asked for a version which is not there yet
 ├── WorkerUnavailable           a worker of a cluster does not answer
 ├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
+├── SpillUnavailable            a folder that cannot hold the rows that memory does not
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
 ├── LogError                    the log could not do what was asked
@@ -59,6 +60,7 @@ __all__ = [
     "Overloaded",
     "QueryInvalid",
     "RangeOverflow",
+    "SpillUnavailable",
     "StateMismatch",
     "StoredStateInvalid",
     "TrainingDiverged",
@@ -199,6 +201,13 @@ class Overloaded(LiveGnnError):
 
     retryable = True
     hint = "ask again a little later"
+
+
+class SpillUnavailable(LiveGnnError):
+    """A folder cannot hold the rows that memory does not: it is not there, lies in memory, or its disk is full."""
+
+    retryable = True
+    hint = "name a folder on a disk with room by spill_folder="
 
 
 class StateMismatch(LiveGnnError):

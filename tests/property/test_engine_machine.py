@@ -10,18 +10,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import livegnn as lg
+from livegnn.inference import memory
 from livegnn.testing import check_engine, graph_columns, random_batch, random_graph, random_model
 
 
+@pytest.fixture
+def small_limits(monkeypatch):
+    monkeypatch.setattr(memory, "LEAST_LIMIT", 1)
+
+
 class EngineMachine(RuleBasedStateMachine):
-    @initialize(seed=st.integers(0, 2**32 - 1), threads=st.sampled_from([1, 2]))
-    def begin(self, seed, threads):
+    @initialize(
+        seed=st.integers(0, 2**32 - 1), threads=st.sampled_from([1, 2]), memory_limit=st.sampled_from([None, 24 << 10])
+    )
+    def begin(self, seed, threads, memory_limit):
         self.rng = np.random.default_rng(seed)
         self.model = random_model(self.rng, depth=int(self.rng.integers(1, 4)), on_edges=True)
         weighted = self.model.uses_weights
         columns = graph_columns(self.model)
         self.graph, self.mirror = random_graph(self.rng, self.model.input_width, weighted, **columns)
-        self.engine = lg.Engine(self.model, self.graph, threads=threads)
+        self.engine = lg.Engine(self.model, self.graph, threads=threads, memory_limit=memory_limit)
         self.events = []
         self.engine.on_change(lambda changes: self.events.append(changes.version))
 
@@ -98,4 +106,8 @@ def copy_graph(mirror):
 
 
 EngineMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25)
-TestEngineMachine = EngineMachine.TestCase
+
+
+@pytest.mark.usefixtures("small_limits")
+class TestEngineMachine(EngineMachine.TestCase):
+    """Some of its engines keep a part of their rows in memory only."""

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ struct EngineOptions {
   int fanout = 10;                                // Sampled
   std::uint64_t seed = 0;                         // Sampled
   std::vector<std::vector<int>> scale_exponents;  // per aggregation and column; empty: chosen from the first run
+  std::size_t memory_limit = 0;                   // bytes of rows in memory, the rest in files; 0: all in memory
+  std::string spill_folder;                       // of the files
 };
 
 // Rows of minima and maxima that a batch reached (InkStream, Figure 13), each in one of the first four, and again in
@@ -68,6 +71,13 @@ struct Changes {
 
 struct StateBytes {
   std::size_t aggregates = 0, messages = 0, stored = 0, contexts = 0, outputs = 0, scratch = 0;
+};
+
+// Rows that need not all be in memory. Bytes and pages.
+struct PagingStats {
+  std::size_t limit = 0, resident = 0, files = 0;  // resident: as the kernel has it
+  std::int64_t hubs = 0;                           // vertices whose rows stay
+  std::int64_t brought = 0, dropped = 0;           // pages, since the engine was made
 };
 
 // What a query of an engine on demand cost: rows computed and in-edges read for it, or whether it brought all up to
@@ -115,6 +125,7 @@ class Engine {
   virtual Mismatch verify() const = 0;
   virtual std::uint64_t digest() const = 0;  // contexts and aggregates of live vertices, and scales
   virtual StateBytes bytes() const = 0;
+  virtual std::optional<PagingStats> paging() const = 0;  // none without a memory limit
   virtual std::vector<std::vector<int>> scale_exponents() const = 0;
   virtual int output_width() const = 0;
   virtual int threads() const = 0;

@@ -8,19 +8,20 @@
 namespace livegnn {
 
 enum class ErrorKind {
-  VertexUnknown,    // an id that is not a live vertex
-  VertexExists,     // adding a vertex that is already there
-  VertexIdGap,      // adding a vertex whose id is neither the next one nor a removed one
-  EdgeMissing,      // removing or changing an edge that is not there
-  EdgeOffloaded,    // removing, changing or reading edges that lie in a file
-  EdgeDuplicate,    // adding an edge twice to a simple graph
-  ValueInvalid,     // NaN, infinity, negative where that is refused
-  WidthMismatch,    // a row of the wrong width
-  ColumnMissing,    // a weight, time, type or attribute for a graph without that column (or the reverse)
-  RangeOverflow,    // a fixed-point message or a degree out of range
-  DegreeNegative,   // a weighted degree below zero in a degree-normalised layer
-  StateMismatch,    // verify() found live state that differs from a run from scratch
-  InvariantBroken,  // our own mistake; the process must not go on serving
+  VertexUnknown,     // an id that is not a live vertex
+  VertexExists,      // adding a vertex that is already there
+  VertexIdGap,       // adding a vertex whose id is neither the next one nor a removed one
+  EdgeMissing,       // removing or changing an edge that is not there
+  EdgeOffloaded,     // removing, changing or reading edges that lie in a file
+  EdgeDuplicate,     // adding an edge twice to a simple graph
+  ValueInvalid,      // NaN, infinity, negative where that is refused
+  WidthMismatch,     // a row of the wrong width
+  ColumnMissing,     // a weight, time, type or attribute for a graph without that column (or the reverse)
+  RangeOverflow,     // a fixed-point message or a degree out of range
+  DegreeNegative,    // a weighted degree below zero in a degree-normalised layer
+  SpillUnavailable,  // a folder that cannot hold paged rows
+  StateMismatch,     // verify() found live state that differs from a run from scratch
+  InvariantBroken,   // our own mistake; the process must not go on serving
 };
 
 class Error : public std::runtime_error {

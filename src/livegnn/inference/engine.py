@@ -40,6 +40,7 @@ from livegnn.inference import over_types, storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.deadline import Stream
 from livegnn.inference.demand import Demand, DemandStats
+from livegnn.inference.memory import Memory, memory_options
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.inference.storage import model_digest
 from livegnn.models.compile import compile_model
@@ -106,9 +107,13 @@ class Engine:
              bring shows when they are asked for, and `changes.vertices` names new vertices only.
              path: "auto", or one way for every layer: "push", "pull", "sweep"; the bits are the same.
              scales: exponents of the fixed-point units, as `engine.scales` gives them; default from the first run.
+             memory_limit: of the engine's rows, in bytes or as text ("2GiB"), at least 4 MiB; the rows of hubs stay in
+             memory, the others lie in files and come as they are touched. Slower, the same bits (docs/memory.md).
+             spill_folder: of these files, on a disk; default $TMPDIR, /var/tmp or the system's temporary folder.
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
              graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported;
-             ModelUnsupported where the model is over vertex types and the graph is not, or the other way round.
+             ModelUnsupported where the model is over vertex types and the graph is not, or the other way round;
+             SpillUnavailable for a folder that cannot hold the files.
     Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
@@ -131,6 +136,8 @@ class Engine:
         fanout: int = 10,
         seed: int = 0,
         scales: list[list[int]] | None = None,
+        memory_limit: int | str | None = None,
+        spill_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         _refuse_other("Engine", "model", model, Model)
         _refuse_other("Engine", "graph", graph, Graph)
@@ -165,6 +172,7 @@ class Engine:
         self.mode: Mode = mode
         self._hot, self._demand = hot, Demand(hot if mode == "hybrid" else 0)
         self._path, self._fanout, self._seed = path, fanout, seed
+        self._memory_limit, self._spill_folder = memory_options(memory_limit, spill_folder)
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
@@ -200,6 +208,8 @@ class Engine:
             fanout=self._fanout,
             seed=self._seed,
             scale_exponents=scales or [],
+            memory_limit=self._memory_limit,
+            spill_folder=self._spill_folder,
         )
 
     def _check_columns(self, model: Model) -> None:
@@ -461,6 +471,12 @@ class Engine:
         sizes: dict[str, int] = self.native.bytes()
         return sizes
 
+    @property
+    def memory(self) -> Memory | None:
+        """What the rows take in memory and on disk; None without memory_limit."""
+        found = self.native.paging()
+        return None if found is None else Memory(*found)
+
     # ---- audits
 
     def recompute(self) -> Rows:
@@ -544,12 +560,21 @@ class Engine:
             storage.save(Path(path), self.graph._save_arrays(), self.model, self.scales, settings)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, threads: int | None = None) -> Self:
-        """The engine that save() wrote, with the same state_digest(). Raises: StoredStateInvalid for a damaged or
-        foreign file.
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+        spill_folder: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """The engine that save() wrote, with the same state_digest(); threads, memory_limit and spill_folder are not
+        saved. Raises: StoredStateInvalid for a damaged or foreign file.
         """
         arrays, model, scales, settings = storage.load(Path(path))
-        return cls(model, Graph._from_arrays(arrays), threads=threads, scales=scales, **settings)
+        graph = Graph._from_arrays(arrays)
+        settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
+        return cls(model, graph, scales=scales, **settings)
 
     def __repr__(self) -> str:
         return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r}, precision={self.precision!r})"
