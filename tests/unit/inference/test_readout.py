@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 
 import livegnn as lg
-from livegnn.inference.pools import Sums
+from livegnn.inference.pools import Joined
 from tests.unit.inference.samples import INT_IDS, STR_IDS, N, array, engine, graph, model, row, updates
 
 GROUPS = [4, 4, 2, 2, 2, 0]
@@ -188,7 +188,7 @@ def test_what_if_and_failed_batches_leave_it_alone():
     readout.verify()
 
 
-class Interrupted(Sums):
+class Interrupted(Joined):
     """A pool in which Ctrl-C strikes."""
 
     strike = True
@@ -274,7 +274,8 @@ def test_readers_in_other_threads_see_whole_versions():
 def test_verify_names_the_group(kind):
     e = engine()
     readout = lg.Readout(e, kind, GROUPS)
-    array_ = readout._pool._top if kind == "max" else readout._pool._planes
+    [pool] = readout._pool.pools.values()
+    array_ = pool._top if kind == "max" else pool._planes
     array_[readout._names.index[2]] += 1
     with pytest.raises(lg.errors.StateMismatch, match=f"the {kind} of group 2"):
         readout.verify()
