@@ -6,7 +6,18 @@ Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fift
 from livegnn import errors
 from livegnn._native import __version__
 from livegnn.graph import Graph, Updates
-from livegnn.inference import Changes, Engine, Handle, LayerStats, Readout, Stats, Stream, StreamBatch, WhatIfView
+from livegnn.inference import (
+    Changes,
+    Engine,
+    Handle,
+    LayerResolution,
+    LayerStats,
+    Readout,
+    Stats,
+    Stream,
+    StreamBatch,
+    WhatIfView,
+)
 from livegnn.models.attention_layers import GAT, GINE, RGCN, GATv2
 from livegnn.models.graph_level import GraphLevel
 from livegnn.models.layers import (
@@ -70,6 +81,7 @@ __all__ = [
     "Changes",
     "GraphLevel",
     "Handle",
+    "LayerResolution",
     "LayerStats",
     "Readout",
     "Stats",

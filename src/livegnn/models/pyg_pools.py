@@ -27,6 +27,7 @@ __all__ = [
     "BACK_TO_VERTICES",
     "GRAPH_LEVEL",
     "POOLS",
+    "SUPPORTED_POOLS",
     "Pools",
     "pool_all",
     "pool_batch",
@@ -49,6 +50,20 @@ _AGGREGATIONS: dict[Any, str] = {
     pyg.MeanAggregation: "mean",
     pyg.MaxAggregation: "max",
     pyg.MinAggregation: "min",
+}
+
+_EXACT_SUM = "the exact sum, rounded once"
+_EXACT_MEAN = "the exact sum, divided by the count"
+#: How each of PyG's pools and readouts is kept, by name.
+SUPPORTED_POOLS: dict[str, str] = {
+    "global_add_pool": _EXACT_SUM,
+    "global_mean_pool": _EXACT_MEAN,
+    "global_max_pool": "exact",
+    "SumAggregation": _EXACT_SUM,
+    "MeanAggregation": _EXACT_MEAN,
+    "MaxAggregation": "exact",
+    "MinAggregation": "exact: the maximum of the negative rows",
+    "MultiAggregation": "`mode='cat'` of the four",
 }
 
 

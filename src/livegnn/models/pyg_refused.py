@@ -71,8 +71,10 @@ REFUSED_POOLS: dict[str, str] = {
     "MLPAggregation": _DENSE,
     "SetTransformerAggregation": _DENSE,
     "GraphMultisetTransformer": _DENSE,
+    "PatchTransformerAggregation": _DENSE,
     "EquilibriumAggregation": "it solves an optimisation over all vertices of a graph",
-    "DegreeScalerAggregation": "it scales by the number of a graph's vertices, which is not supported",
+    "DeepSetsAggregation": "its networks are not read; call the first, a SumAggregation and the second one by one",
+    "VariancePreservingAggregation": "it divides by the root of the number of a graph's vertices, which is not kept",
+    "DegreeScalerAggregation": "it scales by the number of a graph's vertices, which is not kept",
     "LCMAggregation": _ORDER,
-    "ResNetPotential": "it solves an optimisation over all vertices of a graph",
 }
