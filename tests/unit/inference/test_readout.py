@@ -45,6 +45,42 @@ def test_no_groups_are_one_group_of_every_vertex():
     readout.verify()
 
 
+def test_several_pools_stand_side_by_side():
+    e = engine()
+    parts = [("mean", 0, 3), ("max", 1, 3), ("add", 0, 3)]
+    several, whole = lg.Readout(e, parts, GROUPS), {kind: lg.Readout(e, kind, GROUPS) for kind in PYG}
+    for change in (("set_features", 2, row()), ("remove_vertex", 5), ("add_edge", 0, 3)):
+        want = np.concatenate([whole[kind].rows([0, 2, 3])[:, start:stop] for kind, start, stop in parts], axis=1)
+        np.testing.assert_array_equal(several.rows([0, 2, 3]), want)
+        several.verify()
+        e.apply(updates(change))
+    sizes = several.state_bytes()
+    assert sizes["pool"] < sum(each.state_bytes()["pool"] for each in whole.values())  # one state for sum and mean
+    assert "mean, max, add" in repr(several)
+
+
+@pytest.mark.parametrize(
+    "kind", [[], ["mean"], [("sum", 0, 2)], [("add", 2, 2)], [("add", -1, 2)], [("add", 0, 2.0)], [("add", 0)], 3]
+)
+def test_lists_of_pools_that_are_none(kind):
+    with pytest.raises(lg.errors.ValueInvalid, match=r"\(kind, start, stop\)"):
+        lg.Readout(engine(), kind)
+
+
+def test_pools_of_columns_that_are_not_there():
+    with pytest.raises(lg.errors.ModelMismatch, match="the 4 columns that are pooled, got a model with 3"):
+        lg.Readout(engine(), [("add", 0, 4)])
+    e = engine()
+    readout = lg.Readout(e, [("add", 1, 3)])
+    with pytest.raises(lg.errors.ModelMismatch, match="the 3 columns"):
+        e.swap(model(2))
+    with pytest.raises(lg.errors.ModelMismatch, match="rows of width 2"):
+        lg.Readout(e, [("add", 1, 3)], head=lg.Model([lg.Dense(array(2, 3))]))
+    e.swap(model(5))
+    assert readout.rows().shape == (1, 2)
+    readout.verify()
+
+
 # ---- groups of new vertices
 
 
