@@ -6,8 +6,20 @@ Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fift
 from livegnn import errors
 from livegnn._native import __version__
 from livegnn.graph import Graph, Updates
-from livegnn.inference import Changes, Engine, Handle, LayerStats, Readout, Stats, Stream, StreamBatch, WhatIfView
+from livegnn.inference import (
+    Changes,
+    Engine,
+    Handle,
+    LayerResolution,
+    LayerStats,
+    Readout,
+    Stats,
+    Stream,
+    StreamBatch,
+    WhatIfView,
+)
 from livegnn.models.attention_layers import GAT, GINE, RGCN, GATv2
+from livegnn.models.graph_level import GraphLevel
 from livegnn.models.layers import (
     APPNP,
     GCN,
@@ -27,7 +39,7 @@ from livegnn.models.layers import (
     Softmax,
 )
 from livegnn.models.model import Model
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg import from_pyg, graph_level_from_pyg
 from livegnn.sampling import (
     AdHocSampler,
     LocalCluster,
@@ -63,10 +75,13 @@ __all__ = [
     "Graph",
     "Updates",
     "from_pyg",
+    "graph_level_from_pyg",
     "Engine",
     # what they give
     "Changes",
+    "GraphLevel",
     "Handle",
+    "LayerResolution",
     "LayerStats",
     "Readout",
     "Stats",

@@ -1,4 +1,4 @@
-"""docs/models.md says of every layer of PyG whether it is supported, as the importer has it."""
+"""docs/models.md says of every layer and pool of PyG whether it is supported, as the importer has it."""
 
 from pathlib import Path
 
@@ -6,8 +6,9 @@ from torch_geometric.nn import conv
 
 from livegnn.models.pyg_convs import CONVS, READ_THROUGH
 from livegnn.models.pyg_hgt import OVER_TYPES
-from livegnn.models.pyg_refused import REFUSED_CONVS
-from livegnn.models.pyg_table import with_table
+from livegnn.models.pyg_pools import SUPPORTED_POOLS
+from livegnn.models.pyg_refused import REFUSED_CONVS, REFUSED_POOLS
+from livegnn.models.pyg_table import pool_names, with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
@@ -18,17 +19,23 @@ def test_every_convolution_is_either_supported_or_refused():
     assert not supported & set(REFUSED_CONVS)
 
 
-def test_the_table_is_the_registry():
+def test_every_pool_is_either_supported_or_refused():
+    assert set(SUPPORTED_POOLS) | set(REFUSED_POOLS) == set(pool_names())
+    assert not set(SUPPORTED_POOLS) & set(REFUSED_POOLS)
+
+
+def test_the_tables_are_the_registry():
     page = PAGE.read_text()
-    assert page.count("| layer | now |") == 1
+    assert page.count("| layer | now |") == page.count("| pool | how, or why not |") == 1
     assert page == with_table(page), "run python -m livegnn.models.pyg_table docs/models.md"
 
 
 def test_an_outdated_table_is_noticed():
     page = PAGE.read_text()
-    outdated = page.replace("| GCNConv | bit-exact |", "| GCNConv | refused |")
-    assert outdated != page
-    assert with_table(outdated) == page
+    for line, other in (("| GCNConv | bit-exact |", "| GCNConv | refused |"), ("| Set2Set | ", "| Set2Set | yes, ")):
+        outdated = page.replace(line, other)
+        assert outdated != page
+        assert with_table(outdated) == page
 
 
 def test_every_line_has_its_text():

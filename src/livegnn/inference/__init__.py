@@ -4,12 +4,14 @@ from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
 from livegnn.inference.deadline import Stream, StreamBatch
 from livegnn.inference.engine import Engine, Handle, WhatIfView
 from livegnn.inference.readout import Readout
+from livegnn.inference.resolution import LayerResolution
 
 __all__ = [
     "Changes",
     "Engine",
     "ExtremeStats",
     "Handle",
+    "LayerResolution",
     "LayerStats",
     "Readout",
     "Stats",

@@ -42,8 +42,9 @@ from livegnn.inference.deadline import Stream
 from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.memory import Memory, memory_options
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
 from livegnn.inference.storage import model_digest
-from livegnn.models.compile import compile_model
+from livegnn.models.compile import aggregation_names, compile_model
 from livegnn.models.model import Model
 
 __all__ = ["Engine", "Handle", "WhatIfView"]
@@ -493,6 +494,7 @@ class Engine:
         """Compares the live state with a run from scratch: all state bit for bit with precision="exact".
 
         With precision="float32" sums drift, so only outputs are compared, to 1e-3 of a row's largest value or of 1.
+        Both sides use the recorded scales: whether these are still fine enough, resolution() tells.
 
         Raises: StateMismatch naming what differs and at which vertex.
         """
@@ -510,6 +512,28 @@ class Engine:
                 f"[verify] expected the live state to equal a run from scratch at version {self.version}, "
                 f"got another {found}; load a saved engine"
             )
+
+    def resolution(self) -> list[LayerResolution]:
+        """Whether the fixed-point grid is fine enough for the messages as they are now, by aggregation.
+
+        Scales are chosen anew from the present graph, and compared with those in use: where a column's messages have
+        shrunk (an outlier has left), the difference is the number of bits lost, which rescale() gives back. Columns
+        that have lost 16 or more are `coarse`, and a warning names them (logger "livegnn"). Changes nothing.
+
+        Raises: UsageError inside a what_if block.
+        Cost:   of rescale(): a run from scratch, and its memory for that long.
+        """
+        with self.graph._lock:
+            if self.graph._supposed:
+                raise UsageError(
+                    "[resolution] expected a committed version, got a what_if block in this thread; ask after it"
+                )
+            names = aggregation_names(self.model.for_graph(self.graph.has_weight).output)
+            fresh = self._build(self.model, None).scale_exponents()
+            layers = resolutions(names, self.scales[:-1], fresh[:-1])
+            version = self.graph.version
+        warn_of_coarse(layers, version)
+        return layers
 
     def _far_output(self) -> str | None:
         live = np.flatnonzero(self.graph._store.live())

@@ -16,12 +16,14 @@ column of the group's cells is. So what a batch reads is bounded by its rows tim
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "Maxima", "Moves", "Pool", "Sums"]
+__all__ = ["CELL", "KINDS", "Joined", "Maxima", "Moves", "Pool", "Sums"]
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -260,6 +262,40 @@ class Maxima:
         if len(self._free[group]) == len(cells) * CELL:
             self._free_cells.extend(reversed(cells))
             del self._cells[group], self._free[group]
+
+
+KINDS: dict[str, type[Sums] | type[Maxima]] = {"add": Sums, "mean": Sums, "max": Maxima}
+
+
+class Joined:
+    """Pools of columns of the same rows, side by side: of (kind, start, stop); sum and mean of the same columns share
+    their state.
+    """
+
+    def __init__(self, parts: Sequence[tuple[str, int, int]]) -> None:
+        self._keys = [(KINDS[kind], start, stop) for kind, start, stop in parts]
+        self.pools: dict[tuple[type[Sums] | type[Maxima], int, int], Sums | Maxima] = {
+            key: key[0](key[2] - key[1]) for key in self._keys
+        }
+
+    def move(self, moves: Moves, rows: Rows) -> None:
+        for (_, start, stop), pool in self.pools.items():
+            old, new = (
+                each if stop - start == rows.shape[1] else each[:, start:stop] for each in (moves.old, moves.new)
+            )
+            pool.move(Moves(moves.slots, moves.old_groups, moves.new_groups, old, new), rows[:, start:stop])
+
+    def read(self, groups: Int64) -> NDArray[np.float64]:
+        parts = {key: pool.read(groups) for key, pool in self.pools.items()}
+        return np.concatenate([parts[key] for key in self._keys], axis=1)
+
+    def state(self, groups: Int64) -> Int64:
+        states = [pool.state(groups) for pool in self.pools.values()]
+        flat = [each.astype(np.int64).reshape(len(groups), math.prod(each.shape[1:])) for each in states]
+        return np.concatenate(flat, axis=1)
+
+    def bytes(self) -> int:
+        return sum(pool.bytes() for pool in self.pools.values())
 
 
 def _keys(x: Rows) -> Int32:

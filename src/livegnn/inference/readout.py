@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,21 +33,24 @@ from livegnn.errors import (
     ValueInvalid,
 )
 from livegnn.graph import checks
-from livegnn.graph.graph import VertexChange
+from livegnn.graph.graph import Graph, VertexChange
 from livegnn.inference.engine import Engine
-from livegnn.inference.pools import Maxima, Moves, Pool, Sums
+from livegnn.inference.pools import KINDS, Joined, Moves, Pool
 from livegnn.inference.reading import Head, Rows, predictions
 from livegnn.models import edges, ir
 from livegnn.models.evaluate import EdgeList, evaluate
+from livegnn.models.graph_level import GraphLevel, PoolKind, PoolPart
 from livegnn.models.model import Model
+from livegnn.models.pyg import graph_level_from_pyg
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Readout"]
 
 Int64 = NDArray[np.int64]
-Kind: TypeAlias = Literal["add", "mean", "max"]
 GroupOf: TypeAlias = Callable[[Any], Any]
 
-_POOLS: dict[str, type[Sums] | type[Maxima]] = {"add": Sums, "mean": Sums, "max": Maxima}
 _BUILD_ROWS = 16384
 
 
@@ -101,13 +104,15 @@ class Readout:
 
     r[g] = head(pool of y[v] over the vertices v of group g);  an empty group pools to 0
 
-    Args:    kind: "add", "mean" or "max".
+    Args:    kind: "add", "mean" or "max"; or several (kind, start, stop), each of some columns of y, whose pools stand
+             side by side (GraphLevel.pools).
              groups: None (one group, 0, of all vertices); (vertex_count,) integers of at least 0, row i for
              graph.vertices()[i]; or a function of an array of vertex ids that gives as many integers, called now and
              with the new vertices of each batch before it is applied.
              head: row-local, after the pool: a Model without edges, or a function of (k, width) rows.
     Raises:  ColumnMissing by apply, before anything changes, where a batch adds a vertex without a group: with an
-             array, give it by assign() first. ModelMismatch for a head that reads edges or another width.
+             array, give it by assign() first. ModelMismatch for a head that reads edges or another width, and for
+             columns that the engine's rows do not have.
     Exactness: add is the exact sum of the rows, rounded once; mean divides that by the count; max is exact. All are
              functions of the rows alone, so bit-equal to a run from scratch; nothing overflows.
     Cost:    of a batch: its changed rows, and for max see docs/readouts.md. A copy of the output rows is kept.
@@ -123,7 +128,7 @@ class Readout:
     def __init__(
         self,
         engine: Engine,
-        kind: Kind = "add",
+        kind: PoolKind | Sequence[PoolPart] = "add",
         groups: object = None,
         *,
         head: Model | Head | None = None,
@@ -135,15 +140,14 @@ class Readout:
                 f"[Readout] expected an engine over one kind of vertex, got vertex types {engine.model.vertex_types}, "
                 "whose rows differ in width; pool engine.embeddings(ids, vertex_type=...)"
             )
-        if not isinstance(kind, str) or kind not in _POOLS:
-            raise ValueInvalid(f"[Readout] expected kind to be one of {', '.join(_POOLS)}, got {kind!r}; choose one")
+        self._parts = None if isinstance(kind, str) and kind in KINDS else _listed_parts(kind)
         if engine.mode != "eager":
             raise UsageError(
                 f'[Readout] expected an engine with mode="eager", got {engine.mode!r}, whose batches do not tell '
                 "which outputs they change; make another engine on the same graph"
             )
-        _check_head(head, engine.model.output_width)
         self.engine, self.kind, self.head = engine, kind, head
+        self._suits(engine.model)
         self._group_of: GroupOf | None = groups if callable(groups) else None
         self._one_group = groups is None
         self._assigned: dict[object, int] = {}  # by id, of vertices to come
@@ -162,6 +166,37 @@ class Readout:
             self._group[slots] = self._names.numbered(found)
             self._build()
             engine._follow(self)
+
+    @classmethod
+    def from_pyg(
+        cls, module: torch.nn.Module | GraphLevel, graph: Graph, groups: object = None, **engine: Any
+    ) -> Readout:
+        """The live rows of a PyG module with one row per graph, such as a classifier of graphs.
+
+        r[g] = module(x, edge_index, batch)[g],  groups being the batch
+
+        Args:    module: as graph_level_from_pyg takes it, or its result, where that needs options.
+                 groups: as Readout's: an array, a function, or None for one graph.
+                 engine: options of the Engine that is made for it, `readout.engine`.
+        Raises:  as graph_level_from_pyg, Engine and Readout; then the graph is as it was.
+        """
+        if not isinstance(graph, Graph):
+            raise UsageError(f"[Readout] expected a livegnn Graph, got {type(graph).__name__}; pass one")
+        if isinstance(module, GraphLevel):
+            parts = module
+        elif graph.vertex_types is None:
+            parts = graph_level_from_pyg(module, input_width=graph.feature_width)
+        else:
+            raise ModelUnsupported(
+                f"[Readout] expected a graph with one kind of vertex, got vertex types {graph.vertex_types}, whose "
+                "rows differ in width; make an Engine and pool engine.embeddings(ids, vertex_type=...)"
+            )
+        made = Engine(parts.model, graph, **engine)
+        try:
+            return cls(made, parts.pools, groups, head=parts.head)
+        except BaseException:
+            made.close()
+            raise
 
     def _groups_at_start(self, groups: object, ids: Any) -> list[int]:
         if groups is None:
@@ -191,10 +226,15 @@ class Readout:
             names = self._present() if wanted is None else wanted
             numbers = np.fromiter((self._names.index.get(name, -1) for name in names), np.int64, len(names))
             found = numbers >= 0
-            result = np.zeros((len(names), self._rows.shape[1]))
-            result[found] = self._pool.read(numbers[found])
-            if self.kind == "mean":
-                result[found] /= self._names.counts[numbers[found]][:, None]
+            parts = self._parts_of(self._rows.shape[1])
+            rows = self._pool.read(numbers[found])
+            start = 0
+            for kind, first, last in parts:
+                if kind == "mean":
+                    rows[:, start : start + last - first] /= self._names.counts[numbers[found]][:, None]
+                start += last - first
+            result = np.zeros((len(names), start))
+            result[found] = rows
         with np.errstate(over="ignore"):  # beyond float32: infinity, as in PyG
             return result.astype(np.float32)
 
@@ -281,7 +321,7 @@ class Readout:
                 fresh = engine.recompute()[slots]
             else:
                 fresh = engine.native.read(slots)
-            _, pool = _built(self.kind, slots, self._group[slots], fresh, len(self._group))
+            _, pool = _built(self._parts_of(fresh.shape[1]), slots, self._group[slots], fresh, len(self._group))
             names = self._present()
             numbers = np.fromiter((self._names.index.get(name, -1) for name in names), np.int64, len(names))
             numbers = numbers[numbers >= 0]
@@ -292,7 +332,7 @@ class Readout:
             if wrong.any():
                 group = names[int(np.argmax(wrong))]
                 raise StateMismatch(
-                    f"[verify] expected the {self.kind} of group {group} to equal one from scratch at version "
+                    f"[verify] expected the {self._label()} of group {group} to equal one from scratch at version "
                     f"{self._version}, got another; make the readout again"
                 )
 
@@ -343,8 +383,22 @@ class Readout:
         self._move(slots, None, new, version)
 
     def _suits(self, model: Model) -> None:
-        """Raises: ModelMismatch if the head does not take that model's rows."""
-        _check_head(self.head, model.output_width)
+        """Raises: ModelMismatch if pools or head do not take that model's rows."""
+        width = model.output_width
+        last = max((stop for _, _, stop in self._parts or ()), default=0)
+        if last > width:
+            raise ModelMismatch(
+                f"[Readout] expected rows with the {last} columns that are pooled, got a model with {width}; pass the "
+                "model that the pools were made for"
+            )
+        _check_head(self.head, sum(stop - start for _, start, stop in self._parts_of(width)))
+
+    def _parts_of(self, width: int) -> Sequence[tuple[str, int, int]]:
+        """What is pooled of rows of that width."""
+        return [(str(self.kind), 0, width)] if self._parts is None else self._parts
+
+    def _label(self) -> str:
+        return str(self.kind) if self._parts is None else ", ".join(kind for kind, _, _ in self._parts)
 
     def _rebuilt(self) -> None:
         """The engine's rows were made anew (swap, rescale)."""
@@ -385,7 +439,9 @@ class Readout:
         self._group[slots] = names.numbered([own[number] for number in self._group[slots].tolist()])
         none = np.full(len(slots), -1, np.int64)
         names.count(Moves(slots, none, self._group[slots], fresh, fresh))
-        self._rows, self._pool = _built(self.kind, slots, self._group[slots], fresh, len(self._group))
+        self._rows, self._pool = _built(
+            self._parts_of(fresh.shape[1]), slots, self._group[slots], fresh, len(self._group)
+        )
         self._names = names
         self._version = engine.graph.version
 
@@ -441,14 +497,36 @@ class Readout:
         return _group_array(where, given, len(ids), "the ids given to the readout's function")
 
     def __repr__(self) -> str:
-        return f"Readout({self.engine!r}, {self.kind!r}, groups={len(self.group_ids)}, version={self.version})"
+        return f"Readout({self.engine!r}, {self._label()!r}, groups={len(self.group_ids)}, version={self.version})"
 
 
-def _built(kind: str, slots: Int64, groups: Int64, fresh: Rows, count: int) -> tuple[Rows, Pool]:
+def _listed_parts(kind: object) -> tuple[tuple[str, int, int], ...]:
+    """(kind, start, stop) of each pool. Raises: ValueInvalid."""
+    if isinstance(kind, str) or not isinstance(kind, Sequence) or not kind:
+        raise ValueInvalid(
+            f"[Readout] expected kind to be one of {', '.join(KINDS)}, got {kind!r}; choose one, or list several pools "
+            "as (kind, start, stop)"
+        )
+    for each in kind:
+        if not isinstance(each, Sequence) or len(each) != 3 or each[0] not in KINDS or not _is_range(*each[1:]):
+            raise ValueInvalid(
+                f"[Readout] expected each pool as (kind, start, stop), kind one of {', '.join(KINDS)} and columns "
+                f"0 <= start < stop, got {each!r}; mend it"
+            )
+    return tuple((each[0], int(each[1]), int(each[2])) for each in kind)
+
+
+def _is_range(start: object, stop: object) -> bool:
+    return type(start) is int and type(stop) is int and 0 <= start < stop
+
+
+def _built(
+    parts: Sequence[tuple[str, int, int]], slots: Int64, groups: Int64, fresh: Rows, count: int
+) -> tuple[Rows, Pool]:
     """The copy of the rows, by slot, and the pool."""
     rows = np.zeros((count, fresh.shape[1]), np.float32)
     rows[slots] = fresh
-    pool: Pool = _POOLS[kind](fresh.shape[1])
+    pool: Pool = Joined(parts)
     none = np.full(len(slots), -1, np.int64)
     for begin in range(0, len(slots), _BUILD_ROWS):  # bounds the memory of what a pool works out
         part = slice(begin, begin + _BUILD_ROWS)

@@ -17,7 +17,7 @@ from livegnn.models import edges, ir
 from livegnn.models.compile_steps import EdgeSteps, Registers, Stage
 from livegnn.models.order import optimise
 
-__all__ = ["Codes", "Compiler", "compile_model"]
+__all__ = ["Codes", "Compiler", "aggregation_names", "compile_model"]
 
 _NORM = {"sum": 0, "mean": 1, "gcn": 2}
 _REDUCE = {"sum": 0, "max": 1, "min": 2}
@@ -73,6 +73,13 @@ def compile_model(output: ir.Value, *, closed: bool = False, split: bool = False
     codes: of the graph, for a model over vertex types.
     """
     return Compiler(optimise(output), closed, split, codes).compile()
+
+
+def aggregation_names(output: ir.Value) -> list[str]:
+    """Names of the aggregations of compile_model(output), in its order."""
+    compiler = Compiler(optimise(output), False, False, None)
+    compiler.find_aggregations()
+    return [compiler.name_of(number) for number in range(len(compiler.aggregations))]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from livegnn.errors import DataMissing, ModelError, UpdateError
+from livegnn.errors import DataMissing, ModelError, ModelUnsupported, UpdateError
 from livegnn.models import ir
+from livegnn.models.graph_level import GraphLevel
 from livegnn.models.model import Model
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["from_pyg"]
+__all__ = ["from_pyg", "graph_level_from_pyg"]
 
 Metadata: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
 
@@ -51,18 +52,10 @@ def from_pyg(
               without PyTorch and PyG.
     Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
     """
-    try:
-        import torch
-        import torch_geometric  # noqa: F401
-    except ImportError as error:
-        raise DataMissing(
-            f"[from_pyg] expected PyTorch and PyG, got {error}; run pip install 'livegnn[pyg]'"
-        ) from error
+    _require_pyg(module)
     from livegnn.models.pyg_hetero import import_over_types, types_of
     from livegnn.models.pyg_import import import_module
 
-    if not isinstance(module, torch.nn.Module):
-        raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
     types = types_of(module, metadata)
     try:
         if types is not None:
@@ -74,6 +67,54 @@ def from_pyg(
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error)) from error
     return _model(outputs, names, ((), ()))
+
+
+def graph_level_from_pyg(
+    module: torch.nn.Module,
+    *,
+    check: bool = True,
+    weighted: bool | None = None,
+    input_width: int | None = None,
+    edge_width: int | None = None,
+) -> GraphLevel:
+    """The parts of a module with one row per graph: convolutions, pools, and what follows them row by row.
+
+    module(x, edge_index, batch)[g] = head(concat of pool_i over v in g of model(x, edge_index)[v, columns_i])
+
+    Args:     module: its forward takes (x, edge_index, batch) and any of edge_weight, edge_attr, edge_type, or one
+                  Data; without batch it is of one graph. It pools by global_add_pool, global_mean_pool,
+                  global_max_pool, or PyG's sum, mean, max, min and multi aggregations. The options are from_pyg's.
+    Returns:  GraphLevel; Readout.from_pyg keeps it live in one call.
+    Raises:   ModelUnsupported naming the layer and the reason, where rows of graphs go back to vertices and for every
+              other pool; ModelMismatch if the comparison on batches of random graphs fails; DataMissing without
+              PyTorch and PyG.
+    Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
+    """
+    _require_pyg(module)
+    from livegnn.models.pyg_graph_level import import_graph_level
+    from livegnn.models.pyg_hetero import types_of
+
+    if types_of(module, None) is not None:
+        raise ModelUnsupported(
+            f"[from_pyg] expected a model that can be kept exact, got {type(module).__name__}: it pools vertices of "
+            "several types; import the part before the pools with lg.from_pyg, and pool its embeddings by type"
+        )
+    try:
+        return import_graph_level(module, check, weighted, input_width, edge_width)
+    except UpdateError as error:
+        raise ModelError(str(error)) from error
+
+
+def _require_pyg(module: object) -> None:
+    try:
+        import torch
+        import torch_geometric  # noqa: F401
+    except ImportError as error:
+        raise DataMissing(
+            f"[from_pyg] expected PyTorch and PyG, got {error}; run pip install 'livegnn[pyg]'"
+        ) from error
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
 
 
 def _model(outputs: dict[bool, ir.Value], names: dict[int, str], types: Metadata) -> Model:

@@ -34,12 +34,16 @@ TOLERANCE_FLOAT32 = 2e-2  # the module in float32 beside itself in float64: coar
 
 @dataclass(frozen=True)
 class Columns:
-    """What a module is given: features of `width`, weights or none, attributes of a width, types below a number."""
+    """What a module is given: features of `width`, weights or none, attributes of a width, types below a number.
+
+    batch: whether it is given the vertices' graphs.
+    """
 
     width: int
     weighted: bool = False
     attributes: int | None = None
     types: int | None = None
+    batch: bool = False
 
 
 def sample(columns: Columns, vertices: int, edges: int, seed: int) -> tuple[Any, Any, Any, Any, Any]:
@@ -112,7 +116,7 @@ def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype:
     return rows.reshape(len(features), -1) if rows.ndim == 1 else rows
 
 
-def compare(got: Any, want: Any, tolerance: float, where: str, kind: str) -> None:
+def compare(got: Any, want: Any, tolerance: float, where: str, kind: str, *, row: str = "vertex") -> None:
     """Fails unless every row is within the tolerance. Raises: ModelMismatch with the numbers."""
     if got.shape != want.shape:
         raise ModelMismatch(
@@ -127,7 +131,7 @@ def compare(got: Any, want: Any, tolerance: float, where: str, kind: str) -> Non
     if wrong.any():
         v, column = (int(each) for each in np.argwhere(wrong)[0])
         raise ModelMismatch(
-            f"[from_pyg] expected {kind}'s output {want[v, column]:.9g} at vertex {v}, column {column} of {where}, "
+            f"[from_pyg] expected {kind}'s output {want[v, column]:.9g} at {row} {v}, column {column} of {where}, "
             f"got {got[v, column]:.9g} (relative tolerance {tolerance:g}); "
             "the forward does something that the import misread: report it, or rewrite it with supported operations"
         )

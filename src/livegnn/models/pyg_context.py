@@ -2,14 +2,14 @@
 
 While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
 per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
-vector), `EDGES`, `WEIGHTS`, `TYPES`, a `Stacked` or a `Refusal`, an unsupported result that matters only if something
-reads it.
+vector), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Stacked` or a `Refusal`, an unsupported result that matters only if
+something reads it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,11 @@ import torch
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 
+if TYPE_CHECKING:
+    from livegnn.models.pyg_pools import Pools
+
 __all__ = [
+    "BATCH",
     "EDGES",
     "VERTEX_COUNT",
     "WEIGHTS",
@@ -29,6 +33,7 @@ __all__ = [
     "Relation",
     "Stacked",
     "TYPES",
+    "Unfit",
     "is_symbol",
     "refuse",
     "to_array",
@@ -55,6 +60,7 @@ class Marker:
 EDGES = Marker("edge_index")
 WEIGHTS = Marker("edge_weight")
 TYPES = Marker("edge_type")
+BATCH = Marker("batch")
 VERTEX_COUNT = Marker("the number of vertices")
 
 
@@ -78,6 +84,14 @@ class Refusal:
     """The result of something unsupported; raised when it is read."""
 
     error: ModelUnsupported
+
+
+class Unfit(Exception):
+    """Why a function is refused as it is called: reason and remedy."""
+
+    def __init__(self, reason: str, remedy: str = "see docs/models.md for the operations supported") -> None:
+        super().__init__(reason)
+        self.reason, self.remedy = reason, remedy
 
 
 class NotTraceable(Exception):
@@ -107,10 +121,14 @@ def to_array(tensor: Any) -> Any:
 
 @dataclass
 class Import:
-    """The record of one import: names of values, and whether any constant had to be rounded to float32."""
+    """The record of one import: names of values, and whether any constant had to be rounded to float32.
+
+    pools: of a module with one row per graph, what it has pooled; None where a row per vertex is wanted.
+    """
 
     rounded: bool = False
     recorded: bool = False
+    pools: Pools | None = None
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is

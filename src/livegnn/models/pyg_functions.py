@@ -20,27 +20,22 @@ from livegnn.models.edges import EdgeWeight
 from livegnn.models.layers import fold_batch_norm
 from livegnn.models.messages import linear
 from livegnn.models.pyg_context import (
+    BATCH,
     VERTEX_COUNT,
     WEIGHTS,
     Flat,
     Import,
     Refusal,
     Stacked,
+    Unfit,
     is_symbol,
     refuse,
     to_array,
 )
 from livegnn.models.pyg_modules import mish, tanhshrink
+from livegnn.models.pyg_pools import BACK_TO_VERTICES, global_pool, pool_all, pool_batch
 
 __all__ = ["apply_function", "canonical_name"]
-
-
-class _Unfit(Exception):
-    """A handler's refusal: reason and remedy."""
-
-    def __init__(self, reason: str, remedy: str = "see docs/models.md for the operations supported") -> None:
-        super().__init__(reason)
-        self.reason, self.remedy = reason, remedy
 
 
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
@@ -49,8 +44,8 @@ _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 def canonical_name(function: Any) -> str | None:
     """torch's name of a function, without underscores of operators and in-place forms; None if it is not torch's."""
     raw = function if isinstance(function, str) else getattr(function, "__name__", None)
-    if raw is None:
-        return None
+    if raw is None or function is global_pool:
+        return raw
     if not isinstance(function, str):
         if raw == "__get__":
             return str(getattr(function.__self__, "__name__", None))
@@ -86,20 +81,20 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
         return Refusal(refuse(whole, f"it is called in a way that is not supported ({error})", "see docs/models.md"))
     try:
         result = handler(record, *args, **kwargs)
-    except _Unfit as error:
+    except Unfit as error:
         return Refusal(refuse(whole, error.reason, error.remedy))
     return record.name(Flat(result) if flat else result, f"{where}: {label}")
 
 
 def _value(x: Any) -> ir.Value:
     if not isinstance(x, ir.Value):
-        raise _Unfit("its argument is not one row per vertex")
+        raise Unfit("its argument is not one row per vertex")
     return x
 
 
 def _columns_only(dim: Any) -> None:
     if dim not in (1, -1):
-        raise _Unfit(f"dim={dim} does not run over the columns of each row", "use dim=-1")
+        raise Unfit(f"dim={dim} does not run over the columns of each row", "use dim=-1")
 
 
 def _number(x: Any) -> float | None:
@@ -114,8 +109,8 @@ def _row(x: Any, width: int) -> Any:
     if isinstance(x, torch.Tensor) and tuple(x.shape) in ((width,), (1, width)):
         return to_array(x).reshape(width)
     if is_symbol(x):
-        raise _Unfit("its operands do not fit each other row by row")
-    raise _Unfit(f"a constant of shape {tuple(getattr(x, 'shape', ()))} is not one number per column")
+        raise Unfit("its operands do not fit each other row by row")
+    raise Unfit(f"a constant of shape {tuple(getattr(x, 'shape', ()))} is not one number per column")
 
 
 def _unary(kind: str, param: float = 0.0) -> Callable[..., Any]:
@@ -143,7 +138,7 @@ def _gelu(record: Import, input: Any, approximate: str = "none") -> Any:
 
 def _softplus(record: Import, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     if threshold != 20:
-        raise _Unfit(f"threshold={threshold} is not the default", "use threshold=20")
+        raise Unfit(f"threshold={threshold} is not the default", "use threshold=20")
     return ir.Activation(_value(input), "softplus", beta)
 
 
@@ -164,21 +159,21 @@ def _log_softmax(record: Import, input: Any, dim: Any = None, _stacklevel: int =
 
 def _dropout(record: Import, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     if training and p > 0:
-        raise _Unfit("it is random in eval mode too", "pass training=self.training")
+        raise Unfit("it is random in eval mode too", "pass training=self.training")
     return input
 
 
 def _clamp(record: Import, input: Any, min: Any = None, max: Any = None) -> Any:
     kinds = {(0, None): "relu", (0, 6): "relu6", (-1, 1): "hardtanh"}
     if is_symbol(min) or is_symbol(max) or (min, max) not in kinds:
-        raise _Unfit(f"the bounds {min} and {max} are not supported", "use 0 and None, 0 and 6, or -1 and 1")
+        raise Unfit(f"the bounds {min} and {max} are not supported", "use 0 and None, 0 and 6, or -1 and 1")
     return ir.Activation(_value(input), kinds[min, max])
 
 
 def _normalize(record: Import, input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: None = None) -> Any:
     _columns_only(dim)
     if p != 2:
-        raise _Unfit(f"p={p} is not the Euclidean norm", "use p=2")
+        raise Unfit(f"p={p} is not the Euclidean norm", "use p=2")
     return ir.L2Normalize(_value(input), eps)
 
 
@@ -187,7 +182,7 @@ def _layer_norm(
 ) -> Any:
     x = _value(input)
     if tuple(normalized_shape) != (x.width,):
-        raise _Unfit(f"it normalises over {tuple(normalized_shape)}", "normalise over the columns")
+        raise Unfit(f"it normalises over {tuple(normalized_shape)}", "normalise over the columns")
     return ir.LayerNorm(x, to_array(weight), to_array(bias), eps)
 
 
@@ -203,7 +198,7 @@ def _batch_norm(
     eps: float = 1e-5,
 ) -> Any:
     if training or running_mean is None or running_var is None:
-        raise _Unfit("without running statistics it normalises over all vertices", "pass training=self.training")
+        raise Unfit("without running statistics it normalises over all vertices", "pass training=self.training")
     mean, var = to_array(running_mean), to_array(running_var)
     scale, shift = fold_batch_norm(mean, var, to_array(weight), to_array(bias), eps)
     return ir.Affine(_value(input), record.constant(scale), record.constant(shift))
@@ -211,13 +206,13 @@ def _batch_norm(
 
 def _linear(record: Import, input: Any, weight: Any, bias: Any = None) -> Any:
     if is_symbol(weight) or is_symbol(bias):
-        raise _Unfit("its weight is computed from the features")
+        raise Unfit("its weight is computed from the features")
     return linear(_value(input), to_array(weight), to_array(bias))
 
 
 def _matmul(record: Import, input: Any, other: Any) -> Any:
     if is_symbol(other) or getattr(other, "ndim", 0) != 2:
-        raise _Unfit("its second factor is not a constant matrix")
+        raise Unfit("its second factor is not a constant matrix")
     return linear(_value(input), to_array(other).T)
 
 
@@ -229,12 +224,12 @@ def _addmm(record: Import, input: Any, mat1: Any, mat2: Any, *, beta: float = 1,
 def _add(record: Import, input: Any, other: Any, *, alpha: float = 1) -> Any:
     if not isinstance(input, ir.Value):
         if alpha != 1:
-            raise _Unfit("alpha with a constant first operand is not supported")
+            raise Unfit("alpha with a constant first operand is not supported")
         input, other = other, input
     x = _value(input)
     if isinstance(other, ir.Value):
         if other.width != x.width:
-            raise _Unfit(f"widths {x.width} and {other.width} differ")
+            raise Unfit(f"widths {x.width} and {other.width} differ")
         return ir.Combine(((1.0, x), (float(alpha), other)))
     number = _number(other)
     if number == 0:
@@ -264,7 +259,7 @@ def _mul(record: Import, input: Any, other: Any) -> Any:
     if isinstance(other, ir.Value):
         wide, narrow = (x, other) if x.width >= other.width else (other, x)
         if narrow.width not in (1, wide.width):
-            raise _Unfit(f"widths {x.width} and {other.width} differ")
+            raise Unfit(f"widths {x.width} and {other.width} differ")
         return ir.Multiply(wide, narrow)
     number = _number(other)
     if number is not None:
@@ -282,7 +277,7 @@ def _div(record: Import, input: Any, other: Any, *, rounding_mode: None = None) 
 
 def _pow(record: Import, input: Any, exponent: Any) -> Any:
     if exponent not in (2, 3):
-        raise _Unfit(f"the exponent {exponent} is not supported", "use 2 or 3")
+        raise Unfit(f"the exponent {exponent} is not supported", "use 2 or 3")
     x = _value(input)
     square = ir.Multiply(x, x)
     return square if exponent == 2 else ir.Multiply(square, x)
@@ -296,21 +291,28 @@ def _cat(record: Import, tensors: Any, dim: Any = 0, *, axis: Any = None) -> Any
 def _stack(record: Import, tensors: Any, dim: int = 0) -> Any:
     values = tuple(_value(each) for each in tensors)
     if len({value.width for value in values}) != 1 or not -3 <= dim <= 2:
-        raise _Unfit("it does not stack rows of one width")
+        raise Unfit("it does not stack rows of one width")
     return Stacked(values, dim % 3)
 
 
 def _reduce(stacked: Any, dim: Any) -> tuple[ir.Value, ...]:
     dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
     if not isinstance(stacked, Stacked) or dims not in ((stacked.dim,), (stacked.dim - 3,)):
-        raise _Unfit("it does not reduce over a stack of layers; over rows it would mix vertices")
+        raise Unfit("it does not reduce over a stack of layers; over rows it would mix vertices")
     return stacked.values
+
+
+def _over_vertices(input: Any, dim: Any) -> bool:
+    """Whether a reduction runs over all rows."""
+    return isinstance(input, ir.Value) and (dim[0] if isinstance(dim, tuple) and len(dim) == 1 else dim) in (0, -2)
 
 
 def _max(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
         return ir.Maximum((input, dim))
     indices = Refusal(refuse("the indices of a maximum", "they are not supported", "use the values"))
+    if _over_vertices(input, dim):
+        return pool_all(record, input, "max"), indices
     return ir.Maximum(_reduce(input, None if keepdim else dim)), indices
 
 
@@ -326,6 +328,8 @@ def _min(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> 
     if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
         return _least((input, dim))
     indices = Refusal(refuse("the indices of a minimum", "they are not supported", "use the values"))
+    if _over_vertices(input, dim):
+        return pool_all(record, input, "min"), indices
     return _least(_reduce(input, None if keepdim else dim)), indices
 
 
@@ -345,20 +349,27 @@ def _maximum(record: Import, input: Any, other: Any) -> Any:
     return ir.Maximum((_value(input), _value(other)))
 
 
-def _sum(record: Import, input: Any, dim: Any = None, axis: Any = None) -> Any:
+def _sum(record: Import, input: Any, dim: Any = None, keepdim: bool = False, axis: Any = None) -> Any:
     if isinstance(input, (list, tuple)) and dim is None and axis is None:  # the built-in sum
         return ir.Combine(tuple((1.0, _value(each)) for each in input))
-    return ir.Combine(tuple((1.0, value) for value in _reduce(input, dim if axis is None else axis)))
+    dim = dim if axis is None else axis
+    if _over_vertices(input, dim):
+        return pool_all(record, input, "sum")
+    return ir.Combine(tuple((1.0, value) for value in _reduce(input, None if keepdim else dim)))
 
 
-def _mean(record: Import, input: Any, dim: Any = None) -> Any:
-    values = _reduce(input, dim)
+def _mean(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if _over_vertices(input, dim):
+        return pool_all(record, input, "mean")
+    values = _reduce(input, None if keepdim else dim)
     return ir.Combine(tuple((1.0 / len(values), value) for value in values))
 
 
 def _getitem(record: Import, input: Any, index: Any) -> Any:
     if isinstance(input, (list, tuple, dict)):
         return input[index]
+    if index is BATCH:
+        raise Unfit(BACK_TO_VERTICES, "keep what follows the pool row by row")
     if index in ((slice(None), None), (Ellipsis, None)) and (isinstance(input, Flat) or input is WEIGHTS):
         return _column(input)
     x = _value(input)
@@ -371,7 +382,7 @@ def _getitem(record: Import, input: Any, index: Any) -> Any:
             return ir.Slice(x, start, stop)
         if isinstance(columns, int):
             return Flat(ir.Slice(x, columns % x.width, columns % x.width + 1))
-    raise _Unfit("it picks rows, and the rows of a graph that changes are not fixed", "pick columns only")
+    raise Unfit("it picks rows, and the rows of a graph that changes are not fixed", "pick columns only")
 
 
 def _chunk(record: Import, input: Any, chunks: int, dim: int = 0) -> Any:
@@ -407,13 +418,13 @@ def _reshape(record: Import, input: Any, *shape: Any) -> Any:
         return Flat(value)
     if extents == (VERTEX_COUNT, -1):
         return value
-    raise _Unfit(f"the shape {extents} is not one row per vertex")
+    raise Unfit(f"the shape {extents} is not one row per vertex")
 
 
 def _squeeze(record: Import, input: Any, dim: Any = None) -> Any:
     x = _value(input)
     if x.width != 1 or dim not in (None, 1, -1):
-        raise _Unfit("it does not remove a single column", "squeeze dim=-1 of a row of width 1")
+        raise Unfit("it does not remove a single column", "squeeze dim=-1 of a row of width 1")
     return Flat(x)
 
 
@@ -424,7 +435,7 @@ def _flatten(record: Import, input: Any, start_dim: int = 0, end_dim: int = -1) 
 def _unsqueeze(record: Import, input: Any, dim: int) -> Any:
     if (isinstance(input, Flat) or input is WEIGHTS) and dim in (1, -1):
         return _column(input)
-    raise _Unfit("it does not turn a vector into a column")
+    raise Unfit("it does not turn a vector into a column")
 
 
 def _same(record: Import, input: Any, **options: Any) -> Any:
@@ -434,7 +445,7 @@ def _same(record: Import, input: Any, **options: Any) -> Any:
 def _cast(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
     given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.dtype)]
     if any(each not in (torch.float32, torch.float64) for each in given):
-        raise _Unfit(f"{given[0]} would round the rows", "stay in float32")
+        raise Unfit(f"{given[0]} would round the rows", "stay in float32")
     record.rounded = True
     return input
 
@@ -453,7 +464,7 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
         return input[0]
     if name in ("shape", "dtype", "device", "ndim", "requires_grad"):
         return _HANDLERS[name](record, input)
-    raise _Unfit(f"the attribute {name} is not supported")
+    raise Unfit(f"the attribute {name} is not supported")
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
@@ -507,6 +518,7 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "minimum": _minimum,
     "sum": _sum,
     "mean": _mean,
+    "global_pool": pool_batch,
     "getitem": _getitem,
     "chunk": _chunk,
     "split": _split,

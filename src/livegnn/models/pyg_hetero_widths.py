@@ -64,7 +64,7 @@ def _follow(root: nn.Module, graph: fx.Graph, given: tuple[Any, ...], found: dic
     inputs = iter(given)
     for node in graph.nodes:
         if node.op == "placeholder":
-            env[node] = next(inputs)
+            env[node] = next(inputs, None)
             continue
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: env.get(each))
         env[node] = None

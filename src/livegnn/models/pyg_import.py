@@ -6,6 +6,7 @@ import copy
 import dataclasses
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch_geometric import nn as pyg
@@ -16,12 +17,12 @@ from livegnn.models.edges import EdgeAttribute
 from livegnn.models.model import Model
 from livegnn.models.pyg_check import Columns, as_tensors, check_import, sample
 from livegnn.models.pyg_columns import edge_widths, relations, stated_widths
-from livegnn.models.pyg_context import EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg_context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg_modules import uninitialised
 from livegnn.models.pyg_signature import Signature, Use, read_signature
 from livegnn.models.pyg_trace import read_forward
 
-__all__ = ["import_module", "prepared", "variants"]
+__all__ = ["columns_of", "import_module", "inputs_of", "prepared", "read_symbol", "variants"]
 
 
 def import_module(
@@ -33,15 +34,13 @@ def import_module(
     """
     frozen = prepared(module)
     signature = read_signature(frozen)
-    columns = _columns(frozen, signature, input_width, edge_width)
-    x = ir.Input(columns.width)
-    attributes = None if columns.attributes is None else EdgeAttribute(columns.attributes)
-    record = Import()
-    record.name(x, "input")
+    columns = columns_of(frozen, signature, input_width, edge_width)
+    inputs, record = inputs_of(columns), Import()
+    record.name(inputs[0], "input")
     outputs: dict[bool, ir.Value] = {}
     for with_weights in variants(signature.weights, weighted, type(module).__name__):
         columns = dataclasses.replace(columns, weighted=with_weights)
-        outputs[with_weights] = _read(frozen, signature, (x, attributes), columns, record)
+        outputs[with_weights] = _read(frozen, signature, inputs, columns, record)
         if check or record.recorded:
             check_import(frozen, signature, outputs[with_weights], columns, record.rounded)
     if True in outputs and not Model.from_output(outputs[True]).uses_weights:
@@ -105,7 +104,14 @@ def _refuse_unreadable(module: nn.Module) -> None:
             raise refuse(where, "its forward was replaced on the object", "use the class's own forward")
 
 
-def _columns(module: nn.Module, signature: Signature, input_width: int | None, edge_width: int | None) -> Columns:
+def inputs_of(columns: Columns) -> tuple[ir.Input, EdgeAttribute | None]:
+    """The features, and the edges' attributes where there are any."""
+    return ir.Input(columns.width), None if columns.attributes is None else EdgeAttribute(columns.attributes)
+
+
+def columns_of(
+    module: nn.Module, signature: Signature, input_width: int | None, edge_width: int | None, batch: bool = False
+) -> Columns:
     """The features' and the attributes' widths: of those that the layers state, the first with which the module runs.
 
     Attributes or types that a forward may do without are given where a layer reads them.
@@ -119,7 +125,7 @@ def _columns(module: nn.Module, signature: Signature, input_width: int | None, e
     weighted = signature.weights == "required"
     types = None if signature.types == "none" else relations(module, signature.types == "required")
     attributes = _attribute_widths(module, signature, edge_width)
-    tries = [Columns(width, weighted, each, types) for each in attributes for width in stated]
+    tries = [Columns(width, weighted, each, types, batch) for each in attributes for width in stated]
     return next((columns for columns in tries if _runs(module, signature, columns)), tries[0])
 
 
@@ -151,28 +157,41 @@ def _runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
 
 
 def _example(columns: Columns) -> tuple[Any, ...]:
-    """A small graph as float32 tensors."""
-    return as_tensors(sample(columns, 7, 20, seed=99), torch.float32)
+    """A small graph, or two, as float32 tensors."""
+    given: tuple[Any, ...] = sample(columns, 7, 20, seed=99)
+    return as_tensors((*given, np.repeat([0, 1], [4, 3])) if columns.batch else given, torch.float32)
+
+
+def read_symbol(
+    module: nn.Module,
+    signature: Signature,
+    inputs: tuple[ir.Input, EdgeAttribute | None],
+    columns: Columns,
+    record: Import,
+) -> Any:
+    """What the forward returns. Raises: ModelUnsupported."""
+    x, attributes = inputs
+    given = list(_example(columns))
+    symbols = [x, EDGES, WEIGHTS if columns.weighted else None, attributes, None if columns.types is None else TYPES]
+    if columns.batch:
+        symbols.append(BATCH)
+    if signature.edges is None:
+        given[1] = symbols[1] = None
+    result = read_forward(module, signature.call, tuple(symbols), tuple(given), record, "")
+    if isinstance(result, Refusal):
+        raise result.error
+    return result.value if isinstance(result, Flat) else result
 
 
 def _read(
     module: nn.Module,
     signature: Signature,
-    rows: tuple[ir.Input, EdgeAttribute | None],
+    inputs: tuple[ir.Input, EdgeAttribute | None],
     columns: Columns,
     record: Import,
 ) -> ir.Value:
-    x, attributes = rows
-    given = list(_example(columns))
-    symbols = [x, EDGES, WEIGHTS if columns.weighted else None, attributes, None if columns.types is None else TYPES]
-    if signature.edges is None:
-        given[1] = symbols[1] = None
-    result = read_forward(module, signature.call, tuple(symbols), tuple(given), record, "")
+    result = read_symbol(module, signature, inputs, columns, record)
     kind = type(module).__name__
-    if isinstance(result, Refusal):
-        raise result.error
-    if isinstance(result, Flat):
-        result = result.value
     if isinstance(result, ir.Value) and result.on_edges:
         raise refuse(f"{kind}.forward", "it returns one row per edge", "return one tensor with a row per vertex")
     if not isinstance(result, ir.Value):

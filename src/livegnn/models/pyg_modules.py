@@ -13,7 +13,7 @@ from livegnn.models import ir
 from livegnn.models.edges import HeadDot
 from livegnn.models.layers import fold_batch_norm
 from livegnn.models.messages import linear
-from livegnn.models.pyg_context import Import, refuse, to_array
+from livegnn.models.pyg_context import BATCH, Import, refuse, to_array
 
 __all__ = ["GLOBAL_NORMS", "LOCAL_MODULES", "SEVERAL_ARGUMENTS", "convert_local"]
 
@@ -171,6 +171,8 @@ def message_norm(module: Any, x: ir.Value, message: ir.Value) -> ir.Value:
 def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, where: str) -> ir.Value:
     """The value of a row-local module of LOCAL_MODULES or SEVERAL_ARGUMENTS; extra arguments must be None."""
     given = [each for each in (*args, *kwargs.values()) if each is not None]
+    if type(module) is pyg.LayerNorm and module.mode == "node":  # whose batch does not matter
+        given = [each for each in given if each is not BATCH]
     if type(module) is pyg.MessageNorm:
         if len(given) != 2 or not all(isinstance(each, ir.Value) for each in given):
             raise refuse(where, "it is not called with rows and messages alone", "call it with these two")

@@ -1,8 +1,8 @@
-"""Why the rest of torch_geometric.nn.conv is refused today, by class name. docs/models.md is checked against this."""
+"""Why the rest of torch_geometric.nn is refused today, by class name. docs/models.md is checked against this."""
 
 from __future__ import annotations
 
-__all__ = ["REFUSED_AGGREGATIONS", "REFUSED_CONVS"]
+__all__ = ["REFUSED_AGGREGATIONS", "REFUSED_CONVS", "REFUSED_POOLS"]
 
 _POSITION = "it builds or needs a geometry of positions, not a graph that changes edge by edge"
 _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
@@ -40,4 +40,41 @@ REFUSED_AGGREGATIONS: dict[str, str] = {
     "QuantileAggregation": "quantiles cannot be kept exact incrementally",
     "LSTMAggregation": "its result depends on the order of the edges",
     "GRUAggregation": "its result depends on the order of the edges",
+}
+
+_SMALLER = "it makes another, smaller graph of each graph; one update would change which vertices are left"
+_SOFT = "its weights are a softmax over all vertices of a graph, so one update would change all of them"
+_ORDER = "its result depends on the order of the vertices"
+_DENSE = "it lays out all vertices of a graph together, so one update would change all of its result"
+
+#: Pools and readouts over a graph's vertices.
+REFUSED_POOLS: dict[str, str] = {
+    "TopKPooling": _SMALLER,
+    "SAGPooling": _SMALLER,
+    "ASAPooling": _SMALLER,
+    "EdgePooling": _SMALLER,
+    "ClusterPooling": _SMALLER,
+    "PANPooling": _SMALLER,
+    "MemPooling": _SMALLER,
+    "SortAggregation": "it sorts a graph's vertices by a column and keeps the first of them",
+    "Set2Set": "it reads a graph's vertices again and again by a softmax over all of them",
+    "AttentionalAggregation": _SOFT,
+    "SoftmaxAggregation": _SOFT,
+    "PowerMeanAggregation": "powers of rows are not pooled yet",
+    "VarAggregation": "variances over a graph's vertices are not pooled yet",
+    "StdAggregation": "deviations over a graph's vertices are not pooled yet",
+    "MulAggregation": "products cannot be undone",
+    "MedianAggregation": "medians cannot be kept exact incrementally",
+    "QuantileAggregation": "quantiles cannot be kept exact incrementally",
+    "LSTMAggregation": _ORDER,
+    "GRUAggregation": _ORDER,
+    "MLPAggregation": _DENSE,
+    "SetTransformerAggregation": _DENSE,
+    "GraphMultisetTransformer": _DENSE,
+    "PatchTransformerAggregation": _DENSE,
+    "EquilibriumAggregation": "it solves an optimisation over all vertices of a graph",
+    "DeepSetsAggregation": "its networks are not read; call the first, a SumAggregation and the second one by one",
+    "VariancePreservingAggregation": "it divides by the root of the number of a graph's vertices, which is not kept",
+    "DegreeScalerAggregation": "it scales by the number of a graph's vertices, which is not kept",
+    "LCMAggregation": _ORDER,
 }

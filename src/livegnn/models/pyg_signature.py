@@ -11,6 +11,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import Data
 
 from livegnn.models.pyg_context import refuse
+from livegnn.models.pyg_pools import GRAPH_LEVEL
 
 __all__ = ["Signature", "Use", "parameters_of", "read_signature", "role_of"]
 
@@ -19,6 +20,7 @@ _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
 _WEIGHTS = ("edge_weight", "edge_weights", "weight", "weights", "ew")
 _ATTRIBUTES = ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "edge_feats", "edge_feat")
 _TYPES = ("edge_type", "edge_types", "etype", "etypes")
+_BATCHES = ("batch", "batch_index", "batch_idx", "batch_vector")
 
 Use: TypeAlias = Literal["none", "optional", "required"]
 
@@ -33,8 +35,8 @@ def role_of(name: str) -> str | None:
 class Signature:
     """How to call a module: its forward's names for what livegnn supplies, and whether it must have them.
 
-    Everything is called with five things in this order: features, edges, weights, attributes, types; None where the
-    graph has none.
+    Everything is called with these things in this order: features, edges, weights, attributes, types; None where the
+    graph has none. A module with one row per graph is given the vertices' batch as a sixth.
     """
 
     features: str
@@ -46,6 +48,7 @@ class Signature:
     attributes: Use = "none"
     type: str | None = None
     types: Use = "none"
+    batch: str | None = None
 
     def call(self, module: Any, *given: Any) -> Any:
         """The module's result in its own terms; data objects are stood in for."""
@@ -55,23 +58,25 @@ class Signature:
         """The same with a real data object."""
         if not self.data:
             return self._call(module, *given)
-        names = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type")
-        columns = {name: each for name, each in zip(names, given, strict=True) if each is not None}
+        names = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "batch")
+        columns = {name: each for name, each in zip(names, given, strict=False) if each is not None}
         return module(Data(**{"edge_weight": None, **columns}))
 
     def _call(self, module: Any, x: Any, edge_index: Any, *columns: Any) -> Any:
         arguments = (x,) if self.edges is None else (x, edge_index)
-        names = (self.weight, self.attribute, self.type)
-        named = {name: each for name, each in zip(names, columns, strict=True) if name is not None and each is not None}
+        names = (self.weight, self.attribute, self.type, self.batch)
+        given = zip(names, columns, strict=False)
+        named = {name: each for name, each in given if name is not None and each is not None}
         return module(*arguments, **named)
 
 
 class _DataView:
     """What a forward(data) may read of a torch_geometric Data."""
 
-    def __init__(self, x: Any, edge_index: Any, edge_weight: Any, edge_attr: Any, edge_type: Any) -> None:
-        self.x, self.edge_index, self.edge_weight = x, edge_index, edge_weight
-        self.batch = None
+    def __init__(
+        self, x: Any, edge_index: Any, edge_weight: Any, edge_attr: Any, edge_type: Any, batch: Any = None
+    ) -> None:
+        self.x, self.edge_index, self.edge_weight, self.batch = x, edge_index, edge_weight, batch
         if edge_attr is not None:
             self.edge_attr = edge_attr
         if edge_type is not None:
@@ -82,18 +87,25 @@ class _DataView:
             raise AttributeError(name)
         if name == "edge_attr":
             raise refuse("data.edge_attr", "the forward reads it, and no layer tells its width", "pass edge_width=")
+        if name in ("num_graphs", "batch_size", "ptr"):
+            raise refuse(f"data.{name}", "the number of graphs is not fixed", "pool by data.batch, without size=")
         raise refuse(
             f"data.{name}", "the forward reads it", "read x, edge_index, edge_weight, edge_attr and edge_type only"
         )
 
 
-def read_signature(module: nn.Module) -> Signature:
-    """The roles of the forward's parameters.
+def read_signature(module: nn.Module, *, graph_level: bool = False) -> Signature:
+    """The roles of the forward's parameters; the vertices' batch is one of them where a row per graph is wanted.
 
     Raises: ModelUnsupported naming a parameter without default that livegnn cannot supply.
     """
     parameters = parameters_of(module)
     kind = type(module).__name__
+    batch = next((name for name in list(parameters)[1:] if name in _BATCHES), None)
+    if batch is not None and (graph_level or parameters[batch] is inspect.Parameter.empty):
+        if not graph_level:
+            raise refuse(f"{kind}.forward(..., {batch})", "vertices are pooled by it", GRAPH_LEVEL)
+        del parameters[batch]
     required = [name for name, default in parameters.items() if default is inspect.Parameter.empty]
     names = list(parameters)
     if not names:  # forward(*args), as GAE has it: passed on
@@ -106,7 +118,7 @@ def read_signature(module: nn.Module) -> Signature:
     if features in (*_EDGES, *_WEIGHTS, *_ATTRIBUTES, *_TYPES):
         raise refuse(f"{kind}.forward({features}, ...)", "the features do not come first", "use (x, edge_index)")
     edges = names[1] if len(required) > 1 else None
-    if edges is not None and edges in (*_WEIGHTS, *_ATTRIBUTES, *_TYPES, "batch"):
+    if edges is not None and edges in (*_WEIGHTS, *_ATTRIBUTES, *_TYPES):
         raise refuse(f"{kind}.forward(..., {edges}, ...)", "the edges do not come second", "use (x, edge_index)")
     if edges is None and len(names) > 1 and names[1] in _EDGES:
         edges = names[1]
@@ -125,7 +137,7 @@ def read_signature(module: nn.Module) -> Signature:
         return "none" if name is None else "required" if name in required else "optional"
 
     columns = (attribute, use(attribute), kind_of_edge, use(kind_of_edge))
-    return Signature(features, edges, weight, use(weight), False, *columns)
+    return Signature(features, edges, weight, use(weight), False, *columns, batch if graph_level else None)
 
 
 def parameters_of(module: nn.Module) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""docs/models.md's table of PyG's convolutions, written from the registry.
+"""docs/models.md's tables of PyG's convolutions and pools, written from the registry.
 
 python -m livegnn.models.pyg_table docs/models.md
 """
@@ -9,15 +9,17 @@ import re
 import sys
 from pathlib import Path
 
-from torch_geometric.nn import conv
+from torch_geometric.nn import aggr, conv, pool
 
 from livegnn.models.pyg_convs import CONVS, READ_THROUGH
 from livegnn.models.pyg_hgt import OVER_TYPES
-from livegnn.models.pyg_refused import REFUSED_CONVS
+from livegnn.models.pyg_pools import SUPPORTED_POOLS
+from livegnn.models.pyg_refused import REFUSED_CONVS, REFUSED_POOLS
 
-__all__ = ["table", "with_table"]
+__all__ = ["pool_names", "pool_table", "table", "with_table"]
 
 _TABLE = re.compile(r"^\| layer \| now \| how, or why not \|\n(?:\|.*\n)+", re.MULTILINE)
+_POOL_TABLE = re.compile(r"^\| pool \| how, or why not \|\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def table() -> str:
@@ -32,9 +34,24 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def pool_names() -> list[str]:
+    """Global pools, aggregations and pooling layers of torch_geometric.nn, in its order."""
+    pools = [name for name in pool.__all__ if name.startswith("global_")]
+    readouts = [name for name in aggr.__all__ if name != "Aggregation"]  # the abstract base
+    return [*pools, *readouts, *(name for name in pool.__all__ if name.endswith("Pooling"))]
+
+
+def pool_table() -> str:
+    """One line for every name of pool_names()."""
+    lines = ["| pool | how, or why not |", "|---|---|"]
+    for name in pool_names():
+        lines.append(f"| {name} | {SUPPORTED_POOLS.get(name) or f'refused: {REFUSED_POOLS[name]}'} |")
+    return "\n".join(lines) + "\n"
+
+
 def with_table(page: str) -> str:
-    """`page` with its table of convolutions as it is today."""
-    return _TABLE.sub(lambda _: table(), page)
+    """`page` with its tables as they are today."""
+    return _POOL_TABLE.sub(lambda _: pool_table(), _TABLE.sub(lambda _: table(), page))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from livegnn.models.pyg_convs import READ_THROUGH, convert_conv
 from livegnn.models.pyg_functions import apply_function, canonical_name
 from livegnn.models.pyg_hgt import OVER_TYPES
 from livegnn.models.pyg_modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
-from livegnn.models.pyg_refused import REFUSED_CONVS
+from livegnn.models.pyg_pools import pool_module
+from livegnn.models.pyg_refused import REFUSED_CONVS, REFUSED_POOLS
 
 __all__ = ["partial_graph", "read_forward"]
 
@@ -66,8 +67,7 @@ def read_forward(
 
 def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> tuple[nn.Module, fx.Graph]:
     """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
-    absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
-    root, tracer = _Root(module, call, absent), _Tracer(partial=True)
+    root, tracer = _Root(module, call, symbols), _Tracer(partial=True)
     try:
         return root, tracer.trace(root)
     except Exception:  # reading the forward will say what is wrong
@@ -77,13 +77,14 @@ def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> 
 class _Root(nn.Module):
     """Fixes the signature, so that arguments left out keep their defaults."""
 
-    def __init__(self, inner: nn.Module, call: Caller, absent: tuple[int, ...]) -> None:
+    def __init__(self, inner: nn.Module, call: Caller, symbols: tuple[Any, ...] = ()) -> None:
         super().__init__()
-        self.inner, self.call, self.absent = inner, call, absent
+        self.inner, self.call = inner, call
+        self.absent = tuple(symbol is None for symbol in symbols)
 
-    def forward(self, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
-        given = [None if i in self.absent else each for i, each in enumerate((a, b, c, d, e))]
-        return self.call(self.inner, *given)
+    def forward(self, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+        given = (a, b, c, d, e, f)[: len(self.absent)]
+        return self.call(self.inner, *(None if no else each for each, no in zip(given, self.absent, strict=True)))
 
 
 class _Tracer(fx.Tracer):
@@ -124,7 +125,7 @@ class _Reader:
 
     def __init__(self, module: nn.Module, call: Caller, record: Import, prefix: str) -> None:
         self.module, self.call, self.record, self.prefix = module, call, record, prefix
-        self.root = _Root(module, call, ())
+        self.root = _Root(module, call)
 
     def qualified(self, path: str) -> str:
         path = path.removeprefix("inner").removeprefix(".")
@@ -148,10 +149,13 @@ class _Reader:
         if isinstance(module, pyg.MessagePassing):
             return convert_conv(module, name, args, kwargs, self.record, self.local)
         kind = type(module)
+        if isinstance(module, pyg.Aggregation):
+            return self.record.name(pool_module(module, args, kwargs, self.record, where), where)
         if kind in GLOBAL_NORMS:
             raise refuse(where, GLOBAL_NORMS[kind], "use BatchNorm or LayerNorm(mode='node')")
         if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
-            reason = REFUSED_CONVS.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
+            known = REFUSED_CONVS | REFUSED_POOLS
+            reason = known.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
             raise refuse(where, reason or "this module is not supported", "see docs/models.md for those that are")
         if all(isinstance(each, Flat) for each in args) and len(args) == 1 and not kwargs:
             return Flat(self.record.name(convert_local(module, (args[0].value,), {}, self.record, where), where))
@@ -174,10 +178,9 @@ class _Reader:
 
     def trace_symbolically(self, symbols: tuple[Any, ...]) -> fx.Graph:
         """torch.fx's graph of the forward. Raises: NotTraceable."""
-        absent = tuple(i for i, symbol in enumerate(symbols) if symbol is None)
         tracer = _Tracer()
         try:
-            self.root = _Root(self.module, self.call, absent)
+            self.root = _Root(self.module, self.call, symbols)
             graph: fx.Graph = tracer.trace(self.root)
         except ModelUnsupported:
             raise
@@ -191,7 +194,7 @@ class _Reader:
         inputs = iter(symbols)
         for node in graph.nodes:
             if node.op == "placeholder":
-                env[node] = next(inputs)
+                env[node] = next(inputs, None)
                 continue
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: env[each])
             if node.op == "output":
@@ -215,13 +218,17 @@ class _Reader:
             return args[0] if label == "get_dict" else args[0].get(*args[1:])
         if is_symbol(args) or is_symbol(kwargs):
             return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
-        self.record.rounded = True  # a constant computed in the module's own float32
         with torch.no_grad():
-            return getattr(args[0], target)(*args[1:], **kwargs) if isinstance(target, str) else target(*args, **kwargs)
+            value = (
+                getattr(args[0], target)(*args[1:], **kwargs) if isinstance(target, str) else target(*args, **kwargs)
+            )
+        if not isinstance(value, int):  # else a constant computed in the module's own float32
+            self.record.rounded = True
+        return value
 
     def record_run(self, symbols: tuple[Any, ...], examples: tuple[Any, ...]) -> Any:
         """Runs the forward once on `examples` and follows every tensor that depends on them."""
-        root = _Root(self.module, self.call, ())
+        root = _Root(self.module, self.call)
         paths = {id(each): path for path, each in root.named_modules()}
         with _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
             try:

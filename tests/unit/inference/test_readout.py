@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 
 import livegnn as lg
-from livegnn.inference.pools import Sums
+from livegnn.inference.pools import Joined
 from tests.unit.inference.samples import INT_IDS, STR_IDS, N, array, engine, graph, model, row, updates
 
 GROUPS = [4, 4, 2, 2, 2, 0]
@@ -42,6 +42,42 @@ def test_no_groups_are_one_group_of_every_vertex():
     assert readout.group_ids.tolist() == [0]
     e.apply(updates(("remove_vertices", range(1, N + 1))))
     assert readout.rows().tolist() == [[0.0, 0.0, 0.0]]
+    readout.verify()
+
+
+def test_several_pools_stand_side_by_side():
+    e = engine()
+    parts = [("mean", 0, 3), ("max", 1, 3), ("add", 0, 3)]
+    several, whole = lg.Readout(e, parts, GROUPS), {kind: lg.Readout(e, kind, GROUPS) for kind in PYG}
+    for change in (("set_features", 2, row()), ("remove_vertex", 5), ("add_edge", 0, 3)):
+        want = np.concatenate([whole[kind].rows([0, 2, 3])[:, start:stop] for kind, start, stop in parts], axis=1)
+        np.testing.assert_array_equal(several.rows([0, 2, 3]), want)
+        several.verify()
+        e.apply(updates(change))
+    sizes = several.state_bytes()
+    assert sizes["pool"] < sum(each.state_bytes()["pool"] for each in whole.values())  # one state for sum and mean
+    assert "mean, max, add" in repr(several)
+
+
+@pytest.mark.parametrize(
+    "kind", [[], ["mean"], [("sum", 0, 2)], [("add", 2, 2)], [("add", -1, 2)], [("add", 0, 2.0)], [("add", 0)], 3]
+)
+def test_lists_of_pools_that_are_none(kind):
+    with pytest.raises(lg.errors.ValueInvalid, match=r"\(kind, start, stop\)"):
+        lg.Readout(engine(), kind)
+
+
+def test_pools_of_columns_that_are_not_there():
+    with pytest.raises(lg.errors.ModelMismatch, match="the 4 columns that are pooled, got a model with 3"):
+        lg.Readout(engine(), [("add", 0, 4)])
+    e = engine()
+    readout = lg.Readout(e, [("add", 1, 3)])
+    with pytest.raises(lg.errors.ModelMismatch, match="the 3 columns"):
+        e.swap(model(2))
+    with pytest.raises(lg.errors.ModelMismatch, match="rows of width 2"):
+        lg.Readout(e, [("add", 1, 3)], head=lg.Model([lg.Dense(array(2, 3))]))
+    e.swap(model(5))
+    assert readout.rows().shape == (1, 2)
     readout.verify()
 
 
@@ -188,7 +224,7 @@ def test_what_if_and_failed_batches_leave_it_alone():
     readout.verify()
 
 
-class Interrupted(Sums):
+class Interrupted(Joined):
     """A pool in which Ctrl-C strikes."""
 
     strike = True
@@ -274,7 +310,8 @@ def test_readers_in_other_threads_see_whole_versions():
 def test_verify_names_the_group(kind):
     e = engine()
     readout = lg.Readout(e, kind, GROUPS)
-    array_ = readout._pool._top if kind == "max" else readout._pool._planes
+    [pool] = readout._pool.pools.values()
+    array_ = pool._top if kind == "max" else pool._planes
     array_[readout._names.index[2]] += 1
     with pytest.raises(lg.errors.StateMismatch, match=f"the {kind} of group 2"):
         readout.verify()

@@ -234,7 +234,7 @@ def test_norms_inside_an_mlp_are_named():
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        (lambda net, x, e, w: x - x.mean(dim=0), "mean in Wrap: it does not reduce over a stack"),
+        (lambda net, x, e, w: x - x.mean(dim=0), "mean in Wrap: over rows it would mix vertices"),
         (lambda net, x, e, w: x.sum(dim=0, keepdim=True) + x, "sum in Wrap"),
         (lambda net, x, e, w: x[:1] + x, "getitem in Wrap: it picks rows"),
         (lambda net, x, e, w: F.dropout(x), "it is random in eval mode too; pass training=self.training"),
@@ -245,7 +245,8 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: x[e[0]] + x[e[1]], "getitem in Wrap"),
         (lambda net, x, e, w: torch.cat([x, x], dim=0), "dim=0"),
         (lambda net, x, e, w: x.to(torch.float16), "would round the rows"),
-        (lambda net, x, e, w: pyg.global_mean_pool(x, None), "mean"),
+        (lambda net, x, e, w: pyg.global_mean_pool(x, None), "mean in Wrap: over rows it would mix vertices"),
+        (lambda net, x, e, w: pyg.global_max_pool(x, None), "lg.Readout.from_pyg(module, graph, batch)"),
         (lambda net, x, e, w: x / x.size(0), "Wrap"),
         (lambda net, x, e, w: x if x.max() > 0 else -x, "max in Wrap"),
         (lambda net, x, e, w: net.layer(x, e.flip(0)), "flip in Wrap"),
@@ -271,7 +272,7 @@ class Demanding(nn.Module):
 
 
 def test_arguments_that_livegnn_cannot_supply():
-    refuses(Demanding(), "Demanding.forward(..., batch)", "give this argument a default")
+    refuses(Demanding(), "Demanding.forward(..., batch)", "lg.Readout.from_pyg(module, graph, batch)")
 
 
 class ReadsAttributes(Demanding):
