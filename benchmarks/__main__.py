@@ -20,6 +20,8 @@ TABLES = (
     "attention",
     "edges_touched",
     "deadline",
+    "demand",
+    "memory",
 )
 SAMPLING_TABLES = (  # `make bench-sampling`
     "sampling_ingest",

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.contest import AGREEMENT, row_difference
 from benchmarks.live import Live, timed
-from benchmarks.networks import network
+from benchmarks.networks import model
 from benchmarks.options import Options
 from benchmarks.report import Report, duration
 from benchmarks.stream import Batch, Workload, workload
@@ -46,7 +46,7 @@ def run(options: Options, report: Report) -> None:
     target = f"incremental over best (at most {SLOWER_MAX})"
     report.columns(("workload", "model", "batch", *STRATEGIES, target, "met", "largest difference"))
     for each in workloads:
-        for kind in ("graphconv", "gcn", "sage", "gin") if options.full else ("graphconv", "gcn"):
+        for kind in ("graphconv", "gcn", "sage", "gin", "sage-max", "gat") if options.full else ("graphconv", "gcn"):
             _compare(each, kind, options, report)
 
 
@@ -55,10 +55,10 @@ def _compare(name: str, kind: str, options: Options, report: Report) -> None:
     shape = workload(name, 3)
     sizes = [*SIZES, *(int(share * shape.edges) for share in SHARES)]
     work = workload(name, max(sizes))
-    module = network(kind, [work.features.shape[1], 256, work.classes])
-    engines = {s: Live(work, module, threads=options.threads, strategy=s) for s in STRATEGIES}
+    network = model(kind, [work.features.shape[1], 256, work.classes])
+    engines = {s: Live(work, network, threads=options.threads, strategy=s) for s in STRATEGIES}
     for batch_size in sizes:
-        batches = _batches(work, batch_size)
+        batches = repeated(work, batch_size)
         medians = {}
         for strategy, engine in engines.items():
             seconds = timed(engine.apply, [engine.prepare(batch) for batch in batches])
@@ -74,7 +74,7 @@ def _compare(name: str, kind: str, options: Options, report: Report) -> None:
             report.fail(f"[strategies] {name}, {kind}: expected equal results within {AGREEMENT}, got {worst:.2e}")
 
 
-def _batches(work: Workload, batch_size: int) -> list[Batch]:
+def repeated(work: Workload, batch_size: int) -> list[Batch]:
     """REPEATS + 1 batches, forth and back in turn; an even count leaves the edges as they were."""
     rng = np.random.default_rng(batch_size)
     forth = work.stream.batch(0, batch_size)

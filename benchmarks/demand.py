@@ -1,0 +1,86 @@
+"""On demand against eager, from one vertex asked for to all that a batch affected (NeutronRT, Figure 12.d).
+
+Both engines take the same batches, forth and back in turn, on graphs of their own. The eager one applies a batch and
+reads the outputs asked for; the one on demand notes the batch and computes them. What was not asked for is brought up
+to date outside the clock, so that every batch begins alike.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import numpy as np
+
+from benchmarks.contest import AGREEMENT, row_difference
+from benchmarks.live import Live, timed
+from benchmarks.networks import model
+from benchmarks.options import Options
+from benchmarks.report import Report, duration
+from benchmarks.strategies import REPEATS, repeated
+from benchmarks.stream import Workload, workload
+
+SIZES = (10, 100, 1000)
+SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the affected vertices, after one vertex alone
+AT_ALL_MAX = 1.2
+
+
+def run(options: Options, report: Report) -> None:
+    """A row per model, batch size and number of vertices asked for."""
+    report.heading(f"On demand: median seconds of a batch and a query, {REPEATS} batches")
+    target = f"on demand over eager (at all: at most {AT_ALL_MAX})"
+    report.columns(("workload", "model", "batch", "affected", "asked for", "eager", "on demand", target, "met"))
+    name = "tiny" if options.tiny else "arxiv-like"
+    work = workload(name, max(SIZES))
+    kinds = ("graphconv", "gcn", "sage-max", "gat") if options.full else ("graphconv", "gat")
+    for kind in kinds:
+        _compare(work, kind, options, report)
+
+
+def _compare(work: Workload, kind: str, options: Options, report: Report) -> None:
+    report.progress(f"{work.name}, {kind}: starting two engines")
+    network = model(kind, [work.features.shape[1], 8 if options.tiny else 256, work.classes])
+    eager = Live(work, network, threads=options.threads)
+    lazy = Live(work, network, threads=options.threads, mode="on_demand")
+    rng = np.random.default_rng(0)
+    for batch_size in SIZES:
+        batches = repeated(work, batch_size)
+        for share in (0.0, *SHARES):
+            seconds: dict[str, list[float]] = {"eager": [], "lazy": []}
+            affected = asked = 0
+            for batch in batches:
+                changed = _affected(eager, batch, seconds["eager"])
+                ids = rng.permutation(changed)[: max(1, round(share * len(changed)))]
+                affected, asked = len(changed), len(ids)
+                seconds["eager"][-1] += float(timed(eager.output, [ids])[0])
+                seconds["lazy"].append(_on_demand(lazy, batch, ids))
+                _check(eager, lazy, ids, f"{kind}, batch {batch_size}", report)
+                lazy.engine.complete()
+            medians = [statistics.median(each[1:]) for each in seconds.values()]
+            ratio = medians[1] / medians[0]
+            met = ("yes" if ratio <= AT_ALL_MAX else "NO") if share == 1.0 else "-"
+            times = [duration(m) for m in medians]
+            report.row([work.name, kind, batch_size, affected, asked, *times, f"{ratio:.3g}", met])
+        report.progress(f"  batch {batch_size} done")
+
+
+def _affected(eager: Live, batch: Any, seconds: list[float]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Vertices whose output the batch changed; its time is added to the list."""
+    results: list[Any] = []
+    seconds += timed(eager.apply, [eager.prepare(batch)], results).tolist()
+    found: np.ndarray[Any, np.dtype[np.int64]] = results[0].vertices
+    return found
+
+
+def _on_demand(lazy: Live, batch: Any, ids: np.ndarray[Any, np.dtype[np.int64]]) -> float:
+    def apply_and_read(updates: Any) -> None:
+        lazy.apply(updates)
+        lazy.output(ids)
+
+    return float(timed(apply_and_read, [lazy.prepare(batch)])[0])
+
+
+def _check(eager: Live, lazy: Live, ids: np.ndarray[Any, np.dtype[np.int64]], where: str, report: Report) -> None:
+    difference = row_difference(lazy.output(ids), eager.output(ids))
+    if not difference <= AGREEMENT:
+        report.fail(f"[demand] {where}: expected equal results within {AGREEMENT}, got {difference:.2e}")
