@@ -121,16 +121,16 @@ struct BatchDelta {
 // An empty `live` means that all are, an empty `id` that ids count from 0. Undirected edges once, either way round.
 struct GraphArrays {
   std::int64_t slot_count = 0;
-  std::span<const float> features;               // slot_count x feature_width
-  std::span<const std::uint16_t> features_half;  // instead of them: the same in the store's own 16 bits
+  std::span<const float> features;  // slot_count x feature_width
   std::span<const std::uint8_t> live;
   std::span<const std::int64_t> src, dst, id;
   std::span<const float> weight;
   std::span<const std::int64_t> time;
   std::span<const std::int32_t> type;
-  std::span<const float> attr;                  // one row of attr_width per edge, same order
-  EdgeId next_edge_id = 0;                      // raised to one past the largest id if that is more
-  std::span<const std::int32_t> vertex_type{};  // typed graphs only: by slot; not read of free slots
+  std::span<const float> attr;                     // one row of attr_width per edge, same order
+  EdgeId next_edge_id = 0;                         // raised to one past the largest id if that is more
+  std::span<const std::int32_t> vertex_type{};     // typed graphs only: by slot; not read of free slots
+  std::span<const std::uint16_t> features_half{};  // instead of features: the same in the store's own 16 bits
 };
 
 struct GraphMemory {           // bytes; parts do not overlap
