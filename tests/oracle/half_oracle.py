@@ -36,7 +36,8 @@ def rounded_updates(dtype, updates):
 def assert_twins(half, twin):
     """One content, whatever it is stored as."""
     half._store.check_invariants()
-    assert half.digest() == twin.digest() and half.version == twin.version
+    assert half.digest() == twin.digest()
+    assert half.version == twin.version
     kinds = [None] if half.vertex_types is None else half.vertex_types
     for kind in kinds:
         assert half.features(vertex_type=kind).tobytes() == twin.features(vertex_type=kind).tobytes()

@@ -81,7 +81,8 @@ def test_pins_and_caches(dtype):
             assert hops[0][1].src.tolist() == hops[1][1].src.tolist()
         for some in (ids[:10], ids[5:], ids):
             rows = [cache.fetch(some) for cache in caches]
-            assert torch.equal(*rows) and rows[0].dtype == torch.float32
+            assert torch.equal(*rows)
+            assert rows[0].dtype == torch.float32
         caches[0].verify()
 
 
@@ -98,7 +99,8 @@ def test_logs_files_and_offloading(dtype, tmp_path):
     pytest.importorskip("pyarrow")
     digest, rows = graphs[0].digest(), graphs[0].features()
     graphs[0].offload(50, tmp_path / "old.parquet")
-    assert graphs[0].offloaded.count > 0 and graphs[0].digest() == digest
+    assert graphs[0].offloaded.count > 0
+    assert graphs[0].digest() == digest
     graphs[0].reload()
     assert_twins(*graphs)
     assert graphs[0].features().tobytes() == rows.tobytes()

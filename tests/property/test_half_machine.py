@@ -43,7 +43,7 @@ class HalfMachine(RuleBasedStateMachine):
         self.rng, self.dtype = np.random.default_rng(seed), dtype
         model = random_model(self.rng, family=family, depth=int(self.rng.integers(1, 3)))
         columns = graph_columns(model)
-        graph, self.mirror = random_graph(self.rng, model.input_width, model.uses_weights, **columns)
+        _graph, self.mirror = random_graph(self.rng, model.input_width, model.uses_weights, **columns)
         features, src, dst, weight, _ = self.mirror.arrays()
         attributes, kinds = self.mirror.columns()
         given = {"weight": weight, "edge_attr": attributes, "edge_type": kinds}
