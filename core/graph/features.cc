@@ -41,13 +41,6 @@ std::int64_t first_unfit(FeatureDtype dtype, const float* values, std::int64_t c
   return first;
 }
 
-std::int64_t first_unfit(FeatureDtype dtype, const std::uint16_t* values, std::int64_t count) {
-  const std::uint16_t exponent = dtype == FeatureDtype::Float16 ? 0x7C00 : 0x7F80;
-  std::int64_t i = 0;
-  while (i < count && (values[i] & exponent) != exponent) ++i;
-  return i;
-}
-
 void decode(FeatureDtype dtype, float* out, const std::uint16_t* in, std::int64_t count) {
   const HalfCodec& codec = half_codec();
   const auto run = dtype == FeatureDtype::Float16 ? codec.decode_float16 : codec.decode_bfloat16;

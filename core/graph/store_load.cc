@@ -148,8 +148,9 @@ void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
   const auto values = static_cast<std::int64_t>(given);
   const FeatureDtype dtype = features_.dtype();
   const float range = range_of(dtype);
+  const std::uint16_t exponent = exponent_bits(dtype);
   const std::int64_t bad = first_bad(threads, values, [&](auto i) {
-    return halves.empty() ? !(std::fabs(rows[i]) < range) : first_unfit(dtype, &halves[i], 1) == 0;
+    return halves.empty() ? !(std::fabs(rows[i]) < range) : (halves[i] & exponent) == exponent;
   });
   if (bad == values) return;
   float value = 0.0f;

@@ -5,6 +5,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.log import UpdateLog, open_log, replay
+from livegnn.testing import graph_columns, random_graph, random_model
 from livegnn.testing.typed_streams import random_typed_batch, random_typed_graph
 from tests.oracle.half_oracle import DTYPES, assert_twins, rounded, rounded_updates
 from tests.property.test_hetero_machine import TRIPLES, WIDTHS, model
@@ -129,3 +130,32 @@ def test_types_with_widths_of_their_own(dtype, path):
                 assert rows[0] == rows[1]
             assert engines[0].state_digest() == engines[1].state_digest()
             engines[0].verify()
+
+
+@pytest.mark.parametrize("family", ["sage", "gin", "sgc", "gat", "gatv2", "edge_conv"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_batches_on_many_threads(dtype, family):
+    """Enough rows and sources at once that every thread decodes some."""
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        net = random_model(rng, family=family, depth=2, weighted=False)
+        columns = graph_columns(net)
+        _, mirror = random_graph(rng, net.input_width, net.uses_weights, vertices=1500, **columns)
+        x, src, dst, weight, _ = mirror.arrays()
+        attributes, kinds = mirror.columns()
+        given = {"weight": weight, "edge_attr": attributes, "edge_type": kinds}
+        graphs = lg.Graph(x, src, dst, **given, feature_dtype=dtype), lg.Graph(rounded(dtype, x), src, dst, **given)
+        engines = [lg.Engine(net, graph, threads=threads) for graph, threads in zip(graphs, (4, 1), strict=True)]
+        for _ in range(3):
+            ids = rng.permutation(1500)[:1000]
+            updates = lg.Updates()
+            updates.set_features(ids, rng.standard_normal((1000, net.input_width)))
+            updates.remove_edges(src[:50], dst[:50], missing="ignore")
+            updates.remove_vertex(int(ids[0]))
+            updates.add_vertex(int(ids[0]), rng.standard_normal(net.input_width))
+            engines[0].apply(updates)
+            engines[1].apply(rounded_updates(dtype, updates))
+            rows = [engine.embeddings(graphs[0].vertices()).tobytes() for engine in engines]
+            assert rows[0] == rows[1]
+        assert_twins(*graphs)
+        engines[0].verify()

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "livegnn/graph_memory.h"
 #include "livegnn/prefetch.h"
@@ -19,10 +18,11 @@ const char* dtype_name(FeatureDtype dtype);
 float range_of(FeatureDtype dtype);
 // The place of the first value that the dtype cannot hold, NaN and infinity among them; `count` where it holds all.
 std::int64_t first_unfit(FeatureDtype dtype, const float* values, std::int64_t count);
-// Of values that are in 16 bits already: the first that is NaN or infinite.
-std::int64_t first_unfit(FeatureDtype dtype, const std::uint16_t* values, std::int64_t count);
+// Of a value in 16 bits: these bits are all set where it is NaN or infinite.
+constexpr std::uint16_t exponent_bits(FeatureDtype dtype) { return dtype == FeatureDtype::Float16 ? 0x7C00 : 0x7F80; }
 void decode(FeatureDtype dtype, float* out, const std::uint16_t* in, std::int64_t count);
 
+// One writer, or any number of readers. Pointers into it end with reserve(), which alone can fail (std::bad_alloc).
 class FeatureTable {
  public:
   FeatureTable(FeatureDtype dtype, std::int32_t stride) : stride_(stride), dtype_(dtype) {}
