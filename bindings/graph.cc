@@ -164,7 +164,7 @@ Out2<float> features(const GraphStore& store, Ids ids, std::optional<std::int32_
   std::vector<float> rows(ids.size() * width);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const VertexId v = checked_vertex(store, "features", ids.data()[i]);
-    if (width > 0) std::memcpy(rows.data() + i * width, store.feature_row(v), width * sizeof(float));
+    store.read_features(v, rows.data() + i * width, static_cast<std::int32_t>(width));
   }
   return make_rows(std::move(rows), ids.size(), width);
 }
@@ -290,16 +290,40 @@ void restore_offloaded(GraphStore& store, nb::dict arrays) {
 
 // ---- whole graphs
 
-void load(GraphStore& store, Rows x, Ids src, Ids dst, std::optional<In1<float>> weight,
+// Feature rows as they come in: float32, or the store's own 16 bits.
+struct FeatureRowsIn {
+  std::optional<Rows> floats;
+  std::optional<In2<std::uint16_t>> halves;
+
+  FeatureRowsIn(const GraphStore& store, const nb::object& rows) {
+    Rows wide;
+    In2<std::uint16_t> narrow;
+    if (nb::try_cast(rows, wide, false)) {
+      floats = wide;
+    } else if (store.features().is_half() && nb::try_cast(rows, narrow, false)) {
+      halves = narrow;
+    } else {
+      throw nb::type_error("[load] expected features of the store's dtype, (V, F), got others; convert them");
+    }
+  }
+  std::size_t shape(std::size_t axis) const { return floats ? floats->shape(axis) : halves->shape(axis); }
+  void give(GraphArrays& input) const {
+    input.slot_count = static_cast<std::int64_t>(shape(0));
+    if (floats) input.features = {floats->data(), floats->size()};
+    if (halves) input.features_half = {halves->data(), halves->size()};
+  }
+};
+
+void load(GraphStore& store, const nb::object& features_in, Ids src, Ids dst, std::optional<In1<float>> weight,
           std::optional<In1<std::int64_t>> time, std::optional<In1<std::int32_t>> type, std::optional<Rows> attr,
           int threads, std::optional<In1<std::int32_t>> vertex_type) {
+  const FeatureRowsIn x(store, features_in);
   check_lengths("load", static_cast<std::size_t>(store.options().feature_width), x.shape(1), "each feature row");
   if (attr) {
     check_lengths("load", static_cast<std::size_t>(store.options().attr_width), attr->shape(1), "each attribute row");
   }
   GraphArrays input;
-  input.slot_count = static_cast<std::int64_t>(x.shape(0));
-  input.features = {x.data(), x.size()};
+  x.give(input);
   input.src = span_of(src);
   input.dst = span_of(dst);
   input.weight = span_of(weight);
@@ -311,15 +335,24 @@ void load(GraphStore& store, Rows x, Ids src, Ids dst, std::optional<In1<float>>
   store.restore(input, threads);
 }
 
-nb::dict to_arrays(const GraphStore& store) {
-  nb::dict out = edges(store);
+// All rows without their padding, as they are stored.
+template <typename T>
+Out2<T> stored_rows(const GraphStore& store, const T* table) {
   const auto width = static_cast<std::size_t>(store.options().feature_width);
   const auto slots = static_cast<std::size_t>(store.slot_count());
-  std::vector<float> rows(slots * width);
-  for (std::size_t v = 0; v < slots && width > 0; ++v) {
-    std::memcpy(rows.data() + v * width, store.feature_row(static_cast<VertexId>(v)), width * sizeof(float));
+  const auto stride = static_cast<std::size_t>(store.feature_stride());
+  std::vector<T> rows(slots * width);
+  for (std::size_t v = 0; v < slots; ++v) std::copy_n(table + v * stride, width, rows.data() + v * width);
+  return make_rows(std::move(rows), slots, width);
+}
+
+nb::dict to_arrays(const GraphStore& store) {
+  nb::dict out = edges(store);
+  if (store.features().is_half()) {
+    out["features"] = stored_rows(store, store.features().halves());
+  } else {
+    out["features"] = stored_rows(store, store.features().floats());
   }
-  out["features"] = make_rows(std::move(rows), slots, width);
   out["live"] = make_array(live_flags(store));
   if (store.is_typed()) out["vertex_type"] = make_array(types_of_all(store));
   out["counters"] = make_array(std::vector<std::int64_t>{store.version(), store.next_edge_id()});
@@ -328,7 +361,7 @@ nb::dict to_arrays(const GraphStore& store) {
 
 void from_arrays(GraphStore& store, nb::dict arrays) {
   const GraphOptions& options = store.options();
-  const auto x = stored<Rows>(arrays, "features");
+  const FeatureRowsIn x(store, nb::object(arrays["features"]));
   const auto live_slots = stored<In1<std::uint8_t>>(arrays, "live");
   const auto counters = stored<Ids>(arrays, "counters");
   const auto src = stored<Ids>(arrays, "src"), dst = stored<Ids>(arrays, "dst"), id = stored<Ids>(arrays, "id");
@@ -344,8 +377,7 @@ void from_arrays(GraphStore& store, nb::dict arrays) {
   check_lengths("from_arrays", 2, counters.size(), "counters");
   check_lengths("from_arrays", x.shape(0), live_slots.size(), "live");
   GraphArrays input;
-  input.slot_count = static_cast<std::int64_t>(x.shape(0));
-  input.features = {x.data(), x.size()};
+  x.give(input);
   input.live = span_of(live_slots);
   input.src = span_of(src);
   input.dst = span_of(dst);
@@ -362,10 +394,18 @@ void from_arrays(GraphStore& store, nb::dict arrays) {
   store.set_version(version);
 }
 
+FeatureDtype dtype_named(const std::string& name) {
+  for (const FeatureDtype dtype : {FeatureDtype::Float32, FeatureDtype::Float16, FeatureDtype::Bfloat16}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  throw Error(ErrorKind::ValueInvalid,
+              "[graph] expected feature_dtype float32, float16 or bfloat16, got " + name + "; name one of them");
+}
+
 void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, bool has_time, bool has_type,
                 std::int32_t attr_width, bool undirected, bool simple, std::int32_t block_edges_max,
                 std::vector<std::int32_t> type_widths, const std::vector<std::int32_t>& src_types,
-                const std::vector<std::int32_t>& dst_types) {
+                const std::vector<std::int32_t>& dst_types, const std::string& feature_dtype) {
   check_lengths("graph", src_types.size(), dst_types.size(), "dst_types");
   GraphOptions options;
   options.feature_width = feature_width;
@@ -376,6 +416,7 @@ void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, 
   options.undirected = undirected;
   options.simple = simple;
   options.block_edges_max = block_edges_max;
+  options.feature_dtype = dtype_named(feature_dtype);
   options.type_widths = std::move(type_widths);
   for (std::size_t i = 0; i < src_types.size(); ++i) options.edge_ends.push_back({src_types[i], dst_types[i]});
   new (place) GraphStore(options);
@@ -397,7 +438,8 @@ void bind_store(nb::module_& m) {
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
       .def("__init__", &make_store, "feature_width"_a, "has_weight"_a, "has_time"_a, "has_type"_a, "attr_width"_a,
            "undirected"_a, "simple"_a, "block_edges_max"_a = 128, "type_widths"_a = std::vector<std::int32_t>{},
-           "src_types"_a = std::vector<std::int32_t>{}, "dst_types"_a = std::vector<std::int32_t>{})
+           "src_types"_a = std::vector<std::int32_t>{}, "dst_types"_a = std::vector<std::int32_t>{},
+           "feature_dtype"_a = "float32")
       .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
            nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1,

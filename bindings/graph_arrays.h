@@ -35,10 +35,11 @@ Out1<T> make_array(std::vector<T> values) {
   return Out1<T>(kept->data(), {kept->size()}, owner);
 }
 
-inline Out2<float> make_rows(std::vector<float> values, std::size_t count, std::size_t width) {
-  auto* kept = new std::vector<float>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-  return Out2<float>(kept->data(), {count, width}, owner);
+template <typename T>
+Out2<T> make_rows(std::vector<T> values, std::size_t count, std::size_t width) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Out2<T>(kept->data(), {count, width}, owner);
 }
 
 template <typename T>

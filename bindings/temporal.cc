@@ -87,8 +87,8 @@ Out<float> pinned_features(const TemporalPin& pin, const Ids& slots, std::size_t
   }
   NewArray<float> rows({slots.size(), width});
   for (std::size_t row = 0; row < slots.size(); ++row) {
-    const float* found = pin.feature_row(static_cast<VertexId>(slots.data()[row]));
-    std::copy(found, found + width, rows.data() + row * width);
+    const auto v = static_cast<VertexId>(slots.data()[row]);
+    pin.read_features(v, rows.data() + row * width, static_cast<std::int32_t>(width));
   }
   return rows.release();
 }

@@ -79,6 +79,7 @@ struct GraphStore::Scratch {
   EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
   std::vector<EdgeEntry> incident;
   std::vector<float> zeros;
+  std::vector<float> row;  // a feature row of 16 bits, decoded
 
   // Memory of long runs, kept for the next batch up to kRunBytesMax. The latest batch's own runs stay: undo() reads
   // them.

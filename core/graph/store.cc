@@ -9,7 +9,9 @@
 namespace livegnn {
 
 namespace {
-constexpr std::int32_t kLineFloats = 16;
+constexpr std::int32_t kLineFloats = 16, kWidthMax = 1 << 24;
+
+std::int32_t stride_of(std::int32_t width) { return (width + kLineFloats - 1) / kLineFloats * kLineFloats; }
 
 void check_option(bool condition, const std::string& expected, const std::string& got) {
   if (condition) return;
@@ -78,16 +80,19 @@ void BatchDelta::clear() {
 }
 
 GraphStore::GraphStore(const GraphOptions& options)
-    : options_(options), attributes_(options.attr_width), scratch_(std::make_unique<Scratch>()) {
-  check_option(options.feature_width >= 0 && options.feature_width <= (1 << 24), "feature_width in 0 .. 2^24",
+    : options_(options),
+      features_(options.feature_dtype, stride_of(std::clamp(options.feature_width, 0, kWidthMax))),
+      attributes_(options.attr_width),
+      scratch_(std::make_unique<Scratch>()) {
+  check_option(options.feature_width >= 0 && options.feature_width <= kWidthMax, "feature_width in 0 .. 2^24",
                std::to_string(options.feature_width));
-  check_option(options.attr_width >= 0 && options.attr_width <= (1 << 24), "attr_width in 0 .. 2^24",
+  check_option(options.attr_width >= 0 && options.attr_width <= kWidthMax, "attr_width in 0 .. 2^24",
                std::to_string(options.attr_width));
   check_option(options.block_edges_max >= 2 && options.block_edges_max <= (1 << 20), "block_edges_max in 2 .. 2^20",
                std::to_string(options.block_edges_max));
   check_typed_options(options);
-  stride_ = (options.feature_width + kLineFloats - 1) / kLineFloats * kLineFloats;
-  scratch_->zeros.assign(static_cast<std::size_t>(stride_), 0.0f);
+  scratch_->zeros.assign(static_cast<std::size_t>(feature_stride()), 0.0f);
+  scratch_->row.assign(static_cast<std::size_t>(feature_stride()), 0.0f);
   PoolColumns columns;
   columns.weight = options.has_weight;
   columns.time = options.has_time;
@@ -104,7 +109,7 @@ void GraphStore::set_version(std::int64_t version) { version_ = version; }
 void GraphStore::resize_slots(VertexId slot_count) {
   out_.resize(slot_count);
   if (in_ != &out_) in_->resize(slot_count);
-  features_.reserve(static_cast<std::int64_t>(slot_count) * stride_);
+  features_.reserve(slot_count);
   live_.reserve(slot_count);
   if (is_typed()) {
     vertex_types_.reserve(slot_count);
@@ -112,18 +117,10 @@ void GraphStore::resize_slots(VertexId slot_count) {
   }
   scratch_->sparse.resize(static_cast<std::size_t>(slot_count), 0);
   if (slot_count > slot_count_) {
-    const std::int64_t first = static_cast<std::int64_t>(slot_count_) * stride_;
-    const std::int64_t last = static_cast<std::int64_t>(slot_count) * stride_;
-    if (last > first) std::memset(features_.data() + first, 0, static_cast<std::size_t>(last - first) * sizeof(float));
+    features_.clear(slot_count_, slot_count);
     std::memset(live_.data() + slot_count_, 0, static_cast<std::size_t>(slot_count - slot_count_));
   }
   slot_count_ = slot_count;
-}
-
-void GraphStore::write_feature_row(VertexId v, const float* row, std::int32_t width) {
-  if (width == 0) return;
-  float* to = features_.data() + static_cast<std::int64_t>(v) * stride_;
-  std::memcpy(to, row, static_cast<std::size_t>(width) * sizeof(float));
 }
 
 bool GraphStore::fits_ends(std::int32_t edge_type, std::int32_t src_type, std::int32_t dst_type) const {

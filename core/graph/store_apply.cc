@@ -69,6 +69,18 @@ void GraphStore::check_row(const UpdateBuffer& batch, const Update& update, std:
   }
 }
 
+// A row of finite values that its vertex can store.
+void GraphStore::check_feature_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const {
+  check_row(batch, update, width);
+  if (!features_.is_half() || width == 0) return;
+  const float* row = batch.row(update);
+  const std::int64_t unfit = first_unfit(features_.dtype(), row, width);
+  if (unfit == width) return;
+  refuse(ErrorKind::ValueInvalid, std::string("features within ") + dtype_name(features_.dtype()),
+         to_string(row[unfit]) + " in column " + to_string(unfit),
+         "scale it down, or make the graph with a feature_dtype that holds it");
+}
+
 void GraphStore::check_weight(const Update& update) const {
   if (update.has_weight && !std::isfinite(update.weight)) {
     refuse(ErrorKind::ValueInvalid, "a finite weight", to_string(update.weight), "correct the weight");
@@ -276,7 +288,8 @@ void GraphStore::journal_vertex(VertexId v) {
   BatchDelta::Journal& journal = *scratch_->journal;
   const auto place = static_cast<std::size_t>(scratch_->sparse[v]);
   if (place < journal.vertices.size() && journal.vertices[place].v == v) return;
-  const std::int64_t row = v < journal.slot_count_before ? journal.save_row(feature_row(v), stride_) : -1;
+  const std::int64_t row =
+      v < journal.slot_count_before ? journal.save_row(feature_row(v, scratch_->row.data()), feature_stride()) : -1;
   scratch_->sparse[v] = static_cast<VertexId>(journal.vertices.size());
   journal.vertices.push_back({v, vertex_type(v), live_[v] != 0, row});
 }
@@ -284,9 +297,9 @@ void GraphStore::journal_vertex(VertexId v) {
 void GraphStore::set_features(const UpdateBuffer& batch, const Update& update) {
   const VertexId v = typed_vertex(update);
   const std::int32_t width = width_of_type(vertex_type(v));
-  check_row(batch, update, width);
+  check_feature_row(batch, update, width);
   journal_vertex(v);
-  if (width > 0) write_feature_row(v, batch.row(update), width);
+  if (width > 0) features_.write(v, batch.row(update), width);
 }
 
 void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
@@ -304,14 +317,14 @@ void GraphStore::add_vertex(const UpdateBuffer& batch, const Update& update) {
   }
   check_vertex_type(update);
   const std::int32_t width = width_of_type(update.type);
-  check_row(batch, update, width);
+  check_feature_row(batch, update, width);
   const auto v = static_cast<VertexId>(id);
   if (v == slot_count_) resize_slots(v + 1);
   journal_vertex(v);
   live_[v] = 1;
   if (is_typed()) vertex_types_[v] = update.type;
   ++vertex_count_;
-  if (width > 0) write_feature_row(v, batch.row(update), width);
+  if (width > 0) features_.write(v, batch.row(update), width);
 }
 
 void GraphStore::remove_vertex(const Update& update) {
@@ -353,7 +366,7 @@ void GraphStore::remove_vertex(const Update& update) {
   live_[u] = 0;
   if (is_typed()) vertex_types_[u] = kNoVertexType;
   --vertex_count_;
-  write_feature_row(u, scratch_->zeros.data(), options_.feature_width);
+  features_.clear(u, u + 1);
 }
 
 void GraphStore::apply_update(const UpdateBuffer& batch, const Update& update) {

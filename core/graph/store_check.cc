@@ -75,11 +75,12 @@ std::uint64_t GraphStore::digest() const {
   std::uint64_t sum = offloaded_.digest + mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
   for (const std::int32_t width : options_.type_widths) sum = chain(sum, static_cast<std::uint64_t>(width));
   for (const EdgeEnds& ends : options_.edge_ends) sum = chain(sum, word_of(ends.src, ends.dst));
+  std::vector<float> row(static_cast<std::size_t>(feature_stride()));
   for (VertexId v = 0; v < slot_count_; ++v) {
     if (live_[v] == 0) continue;
     std::uint64_t hash = chain(kVertexSeed, static_cast<std::uint64_t>(v));
     if (is_typed()) hash = chain(hash, static_cast<std::uint64_t>(vertex_types_[v]));
-    sum += chain_row(hash, feature_row(v), width_of_type(vertex_type(v)));
+    sum += chain_row(hash, feature_row(v, row.data()), width_of_type(vertex_type(v)));
   }
   visit_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
     sum += edge_digest(u, {v, type, weight, id, time}, edge_attr(id));
@@ -131,6 +132,7 @@ void GraphStore::check_offloaded() const {
 void GraphStore::check_vertices() const {
   invariant(out_.slot_count() == slot_count_ && in_->slot_count() == slot_count_, "directions differ in slots");
   std::int64_t live = 0;
+  std::vector<float> buffer(static_cast<std::size_t>(feature_stride()));
   for (VertexId v = 0; v < slot_count_; ++v) {
     live += live_[v];
     const std::int32_t type = vertex_type(v);
@@ -138,8 +140,9 @@ void GraphStore::check_vertices() const {
     invariant(!is_typed() || (live_[v] != 0 ? type >= 0 && type < types : type == kNoVertexType),
               "a vertex has a type that is not there, or a free slot has one");
     const std::int32_t used = live_[v] != 0 ? width_of_type(type) : 0;
-    for (std::int32_t i = used; i < stride_; ++i) {
-      invariant(std::bit_cast<std::uint32_t>(feature_row(v)[i]) == 0, "padding or a removed vertex's row is not zero");
+    const float* row = feature_row(v, buffer.data());
+    for (std::int32_t i = used; i < feature_stride(); ++i) {
+      invariant(std::bit_cast<std::uint32_t>(row[i]) == 0, "padding or a removed vertex's row is not zero");
     }
   }
   invariant(live == vertex_count_, "the number of live vertices is wrong");

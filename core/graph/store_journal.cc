@@ -139,17 +139,19 @@ void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& del
   }
 }
 
+// A row of 16 bits is compared decoded: as different as the bits that are stored.
 void GraphStore::write_vertices(const BatchDelta::Journal& journal, BatchDelta& delta) const {
+  const auto stride = static_cast<std::size_t>(feature_stride());
   for (const VertexChange& change : journal.vertices) {
     const bool live = live_[change.v] != 0;
     if (live && !change.was_live) delta.vertices_added.push_back(change.v);
     if (!live && change.was_live) delta.vertices_removed.push_back(change.v);
     if (is_typed() && vertex_types_[change.v] != change.type_before) delta.vertices_retyped.push_back(change.v);
-    if (stride_ == 0) continue;
+    if (stride == 0) continue;
     const float* before = change.row_before < 0 ? scratch_->zeros.data() : journal.rows.data() + change.row_before;
-    if (std::memcmp(before, feature_row(change.v), static_cast<std::size_t>(stride_) * sizeof(float)) == 0) continue;
+    if (std::memcmp(before, feature_row(change.v, scratch_->row.data()), stride * sizeof(float)) == 0) continue;
     delta.features_changed.push_back(change.v);
-    delta.features_before.insert(delta.features_before.end(), before, before + stride_);
+    delta.features_before.insert(delta.features_before.end(), before, before + stride);
   }
 }
 
@@ -194,7 +196,7 @@ void GraphStore::roll_back(const BatchDelta::Journal& journal) {
     live_[change.v] = change.was_live ? 1 : 0;
     if (is_typed()) vertex_types_[change.v] = change.type_before;
     if (change.row_before < 0) continue;
-    write_feature_row(change.v, journal.rows.data() + change.row_before, options_.feature_width);
+    features_.write(change.v, journal.rows.data() + change.row_before, options_.feature_width);
   }
   if (slot_count_ != journal.slot_count_before) resize_slots(journal.slot_count_before);
   vertex_count_ = journal.vertex_count_before;

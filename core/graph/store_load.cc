@@ -125,13 +125,45 @@ void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
   }
   bad = first_bad(threads, arrays.slot_count, [&](auto v) {
     const std::int64_t width = live(v) ? width_of_type(arrays.vertex_type[v]) : options_.feature_width;
-    const float* row = arrays.features.data() + v * options_.feature_width;
-    return std::any_of(row + width, row + options_.feature_width, [](float x) { return x != 0.0f; });
+    const auto pads = [&](const auto* rows) {
+      const auto* row = rows + v * options_.feature_width;
+      return std::all_of(row + width, row + options_.feature_width, [](auto x) { return x == 0; });
+    };
+    return !(arrays.features_half.empty() ? pads(arrays.features.data()) : pads(arrays.features_half.data()));
   });
   if (bad < arrays.slot_count) {
     refuse(ErrorKind::WidthMismatch, "vertex " + to_string(bad) + ": ", "zeros beyond the width of its type",
            "other values", "give rows of the width of their type");
   }
+}
+
+// Features: as many as there are slots, finite, and within what the store keeps them as.
+void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
+  const std::span<const float> rows = arrays.features;
+  const std::span<const std::uint16_t> halves = arrays.features_half;
+  invariant(halves.empty() || (features_.is_half() && rows.empty()),
+            "features in 16 bits for a store without, or twice");
+  const std::size_t given = std::max(rows.size(), halves.size());
+  check_count("features", given, arrays.slot_count * options_.feature_width);
+  const auto values = static_cast<std::int64_t>(given);
+  const FeatureDtype dtype = features_.dtype();
+  const float range = range_of(dtype);
+  const std::uint16_t exponent = exponent_bits(dtype);
+  const std::int64_t bad = first_bad(threads, values, [&](auto i) {
+    return halves.empty() ? !(std::fabs(rows[i]) < range) : (halves[i] & exponent) == exponent;
+  });
+  if (bad == values) return;
+  float value = 0.0f;
+  if (halves.empty()) {
+    value = rows[bad];
+  } else {
+    decode(dtype, &value, &halves[bad], 1);
+  }
+  const std::string where = "vertex " + to_string(bad / options_.feature_width) + ": ";
+  const std::string got = to_string(value) + " in column " + to_string(bad % options_.feature_width);
+  if (!std::isfinite(value)) refuse(ErrorKind::ValueInvalid, where, "finite features", got, "clean the row");
+  refuse(ErrorKind::ValueInvalid, where, std::string("features within ") + dtype_name(dtype), got,
+         "scale them down, or make the graph with a feature_dtype that holds them");
 }
 
 void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
@@ -142,7 +174,6 @@ void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
     refuse(ErrorKind::RangeOverflow, "", "0 .. 2^31 - 1 vertices", to_string(arrays.slot_count), "split the graph");
   }
   const auto edges = static_cast<std::int64_t>(arrays.src.size());
-  check_count("features", arrays.features.size(), arrays.slot_count * options_.feature_width);
   check_count("dst", arrays.dst.size(), edges);
   if (!arrays.live.empty()) check_count("live", arrays.live.size(), arrays.slot_count);
   if (!arrays.id.empty()) check_count("id", arrays.id.size(), edges);
@@ -150,12 +181,7 @@ void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
   check_count("time", arrays.time.size(), options_.has_time ? edges : 0);
   check_count("type", arrays.type.size(), options_.has_type ? edges : 0);
   check_count("attr", arrays.attr.size(), edges * options_.attr_width);
-  const auto values = static_cast<std::int64_t>(arrays.features.size());
-  const std::int64_t bad = first_bad(threads, values, [&](auto i) { return !std::isfinite(arrays.features[i]); });
-  if (bad < values) {
-    refuse(ErrorKind::ValueInvalid, "vertex " + to_string(bad / options_.feature_width) + ": ", "finite features",
-           to_string(arrays.features[bad]), "clean the row");
-  }
+  check_features(arrays, threads);
   check_types(arrays, threads);
   check_edge_columns(arrays, threads);
 }
@@ -165,9 +191,12 @@ void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
   run_pieces(threads, slot_count_, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       live_[v] = arrays.live.empty() || arrays.live[v] != 0;
-      if (live_[v] && stride_ > 0) {
-        write_feature_row(static_cast<VertexId>(v), arrays.features.data() + v * options_.feature_width,
-                          options_.feature_width);
+      const std::int32_t width = live_[v] ? options_.feature_width : 0;
+      const auto vertex = static_cast<VertexId>(v);
+      if (arrays.features_half.empty()) {
+        features_.write(vertex, arrays.features.data() + v * width, width);
+      } else {
+        features_.write(vertex, arrays.features_half.data() + v * width, width);
       }
       if (live_[v] && is_typed()) vertex_types_[v] = arrays.vertex_type[v];
     }

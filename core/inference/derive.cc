@@ -16,7 +16,9 @@ template <typename Acc>
 struct EngineImpl<Acc>::ViewBefore {
   const EngineImpl& engine;
 
-  const float* input(VertexId v) const { return engine.input_before(v); }
+  void read_input(VertexId v, float* out, std::int32_t width) const {
+    std::memcpy(out, engine.input_before(v, input_buffer(engine.graph_, 0)), at(width) * sizeof(float));
+  }
   const RowTable<Acc>& table(int k) const { return engine.state_.aggregates[at(k)]; }
   const Acc* aggregate(int k, VertexId v) const {
     const Acc* before = engine.journal_.aggregate_before(k, v);

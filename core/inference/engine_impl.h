@@ -32,6 +32,8 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+class MessageRows;  // terms.h
+
 template <typename Acc>
 class EngineImpl final : public Engine {
  public:
@@ -133,7 +135,7 @@ class EngineImpl final : public Engine {
   float source_factor_before(int k, VertexId u) const;
   float root_factor(int k, const State<Acc>& state, VertexId v) const;
   float root_factor_before(int k, VertexId v) const;
-  const float* message_row(int k, const State<Acc>& state, VertexId u) const;
+  MessageRows messages(int k, const State<Acc>& state) const;
   const ExtremeKernels& extremes(const AggregationSpec& spec) const {
     return spec.reduce == Reduce::Max ? kernels_.max : kernels_.min;
   }
@@ -205,7 +207,7 @@ class EngineImpl final : public Engine {
   void note_row_change(int index, VertexId v, int thread);
   void store_row(int index, VertexId v, const float* row, int thread);
   void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
-  const float* input_before(VertexId v) const;
+  const float* input_before(VertexId v, float* buffer) const;
 
   // ---- derive.cc: rows of a compact state, as they were before the batch
   struct ViewBefore;

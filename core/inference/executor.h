@@ -64,7 +64,7 @@ struct CurrentView {
   const State<Acc>& state;
   const GraphStore& graph;
 
-  const float* input(VertexId v) const { return graph.feature_row(v); }
+  void read_input(VertexId v, float* out, std::int32_t width) const { graph.read_features(v, out, width); }
   const RowTable<Acc>& table(int k) const { return state.aggregates[static_cast<std::size_t>(k)]; }
   const Acc* aggregate(int k, VertexId v) const { return table(k).row(v); }
   std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
@@ -130,10 +130,7 @@ void run_rows(const CompiledProgram& program, int stage, std::int32_t type, cons
     if (step.type >= 0 && step.type != type) continue;
     switch (step.op) {
       case Op::LoadInput:
-        for (int i = 0; i < count; ++i) {
-          std::memcpy(registers.row(step.out, i), view.input(vertices[i]),
-                      static_cast<std::size_t>(step.width) * sizeof(float));
-        }
+        for (int i = 0; i < count; ++i) view.read_input(vertices[i], registers.row(step.out, i), step.width);
         break;
       case Op::LoadAggregate: {
         const AggregationSpec& spec = source.aggregations[static_cast<std::size_t>(step.index)];

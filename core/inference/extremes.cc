@@ -93,9 +93,9 @@ std::int64_t EngineImpl<Acc>::reread_exposed(int k, VertexId v, bool* value_chan
     }
     ++sources;
   };
+  const MessageRows sent = messages(k, state_);
   const auto ask = [&](VertexId u) {
-    const float* x = message_row(k, state_, u);
-    for (const Run& run : runs) prefetch_row(x + run.first, at(run.width) * sizeof(float));
+    for (const Run& run : runs) sent.prefetch(u, run.first, run.width);
   };
   graph_.visit_in(v, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < std::min(kSourcesAhead, span.count); ++i) ask(span.neighbours[i]);
@@ -105,11 +105,10 @@ std::int64_t EngineImpl<Acc>::reread_exposed(int k, VertexId v, bool* value_chan
       if (spec.self_loops && u == v) continue;
       if (spec.relation >= 0 && span.types[i] != spec.relation) continue;
       const float edge = spec.weighted && span.weights != nullptr ? span.weights[i] : 1.0f;
-      take(message_row(k, state_, u), source_factor(k, state_, u), edge);
+      take(sent.row(u), source_factor(k, state_, u), edge);
     }
   });
-  if (spec.root == Root::Message)
-    take(message_row(k, state_, v), source_factor(k, state_, v), root_factor(k, state_, v));
+  if (spec.root == Root::Message) take(sent.row(v), source_factor(k, state_, v), root_factor(k, state_, v));
   for (const Run& run : runs) {
     const std::size_t bytes = at(round_up(run.width, kBlock)) * sizeof(float);
     *value_changed |= std::memcmp(row.best + run.first, fresh.best + run.first, bytes) != 0;

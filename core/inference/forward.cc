@@ -141,10 +141,12 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
     for (VertexId v = 0; v < graph_.slot_count(); ++v) maxima.take(messages.row(v), 1.0f);
     return set_scales(k, maxima.values(), kBinBits);
   }
+  const MessageRows sent = messages(k, state);
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     const float factor = source_factor(k, state, v);
-    maxima.take(message_row(k, state, v), factor * weight_max);
-    if (spec.root == Root::Message) maxima.take(message_row(k, state, v), factor * root_factor(k, state, v));
+    const float* row = sent.row(v);
+    maxima.take(row, factor * weight_max);
+    if (spec.root == Root::Message) maxima.take(row, factor * root_factor(k, state, v));
     if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);
   }
   set_scales(k, maxima.values(), 0);

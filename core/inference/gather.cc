@@ -123,25 +123,30 @@ class EngineImpl<Acc>::Gatherer {
     if (loop_rows_.size() > 1) loop_rows_.erase(loop_rows_.begin(), loop_rows_.end() - 1);
   }
 
-  const float* end_row(int table, VertexId v) const {
-    return table < 0 ? engine_.graph_.feature_row(v) : state_.stored[at(table)].row(v);
+  void prefetch_end(int table, VertexId v, int width) const {
+    if (table < 0) return engine_.graph_.features().prefetch(v, 0, width);
+    prefetch_row(state_.stored[at(table)].row(v), at(width) * sizeof(float));
+  }
+
+  void load_end(int table, VertexId v, float* out, int width) const {
+    if (table < 0) return engine_.graph_.read_features(v, out, width);
+    std::memcpy(out, state_.stored[at(table)].row(v), at(width) * sizeof(float));
   }
 
   bool load(const Instruction& step, int count) {
     if (step.op != Op::LoadSource && step.op != Op::LoadTarget && step.op != Op::LoadAttributes &&
         step.op != Op::LoadWeight)
       return false;
-    const std::size_t bytes = at(step.width) * sizeof(float);
     for (int i = 0; i < count; ++i) {
       const Edge& edge = edges_[at(i)];
       float* out = registers_.row(step.out, i);
       if (step.op == Op::LoadSource) {
-        if (i + 6 < count) prefetch_row(end_row(step.index, edges_[at(i + 6)].src), bytes);
-        std::memcpy(out, end_row(step.index, edge.src), bytes);
+        if (i + 6 < count) prefetch_end(step.index, edges_[at(i + 6)].src, step.width);
+        load_end(step.index, edge.src, out, step.width);
       } else if (step.op == Op::LoadTarget) {
-        std::memcpy(out, end_row(step.index, edge.dst), bytes);
+        load_end(step.index, edge.dst, out, step.width);
       } else if (step.op == Op::LoadAttributes) {
-        std::memcpy(out, edge.attr, bytes);
+        std::memcpy(out, edge.attr, at(step.width) * sizeof(float));
       } else {
         out[0] = edge.weight;
       }

@@ -187,8 +187,8 @@ void EngineImpl<Acc>::mark_new_vertices() {
 }
 
 template <typename Acc>
-const float* EngineImpl<Acc>::input_before(VertexId v) const {
-  if (input_mark_[at(v)] != epoch_) return graph_.feature_row(v);
+const float* EngineImpl<Acc>::input_before(VertexId v, float* buffer) const {
+  if (input_mark_[at(v)] != epoch_) return graph_.feature_row(v, buffer);
   return delta_->features_before.data() + at(input_slot_[at(v)]) * at(graph_.feature_stride());
 }
 
@@ -210,8 +210,8 @@ void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weigh
   if (!marked_later) mark_consumers(spec.consumers, edge.dst, 0);
   if (spec.self_loops && edge.src == edge.dst) return;
   if (options_.strategy == Strategy::Affected) return;  // the whole row is summed again later
-  const float* x =
-      spec.message_table < 0 ? input_before(edge.src) : state_.stored[at(spec.message_table)].row(edge.src);
+  const float* x = spec.message_table < 0 ? input_before(edge.src, input_buffer(graph_, 0))
+                                          : state_.stored[at(spec.message_table)].row(edge.src);
   const float factor = source_factor_before(k, edge.src);
   if (spec.extreme()) {
     return sign > 0 ? insert_extreme(k, edge.dst, x, factor, weight, 0)
@@ -544,12 +544,14 @@ template <typename Body>
 void EngineImpl<Acc>::each_source(int k, std::size_t first, std::size_t last, Body&& change) {
   const Plan& plan = plans_[at(k)];
   const RowTable<Acc>& sums = state_.aggregates[at(k)];
+  const int ahead = static_cast<int>(sums.row_bytes() / 2 / sizeof(float));
   const auto run = [&](std::size_t from, std::size_t to, int thread) {
+    const MessageRows sent = messages(k, state_);
     for (std::size_t i = from; i < to; ++i) {
       if (i + kSourcesAhead < to) {
         const VertexId next = plan.sources[i + kSourcesAhead];
         if (aggregation(k).root == Root::Message) prefetch_row(sums.row(next), sums.row_bytes());
-        prefetch_row(message_row(k, state_, next), sums.row_bytes() / 2);
+        sent.prefetch(next, 0, ahead);
       }
       update_source(k, change(plan.sources[i]), i, thread);
     }
@@ -563,8 +565,10 @@ void EngineImpl<Acc>::each_source(int k, std::size_t first, std::size_t last, Bo
 
 template <typename Acc>
 void EngineImpl<Acc>::input_sources(int k) {
-  each_source(k, 0, delta_->features_changed.size(),
-              [&](VertexId v) { return SourceChange{v, input_before(v), graph_.feature_row(v), true}; });
+  each_source(k, 0, delta_->features_changed.size(), [&](VertexId v) {
+    const float* before = input_before(v, input_buffer(graph_, 0));
+    return SourceChange{v, before, graph_.feature_row(v, input_buffer(graph_, 1)), true};
+  });
 }
 
 template <typename Acc>
@@ -574,7 +578,7 @@ void EngineImpl<Acc>::rescaled_sources(int k) {
   const std::size_t listed =
       spec.message_table < 0 ? delta_->features_changed.size() : dirty_[at(spec.stage)].collect().size();
   each_source(k, listed, plan.sources.size(), [&](VertexId v) {
-    const float* row = message_row(k, state_, v);
+    const float* row = messages(k, state_).row(v);
     return SourceChange{v, row, row, false};
   });
 }

@@ -5,6 +5,41 @@
 
 namespace livegnn {
 
+// Where this thread decodes a feature row that is stored in 16 bits; nullptr where features are stored as float32.
+// There are two, for a change's row before and its row now.
+inline float* input_buffer(const GraphStore& graph, int which) {
+  if (!graph.features().is_half()) return nullptr;
+  thread_local Scratch<float> buffers[2];
+  return buffers[which].need(static_cast<std::size_t>(graph.feature_stride()));
+}
+
+// What the vertices send in one aggregation: rows that are stored, or their features. For one thread and one loop: a
+// row is good until the next one is read.
+class MessageRows {
+ public:
+  MessageRows(const GraphStore& graph, const StoredRows* stored)
+      : graph_(graph),
+        stored_(stored),
+        features_(graph.features().floats()),
+        buffer_(stored == nullptr ? input_buffer(graph, 0) : nullptr),
+        stride_(graph.feature_stride()) {}
+  const float* row(VertexId u) const {
+    if (stored_ != nullptr) return stored_->row(u);
+    return buffer_ == nullptr ? features_ + u * stride_ : graph_.feature_row(u, buffer_);
+  }
+  void prefetch(VertexId u, int first, int width) const {  // columns
+    if (stored_ == nullptr) return graph_.features().prefetch(u, first, width);
+    prefetch_row(stored_->row(u) + first, static_cast<std::size_t>(width) * sizeof(float));
+  }
+
+ private:
+  const GraphStore& graph_;
+  const StoredRows* stored_;
+  const float* features_;
+  float* buffer_;
+  std::int64_t stride_;
+};
+
 template <typename Acc>
 inline void EngineImpl<Acc>::add_term(int k, Acc* acc, const float* x, float factor, float edge, VertexId v) const {
   const AggregationSpec& spec = aggregation(k);
@@ -56,19 +91,19 @@ inline float EngineImpl<Acc>::root_factor_before(int k, VertexId v) const {
 }
 
 template <typename Acc>
-inline const float* EngineImpl<Acc>::message_row(int k, const State<Acc>& state, VertexId u) const {
+inline MessageRows EngineImpl<Acc>::messages(int k, const State<Acc>& state) const {
   const int table = aggregation(k).message_table;
-  return table < 0 ? graph_.feature_row(u) : state.stored[at(table)].row(u);
+  return {graph_, table < 0 ? nullptr : &state.stored[at(table)]};
 }
 
 template <typename Acc>
 template <typename Admit>
 inline void EngineImpl<Acc>::add_in_terms(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const {
   const AggregationSpec& spec = aggregation(k);
-  const std::size_t bytes = at(spec.width) * sizeof(float);
+  const MessageRows sent = messages(k, state);
   graph_.visit_in(v, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) {
-      if (i + 6 < span.count && pager_ == nullptr) prefetch_row(message_row(k, state, span.neighbours[i + 6]), bytes);
+      if (i + 6 < span.count && pager_ == nullptr) sent.prefetch(span.neighbours[i + 6], 0, spec.width);
       const VertexId u = span.neighbours[i];
       if (spec.self_loops && u == v) continue;
       if (spec.relation >= 0 && span.types[i] != spec.relation) continue;
@@ -76,7 +111,7 @@ inline void EngineImpl<Acc>::add_in_terms(int k, const State<Acc>& state, Vertex
       const float admitted = admit(span.ids[i], u);
       if (admitted == 0.0f) continue;
       const float share = spec.extreme() ? 1.0f : admitted;
-      add_term(k, acc, message_row(k, state, u), source_factor(k, state, u), edge * share, u);
+      add_term(k, acc, sent.row(u), source_factor(k, state, u), edge * share, u);
     }
   });
 }
@@ -87,7 +122,8 @@ inline void EngineImpl<Acc>::add_root_term(int k, const State<Acc>& state, Verte
   if (spec.root == Root::Table) {
     add_term(k, acc, state.stored[at(spec.root_table)].row(v), 1.0f, 1.0f, v);
   } else if (spec.root == Root::Message) {
-    add_term(k, acc, message_row(k, state, v), source_factor(k, state, v), root_factor(k, state, v), v);
+    const MessageRows sent = messages(k, state);
+    add_term(k, acc, sent.row(v), source_factor(k, state, v), root_factor(k, state, v), v);
   }
 }
 

@@ -13,8 +13,11 @@ namespace livegnn {
 namespace {
 struct StoreFeatures {
   const GraphStore& graph;
-  void prefetch_features(VertexId v) const { prefetch_line(graph.feature_row(v)); }
-  const float* features(VertexId v) const { return graph.feature_row(v); }
+  void prefetch_features(VertexId v) const { graph.features().prefetch(v); }
+  bool read_features(VertexId v, std::int32_t width, float* out) const {
+    graph.read_features(v, out, width);
+    return true;
+  }
 };
 
 class AdHoc {

@@ -1,5 +1,6 @@
 // A query, answered level by level over blocks of seeds, with what comes next prefetched. A Source gives
-//   prefetch_row(level, v), row(level, v) -> const Row* or nullptr, prefetch_features(v), features(v) -> const float*.
+//   prefetch_row(level, v), row(level, v) -> const Row* or nullptr, prefetch_features(v), and
+//   read_features(v, width, out) -> whether v has any.
 #pragma once
 
 #include <algorithm>
@@ -84,11 +85,9 @@ void read_features(const Source& source, const std::int64_t* vertices, std::int6
     if (i + kAhead < count && vertices[i + kAhead] >= 0) {
       source.prefetch_features(static_cast<VertexId>(vertices[i + kAhead]));
     }
-    const float* row = vertices[i] < 0 ? nullptr : source.features(static_cast<VertexId>(vertices[i]));
-    if (row == nullptr) {
-      std::memset(out + i * width, 0, bytes);
-    } else {
-      std::memcpy(out + i * width, row, bytes);
+    float* row = out + i * width;
+    if (vertices[i] < 0 || !source.read_features(static_cast<VertexId>(vertices[i]), width, row)) {
+      std::memset(row, 0, bytes);
     }
   }
 }

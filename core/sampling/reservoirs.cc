@@ -33,7 +33,7 @@ struct Reservoirs::Impl {
       : graph(store),
         options(wanted),
         owned(std::move(buckets)),
-        stride(store.feature_stride()),
+        features(store.features().dtype(), store.feature_stride()),
         pool(wanted.threads) {}
 
   const GraphStore& graph;
@@ -43,10 +43,9 @@ struct Reservoirs::Impl {
 
   // what readers see beside the rows
   mutable VersionLock lock;
-  Column<float> features;  // slot_count rows of stride, where options.features
+  FeatureTable features;  // slot_count rows as the graph stores them, where options.features
   Column<std::uint8_t> live;
   VertexId slot_count = 0;
-  std::int32_t stride;
   std::atomic<std::int64_t> version{0};
   EdgeTime now = INT64_MIN;
   SamplingBytes bytes{};
@@ -82,11 +81,8 @@ struct Reservoirs::Impl {
     bytes = sum;
   }
 
-  float* feature_row(VertexId v) { return features.data() + static_cast<std::int64_t>(v) * stride; }
-
   void copy_features(VertexId v) {
-    if (!options.features || stride == 0) return;
-    std::memcpy(feature_row(v), graph.feature_row(v), static_cast<std::size_t>(stride) * sizeof(float));
+    if (options.features) features.copy_row(v, graph.features());
   }
 
   // Slots that are new since the last batch; readers are held off.
@@ -97,7 +93,7 @@ struct Reservoirs::Impl {
     }
     if (slots <= slot_count) return;
     live.reserve(slots);
-    if (options.features) features.reserve(static_cast<std::int64_t>(slots) * stride);
+    if (options.features) features.reserve(slots);
     for (VertexId v = slot_count; v < slots; ++v) {
       live[v] = graph.is_live(v) ? 1 : 0;
       copy_features(v);
@@ -140,13 +136,15 @@ namespace {
 // The tables as read.h wants them: one per hop of a query.
 struct TableSource {
   std::vector<const ReservoirTable*> tables;
-  const float* feature_rows;
-  std::int64_t stride;
+  const FeatureTable& feature_rows;
 
   void prefetch_row(std::size_t hop, VertexId v) const { tables[hop]->prefetch_row_pointer(v); }
   const Row* row(std::size_t hop, VertexId v) const { return tables[hop]->row(v); }
-  void prefetch_features(VertexId v) const { prefetch_line(feature_rows + v * stride); }
-  const float* features(VertexId v) const { return feature_rows + v * stride; }
+  void prefetch_features(VertexId v) const { feature_rows.prefetch(v); }
+  bool read_features(VertexId v, std::int32_t width, float* out) const {
+    feature_rows.read(v, out, width);
+    return true;
+  }
 };
 }  // namespace
 
@@ -226,7 +224,7 @@ std::int64_t Reservoirs::sample(const SampleRequest& request) {
   Impl& impl = *impl_;
   const std::shared_lock held(impl.lock);
   invariant(!impl.broken, "an earlier batch was lost to these tables; make the sampler anew");
-  TableSource source{{}, impl.features.data(), impl.stride};
+  TableSource source{{}, impl.features};
   std::vector<std::int32_t> fan_outs;
   for (const std::int32_t table : request.tables) {
     source.tables.push_back(&impl.table(table));
@@ -304,11 +302,9 @@ void Reservoirs::check_invariants() const {
   for (const auto& table : impl_->tables) {
     if (table != nullptr) table->check_invariants(impl_->owned, impl_->now);
   }
-  const auto bytes = static_cast<std::size_t>(impl_->stride) * sizeof(float);
   for (VertexId v = 0; v < impl_->graph.slot_count(); ++v) {
     invariant((impl_->live[v] != 0) == impl_->graph.is_live(v), "a seed's liveness is out of date");
-    invariant(!impl_->options.features || bytes == 0 ||
-                  std::memcmp(impl_->feature_row(v), impl_->graph.feature_row(v), bytes) == 0,
+    invariant(!impl_->options.features || impl_->features.same_row(v, impl_->graph.features()),
               "a copied feature row is out of date");
   }
 }

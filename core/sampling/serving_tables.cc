@@ -125,7 +125,11 @@ struct ServingSource {
   void prefetch_row(std::size_t hop, VertexId v) const { tables[hop]->rows.prefetch(v); }
   const Row* row(std::size_t hop, VertexId v) const { return tables[hop]->find(v); }
   void prefetch_features(VertexId v) const { feature_rows.prefetch(v); }
-  const float* features(VertexId v) const { return feature_rows.find(v); }
+  bool read_features(VertexId v, std::int32_t width, float* out) const {
+    const float* row = feature_rows.find(v);
+    if (row != nullptr) std::memcpy(out, row, static_cast<std::size_t>(width) * sizeof(float));
+    return row != nullptr;
+  }
 };
 }  // namespace
 

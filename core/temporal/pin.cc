@@ -129,9 +129,10 @@ bool TemporalPin::is_live(std::int64_t v) const {
   return known == impl_->was_live.end() ? graph_.is_live(static_cast<VertexId>(v)) : known->second;
 }
 
-const float* TemporalPin::feature_row(VertexId v) const {
+void TemporalPin::read_features(VertexId v, float* out, std::int32_t width) const {
   const auto kept = impl_->feature_rows.find(v);
-  return kept == impl_->feature_rows.end() ? graph_.feature_row(v) : kept->second.data();
+  if (kept == impl_->feature_rows.end()) return graph_.read_features(v, out, width);
+  std::copy_n(kept->second.data(), width, out);
 }
 
 const float* TemporalPin::edge_attr(EdgeId id) const {

@@ -203,7 +203,7 @@ inline void check_equal(const GraphStore& store, const GraphModel& model) {
   CHECK(store.next_edge_id() == model.next_edge_id);
   for (VertexId v = 0; v < model.slot_count; ++v) {
     CHECK(store.is_live(v) == model.live(v));
-    const float* x = store.feature_row(v);
+    const float* x = store.feature_row(v, nullptr);
     const auto width = static_cast<std::size_t>(model.options.feature_width);
     CHECK(same_bits(Row(x, x + width), model.live(v) ? model.vertices.at(v) : Row(width, 0.0f)));
     CHECK(reinterpret_cast<std::uintptr_t>(x) % 64 == 0);

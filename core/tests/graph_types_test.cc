@@ -71,14 +71,14 @@ TEST(a_slot_may_be_taken_by_a_vertex_of_another_type) {
   const BatchDelta delta = store->apply(batch);
   store->check_invariants();
   CHECK(store->vertex_type(1) == kItem && store->vertex_type(2) == kNoVertexType && store->vertex_type(3) == kUser);
-  CHECK(store->feature_row(1)[0] == 9 && store->feature_row(1)[1] == 0);
+  CHECK(store->feature_row(1, nullptr)[0] == 9 && store->feature_row(1, nullptr)[1] == 0);
   CHECK(store->digest() != before);
   CHECK(delta.vertices_added == std::vector<VertexId>{3} && delta.vertices_removed == std::vector<VertexId>{2});
   CHECK((delta.vertices_retyped == std::vector<VertexId>{1, 3, 2}));  // 1 was live all along
   store->undo(delta);
   store->check_invariants();
   CHECK(store->digest() == before && store->slot_count() == 3);
-  CHECK(store->vertex_type(1) == kUser && store->vertex_type(2) == kItem && store->feature_row(1)[2] == 6);
+  CHECK(store->vertex_type(1) == kUser && store->vertex_type(2) == kItem && store->feature_row(1, nullptr)[2] == 6);
 }
 
 TEST(what_does_not_fit_a_type_is_refused) {

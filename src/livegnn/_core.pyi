@@ -10,6 +10,7 @@ _Bool = npt.NDArray[np.bool_]
 _F32 = npt.NDArray[np.float32]
 _I32 = npt.NDArray[np.int32]
 _I64 = npt.NDArray[np.int64]
+_U16 = npt.NDArray[np.uint16]
 _U8 = npt.NDArray[np.uint8]
 _Columns = dict[str, npt.NDArray[Any]]
 
@@ -86,6 +87,7 @@ class GraphStore:
         type_widths: list[int] = ...,
         src_types: list[int] = ...,
         dst_types: list[int] = ...,
+        feature_dtype: str = "float32",
     ) -> None: ...
     @property
     def version(self) -> int: ...
@@ -99,7 +101,7 @@ class GraphStore:
     def next_edge_id(self) -> int: ...
     def load(
         self,
-        features: _F32,
+        features: _F32 | _U16,  # _U16: in the store's own 16 bits
         src: _I64,
         dst: _I64,
         weight: _F32 | None = None,

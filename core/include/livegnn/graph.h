@@ -16,6 +16,7 @@
 #include "livegnn/error.h"
 #include "livegnn/graph_adjacency.h"
 #include "livegnn/graph_attributes.h"
+#include "livegnn/graph_features.h"
 #include "livegnn/graph_memory.h"
 #include "livegnn/graph_offload.h"
 #include "livegnn/types.h"
@@ -38,6 +39,7 @@ struct GraphOptions {
   bool undirected = false;      // each edge is stored both ways under one id; a self-loop once
   bool simple = false;          // a second edge between the same ordered pair is refused
   std::int32_t block_edges_max = 128;
+  FeatureDtype feature_dtype = FeatureDtype::Float32;  // how features are stored
   // Typed graphs only, both empty else. A code is a place in these lists; has_type is then true.
   std::vector<std::int32_t> type_widths;  // by vertex type: how many floats of a row are features, the rest is zero
   std::vector<EdgeEnds> edge_ends;        // by edge type
@@ -125,9 +127,10 @@ struct GraphArrays {
   std::span<const float> weight;
   std::span<const std::int64_t> time;
   std::span<const std::int32_t> type;
-  std::span<const float> attr;                  // one row of attr_width per edge, same order
-  EdgeId next_edge_id = 0;                      // raised to one past the largest id if that is more
-  std::span<const std::int32_t> vertex_type{};  // typed graphs only: by slot; not read of free slots
+  std::span<const float> attr;                     // one row of attr_width per edge, same order
+  EdgeId next_edge_id = 0;                         // raised to one past the largest id if that is more
+  std::span<const std::int32_t> vertex_type{};     // typed graphs only: by slot; not read of free slots
+  std::span<const std::uint16_t> features_half{};  // instead of features: the same in the store's own 16 bits
 };
 
 struct GraphMemory {           // bytes; parts do not overlap
@@ -141,7 +144,8 @@ struct EdgeRun;
 class GroupedRun;
 
 // One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers
-// must be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features.
+// must be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features. Features are
+// read as float32, whatever they are stored as.
 class GraphStore {
  public:
   explicit GraphStore(const GraphOptions& options);
@@ -210,9 +214,12 @@ class GraphStore {
   std::int32_t width_of_type(std::int32_t vertex_type) const;  // floats of a row that are features of that type
   std::int32_t in_degree(VertexId v) const;                    // edges, parallel ones and self-loops counted
   std::int32_t out_degree(VertexId v) const;
-  const float* feature_row(
-      VertexId v) const;                // feature_width floats, padded with zeros to feature_stride(); 64-byte aligned
-  std::int32_t feature_stride() const;  // feature_width rounded up to 16
+  // feature_width floats, padded with zeros to feature_stride(): the stored row itself, or, where features are stored
+  // in 16 bits, `buffer`, into which it is decoded. The row is 64-byte aligned where the buffer is.
+  const float* feature_row(VertexId v, float* buffer) const { return features_.row(v, buffer); }
+  void read_features(VertexId v, float* out, std::int32_t width) const { features_.read(v, out, width); }
+  const FeatureTable& features() const { return features_; }
+  std::int32_t feature_stride() const;                     // feature_width rounded up to 16
   const float* edge_attr(EdgeId id) const;                 // attr_width floats or nullptr
   EdgeId newest_edge(VertexId u, VertexId v) const;        // largest id among edges u -> v, or kNoEdge
   float newest_edge_weight(VertexId u, VertexId v) const;  // its weight (1 where the graph has no weights)
@@ -271,6 +278,7 @@ class GraphStore {
   // checks of one update; they throw Error with the part of the message after the update's name
   VertexId live_vertex(std::int64_t id) const;
   void check_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const;
+  void check_feature_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const;
   void check_weight(const Update& update) const;
   void check_filter(const Update& update) const;
   void check_ends(const Update& update, VertexId u, VertexId v) const;
@@ -321,10 +329,10 @@ class GraphStore {
   void write_vertices(const BatchDelta::Journal& journal, BatchDelta& delta) const;
   void compact_if_idle();
   void resize_slots(VertexId slot_count);
-  void write_feature_row(VertexId v, const float* row, std::int32_t width);
 
   void check_arrays(const GraphArrays& arrays, int threads) const;
   void check_edge_columns(const GraphArrays& arrays, int threads) const;
+  void check_features(const GraphArrays& arrays, int threads) const;
   void check_types(const GraphArrays& arrays, int threads) const;
   void load_vertices(const GraphArrays& arrays, int threads);
   std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const GraphArrays& arrays, int threads) const;
@@ -341,13 +349,12 @@ class GraphStore {
   Adjacency out_;
   Adjacency in_lists_;       // not used by undirected graphs, where both directions are the same lists
   Adjacency* in_ = nullptr;  // &in_lists_ or &out_
-  Column<float> features_;   // slot_count_ rows of stride_
+  FeatureTable features_;    // slot_count_ rows
   Column<std::uint8_t> live_;
   Column<std::int32_t> vertex_types_;  // by slot; not there in a graph without types
   AttributeTable attributes_;
   OffloadedEdges offloaded_;
   std::unique_ptr<Scratch> scratch_;
-  std::int32_t stride_ = 0;
   VertexId slot_count_ = 0;
   std::int64_t vertex_count_ = 0;
   std::int64_t edge_count_ = 0;
@@ -371,10 +378,7 @@ inline std::int32_t GraphStore::width_of_type(std::int32_t vertex_type) const {
 }
 inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v); }
 inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v); }
-inline const float* GraphStore::feature_row(VertexId v) const {
-  return features_.data() + static_cast<std::int64_t>(v) * stride_;
-}
-inline std::int32_t GraphStore::feature_stride() const { return stride_; }
+inline std::int32_t GraphStore::feature_stride() const { return features_.stride(); }
 inline const float* GraphStore::edge_attr(EdgeId id) const {
   return options_.attr_width > 0 ? attributes_.find(id) : nullptr;
 }

@@ -82,10 +82,10 @@ class TemporalPin final : public BatchFollower {
   std::int64_t version() const { return version_; }
   EdgeId next_edge_id() const { return next_edge_id_; }  // edges from this id on came later
   bool is_live(std::int64_t v) const;                    // in the pinned version; any number may be asked for
-  const float* feature_row(VertexId v) const;            // feature_width floats of a vertex that is live in it
-  const float* edge_attr(EdgeId id) const;               // attr_width floats, nullptr of an edge that was not there
-  bool keeps_rows() const;                               // whether rows of any vertex or edge have changed since
-  bool keeps_features(VertexId v) const;                 // whether this one's have
+  void read_features(VertexId v, float* out, std::int32_t width) const;  // of a vertex that is live in it
+  const float* edge_attr(EdgeId id) const;  // attr_width floats, nullptr of an edge that was not there
+  bool keeps_rows() const;                  // whether rows of any vertex or edge have changed since
+  bool keeps_features(VertexId v) const;    // whether this one's have
   bool keeps_attrs(EdgeId id) const;
   std::size_t bytes() const;  // held because of changes since
 

@@ -68,12 +68,18 @@ class _Refusal(NamedTuple):
 
 
 def check_graph(where: str, graph: Graph) -> None:
-    """Refuses graphs that are not cut into parts: with vertex types, without times, with edges in files.
+    """Refuses graphs that are not cut into parts: with vertex types, without times, with edges in files, or with
+    features in 16 bits.
 
     Raises:  UsageError, ColumnMissing, EdgeOffloaded.
     """
     if graph.vertex_types is not None:
         raise UsageError(f"[{where}] expected a graph of one kind of vertex, got one with types; make it without")
+    if graph.feature_dtype != "float32":
+        raise UsageError(
+            f'[{where}] expected a graph with feature_dtype="float32", got "{graph.feature_dtype}"; make it with that: '
+            "parts keep no features in 16 bits"
+        )
     if not graph.has_time:
         raise ColumnMissing(f"[{where}] expected a graph with times, got one without; make it with time=")
     if graph.offloaded.count:

@@ -32,7 +32,7 @@ from livegnn.errors import (
     UsageError,
     VertexUnknown,
 )
-from livegnn.graph import checks, load, offload, typed_load
+from livegnn.graph import checks, halves, load, offload, typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import IdMap, Translation, slots_or_ids
 from livegnn.graph.schema import EdgeTriple, Schema, no_type_names, no_vertex_type
@@ -76,6 +76,8 @@ class Graph:
     Args:    features: (V, F) float32.  src, dst: (E,) ids.  weight: (E,) float32.  time: (E,) int64, the user's unit.
              edge_type: (E,) int32.  edge_attr: (E, A) float32.  ids: (V,) int64 or strings, the vertices' own names.
              undirected: each edge is stored both ways under one edge id.  simple: a second edge u -> v is refused.
+             feature_dtype: "float32", "float16" or "bfloat16", what features are stored as and rounded to (nearest
+             even); unless given, float16 and bfloat16 arrays and tensors keep theirs. They read as float32 always.
              Typed form: features and ids are dicts by vertex type, the others dicts by (src type, name, dst type), and
              ids count, or are named, within a type; or flat arrays with vertex_type: (V,) int32 or strings. See
              docs/graph.md, "Types".
@@ -108,6 +110,7 @@ class Graph:
         ids: object = None,
         undirected: bool = False,
         simple: bool = False,
+        feature_dtype: str | None = None,
     ) -> None:
         if dst is None:
             raise UsageError(
@@ -115,17 +118,19 @@ class Graph:
                 "for an edge_index of shape (2, E) write Graph(x, *edge_index), or Graph.from_pyg(data)"
             )
         columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
+        dtype = halves.check_dtype("Graph", feature_dtype)
         if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
             arrays = typed_load.check_typed(
-                features, src, dst, **columns, vertex_type=vertex_type, ids=ids, by_row=False
+                features, src, dst, **columns, vertex_type=vertex_type, ids=ids, feature_dtype=dtype, by_row=False
             )
         else:
-            arrays = load.check_arrays(features, src, dst, **columns, ids=ids, by_row=False)
+            arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
         self._build(arrays, undirected, simple)
 
     def _build(self, arrays: load.GraphArrays, undirected: bool, simple: bool) -> None:
         options: dict[str, Any] = {
             "feature_width": arrays.features.shape[1],
+            "feature_dtype": arrays.feature_dtype,
             "has_weight": arrays.weight is not None,
             "has_time": arrays.time is not None,
             "has_type": arrays.edge_type is not None,
@@ -158,7 +163,7 @@ class Graph:
         self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
-    def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False) -> Self:
+    def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False, feature_dtype: str | None = None) -> Self:
         """The graph of a torch_geometric.data.Data or HeteroData.
 
         x -> features, edge_index -> src, dst, edge_weight or 1-D edge_attr -> weight, 2-D edge_attr -> edge_attr,
@@ -169,10 +174,12 @@ class Graph:
         Raises:  ColumnMissing without x or edge_index; else as Graph.
         """
         graph = cls.__new__(cls)
+        options: dict[str, Any] = {"ids": ids, "feature_dtype": halves.check_dtype("Graph.from_pyg", feature_dtype)}
         if hasattr(data, "node_types") or hasattr(data, "metadata"):
-            arrays = typed_load.check_typed(**typed_load.hetero_arrays(data), vertex_type=None, ids=ids, by_row=True)
+            found = typed_load.hetero_arrays(data)
+            arrays = typed_load.check_typed(**found, vertex_type=None, **options, by_row=True)
         else:
-            arrays = load.check_arrays(**load.pyg_arrays(data), ids=ids, by_row=True)
+            arrays = load.check_arrays(**load.pyg_arrays(data), **options, by_row=True)
         graph._build(arrays, undirected=False, simple=simple)
         return graph
 
@@ -202,6 +209,11 @@ class Graph:
     def feature_width(self) -> int:
         """F, the width of a feature row; of the widest type's where vertices have types."""
         return int(self._options["feature_width"])
+
+    @property
+    def feature_dtype(self) -> str:
+        """What features are stored as: "float32", "float16" or "bfloat16"; they read as float32 always."""
+        return str(self._options["feature_dtype"])
 
     @property
     def feature_widths(self) -> Mapping[str, int]:
@@ -686,7 +698,8 @@ class Graph:
                 arrays.update({f"ids.{name}": array for name, array in self._typed.to_arrays().items()})
                 arrays.update({f"types.{name}": array for name, array in self._typed.schema.to_arrays().items()})
             arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(self).items()})
-            for name, value in self._options.items():
+            dtype = halves.FEATURE_DTYPES.index(self.feature_dtype)
+            for name, value in (self._options | {"feature_dtype": dtype}).items():
                 arrays[f"option.{name}"] = np.array(int(value), np.int64)
             return arrays
 
@@ -703,6 +716,7 @@ class Graph:
             options: dict[str, Any] = {name: int(parts["option"][name]) for name in _OPTIONS}
             for name in _FLAGS:
                 options[name] = bool(options[name])
+            options["feature_dtype"] = halves.stored_dtype(int(parts["option"].get("feature_dtype", 0)))
             ids, typed = _stored_ids(parts)
             graph._set_up(options, ids, typed)
             graph._store.from_arrays(parts["store"])

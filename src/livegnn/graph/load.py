@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import ColumnMissing, ValueInvalid, VertexUnknown, WidthMismatch
-from livegnn.graph import checks
+from livegnn.graph import checks, halves
 from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import IdMap, check_ids
 from livegnn.graph.typed_ids import TypedIds
@@ -18,11 +18,12 @@ _WHERE = "Graph"
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """Checked arrays: features (V, F), src, dst (E,) slots, and the columns that were given. typed and vertex_type,
-    (V,), only where vertices have types.
+    """Checked arrays: features (V, F), float32 or the bits of their dtype, src, dst (E,) slots, and the columns that
+    were given. typed and vertex_type, (V,), only where vertices have types.
     """
 
-    features: Float32Array
+    features: AnyArray
+    feature_dtype: str
     src: Int64Array
     dst: Int64Array
     weight: Float32Array | None
@@ -44,10 +45,13 @@ def check_arrays(
     edge_type: object,
     edge_attr: object,
     ids: object,
+    feature_dtype: str | None,
     by_row: bool,
 ) -> GraphArrays:
     """Everything that Graph(...) was given, as the store takes it. by_row: src and dst count rows of features."""
-    rows = checks.float_array(_WHERE, "features", features, 2)
+    given = halves.given_rows(_WHERE, "features", features)
+    dtype = halves.chosen(feature_dtype, [given])
+    rows = halves.as_stored(_WHERE, "features", given, dtype)
     known = None if ids is None else check_ids(_WHERE, ids, len(rows))
     sources, targets = (
         _endpoints(name, values, len(rows), None if by_row else known) for name, values in (("src", src), ("dst", dst))
@@ -55,6 +59,7 @@ def check_arrays(
     checks.same_length(_WHERE, "dst", targets, len(sources), "src")
     arrays = GraphArrays(
         features=rows,
+        feature_dtype=dtype,
         src=sources,
         dst=targets,
         weight=None if weight is None else checks.float_array(_WHERE, "weight", weight, 1),

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import ColumnMissing, DtypeInvalid, ValueInvalid, VertexUnknown, WidthMismatch
-from livegnn.graph import checks, load
-from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph import checks, halves, load
+from livegnn.graph.checks import AnyArray, Int32Array, Int64Array
 from livegnn.graph.ids import check_ids
 from livegnn.graph.schema import EdgeTriple, Schema
 from livegnn.graph.typed_ids import TypedIds, counted_and_named
@@ -38,12 +38,13 @@ def check_typed(
     edge_attr: object,
     vertex_type: object,
     ids: object,
+    feature_dtype: str | None,
     by_row: bool,
 ) -> load.GraphArrays:
     """Everything that Graph(...) was given in a typed form, as the store takes it."""
     columns = {"weight": weight, "time": time, "edge_attr": edge_attr}
     if vertex_type is not None:
-        return _flat(features, src, dst, columns, edge_type, vertex_type, ids)
+        return _flat(features, src, dst, columns, edge_type, vertex_type, ids, feature_dtype)
     if edge_type is not None:
         raise ValueInvalid(
             f"[{_WHERE}] expected no edge_type beside dicts, got {checks.count_of(edge_type)}; the keys of src and dst "
@@ -56,19 +57,29 @@ def check_typed(
                 f"[{_WHERE}] expected {name} as a dict, as other arguments are, got {checks.count_of(values)}; give "
                 "all as dicts, or all as arrays with vertex_type="
             )
-    return _dicts(features, src, dst, given, ids, by_row)
+    return _dicts(_dict_rows(features, feature_dtype), src, dst, given, ids, by_row)
 
 
 # ---- dicts
 
 
-def _dicts(features: Any, src: Any, dst: Any, columns: dict[str, Any], ids: object, by_row: bool) -> load.GraphArrays:
-    rows = {
-        _vertex_name(name): checks.float_array(_WHERE, f"features[{name!r}]", values, 2)
+def _dict_rows(features: Any, feature_dtype: str | None) -> tuple[dict[str, AnyArray], str]:
+    """Rows by vertex type, in one form, and the dtype that is stored."""
+    given = {
+        _vertex_name(name): halves.given_rows(_WHERE, f"features[{name!r}]", values)
         for name, values in features.items()
     }
-    if not rows:
+    if not given:
         raise ValueInvalid(f"[{_WHERE}] expected features of at least one vertex type, got an empty dict; name a type")
+    dtype = halves.chosen(feature_dtype, list(given.values()))
+    rows = [halves.as_stored(_WHERE, f"features[{name!r}]", part, dtype) for name, part in given.items()]
+    return dict(zip(given, halves.joined(rows, dtype), strict=True)), dtype
+
+
+def _dicts(
+    features: tuple[dict[str, AnyArray], str], src: Any, dst: Any, columns: dict[str, Any], ids: object, by_row: bool
+) -> load.GraphArrays:
+    rows, dtype = features
     schema = Schema(tuple(rows), tuple(_triple(key, rows) for key in src), tuple(x.shape[1] for x in rows.values()))
     for name, values in {"dst": dst, **columns}.items():
         _same_keys(name, values, schema.edge_types)
@@ -94,7 +105,7 @@ def _dicts(features: Any, src: Any, dst: Any, columns: dict[str, Any], ids: obje
     codes = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     ends = {name: np.concatenate([np.zeros(0, np.int64), *parts[name]]) for name in ("src", "dst")}
     joined = {name: np.concatenate(parts[name]) if parts[name] else _empty(name) for name in columns}
-    return _arrays(list(rows.values()), ends, codes, joined, known)
+    return _arrays(list(rows.values()), dtype, ends, codes, joined, known)
 
 
 def _vertex_name(name: object) -> str:
@@ -103,7 +114,7 @@ def _vertex_name(name: object) -> str:
     raise DtypeInvalid(f"[{_WHERE}] expected names of vertex types as strings, got {name!r}; name the key of features")
 
 
-def _triple(key: object, rows: Mapping[str, Float32Array]) -> EdgeTriple:
+def _triple(key: object, rows: Mapping[str, AnyArray]) -> EdgeTriple:
     if not isinstance(key, tuple) or len(key) != 3 or not all(isinstance(part, str) for part in key):
         raise DtypeInvalid(
             f"[{_WHERE}] expected (src type, name, dst type) as keys of src, got {key!r}; name the three parts"
@@ -182,14 +193,16 @@ def _typed_ids(schema: Schema, counts: Sequence[int], ids: object) -> TypedIds:
 
 def _flat(
     features: object, src: object, dst: object, columns: dict[str, object], edge_type: object, vertex_type: object,
-    ids: object
+    ids: object, feature_dtype: str | None
 ) -> load.GraphArrays:  # fmt: skip
     for name, values in {"features": features, "src": src, "dst": dst, "ids": ids, **columns}.items():
         if isinstance(values, Mapping):
             raise ValueInvalid(
                 f"[{_WHERE}] expected {name} as an array beside vertex_type, got a dict; drop vertex_type"
             )
-    rows = checks.float_array(_WHERE, "features", features, 2)
+    given_rows = halves.given_rows(_WHERE, "features", features)
+    dtype = halves.chosen(feature_dtype, [given_rows])
+    rows = halves.as_stored(_WHERE, "features", given_rows, dtype)
     names, codes = _vertex_codes(vertex_type, len(rows))
     order = np.argsort(codes, kind="stable")
     slot_of_row = np.empty(len(rows), np.int64)
@@ -213,7 +226,7 @@ def _flat(
         checks.same_length(_WHERE, name, column, len(ends["src"]), "src")
     slots = {name: slot_of_row[rows_named] for name, rows_named in ends.items()}
     parts = np.split(rows[order], np.cumsum(counts)[:-1])
-    return _arrays(parts, slots, edge_codes, given, _typed_ids(schema, counts, own))
+    return _arrays(parts, dtype, slots, edge_codes, given, _typed_ids(schema, counts, own))
 
 
 def _vertex_codes(vertex_type: object, count: int) -> tuple[tuple[str, ...], Int32Array]:
@@ -271,20 +284,22 @@ def _edge_codes(
 
 def _arrays(
     parts: Sequence[AnyArray],
+    dtype: str,
     ends: Mapping[str, AnyArray],
     codes: Int32Array,
     columns: Mapping[str, Any],
     known: TypedIds,
 ) -> load.GraphArrays:
-    """Columns for the store. parts: feature rows by vertex type, each of its own width."""
+    """Columns for the store. parts: feature rows by vertex type, each of its own width, to be stored as `dtype`."""
     counts, widest = [len(part) for part in parts], max(known.schema.widths)
-    features = np.zeros((sum(counts), widest), np.float32)
+    features = np.zeros((sum(counts), widest), parts[0].dtype)
     first = 0
     for part in parts:
         features[first : first + len(part), : part.shape[1]] = part
         first += len(part)
     return load.GraphArrays(
         features=features,
+        feature_dtype=dtype,
         src=ends["src"],
         dst=ends["dst"],
         weight=columns.get("weight"),

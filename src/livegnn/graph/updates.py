@@ -19,7 +19,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
-from livegnn.graph import checks
+from livegnn.graph import checks, halves
 from livegnn.graph.checks import FLOAT32_MAX as _FLOAT_MAX
 from livegnn.graph.checks import INT64_MAX as _ID_MAX
 from livegnn.graph.checks import INT64_MIN as _TIME_UNSET
@@ -279,7 +279,7 @@ class Updates:
         kind = None if vertex_type is None else self._vertex_type("set_features", vertex_type)
         if type(u) is int or isinstance(u, str) or np.ndim(u) == 0:  # type: ignore[arg-type]
             u = self._one("set_features", u)
-            self._buffer.set_features(u, self._row("set_features", "x", x), kind)
+            self._buffer.set_features(u, self._feature_row("set_features", x), kind)
             return
         where = self._where("set_features")
         ids, rows = self._ids_and_rows(where, u, x)
@@ -295,7 +295,7 @@ class Updates:
         """
         kind = None if vertex_type is None else self._vertex_type("add_vertex", vertex_type)
         u = self._one("add_vertex", u)
-        self._buffer.add_vertex(u, self._row("add_vertex", "x", x), kind)
+        self._buffer.add_vertex(u, self._feature_row("add_vertex", x), kind)
         self._vertex_ops.append((len(self._buffer) - 1, len(self._buffer), True))
 
     def add_vertices(self, ids: object, x: object, *, vertex_type: VertexType | None = None) -> None:
@@ -440,7 +440,7 @@ class Updates:
         return sources, targets
 
     def _ids_and_rows(self, where: str, ids: object, x: object) -> tuple[Int64Array, Float32Array]:
-        numbers, rows = self._ids(where, "ids", ids), checks.float_array(where, "x", x, 2)
+        numbers, rows = self._ids(where, "ids", ids), checks.float_array(where, "x", halves.widened(where, "x", x), 2)
         if len(rows) != len(numbers):
             raise WidthMismatch(
                 f"[{where}] expected x with {len(numbers)} rows like ids, got {len(rows)}; give one row for each"
@@ -451,6 +451,12 @@ class Updates:
         if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
             return x
         return checks.feature_row(self._where(method), name, x)
+
+    def _feature_row(self, method: str, x: object) -> Float32Array:
+        """The same for features, which may be in 16 bits."""
+        if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
+            return x
+        return self._row(method, "x", halves.widened(self._where(method), "x", x))
 
     def _edge_type(self, method: str, value: object) -> int:
         """A type of edge for the buffer: the code itself, or the place of a name."""

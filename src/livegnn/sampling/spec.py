@@ -60,6 +60,11 @@ class ClusterSpec:
         """The spec for a graph. ttl: as PreSampler takes it. Raises: as the class; UsageError."""
         if not isinstance(graph, Graph):
             raise UsageError(f"[cluster] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        if graph.feature_dtype != "float32":
+            raise UsageError(
+                f'[cluster] expected a graph with feature_dtype="float32", got "{graph.feature_dtype}"; make it with '
+                "that, as workers keep no features in 16 bits, or use a PreSampler"
+            )
         many = (queries,) if isinstance(queries, Query) else tuple(queries)
         schema = Schema.of(graph)
         return cls(many, schema, graph.feature_width, seed, expiry.durations(ttl, schema))

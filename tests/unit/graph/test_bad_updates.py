@@ -86,7 +86,7 @@ AT_THE_CALL: list[Case] = [
     (lambda u: u.add_edge(0, 1, edge_attr=NAN_ROW), ValueInvalid, "nan"),
     (lambda u: u.set_edge_attr(0, 1, NAN_ROW), ValueInvalid, "nan"),
     (lambda u: u.set_features(0, np.zeros(3, np.int64)), DtypeInvalid, "x as float32, got dtype int64"),
-    (lambda u: u.set_features(0, np.zeros(3, np.float16)), DtypeInvalid, "dtype float16"),
+    (lambda u: u.set_edge_attr(0, 1, np.zeros(3, np.float16)), DtypeInvalid, "dtype float16"),
     (lambda u: u.set_features(0, [True, False, True]), DtypeInvalid, "dtype bool"),
     (lambda u: u.set_features(0, ["a", "b", "c"]), DtypeInvalid, "x as float32"),
     (lambda u: u.set_features(0, np.zeros((1, 3))), WidthMismatch, r"x of shape \(width,\), got \(1, 3\)"),

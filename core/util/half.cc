@@ -1,0 +1,51 @@
+#include "util/half.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include "util/half_impl.h"
+
+namespace livegnn {
+
+#ifdef LIVEGNN_X86
+extern const HalfCodec kHalfAvx2;
+extern const HalfCodec kHalfAvx512;
+#endif
+
+namespace {
+void decode_float16(float* out, const std::uint16_t* in, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = float16_to_float32(in[i]);
+}
+
+void encode_float16(std::uint16_t* out, const float* in, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = float32_to_float16(in[i]);
+}
+
+constexpr HalfCodec kHalfGeneric{"generic", decode_float16, encode_float16, bfloat16_to_float32, float32_to_bfloat16};
+}  // namespace
+
+const HalfCodec* half_codec_named(const char* name) {
+#ifdef LIVEGNN_X86
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");  // which have F16C, too
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+  if (std::strcmp(name, "avx512") == 0) return avx512 ? &kHalfAvx512 : nullptr;
+  if (std::strcmp(name, "avx2") == 0) return avx2 ? &kHalfAvx2 : nullptr;
+#endif
+  return std::strcmp(name, "generic") == 0 ? &kHalfGeneric : nullptr;
+}
+
+const HalfCodec& half_codec() {
+  static const HalfCodec& chosen = []() -> const HalfCodec& {
+    const char* wanted = std::getenv("LIVEGNN_KERNELS");  // a name that is none is refused by kernels()
+    for (const char* name : {wanted == nullptr ? "avx512" : wanted, "avx512", "avx2"}) {
+      if (const HalfCodec* found = half_codec_named(name)) return *found;
+    }
+    return kHalfGeneric;
+  }();
+  return chosen;
+}
+
+}  // namespace livegnn
