@@ -191,6 +191,7 @@ class EngineImpl final : public Engine {
   void note_row_change(int index, VertexId v, int thread);
   void store_row(int index, VertexId v, const float* row, int thread);
   void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
+  void mark_refinished(int k);
   const float* input_before(VertexId v) const;
 
   // ---- derive.cc: rows of a compact state, as they were before the batch

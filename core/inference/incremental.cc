@@ -143,6 +143,7 @@ void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
     derive_sources(delta);
   }
   apply_edge_terms(delta);
+  for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) mark_refinished(k);
   for (const int stage : source().input_consumers) {
     for (const VertexId v : delta.features_changed) dirty_[at(stage)].add(v);
   }
@@ -196,6 +197,15 @@ void EngineImpl<Acc>::mark_consumers(const std::vector<int>& consumers, VertexId
   for (const int stage : consumers) dirty_[at(stage)].add(v, thread);
 }
 
+// Rows that are finished by another factor than before. A factor of in-edges moves with an in-edge, which has marked the
+// row; one of out-edges moves alone.
+template <typename Acc>
+void EngineImpl<Acc>::mark_refinished(int k) {
+  const AggregationSpec& spec = aggregation(k);
+  if (spec.norm != Norm::Gcn || !state_.contexts[at(spec.context)].outgoing()) return;
+  for (const VertexId v : state_.contexts[at(spec.context)].changed()) mark_consumers(spec.consumers, v, 0);
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
@@ -232,7 +242,7 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
     prefetch_row(table.row(edge.dst), table.row_bytes());
     const int messages = aggregation(k).message_table;
     if (messages >= 0) state_.stored[at(messages)].prefetch(edge.src);
-    if (aggregation(k).norm == Norm::Gcn) state_.contexts[at(aggregation(k).context)].prefetch(edge.src);
+    if (aggregation(k).scaled()) state_.contexts[at(aggregation(k).context)].prefetch(edge.src);
   };
   const auto aggregations = static_cast<int>(source().aggregations.size());
   for (int k = 0; k < aggregations; ++k) {
@@ -291,7 +301,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   } else {
     plan.sources.assign(delta_->features_changed.begin(), delta_->features_changed.end());
   }
-  if (spec.norm == Norm::Gcn) {
+  if (spec.scaled()) {
     for (const VertexId v : state_.contexts[at(spec.context)].changed()) {
       const bool listed = spec.message_table >= 0 ? dirty_[at(spec.stage)].contains(v) : input_mark_[at(v)] == epoch_;
       if (!listed) plan.sources.push_back(v);
@@ -438,7 +448,7 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
     if (step.op == Op::StoreMessage) {
       if (aggregation(step.index).root == Root::Message) add(state_.aggregates[at(step.index)]);
       rows.stored.push_back(&state_.stored[at(aggregation(step.index).message_table)]);
-      if (aggregation(step.index).norm == Norm::Gcn)
+      if (aggregation(step.index).scaled())
         rows.contexts.push_back(&state_.contexts[at(aggregation(step.index).context)]);
     } else if (step.op == Op::StoreRow) {
       const int root_of = source().stored[at(step.index)].root_of;

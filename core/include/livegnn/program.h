@@ -59,7 +59,9 @@ struct Instruction {
   int type = -1;  // of the vertices, in a gather of the edges, that it is for; -1: all
 };
 
-enum class Norm : int { Sum, Mean, Gcn };
+// Gcn: messages times their source's factor, their sum times the target's, both of one degree context; Walk: without the
+// target's.
+enum class Norm : int { Sum, Mean, Gcn, Walk };
 enum class Reduce : int { Sum, Max, Min };
 enum class Root : int { None, Message, Table };
 
@@ -93,9 +95,9 @@ struct AggregationSpec {
   int stage = 0;  // where its messages are made
   Norm norm = Norm::Sum;
   bool weighted = false;
-  bool self_loops = false;  // Gcn: add_remaining_self_loops; self-loop edges leave the sum
+  bool self_loops = false;  // self-loop edges leave the sum; Gcn over in-degrees: a loop per vertex takes their place
   float fill = 1.0f;
-  int context = -1;               // Gcn: which degree context; Mean with a relation: which one counts
+  int context = -1;               // Gcn, Walk: which degree context; Mean with a relation: which one counts
   int message_table = -1;         // stored rows that hold the messages; -1: the input itself
   Root root = Root::None;         // the vertex's own term, folded into the sum
   int root_table = -1;            // Root::Table
@@ -116,6 +118,7 @@ struct AggregationSpec {
     const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();
     return listed && (relation < 0 || type == relation);
   }
+  bool scaled() const { return norm == Norm::Gcn || norm == Norm::Walk; }  // by its source's factor
   bool on_edges() const { return gather >= 0 || attention >= 0; }
   bool extreme() const { return reduce != Reduce::Sum; }
 };
@@ -137,6 +140,8 @@ struct ContextSpec {  // a degree normalisation: which edges count, and how
   bool self_loops = true;
   float fill = 1.0f;
   int relation = -1;
+  bool outgoing = false;  // degrees of out-edges but self-loops, whose weights are at least 0; self_loops is false
+  bool inverse = false;   // the factor is 1 / d, not d^-1/2
 };
 
 struct WeightSpec {

@@ -110,6 +110,37 @@ def _tag(conv: Any, call: Call) -> ir.Value:
     return ir.Combine(tuple(terms))
 
 
+def _cheb(conv: Any, call: Call) -> ir.Value:
+    call.sum_only("a Laplacian's terms")
+    if conv.normalization is None and len(conv.lins) > 1:
+        raise refuse(
+            call.where,
+            "normalization=None takes its scale from the largest degree of the whole graph, so one update would change "
+            "every row",
+            "train it with normalization='sym' or 'rw'",
+        )
+    spec = layers.Cheb(
+        [_weight(lin) for lin in conv.lins],
+        to_array(conv.bias),
+        normalization=conv.normalization or "sym",
+        lambda_max=_lambda_max(call),
+        weighted=call.weighted,
+    )
+    return spec.apply(call.x)
+
+
+def _lambda_max(call: Call) -> float:
+    """The constant that a ChebConv is given; PyG's own where it is given none: twice the Laplacian's largest entry, 1."""
+    given = call.others.get("lambda_max", 2.0)
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
+        raise refuse(
+            call.where,
+            "its lambda_max is not one number above 0, the same for every graph",
+            "leave it out, or write the number into the forward",
+        )
+    return float(given)
+
+
 def _mixhop(conv: Any, call: Call) -> ir.Value:
     x = call.x
     states: list[ir.Value] = []
@@ -179,6 +210,12 @@ LINEAR: dict[Any, Conv] = {
         _graph_conv,
         "every aggregation; edge weights; exact to float32 with softmax, or weights and no sum, mean, max or min",
         BY_OPTION,
+    ),
+    pyg.ChebConv: Conv(
+        _cheb,
+        "`K` hops, `normalization` 'sym' and 'rw', `bias`; `lambda_max` as PyG takes it, or a number in the forward; edge "
+        "weights of at least 0",
+        takes=("lambda_max",),
     ),
     pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),
     pyg.GINConv: Conv(

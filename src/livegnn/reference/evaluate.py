@@ -118,6 +118,8 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
         np.add.at(degree, dst, w)
         factor = np.array([kind(0) if d == 0 else kind(1) / np.sqrt(d) for d in degree], dtype=kind)
         w = factor[src] * w * factor[dst]
+    elif entry["norm"] in ("laplacian", "walk"):
+        src, dst, w = _off_diagonal(entry["norm"], n, src, dst, w)
     a = np.zeros(x.shape, kind)
     if entry.get("reduce", "sum") == "sum":
         np.add.at(a, dst, w[:, None] * x[src])  # one edge after the other
@@ -127,6 +129,22 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
         count = np.bincount(dst, minlength=n)
         a = a / np.where(count == 0, 1, count)[:, None].astype(kind)
     return a
+
+
+def _off_diagonal(norm: str, n: int, src: AnyArray, dst: AnyArray, w: AnyArray) -> tuple[AnyArray, ...]:
+    """The entries of I - L for the Laplacian of the weighted out-degrees, self-loops left out; walk: of D^-1 A."""
+    others = [e for e in range(len(src)) if src[e] != dst[e]]
+    src, dst, w = src[others], dst[others], w[others]
+    if len(w) and w.min() < 0:
+        raise ValueError(f"[reference] expected edge weights of at least 0, got {w.min()}; mend the weights")
+    degree = [w.dtype.type(0)] * n
+    for u, w_uv in zip(src.tolist(), w, strict=True):
+        degree[u] += w_uv
+    entries = w.copy()
+    for e, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        divisor = degree[u] if norm == "walk" else np.sqrt(degree[u]) * np.sqrt(degree[v])
+        entries[e] = w[e] / divisor if divisor != 0 else 0
+    return src, dst, entries
 
 
 def _extreme(a: AnyArray, reduce: str, src: AnyArray, dst: AnyArray, w: AnyArray, x: AnyArray) -> None:
