@@ -27,11 +27,11 @@ DegreeContext::Fixed DegreeContext::fixed(float weight) {
 
 DegreeContext::Fixed DegreeContext::share(float weight, VertexId v) const {
   const float counted = spec_.weighted ? weight : 1.0f;
-  if (spec_.outgoing && counted < 0.0f) {
+  if (spec_.outgoing && spec_.scaling != Scaling::One && counted < 0.0f) {
     throw Error(ErrorKind::DegreeNegative,
                 "[apply] expected edge weights of at least 0 in a layer normalised by out-degrees, got " +
                     std::to_string(counted) + " on an edge from vertex " + std::to_string(v) +
-                    "; with one below, the Laplacian's scale would depend on all edges of the graph");
+                    "; with one below, PyG's scale of the Laplacian would depend on all edges of the graph");
   }
   return fixed(counted);
 }
@@ -86,16 +86,25 @@ DegreeContext::Fixed DegreeContext::sum_of(const GraphStore& graph, VertexId v) 
 }
 
 void DegreeContext::check(const GraphStore& graph, VertexId v) const {
+  if (spec_.scaling == Scaling::One) {
+    sum_of(graph, v);
+    return;
+  }
   refuse_negative(sum_of(graph, v) + fixed(loop_weight(graph, v)), v);
 }
 
 void DegreeContext::finish(const GraphStore& graph, VertexId v) {
   Factors& factors = factors_[index(v)];
+  if (spec_.scaling == Scaling::One) {
+    factors.scale = 1.0f;
+    factors.loop = static_cast<float>(static_cast<double>(-sum_[index(v)]) / kUnit);
+    return;
+  }
   factors.loop = loop_weight(graph, v);
   const Fixed degree = sum_[index(v)] + fixed(factors.loop);
   refuse_negative(degree, v);
   const double d = static_cast<double>(degree) / kUnit;
-  factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / (spec_.inverse ? d : std::sqrt(d)));
+  factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / (spec_.scaling == Scaling::Inverse ? d : std::sqrt(d)));
 }
 
 void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId last) {

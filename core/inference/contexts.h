@@ -1,5 +1,5 @@
-// Degree contexts of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2 (or 1 / d_v). d_v is of
-// in-edges or, in Laplacians, of out-edges.
+// Degree contexts of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2. d_v is of in-edges
+// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v.
 //
 // d_v is kept in 128-bit fixed point (units of 2^-64), so that adding and removing weights leaves no dust.
 #pragma once
@@ -26,7 +26,10 @@ class DegreeContext {
   void check(const GraphStore& graph, VertexId v) const;  // throws where v has no degree in the graph as it is
   bool weighted() const { return spec_.weighted; }
   bool outgoing() const { return spec_.outgoing; }
-  VertexId owner(const EdgeRecord& edge) const { return spec_.outgoing ? edge.src : edge.dst; }  // whose degree it is in
+  bool shares() const { return spec_.scaling == Scaling::Inverse; }  // whether w_uv s_u is at most 1
+  VertexId owner(const EdgeRecord& edge) const {
+    return spec_.outgoing ? edge.src : edge.dst;
+  }               // whose degree it is in
   void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 

@@ -134,7 +134,7 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   }
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     const float factor = source_factor(k, state, v);
-    const bool share = spec.norm == Norm::Walk;  // of the source's weights, so at most 1, now and later
+    const bool share = spec.scaled() && state.contexts[at(spec.context)].shares();  // now and later
     maxima.take(message_row(k, state, v), share ? 1.0f : factor * weight_max);
     if (spec.root == Root::Message) maxima.take(message_row(k, state, v), factor * root_factor(k, state, v));
     if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);

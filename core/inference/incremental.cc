@@ -197,8 +197,8 @@ void EngineImpl<Acc>::mark_consumers(const std::vector<int>& consumers, VertexId
   for (const int stage : consumers) dirty_[at(stage)].add(v, thread);
 }
 
-// Rows that are finished by another factor than before. A factor of in-edges moves with an in-edge, which has marked the
-// row; one of out-edges moves alone.
+// Rows that are finished by another factor than before. A factor of in-edges moves with an in-edge, which has marked
+// the row; one of out-edges moves alone.
 template <typename Acc>
 void EngineImpl<Acc>::mark_refinished(int k) {
   const AggregationSpec& spec = aggregation(k);

@@ -128,7 +128,7 @@ class WithLambda(nn.Module):
         return self.conv(x, edge_index, edge_weight, lambda_max=self.number)
 
 
-@pytest.mark.parametrize("normalization", ["sym", "rw"])
+@pytest.mark.parametrize("normalization", ["sym", "rw", None])
 @pytest.mark.parametrize("number", [1.7, 3])
 def test_cheb_conv_with_a_constant_scale(number, normalization):
     assert_equal(WithLambda(number, normalization=normalization))

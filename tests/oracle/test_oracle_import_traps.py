@@ -182,17 +182,17 @@ def test_cheb_gives_0_where_there_is_no_out_degree():
         assert (equal(conv, [0], [0], [3.0]) == 0).all()
 
 
+class Scaled(torch.nn.Module):
+    def __init__(self, number, normalization="sym"):
+        super().__init__()
+        self.conv, self.number = pyg.ChebConv(2, 2, K=3, normalization=normalization), number
+
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.conv(x, edge_index, edge_weight, lambda_max=self.number)
+
+
 def test_cheb_takes_the_largest_entry_for_its_scale_unless_it_is_given_one():
     """Twice the Laplacian's largest entry, which is 1 on the diagonal: but for negative weights, which are refused."""
-
-    class Scaled(torch.nn.Module):
-        def __init__(self, number):
-            super().__init__()
-            self.conv, self.number = pyg.ChebConv(2, 2, K=3), number
-
-        def forward(self, x, edge_index, edge_weight=None):
-            return self.conv(x, edge_index, edge_weight, lambda_max=self.number)
-
     edges = [0, 1, 2], [1, 2, 0], [1.0, 2.0, 0.5]
     own, two, other = Scaled(None), Scaled(2.0), Scaled(1.5)
     for each in (two, other):
@@ -207,7 +207,11 @@ def test_cheb_takes_the_largest_entry_for_its_scale_unless_it_is_given_one():
         both(own, [0, 0], [1, 2], [-2.0, 3.0])
 
 
-def test_cheb_without_normalisation_is_refused_for_what_its_scale_is():
-    with pytest.raises(ModelUnsupported, match="from the largest degree of the whole graph"):
+def test_cheb_without_normalisation_needs_its_scale():
+    with pytest.raises(ModelUnsupported, match="takes the largest degree of the whole graph for its scale"):
         from_pyg(pyg.ChebConv(2, 2, K=2, normalization=None))
+    conv = Scaled(5.0, None)
+    weights = [1.0, -2.0, 0.5]
+    want = equal(conv, [0, 1, 2], [1, 2, 0], weights)  # nothing divides: weights may be negative
+    np.testing.assert_array_equal(equal(conv, [0, 1, 2, 3], [1, 2, 0, 3], [*weights, 9.0]), want)
     equal(pyg.ChebConv(2, 2, K=1, normalization=None), [0], [1])  # one hop reads no edge

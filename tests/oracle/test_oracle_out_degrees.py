@@ -1,5 +1,5 @@
-"""Layers normalised by out-degrees: one new edge moves all that its source sends and, for "sym", its own row, in every
-way that an engine can work.
+"""Layers over out-degrees: one new edge moves all that its source sends ("rw"), its own row (None), or both ("sym"), in
+every way that an engine can work.
 """
 
 import numpy as np
@@ -8,7 +8,8 @@ import pytest
 import livegnn as lg
 from livegnn.testing import check_engine, random_batch, random_graph, random_model
 
-NORMALIZATIONS = ["sym", "rw"]
+NORMALIZATIONS = ["sym", "rw", None]
+CHANGED = {"sym": [0, 1, 2, 3], "rw": [1, 2, 3], None: [0, 3]}  # by a second way out of 0, to 3
 WAYS = [
     *({"strategy": each} for each in ("incremental", "affected", "khop", "full")),
     *({"path": each} for each in ("push", "pull", "sweep")),
@@ -24,11 +25,11 @@ WAYS = [
 def model(normalization, hops=2, width=4, seed=0):
     rng = np.random.default_rng(seed)
     weights = [rng.standard_normal((3, width)).astype(np.float32) for _ in range(hops + 1)]
-    return lg.Model([lg.Cheb(weights, normalization=normalization)])
+    return lg.Model([lg.Cheb(weights, normalization=normalization, lambda_max=None if normalization else 30.0)])
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_a_new_edge_changes_the_source_all_it_reaches_and_nothing_else(normalization):
+def test_a_new_edge_changes_what_it_should_and_nothing_else(normalization):
     rng = np.random.default_rng(1)
     src, dst = [0, 0, 1, 2, 3, 4], [1, 2, 3, 3, 0, 4]
     for given in WAYS:
@@ -39,7 +40,7 @@ def test_a_new_edge_changes_the_source_all_it_reaches_and_nothing_else(normaliza
         updates.add_edge(0, 3)
         changes = engine.apply(updates)
         if "mode" not in given:
-            assert changes.vertices.tolist() == ([0] if normalization == "sym" else []) + [1, 2, 3], given
+            assert changes.vertices.tolist() == CHANGED[normalization], given
         got = engine.embeddings(range(6))
         if given.get("precision") == "float32":
             np.testing.assert_allclose(got, engine.recompute(), rtol=1e-5, atol=1e-6)
@@ -90,7 +91,8 @@ def test_an_undirected_graph_equals_one_with_both_directions(normalization):
     n, m = 12, 30
     features, src, dst = rng.standard_normal((n, 4)).astype(np.float32), *rng.integers(0, n, (2, m))
     weight = (rng.random(m) + 0.1).astype(np.float32)
-    made = lg.Model([lg.Cheb([np.eye(4, dtype=np.float32)] * 3, normalization=normalization, weighted=True)])
+    options = {"normalization": normalization, "lambda_max": 12.0, "weighted": True}
+    made = lg.Model([lg.Cheb([np.eye(4, dtype=np.float32)] * 3, **options)])
     one = lg.Engine(made, lg.Graph(features, src, dst, weight=weight, undirected=True))
     own = src == dst
     columns = [np.concatenate([a, b[~own]]) for a, b in ((src, dst), (dst, src), (weight, weight))]

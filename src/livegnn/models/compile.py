@@ -19,8 +19,8 @@ from livegnn.models.order import optimise
 
 __all__ = ["Codes", "Compiler", "compile_model"]
 
-_NORM = {"sum": 0, "mean": 1, "gcn": 2, "laplacian": 2, "walk": 3}  # a laplacian is gcn over out-degrees
-_OUTGOING = ("laplacian", "walk")
+_NORM = {"sum": 0, "mean": 1, "gcn": 2, "laplacian": 2, "walk": 3, "difference": 3}
+_OUTGOING = {"laplacian": 0, "walk": 1, "difference": 2}  # norms over out-degrees, with how a degree gives the factor
 _REDUCE = {"sum": 0, "max": 1, "min": 2}
 _GATHERING = {"sum": 0, "mean": 1, "max": 2, "min": 3, "softmax": 4}
 _LOOPS = {"keep": 0, "drop": 1, "replace": 2}
@@ -157,7 +157,7 @@ class Compiler:
     # ---- aggregations and what is folded into them
 
     def find_aggregations(self) -> None:
-        contexts: dict[tuple[bool, bool, float, int, bool, bool], int] = {}
+        contexts: dict[tuple[bool, bool, float, int, bool, int], int] = {}
         for value in self.values:
             if not isinstance(value, ir.Propagate | edges.Gather):
                 continue
@@ -170,11 +170,11 @@ class Compiler:
                 fill = float(value.fill) if weighted and value.norm == "gcn" else 1.0
                 outgoing = value.norm in _OUTGOING
                 relation = self.edge_code(value.relation)
-                key = (weighted, value.self_loops, fill, relation, outgoing, value.norm == "walk")
+                key = (weighted, value.self_loops, fill, relation, outgoing, _OUTGOING.get(value.norm, 0))
                 if key not in contexts:
                     contexts[key] = self.program.add_context(*key)
                 made.context = contexts[key]
-                if value.self_loops:
+                if value.self_loops or value.norm == "difference":
                     made.root = _ROOT_MESSAGE
             self.index[id(value)] = len(self.aggregations)
             self.aggregations.append(made)

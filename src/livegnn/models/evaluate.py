@@ -135,7 +135,7 @@ def _propagate(value: ir.Propagate, edges: EdgeList, x: Rows) -> Rows:
         src, dst, weight = src[chosen], dst[chosen], weight[chosen]
     if value.norm == "gcn":
         return _propagate_gcn(value, src, dst, weight, x)
-    if value.norm in ("laplacian", "walk"):
+    if value.norm in ("laplacian", "walk", "difference"):
         return _propagate_out(value.norm, src, dst, weight, x)
     total = _reduce(value.reduce, len(x), dst, weight[:, None] * x[src])
     if value.norm == "mean":
@@ -166,10 +166,13 @@ def _propagate_out(norm: str, src: Rows, dst: Rows, weight: Rows, x: Rows) -> Ro
     """The sums normalised by out-degrees."""
     others = src != dst
     src, dst, weight = src[others], dst[others], weight[others]
-    if (weight < 0).any():
-        raise ModelError(f"[evaluate] expected edge weights of at least 0, got {weight.min()}; mend the weights")
     degree = np.zeros(len(x), x.dtype)
     np.add.at(degree, src, weight)
+    if norm == "difference":
+        y: Rows = _reduce("sum", len(x), dst, weight[:, None] * x[src]) - degree[:, None] * x
+        return y
+    if (weight < 0).any():
+        raise ModelError(f"[evaluate] expected edge weights of at least 0, got {weight.min()}; mend the weights")
     with np.errstate(divide="ignore"):
         scale = np.where(degree == 0, 0, degree ** (-1.0 if norm == "walk" else -0.5)).astype(x.dtype)
     share = scale[src] * weight if norm == "walk" else scale[src] * weight * scale[dst]

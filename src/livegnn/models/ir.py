@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 FloatArray: TypeAlias = NDArray[np.float32]
-Norm: TypeAlias = Literal["sum", "mean", "gcn", "laplacian", "walk"]
+Norm: TypeAlias = Literal["sum", "mean", "gcn", "laplacian", "walk", "difference"]
 Reduce: TypeAlias = Literal["sum", "max", "min"]
 
 #: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
@@ -388,9 +388,10 @@ class Propagate(Value):
     laplacian: a[v] = s_v * sum over edges (u, v), u != v, of w_uv s_u x[u],  s_v = d_v^-1/2, 0 where d_v = 0,
           d_v = sum over edges (v, t), t != v, of w_vt: the out-degree. Weights below 0 are refused by the engine.
     walk: a[v] = sum over edges (u, v), u != v, of w_uv x[u] / d_u with the same d; 0 / 0 is 0.
+    difference: a[v] = sum over edges (u, v), u != v, of w_uv x[u], minus d_v x[v]. Weights may be below 0.
 
     With a `relation`, only edges of that type count, for the mean and the degrees, too. Rows of one vertex type need
-    one, and `target` is the type of the vertices that it leads to (default: the same); norms gcn, laplacian and walk
+    one, and `target` is the type of the vertices that it leads to (default: the same); norms but sum and mean
     stay within a type.
     With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there
     is no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
@@ -410,9 +411,10 @@ class Propagate(Value):
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "max", "min"):
             raise ModelError(f"[Propagate] expected reduce sum, max or min, got {self.reduce!r}; choose one")
-        if self.norm not in ("sum", "mean", "gcn", "laplacian", "walk"):
+        if self.norm not in ("sum", "mean", "gcn", "laplacian", "walk", "difference"):
             raise ModelError(
-                f"[Propagate] expected norm sum, mean, gcn, laplacian or walk, got {self.norm!r}; choose one"
+                "[Propagate] expected norm sum, mean, gcn, laplacian, walk or difference, "
+                f"got {self.norm!r}; choose one"
             )
         if self.reduce != "sum" and self.norm not in ("sum", "gcn"):
             raise ModelError(

@@ -112,26 +112,29 @@ def _tag(conv: Any, call: Call) -> ir.Value:
 
 def _cheb(conv: Any, call: Call) -> ir.Value:
     call.sum_only("a Laplacian's terms")
-    if conv.normalization is None and len(conv.lins) > 1:
+    largest = _lambda_max(call)
+    if conv.normalization is None and largest is None and len(conv.lins) > 1:
         raise refuse(
             call.where,
-            "normalization=None takes its scale from the largest degree of the whole graph, so one update would change "
-            "every row",
-            "train it with normalization='sym' or 'rw'",
+            "normalization=None without a lambda_max takes the largest degree of the whole graph for its scale, so one "
+            "update would change every row",
+            "write the lambda_max it was trained with into the forward, as a number",
         )
     spec = layers.Cheb(
         [_weight(lin) for lin in conv.lins],
         to_array(conv.bias),
-        normalization=conv.normalization or "sym",
-        lambda_max=_lambda_max(call),
+        normalization=conv.normalization,
+        lambda_max=largest,
         weighted=call.weighted,
     )
     return spec.apply(call.x)
 
 
-def _lambda_max(call: Call) -> float:
-    """The constant that a ChebConv is given; PyG's own where it is given none: twice the Laplacian's largest entry, 1."""
-    given = call.others.get("lambda_max", 2.0)
+def _lambda_max(call: Call) -> float | None:
+    """The constant that a ChebConv is given, if any."""
+    given = call.others.get("lambda_max")
+    if given is None:
+        return None
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
         raise refuse(
             call.where,
@@ -213,8 +216,8 @@ LINEAR: dict[Any, Conv] = {
     ),
     pyg.ChebConv: Conv(
         _cheb,
-        "`K` hops, `normalization` 'sym' and 'rw', `bias`; `lambda_max` as PyG takes it, or a number in the forward; edge "
-        "weights of at least 0",
+        "`K` hops, `bias`, `normalization` 'sym' and 'rw' with edge weights of at least 0, None with a `lambda_max`; "
+        "`lambda_max` a number in the forward",
         takes=("lambda_max",),
     ),
     pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),

@@ -215,7 +215,7 @@ def cheb(
     weights: list[AnyArray],
     b: AnyArray | None = None,
     *,
-    normalization: str = "sym",
+    normalization: str | None = "sym",
     lambda_max: float = 2.0,
 ) -> Float64Array:
     """Sum of W_k z_k plus b, z_k = T_k(L^T) x, T_k Chebyshev's polynomials, L the scaled Laplacian as a matrix.
@@ -229,9 +229,12 @@ def cheb(
         if src[e] != dst[e]:
             adjacency[src[e], dst[e]] += 1.0 if weight is None else float(weight[e])
     degree = adjacency.sum(axis=1)
-    power = np.array([0.0 if d == 0 else 1.0 / (d if normalization == "rw" else np.sqrt(d)) for d in degree])
-    scaled = np.diag(power) @ adjacency @ (np.eye(n) if normalization == "rw" else np.diag(power))
-    operator = (2.0 / lambda_max * (np.eye(n) - scaled) - np.eye(n)).T
+    if normalization is None:
+        laplacian = np.diag(degree) - adjacency
+    else:
+        power = np.array([0.0 if d == 0 else 1.0 / (d if normalization == "rw" else np.sqrt(d)) for d in degree])
+        laplacian = np.eye(n) - np.diag(power) @ adjacency @ (np.eye(n) if normalization == "rw" else np.diag(power))
+    operator = (2.0 / lambda_max * laplacian - np.eye(n)).T
     states = [np.asarray(x, np.float64), operator @ x]
     while len(states) < len(weights):
         states.append(2.0 * operator @ states[-1] - states[-2])

@@ -158,6 +158,7 @@ def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) ->
 
 def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     reduce = ("mean", "sum", "max", "gcn", "out")[rng.integers(5)]
+    over_out: Any = ("laplacian", "walk", "difference")[rng.integers(3)]
     loops = bool(rng.integers(2))
     parts = [_weights(rng, o, i) for _ in range(TYPES + 1)]
 
@@ -165,7 +166,7 @@ def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
         if reduce == "gcn":
             return ir.Propagate(x, "gcn", weighted, loops, relation=relation)
         if reduce == "out":
-            return ir.Propagate(x, "walk" if loops else "laplacian", weighted, relation=relation)
+            return ir.Propagate(x, over_out, weighted, relation=relation)
         if reduce == "max":
             return ir.Propagate(x, weighted=weighted, reduce="max", relation=relation)
         return ir.Propagate(x, "mean" if reduce == "mean" else "sum", weighted, relation=relation)

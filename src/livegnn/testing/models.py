@@ -81,12 +81,13 @@ def _lg(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _cheb(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    normalization: Any = ("sym", "rw")[rng.integers(2)]
+    normalization: Any = ("sym", "rw", None)[rng.integers(3)]
+    scales = (None, 2.0, 1.5) if normalization else (8.0, 12.0, 16.0)  # above most degrees, so that rows stay small
     return layers.Cheb(
         [_weights(rng, o, i) for _ in range(int(rng.integers(1, 5)))],
         _weights(rng, o),
         normalization=normalization,
-        lambda_max=float((2.0, 2.0, 1.5)[rng.integers(3)]),
+        lambda_max=scales[rng.integers(3)],
         weighted=weighted,
     )
 

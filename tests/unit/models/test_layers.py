@@ -98,7 +98,9 @@ def test_propagations(weight):
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
-@pytest.mark.parametrize("options", [{}, {"lambda_max": 1.5}, {"normalization": "rw"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"lambda_max": 1.5}, {"normalization": "rw"}, {"normalization": None, "lambda_max": 7.0}]
+)
 @pytest.mark.parametrize("hops", [1, 2, 4])
 def test_cheb(hops, options, weight):
     weights = [array(3, F) for _ in range(hops)]
@@ -110,7 +112,8 @@ def test_cheb(hops, options, weight):
     ("layer", "match"),
     [
         (layers.Cheb([]), "at least 1, got none"),
-        (layers.Cheb([W], normalization=None), "'sym' or 'rw', got None"),
+        (layers.Cheb([W], normalization="row"), "'sym', 'rw' or None, got 'row'"),
+        (layers.Cheb([W, W], normalization=None), "lambda_max where normalization is None"),
         (layers.Cheb([W], lambda_max=0.0), "lambda_max above 0, got 0"),
         (layers.Cheb([W], lambda_max=float("nan")), "lambda_max above 0, got nan"),
     ],
@@ -122,8 +125,8 @@ def test_cheb_refuses(layer, match):
         Model([layers.Cheb([W, array(2, F)])])
 
 
-@pytest.mark.parametrize("norm", ["laplacian", "walk"])
-def test_sums_over_out_degrees_have_no_extremes_no_loops_and_no_negative_weights(norm):
+@pytest.mark.parametrize("norm", ["laplacian", "walk", "difference"])
+def test_sums_over_out_degrees_have_no_extremes_no_loops_and_divide_by_no_negative_weights(norm):
     x = ir.Input(F)
     with pytest.raises(ModelError, match=f"norm sum or gcn with reduce max, got {norm}"):
         ir.Propagate(x, norm, reduce="max")
@@ -133,11 +136,14 @@ def test_sums_over_out_degrees_have_no_extremes_no_loops_and_no_negative_weights
     model = Model.from_output(ir.Propagate(x, norm, True))
     run(model, below)
     below[np.flatnonzero(SRC != DST)[0]] = -0.5
+    if norm == "difference":
+        run(model, below)
+        return
     for compute in (
         lambda: evaluate(model.to_arrays(), X, SRC, DST, below),
         lambda: own.evaluate(model.output, X, own.EdgeList(SRC, DST, below)),
     ):
-        with pytest.raises((ModelError, ValueError), match="edge weights of at least 0, got -0.5"):
+        with pytest.raises((ModelError, ValueError), match=r"edge weights of at least 0, got -0\.5"):
             compute()
 
 

@@ -53,7 +53,7 @@ def refuses(module, *parts, **options):
         (pyg.GATv2Conv(4, 4, aggr="mean"), "softmax attention with aggr='mean'"),
         (pyg.TransformerConv(4, 4, edge_dim=3), "it needs edge_attr if it has an edge_dim"),
         (pyg.DNAConv(4), "histories of all layers"),
-        (pyg.ChebConv(4, 4, 2, normalization=None), "the largest degree of the whole graph"),
+        (pyg.ChebConv(4, 4, 2, normalization=None), "without a lambda_max takes the largest degree of the whole graph"),
         (pyg.ChebConv(4, 4, 2, aggr="max"), "a Laplacian's terms with aggr='max'"),
         (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "against the edges, too"),
         (pyg.ResGatedGraphConv(4, 4, edge_dim=2), "it needs edge_attr if it has an edge_dim"),
