@@ -107,6 +107,11 @@ void DegreeContext::finish(const GraphStore& graph, VertexId v) {
   factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / (spec_.scaling == Scaling::Inverse ? d : std::sqrt(d)));
 }
 
+float DegreeContext::share_max(float weight_max) const {
+  if (spec_.scaling == Scaling::Inverse) return 1.0f;  // a weight is at most the degree that it is in
+  return spec_.scaling == Scaling::Root ? std::sqrt(weight_max) : weight_max;
+}
+
 void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
   for (VertexId v = first; v < last; ++v) {
     sum_[index(v)] = sum_of(graph, v);

@@ -26,10 +26,9 @@ class DegreeContext {
   void check(const GraphStore& graph, VertexId v) const;  // throws where v has no degree in the graph as it is
   bool weighted() const { return spec_.weighted; }
   bool outgoing() const { return spec_.outgoing; }
-  bool shares() const { return spec_.scaling == Scaling::Inverse; }  // whether w_uv s_u is at most 1
-  VertexId owner(const EdgeRecord& edge) const {
-    return spec_.outgoing ? edge.src : edge.dst;
-  }               // whose degree it is in
+  float share_max(float weight_max) const;  // of out-edges: the largest |w_uv s_u|, whatever the degrees
+  // Whose degree the edge is in.
+  VertexId owner(const EdgeRecord& edge) const { return spec_.outgoing ? edge.src : edge.dst; }
   void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 

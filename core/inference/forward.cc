@@ -134,8 +134,9 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   }
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     const float factor = source_factor(k, state, v);
-    const bool share = spec.scaled() && state.contexts[at(spec.context)].shares();  // now and later
-    maxima.take(message_row(k, state, v), share ? 1.0f : factor * weight_max);
+    const bool outgoing = spec.scaled() && state.contexts[at(spec.context)].outgoing();
+    const float most = outgoing ? state.contexts[at(spec.context)].share_max(weight_max) : factor * weight_max;
+    maxima.take(message_row(k, state, v), most);
     if (spec.root == Root::Message) maxima.take(message_row(k, state, v), factor * root_factor(k, state, v));
     if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);
   }

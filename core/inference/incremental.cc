@@ -18,6 +18,7 @@ constexpr double kParallelFlops = 1e6;  // below this, waking a thread costs mor
 
 constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
 constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4, kDegreesAhead = 12;
+constexpr float kFactorFall = 16.0f;     // of a source's factor in one batch, well inside the headroom of messages
 constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
@@ -142,8 +143,11 @@ void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
     note_degrees(delta);
     derive_sources(delta);
   }
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    plans_[at(k)].resum = options_.strategy == Strategy::Affected || must_resum(k);
+    mark_refinished(k);
+  }
   apply_edge_terms(delta);
-  for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) mark_refinished(k);
   for (const int stage : source().input_consumers) {
     for (const VertexId v : delta.features_changed) dirty_[at(stage)].add(v);
   }
@@ -206,6 +210,18 @@ void EngineImpl<Acc>::mark_refinished(int k) {
   for (const VertexId v : state_.contexts[at(spec.context)].changed()) mark_consumers(spec.consumers, v, 0);
 }
 
+// Along a new edge the old message travels first. Where the edge outweighs all that its source sent before, that
+// message is far larger than what takes its place, and may be out of range.
+template <typename Acc>
+bool EngineImpl<Acc>::must_resum(int k) const {
+  const AggregationSpec& spec = aggregation(k);
+  if (!spec.scaled() || !spec.weighted || !state_.contexts[at(spec.context)].outgoing()) return false;
+  const DegreeContext& context = state_.contexts[at(spec.context)];
+  return std::any_of(context.changed().begin(), context.changed().end(), [&](VertexId v) {
+    return context.scale(v) > 0.0f && context.scale_before(v) > kFactorFall * context.scale(v);
+  });
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
@@ -218,7 +234,7 @@ void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weigh
   const bool marked_later = spec.extreme() && spec.norm == Norm::Sum && options_.strategy != Strategy::Affected;
   if (!marked_later) mark_consumers(spec.consumers, edge.dst, 0);
   if (spec.self_loops && edge.src == edge.dst) return;
-  if (options_.strategy == Strategy::Affected) return;  // the whole row is summed again later
+  if (plans_[at(k)].resum) return;  // the whole row is summed again later
   const float* x =
       spec.message_table < 0 ? input_before(edge.src) : state_.stored[at(spec.message_table)].row(edge.src);
   const float factor = source_factor_before(k, edge.src);
@@ -315,7 +331,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
     // A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one.
     plan.path = edges * 10 > all_in_edges() * 6 ? Path::Sweep : Path::Push;
   }
-  if (options_.strategy == Strategy::Affected) plan.path = Path::Pull;
+  if (plan.resum) plan.path = Path::Pull;
   if (plan.path == Path::Push) stats_[at(spec.stage)].edges += edges;
   if (plan.path == Path::Push) plan.deltas.need(plan.sources.size() * at(plan.stride));
   stats_[at(spec.stage)].path = plan.path;
