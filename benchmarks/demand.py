@@ -7,13 +7,15 @@ to date outside the clock, so that every batch begins alike.
 
 from __future__ import annotations
 
+import gc
 import statistics
+import time
 from typing import Any
 
 import numpy as np
 
 from benchmarks.contest import AGREEMENT, row_difference
-from benchmarks.live import Live, timed
+from benchmarks.live import Live
 from benchmarks.networks import model
 from benchmarks.options import Options
 from benchmarks.report import Report, duration
@@ -34,7 +36,12 @@ def run(options: Options, report: Report) -> None:
     work = workload(name, max(SIZES))
     kinds = ("graphconv", "gcn", "sage-max", "gat") if options.full else ("graphconv", "gat")
     for kind in kinds:
-        _compare(work, kind, options, report)
+        gc.collect()
+        gc.disable()
+        try:
+            _compare(work, kind, options, report)
+        finally:
+            gc.enable()
 
 
 def _compare(work: Workload, kind: str, options: Options, report: Report) -> None:
@@ -43,41 +50,34 @@ def _compare(work: Workload, kind: str, options: Options, report: Report) -> Non
     eager = Live(work, network, threads=options.threads)
     lazy = Live(work, network, threads=options.threads, mode="on_demand")
     rng = np.random.default_rng(0)
+    clock = time.perf_counter
     for batch_size in SIZES:
         batches = repeated(work, batch_size)
         for share in (0.0, *SHARES):
-            seconds: dict[str, list[float]] = {"eager": [], "lazy": []}
+            of_eager, of_lazy = [], []
             affected = asked = 0
             for batch in batches:
-                changed = _affected(eager, batch, seconds["eager"])
-                ids = rng.permutation(changed)[: max(1, round(share * len(changed)))]
-                affected, asked = len(changed), len(ids)
-                seconds["eager"][-1] += float(timed(eager.output, [ids])[0])
-                seconds["lazy"].append(_on_demand(lazy, batch, ids))
+                updates, same = eager.prepare(batch), lazy.prepare(batch)
+                begin = clock()
+                changed = eager.apply(updates).vertices
+                seconds = clock() - begin
+                affected, asked = len(changed), max(1, round(share * len(changed)))
+                ids = rng.permutation(changed)[:asked]
+                begin = clock()
+                eager.output(ids)
+                of_eager.append(seconds + clock() - begin)
+                begin = clock()
+                lazy.apply(same)
+                lazy.output(ids)
+                of_lazy.append(clock() - begin)
                 _check(eager, lazy, ids, f"{kind}, batch {batch_size}", report)
                 lazy.engine.complete()
-            medians = [statistics.median(each[1:]) for each in seconds.values()]
+            medians = [statistics.median(of_eager[1:]), statistics.median(of_lazy[1:])]
             ratio = medians[1] / medians[0]
             met = ("yes" if ratio <= AT_ALL_MAX else "NO") if share == 1.0 else "-"
             times = [duration(m) for m in medians]
             report.row([work.name, kind, batch_size, affected, asked, *times, f"{ratio:.3g}", met])
         report.progress(f"  batch {batch_size} done")
-
-
-def _affected(eager: Live, batch: Any, seconds: list[float]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Vertices whose output the batch changed; its time is added to the list."""
-    results: list[Any] = []
-    seconds += timed(eager.apply, [eager.prepare(batch)], results).tolist()
-    found: np.ndarray[Any, np.dtype[np.int64]] = results[0].vertices
-    return found
-
-
-def _on_demand(lazy: Live, batch: Any, ids: np.ndarray[Any, np.dtype[np.int64]]) -> float:
-    def apply_and_read(updates: Any) -> None:
-        lazy.apply(updates)
-        lazy.output(ids)
-
-    return float(timed(apply_and_read, [lazy.prepare(batch)])[0])
 
 
 def _check(eager: Live, lazy: Live, ids: np.ndarray[Any, np.dtype[np.int64]], where: str, report: Report) -> None:

@@ -52,7 +52,7 @@ def _tenths(work: Workload, kind: str, state: str, options: Options, report: Rep
     report.row(
         [work.name, kind, state, "all", "none", duration(plain.start_seconds), *map(duration, base[0]), 0, base[2]]
     )
-    for tenth in TENTHS if options.full or options.tiny else FEW:
+    for tenth in TENTHS if options.full else FEW:
         limit = max(LEAST_LIMIT, int(rows * tenth / 10 / FOR_ROWS))
         report.progress(f"  {tenth} tenths: {size(limit)}")
         limited = Live(work, network, threads=options.threads, state=state, memory_limit=limit)

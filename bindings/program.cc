@@ -45,11 +45,11 @@ void bind_aggregations(nb::class_<Program>& program) {
   program
       .def(
           "add_context",
-          [](Program& p, bool weighted, bool self_loops, float fill, int relation) {
-            p.contexts.push_back({weighted, self_loops, fill, relation});
+          [](Program& p, bool weighted, bool self_loops, float fill, int relation, bool outgoing, int scaling) {
+            p.contexts.push_back({weighted, self_loops, fill, relation, outgoing, static_cast<Scaling>(scaling)});
             return p.contexts.size() - 1;
           },
-          "weighted"_a, "self_loops"_a, "fill"_a, "relation"_a)
+          "weighted"_a, "self_loops"_a, "fill"_a, "relation"_a, "outgoing"_a, "scaling"_a)
       .def(
           "add_aggregation",
           [](Program& p, std::string name, int width, int stage, int norm, bool weighted, bool self_loops, float fill,

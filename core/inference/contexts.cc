@@ -12,7 +12,7 @@ namespace livegnn {
 namespace {
 
 constexpr double kUnit = 0x1p64;
-constexpr float kWeightMax = 0x1p40f;  // with fewer than 2^22 in-edges a degree stays inside 126 bits
+constexpr float kWeightMax = 0x1p40f;  // with fewer than 2^22 edges a degree stays inside 126 bits
 
 }  // namespace
 
@@ -23,6 +23,17 @@ DegreeContext::Fixed DegreeContext::fixed(float weight) {
                     std::to_string(weight) + "; scale the weights");
   }
   return static_cast<Fixed>(static_cast<double>(weight) * kUnit);
+}
+
+DegreeContext::Fixed DegreeContext::share(float weight, VertexId v) const {
+  const float counted = spec_.weighted ? weight : 1.0f;
+  if (spec_.outgoing && spec_.scaling != Scaling::One && counted < 0.0f) {
+    throw Error(ErrorKind::DegreeNegative,
+                "[apply] expected edge weights of at least 0 in a layer normalised by out-degrees, got " +
+                    std::to_string(counted) + " on an edge from vertex " + std::to_string(v) +
+                    "; with one below, PyG's scale of the Laplacian would depend on all edges of the graph");
+  }
+  return fixed(counted);
 }
 
 void DegreeContext::reserve(std::int64_t slots) {
@@ -59,26 +70,46 @@ void DegreeContext::refuse_negative(Fixed degree, VertexId v) const {
 
 DegreeContext::Fixed DegreeContext::sum_of(const GraphStore& graph, VertexId v) const {
   Fixed sum = 0;
-  graph.visit_in(v, [&](const EdgeSpan& span) {
+  const auto add = [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) {
-      if (spec_.self_loops && span.neighbours[i] == v) continue;
+      if (skips_loops() && span.neighbours[i] == v) continue;
       if (spec_.relation >= 0 && span.types[i] != spec_.relation) continue;
-      sum += fixed(spec_.weighted && span.weights != nullptr ? span.weights[i] : 1.0f);
+      sum += share(span.weights != nullptr ? span.weights[i] : 1.0f, v);
     }
-  });
+  };
+  if (spec_.outgoing) {
+    graph.visit_out(v, add);
+  } else {
+    graph.visit_in(v, add);
+  }
   return sum;
 }
 
 void DegreeContext::check(const GraphStore& graph, VertexId v) const {
+  if (spec_.scaling == Scaling::One) {
+    sum_of(graph, v);
+    return;
+  }
   refuse_negative(sum_of(graph, v) + fixed(loop_weight(graph, v)), v);
 }
 
 void DegreeContext::finish(const GraphStore& graph, VertexId v) {
   Factors& factors = factors_[index(v)];
+  if (spec_.scaling == Scaling::One) {
+    factors.scale = 1.0f;
+    factors.loop = static_cast<float>(static_cast<double>(-sum_[index(v)]) / kUnit);
+    return;
+  }
   factors.loop = loop_weight(graph, v);
   const Fixed degree = sum_[index(v)] + fixed(factors.loop);
   refuse_negative(degree, v);
-  factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(degree) / kUnit));
+  const double d = static_cast<double>(degree) / kUnit;
+  factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / (spec_.scaling == Scaling::Inverse ? d : std::sqrt(d)));
+}
+
+float DegreeContext::share_max(float weight_max) const {
+  if (spec_.scaling == Scaling::Inverse) return 1.0f;  // a weight is at most the degree that it is in
+  return spec_.scaling == Scaling::Root ? std::sqrt(weight_max) : weight_max;
 }
 
 void DegreeContext::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
@@ -104,10 +135,11 @@ void DegreeContext::touch(VertexId v) {
 
 void DegreeContext::count(const EdgeRecord& edge, float weight, int sign) {
   if (spec_.relation >= 0 && edge.type != spec_.relation) return;
-  touch(edge.dst);
-  if (spec_.self_loops && edge.src == edge.dst) return;  // finish() reads the loop's weight
-  const Fixed amount = fixed(spec_.weighted ? weight : 1.0f);
-  sum_[index(edge.dst)] += sign > 0 ? amount : -amount;
+  const VertexId v = owner(edge);
+  touch(v);
+  if (skips_loops() && edge.src == edge.dst) return;  // finish() reads the loop's weight
+  const Fixed amount = share(weight, v);
+  sum_[index(v)] += sign > 0 ? amount : -amount;
 }
 
 void DegreeContext::update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before) {

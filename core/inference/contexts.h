@@ -1,4 +1,5 @@
-// Degree contexts of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2.
+// Degree contexts of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2. d_v is of in-edges
+// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v.
 //
 // d_v is kept in 128-bit fixed point (units of 2^-64), so that adding and removing weights leaves no dust.
 #pragma once
@@ -24,6 +25,10 @@ class DegreeContext {
   void restore();                                         // undoes the latest update, bit for bit
   void check(const GraphStore& graph, VertexId v) const;  // throws where v has no degree in the graph as it is
   bool weighted() const { return spec_.weighted; }
+  bool outgoing() const { return spec_.outgoing; }
+  float share_max(float weight_max) const;  // of out-edges: the largest |w_uv s_u|, whatever the degrees
+  // Whose degree the edge is in.
+  VertexId owner(const EdgeRecord& edge) const { return spec_.outgoing ? edge.src : edge.dst; }
   void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 
@@ -51,6 +56,8 @@ class DegreeContext {
   };
   static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
   static Fixed fixed(float weight);
+  Fixed share(float weight, VertexId v) const;  // of an edge in v's degree
+  bool skips_loops() const { return spec_.self_loops || spec_.outgoing; }
   struct Factors {  // what a row needs of its vertex, side by side
     float scale = 0.0f, loop = 0.0f;
     std::uint32_t mark = 0, slot = 0;  // into before_, where the mark is this epoch's
@@ -62,10 +69,10 @@ class DegreeContext {
   float loop_weight(const GraphStore& graph, VertexId v) const;
   Fixed sum_of(const GraphStore& graph, VertexId v) const;
   void refuse_negative(Fixed degree, VertexId v) const;
-  void finish(const GraphStore& graph, VertexId v);  // loop, degree, scale from the in-edges' sum
+  void finish(const GraphStore& graph, VertexId v);  // loop, degree, scale from the edges' sum
 
   ContextSpec spec_;
-  std::vector<Fixed> sum_;  // of in-edge weights that count
+  std::vector<Fixed> sum_;  // of the weights that count
   std::vector<Factors> factors_;
   std::vector<Before> before_;
   std::vector<VertexId> changed_;

@@ -31,9 +31,9 @@ void EngineImpl<Acc>::defer(const BatchDelta& delta) {
   check_degrees(delta);
   for (const DegreeContext& context : state_.contexts) {  // a degree without a value is refused now
     if (!context.weighted()) continue;
-    for (const EdgeRecord& edge : delta.removed) context.check(graph_, edge.dst);
-    for (const EdgeRecord& edge : delta.added) context.check(graph_, edge.dst);
-    for (const EdgeReweighted& edge : delta.reweighted) context.check(graph_, edge.before.dst);
+    for (const EdgeRecord& edge : delta.removed) context.check(graph_, context.owner(edge));
+    for (const EdgeRecord& edge : delta.added) context.check(graph_, context.owner(edge));
+    for (const EdgeReweighted& edge : delta.reweighted) context.check(graph_, context.owner(edge.before));
   }
 }
 

@@ -71,6 +71,7 @@ class EngineImpl final : public Engine {
   // How one aggregation is brought up to date in one batch. Row i of `deltas` belongs to sources[i].
   struct Plan {
     Path path = Path::None;
+    bool resum = false;  // no message moves in this batch: rows are summed again
     std::vector<VertexId> sources;
     std::vector<std::uint8_t> changed;
     Scratch<std::int64_t> deltas;
@@ -207,6 +208,8 @@ class EngineImpl final : public Engine {
   void note_row_change(int index, VertexId v, int thread);
   void store_row(int index, VertexId v, const float* row, int thread);
   void mark_consumers(const std::vector<int>& consumers, VertexId v, int thread);
+  void mark_refinished(int k);
+  bool must_resum(int k) const;
   const float* input_before(VertexId v, float* buffer) const;
 
   // ---- derive.cc: rows of a compact state, as they were before the batch

@@ -144,8 +144,10 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   const MessageRows sent = messages(k, state);
   for (VertexId v = 0; v < graph_.slot_count(); ++v) {
     const float factor = source_factor(k, state, v);
+    const bool outgoing = spec.scaled() && state.contexts[at(spec.context)].outgoing();
+    const float most = outgoing ? state.contexts[at(spec.context)].share_max(weight_max) : factor * weight_max;
     const float* row = sent.row(v);
-    maxima.take(row, factor * weight_max);
+    maxima.take(row, most);
     if (spec.root == Root::Message) maxima.take(row, factor * root_factor(k, state, v));
     if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);
   }

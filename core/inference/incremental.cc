@@ -18,6 +18,7 @@ constexpr double kParallelFlops = 1e6;  // below this, waking a thread costs mor
 
 constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
 constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4, kDegreesAhead = 12;
+constexpr float kFactorFall = 16.0f;     // of a source's factor in one batch, well inside the headroom of messages
 constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
@@ -143,6 +144,10 @@ void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
     note_degrees(delta);
     derive_sources(delta);
   }
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    plans_[at(k)].resum = options_.strategy == Strategy::Affected || must_resum(k);
+    mark_refinished(k);
+  }
   apply_edge_terms(delta);
   for (const int stage : source().input_consumers) {
     for (const VertexId v : delta.features_changed) dirty_[at(stage)].add(v);
@@ -197,6 +202,27 @@ void EngineImpl<Acc>::mark_consumers(const std::vector<int>& consumers, VertexId
   for (const int stage : consumers) dirty_[at(stage)].add(v, thread);
 }
 
+// Rows that are finished by another factor than before. A factor of in-edges moves with an in-edge, which has marked
+// the row; one of out-edges moves alone.
+template <typename Acc>
+void EngineImpl<Acc>::mark_refinished(int k) {
+  const AggregationSpec& spec = aggregation(k);
+  if (spec.norm != Norm::Gcn || !state_.contexts[at(spec.context)].outgoing()) return;
+  for (const VertexId v : state_.contexts[at(spec.context)].changed()) mark_consumers(spec.consumers, v, 0);
+}
+
+// Along a new edge the old message travels first. Where the edge outweighs all that its source sent before, that
+// message is far larger than what takes its place, and may be out of range.
+template <typename Acc>
+bool EngineImpl<Acc>::must_resum(int k) const {
+  const AggregationSpec& spec = aggregation(k);
+  if (!spec.scaled() || !spec.weighted || !state_.contexts[at(spec.context)].outgoing()) return false;
+  const DegreeContext& context = state_.contexts[at(spec.context)];
+  return std::any_of(context.changed().begin(), context.changed().end(), [&](VertexId v) {
+    return context.scale(v) > 0.0f && context.scale_before(v) > kFactorFall * context.scale(v);
+  });
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
@@ -209,7 +235,7 @@ void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weigh
   const bool marked_later = spec.extreme() && spec.norm == Norm::Sum && options_.strategy != Strategy::Affected;
   if (!marked_later) mark_consumers(spec.consumers, edge.dst, 0);
   if (spec.self_loops && edge.src == edge.dst) return;
-  if (options_.strategy == Strategy::Affected) return;  // the whole row is summed again later
+  if (plans_[at(k)].resum) return;  // the whole row is summed again later
   const float* x = spec.message_table < 0 ? input_before(edge.src, input_buffer(graph_, 0))
                                           : state_.stored[at(spec.message_table)].row(edge.src);
   const float factor = source_factor_before(k, edge.src);
@@ -233,7 +259,7 @@ void EngineImpl<Acc>::apply_edge_terms(const BatchDelta& delta) {
     prefetch_row(table.row(edge.dst), table.row_bytes());
     const int messages = aggregation(k).message_table;
     if (messages >= 0) state_.stored[at(messages)].prefetch(edge.src);
-    if (aggregation(k).norm == Norm::Gcn) state_.contexts[at(aggregation(k).context)].prefetch(edge.src);
+    if (aggregation(k).scaled()) state_.contexts[at(aggregation(k).context)].prefetch(edge.src);
   };
   const auto aggregations = static_cast<int>(source().aggregations.size());
   for (int k = 0; k < aggregations; ++k) {
@@ -292,7 +318,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   } else {
     plan.sources.assign(delta_->features_changed.begin(), delta_->features_changed.end());
   }
-  if (spec.norm == Norm::Gcn) {
+  if (spec.scaled()) {
     for (const VertexId v : state_.contexts[at(spec.context)].changed()) {
       const bool listed = spec.message_table >= 0 ? dirty_[at(spec.stage)].contains(v) : input_mark_[at(v)] == epoch_;
       if (!listed) plan.sources.push_back(v);
@@ -306,7 +332,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
     // A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one.
     plan.path = edges * 10 > all_in_edges() * 6 || !fits_scratch(plan, edges) ? Path::Sweep : Path::Push;
   }
-  if (options_.strategy == Strategy::Affected) plan.path = Path::Pull;
+  if (plan.resum) plan.path = Path::Pull;
   if (plan.path == Path::Push) stats_[at(spec.stage)].edges += edges;
   if (plan.path == Path::Push) plan.deltas.need(plan.sources.size() * at(plan.stride));
   stats_[at(spec.stage)].path = plan.path;
@@ -436,7 +462,7 @@ void EngineImpl<Acc>::find_result_rows(int stage) {
     if (step.op == Op::StoreMessage) {
       if (aggregation(step.index).root == Root::Message) rows.tables.push_back(&state_.aggregates[at(step.index)]);
       rows.stored.push_back(&state_.stored[at(aggregation(step.index).message_table)]);
-      if (aggregation(step.index).norm == Norm::Gcn)
+      if (aggregation(step.index).scaled())
         rows.contexts.push_back(&state_.contexts[at(aggregation(step.index).context)]);
     } else if (step.op == Op::StoreRow) {
       const int root_of = source().stored[at(step.index)].root_of;

@@ -80,7 +80,8 @@ std::vector<std::vector<VertexId>> EngineImpl<Acc>::affected_sets(const BatchDel
         continue;
       }
       for (const VertexId u : spec.message_table < 0 ? delta.features_changed : sets.back()) spread(u);
-      if (spec.norm == Norm::Gcn) {
+      if (spec.scaled()) {
+        mark_refinished(k);
         for (const VertexId u : state_.contexts[at(spec.context)].changed()) spread(u);
       }
     }

@@ -69,25 +69,25 @@ inline void EngineImpl<Acc>::subtract_term(int k, Acc* acc, const float* x, floa
 template <typename Acc>
 inline float EngineImpl<Acc>::source_factor(int k, const State<Acc>& state, VertexId u) const {
   const AggregationSpec& spec = aggregation(k);
-  return spec.norm == Norm::Gcn ? state.contexts[at(spec.context)].scale(u) : 1.0f;
+  return spec.scaled() ? state.contexts[at(spec.context)].scale(u) : 1.0f;
 }
 
 template <typename Acc>
 inline float EngineImpl<Acc>::source_factor_before(int k, VertexId u) const {
   const AggregationSpec& spec = aggregation(k);
-  return spec.norm == Norm::Gcn ? state_.contexts[at(spec.context)].scale_before(u) : 1.0f;
+  return spec.scaled() ? state_.contexts[at(spec.context)].scale_before(u) : 1.0f;
 }
 
 template <typename Acc>
 inline float EngineImpl<Acc>::root_factor(int k, const State<Acc>& state, VertexId v) const {
   const AggregationSpec& spec = aggregation(k);
-  return spec.norm == Norm::Gcn ? state.contexts[at(spec.context)].loop(v) : spec.root_coefficient;
+  return spec.scaled() ? state.contexts[at(spec.context)].loop(v) : spec.root_coefficient;
 }
 
 template <typename Acc>
 inline float EngineImpl<Acc>::root_factor_before(int k, VertexId v) const {
   const AggregationSpec& spec = aggregation(k);
-  return spec.norm == Norm::Gcn ? state_.contexts[at(spec.context)].loop_before(v) : spec.root_coefficient;
+  return spec.scaled() ? state_.contexts[at(spec.context)].loop_before(v) : spec.root_coefficient;
 }
 
 template <typename Acc>

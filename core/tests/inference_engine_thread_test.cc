@@ -143,34 +143,52 @@ bool refuses(GraphStore& graph, std::span<Engine* const> engines, const UpdateBu
   return false;
 }
 
+// Random batches, by engines of every kind on one graph.
+void check_every_way(World& world, unsigned seed) {
+  std::vector<std::unique_ptr<Engine>> kept;
+  for (const Path path : {Path::None, Path::Push, Path::Pull, Path::Sweep}) {
+    kept.push_back(
+        Engine::create(world.graph, world.program, with(1 + static_cast<int>(seed % 2), Strategy::Incremental, path)));
+  }
+  for (const Path path : {Path::None, Path::Sweep}) {
+    EngineOptions options = with(2, Strategy::Incremental, path);
+    options.compact = true;
+    kept.push_back(Engine::create(world.graph, world.program, options));
+  }
+  for (const Strategy strategy : {Strategy::Affected, Strategy::KHop, Strategy::Full}) {
+    kept.push_back(Engine::create(world.graph, world.program, with(2, strategy)));
+  }
+  std::vector<Engine*> engines;
+  for (const auto& engine : kept) engines.push_back(engine.get());
+  for (int round = 0; round < 8; ++round) {
+    apply_batch(world.graph, engines, {}, world.batch(1 + static_cast<int>(world.rng() % 12)));
+    for (Engine* engine : engines) {
+      const Mismatch mismatch = engine->verify();
+      CHECK(!mismatch.found);
+    }
+    CHECK(engines[0]->digest() == engines[1]->digest());
+    for (const std::size_t other : {2, 3, 4, 5, 6}) CHECK(engines[0]->digest() == engines[other]->digest());
+  }
+}
+
 }  // namespace
 
 TEST(every_strategy_path_and_thread_count_stays_equal_to_a_run_from_scratch) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     World world(seed);
-    std::vector<std::unique_ptr<Engine>> kept;
-    for (const Path path : {Path::None, Path::Push, Path::Pull, Path::Sweep}) {
-      kept.push_back(Engine::create(world.graph, world.program,
-                                    with(1 + static_cast<int>(seed % 2), Strategy::Incremental, path)));
-    }
-    for (const Path path : {Path::None, Path::Sweep}) {
-      EngineOptions options = with(2, Strategy::Incremental, path);
-      options.compact = true;
-      kept.push_back(Engine::create(world.graph, world.program, options));
-    }
-    for (const Strategy strategy : {Strategy::Affected, Strategy::KHop, Strategy::Full}) {
-      kept.push_back(Engine::create(world.graph, world.program, with(2, strategy)));
-    }
-    std::vector<Engine*> engines;
-    for (const auto& engine : kept) engines.push_back(engine.get());
-    for (int round = 0; round < 8; ++round) {
-      apply_batch(world.graph, engines, {}, world.batch(1 + static_cast<int>(world.rng() % 12)));
-      for (Engine* engine : engines) {
-        const Mismatch mismatch = engine->verify();
-        CHECK(!mismatch.found);
-      }
-      CHECK(engines[0]->digest() == engines[1]->digest());
-      for (const std::size_t other : {2, 3, 4, 5, 6}) CHECK(engines[0]->digest() == engines[other]->digest());
+    check_every_way(world, seed);
+  }
+}
+
+TEST(sums_over_out_degrees_stay_equal_to_a_run_from_scratch) {
+  for (const Scaling scaling : {Scaling::Root, Scaling::Inverse, Scaling::One}) {
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      World world(seed);
+      world.program.contexts[0] = {false, false, 1.0f, -1, true, scaling};
+      AggregationSpec& second = world.program.aggregations[1];
+      second.norm = scaling == Scaling::Root ? Norm::Gcn : Norm::Source;
+      second.root = scaling == Scaling::One ? Root::Message : Root::None;
+      check_every_way(world, seed);
     }
   }
 }

@@ -13,7 +13,7 @@ LiveGnnError
 │   ├── DtypeInvalid            an array of the wrong dtype
 │   ├── ColumnMissing           a weight, time, type or attribute that the graph does not have, or the reverse
 │   ├── RangeOverflow           a fixed-point message or a degree out of range
-│   └── DegreeNegative          a weighted degree below zero in a degree-normalised layer
+│   └── DegreeNegative          a weighted degree below zero in a degree-normalised layer, or a weight in a Laplacian
 ├── ModelError
 │   ├── ModelUnsupported        a layer or option that cannot be kept exact; names the layer and the reason
 │   ├── ModelMismatch           an imported model that does not agree with its module, or does not fit the graph
@@ -147,7 +147,7 @@ class RangeOverflow(UpdateError, OverflowError):
 
 
 class DegreeNegative(UpdateError, ValueError):
-    """A weighted in-degree below zero, for which degree normalisation has no value."""
+    """A weighted degree below zero, or a weight below zero among out-degrees that divide; it has no exact value."""
 
 
 class ModelError(LiveGnnError):

@@ -28,6 +28,7 @@ LAYERS = {
     pyg.GCNConv: [lambda: pyg.GCNConv(4, 3)],
     pyg.SAGEConv: [lambda: pyg.SAGEConv(4, 3, aggr="std"), lambda: pyg.SAGEConv(4, 3, aggr="softmax")],
     pyg.GraphConv: [lambda: pyg.GraphConv(4, 3, aggr="max"), lambda: pyg.GraphConv(4, 3, aggr="var")],
+    pyg.ChebConv: [lambda: pyg.ChebConv(4, 3, 3)],
     pyg.TAGConv: [lambda: pyg.TAGConv(4, 3)],
     pyg.GINConv: [lambda: pyg.GINConv(nn.Linear(4, 3)), lambda: pyg.GINConv(nn.Linear(4, 3), aggr="softmax")],
     pyg.SGConv: [lambda: pyg.SGConv(4, 3)],

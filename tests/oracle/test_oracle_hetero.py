@@ -31,6 +31,8 @@ WITHIN = {
     "GATv2 with loops": lambda s: pyg.GATv2Conv(s, 3, heads=2),
     "GIN": lambda s: pyg.GINConv(nn.Sequential(nn.Linear(s, 7), nn.ReLU(), nn.Linear(7, 6)), train_eps=True),
     "TAG": lambda s: pyg.TAGConv(s, 6, K=2),
+    "Cheb": lambda s: pyg.ChebConv(s, 6, K=3),
+    "Cheb by walks": lambda s: pyg.ChebConv(s, 6, K=3, normalization="rw"),
     "PNA": lambda s: pyg.PNAConv(s, 6, ["mean", "max"], ["identity", "amplification"], torch.tensor([0, 2, 3])),
     "Cheap": lambda s: pyg.SimpleConv(combine_root="sum"),
 }

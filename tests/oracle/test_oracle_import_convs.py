@@ -109,6 +109,31 @@ def test_tag_conv(normalize):
     assert_equal(pyg.TAGConv(5, 3, K=2, normalize=normalize))
 
 
+@pytest.mark.parametrize("bias", YES_NO)
+@pytest.mark.parametrize("normalization", ["sym", "rw"])
+@pytest.mark.parametrize("hops", [1, 2, 3, 5])
+def test_cheb_conv(hops, normalization, bias):
+    model = assert_equal(pyg.ChebConv(5, 3, K=hops, normalization=normalization, bias=bias))
+    assert model.weights == ("optional" if hops > 1 else "none")
+
+
+class WithLambda(nn.Module):
+    """The scale as a number in the forward."""
+
+    def __init__(self, number, **options):
+        super().__init__()
+        self.conv, self.number = pyg.ChebConv(5, 3, K=3, **options), number
+
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.conv(x, edge_index, edge_weight, lambda_max=self.number)
+
+
+@pytest.mark.parametrize("normalization", ["sym", "rw", None])
+@pytest.mark.parametrize("number", [1.7, 3])
+def test_cheb_conv_with_a_constant_scale(number, normalization):
+    assert_equal(WithLambda(number, normalization=normalization))
+
+
 @pytest.mark.parametrize("self_loops", YES_NO)
 def test_ssg_conv_and_mix_hop_conv(self_loops):
     assert_equal(pyg.SSGConv(5, 3, alpha=0.2, K=3, add_self_loops=self_loops))

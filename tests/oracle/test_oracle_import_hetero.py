@@ -127,6 +127,7 @@ WITHIN = {
     "GCN max": lambda: pyg.GCNConv(4, 3, aggr="max"),
     "GAT": lambda: pyg.GATConv(4, 3, heads=2),
     "TAG": lambda: pyg.TAGConv(4, 3),
+    "Cheb": lambda: pyg.ChebConv(4, 3, 3),
     "PNA": lambda: pyg.PNAConv(4, 4, ["mean", "std"], ["identity", "linear"], torch.tensor([0, 2, 3])),
     "Gated": lambda: pyg.GatedGraphConv(4, 2),
     "SG": lambda: pyg.SGConv(4, 3, 2),

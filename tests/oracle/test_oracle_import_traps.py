@@ -152,3 +152,66 @@ def test_an_empty_neighbourhood_gives_0():
         got = equal(conv, [0], [1])
         if isinstance(conv, pyg.SAGEConv):
             assert (got[[0, 2, 3]] == 0).all()
+
+
+def test_cheb_divides_by_out_degrees():
+    for normalization in ("sym", "rw"):
+        conv = pyg.ChebConv(2, 2, K=2, normalization=normalization)
+        before = equal(conv, [0, 1, 2], [1, 2, 0])
+        after = equal(conv, [0, 1, 2, 0], [1, 2, 0, 3])  # no new edge to 1, yet what 0 sends it is halved
+        changed = (before != after).any(axis=1)
+        both = normalization == "sym"  # then 0's own row moves, too, and 3, without out-edges, hears nothing
+        assert changed.tolist() == [both, True, False, not both]
+        once, twice = equal(conv, [0, 1], [1, 0]), equal(conv, [0, 0, 1], [1, 1, 0])  # parallel edges count each
+        assert np.allclose(once, twice) == (normalization == "rw")  # two halves
+
+
+def test_cheb_leaves_self_loops_out():
+    conv = pyg.ChebConv(2, 2, K=3)
+    weights = [1.0, 2.0, 0.5]
+    want = equal(conv, [0, 1, 2], [1, 2, 0], weights)
+    np.testing.assert_array_equal(equal(conv, [0, 1, 2, 1, 3], [1, 2, 0, 1, 3], [*weights, 7.0, 1.0]), want)
+
+
+def test_cheb_gives_0_where_there_is_no_out_degree():
+    for normalization in ("sym", "rw"):
+        conv = pyg.ChebConv(2, 2, K=2, normalization=normalization, bias=False)
+        with torch.no_grad():
+            conv.lins[0].weight.zero_()
+        assert (equal(conv, [0, 1], [1, 0], [0.0, 0.0]) == 0).all()
+        assert (equal(conv, [0], [0], [3.0]) == 0).all()
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, number, normalization="sym"):
+        super().__init__()
+        self.conv, self.number = pyg.ChebConv(2, 2, K=3, normalization=normalization), number
+
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.conv(x, edge_index, edge_weight, lambda_max=self.number)
+
+
+def test_cheb_takes_the_largest_entry_for_its_scale_unless_it_is_given_one():
+    """Twice the Laplacian's largest entry, which is 1 on the diagonal: but for negative weights, which are refused."""
+    edges = [0, 1, 2], [1, 2, 0], [1.0, 2.0, 0.5]
+    own, two, other = Scaled(None), Scaled(2.0), Scaled(1.5)
+    for each in (two, other):
+        each.load_state_dict(own.state_dict())
+    np.testing.assert_array_equal(equal(own, *edges), equal(two, *edges))
+    assert (equal(own, *edges) != equal(other, *edges)).any()
+    with pytest.raises(ModelUnsupported, match=r"conv \(ChebConv\): its lambda_max is not one number above 0"):
+        from_pyg(Scaled(0.0))
+    with pytest.raises(ModelUnsupported, match="its lambda_max is not one number above 0"):
+        from_pyg(Scaled(torch.tensor(2.0)))
+    with pytest.raises(ValueError, match="edge weights of at least 0, got -2"):
+        both(own, [0, 0], [1, 2], [-2.0, 3.0])
+
+
+def test_cheb_without_normalisation_needs_its_scale():
+    with pytest.raises(ModelUnsupported, match="takes the largest degree of the whole graph for its scale"):
+        from_pyg(pyg.ChebConv(2, 2, K=2, normalization=None))
+    conv = Scaled(5.0, None)
+    weights = [1.0, -2.0, 0.5]
+    want = equal(conv, [0, 1, 2], [1, 2, 0], weights)  # nothing divides: weights may be negative
+    np.testing.assert_array_equal(equal(conv, [0, 1, 2, 3], [1, 2, 0, 3], [*weights, 9.0]), want)
+    equal(pyg.ChebConv(2, 2, K=1, normalization=None), [0], [1])  # one hop reads no edge

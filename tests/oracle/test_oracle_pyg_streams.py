@@ -51,6 +51,8 @@ WEIGHTED = {
     "sg": lambda: Stack(pyg.SGConv(5, 6, K=2), pyg.SGConv(6, 3, add_self_loops=False)),
     "appnp": lambda: Stack(pyg.GCNConv(5, 4), pyg.APPNP(3, 0.2)),
     "lg": lambda: Stack(pyg.LGConv(), pyg.LGConv(normalize=False), pyg.GCNConv(5, 3)),
+    "cheb": lambda: Stack(pyg.ChebConv(5, 6, K=3), pyg.ChebConv(6, 3, K=2)),
+    "cheb by walks": lambda: Stack(pyg.ChebConv(5, 6, K=2, normalization="rw"), pyg.GCNConv(6, 3)),
     "mixed": lambda: Stack(pyg.GCNConv(5, 9), pyg.SAGEConv(9, 6), pyg.GraphConv(6, 4), pyg.LGConv()),
     "GCN": lambda: pyg.GCN(5, 8, 3, 2, act="tanh"),
     "GCN batch norm": lambda: pyg.GCN(5, 8, 2, 4, norm="batch_norm", act="silu"),

@@ -18,7 +18,7 @@ enum class ErrorKind {
   WidthMismatch,     // a row of the wrong width
   ColumnMissing,     // a weight, time, type or attribute for a graph without that column (or the reverse)
   RangeOverflow,     // a fixed-point message or a degree out of range
-  DegreeNegative,    // a weighted degree below zero in a degree-normalised layer
+  DegreeNegative,    // a weighted degree below zero in a degree-normalised layer, or a weight in a Laplacian
   SpillUnavailable,  // a folder that cannot hold paged rows
   StateMismatch,     // verify() found live state that differs from a run from scratch
   InvariantBroken,   // our own mistake; the process must not go on serving

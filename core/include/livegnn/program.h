@@ -59,7 +59,9 @@ struct Instruction {
   int type = -1;  // of the vertices, in a gather of the edges, that it is for; -1: all
 };
 
-enum class Norm : int { Sum, Mean, Gcn };
+// Gcn: messages times their source's factor, their sum times the target's, both of one degree context; Source: without
+// the target's.
+enum class Norm : int { Sum, Mean, Gcn, Source };
 enum class Reduce : int { Sum, Max, Min };
 enum class Root : int { None, Message, Table };
 
@@ -93,13 +95,13 @@ struct AggregationSpec {
   int stage = 0;  // where its messages are made
   Norm norm = Norm::Sum;
   bool weighted = false;
-  bool self_loops = false;  // Gcn: add_remaining_self_loops; self-loop edges leave the sum
+  bool self_loops = false;  // self-loop edges leave the sum; Gcn over in-degrees: a loop per vertex takes their place
   float fill = 1.0f;
-  int context = -1;               // Gcn: which degree context; Mean with a relation: which one counts
+  int context = -1;               // Gcn, Source: which degree context; Mean with a relation: which one counts
   int message_table = -1;         // stored rows that hold the messages; -1: the input itself
   Root root = Root::None;         // the vertex's own term, folded into the sum
   int root_table = -1;            // Root::Table
-  float root_coefficient = 0.0f;  // Root::Message: own message times this (Gcn with self-loops: times L_v instead)
+  float root_coefficient = 0.0f;  // Root::Message: own message times this (with a context: times L_v instead)
   std::vector<int> consumers;     // stages that load it
   Reduce reduce = Reduce::Sum;    // Max, Min: norm Sum or Gcn; nothing folded in but Gcn's self-loop
 
@@ -116,6 +118,7 @@ struct AggregationSpec {
     const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();
     return listed && (relation < 0 || type == relation);
   }
+  bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
   bool on_edges() const { return gather >= 0 || attention >= 0; }
   bool extreme() const { return reduce != Reduce::Sum; }
 };
@@ -132,11 +135,16 @@ struct StoredSpec {
   std::vector<int> attention_target_of;  // and whose s
 };
 
+// A vertex's factor: d^-1/2, 1 / d, or 1; then the self-loop takes the degree away, L_v = -d_v.
+enum class Scaling : int { Root, Inverse, One };
+
 struct ContextSpec {  // a degree normalisation: which edges count, and how
   bool weighted = false;
   bool self_loops = true;
   float fill = 1.0f;
   int relation = -1;
+  bool outgoing = false;            // degrees of out-edges but self-loops; self_loops is false
+  Scaling scaling = Scaling::Root;  // another one: outgoing
 };
 
 struct WeightSpec {

@@ -19,7 +19,8 @@ from livegnn.models.order import optimise
 
 __all__ = ["Codes", "Compiler", "aggregation_names", "compile_model"]
 
-_NORM = {"sum": 0, "mean": 1, "gcn": 2}
+_NORM = {"sum": 0, "mean": 1, "gcn": 2, "laplacian": 2, "walk": 3, "difference": 3}
+_OUTGOING = {"laplacian": 0, "walk": 1, "difference": 2}  # norms over out-degrees, with how a degree gives the factor
 _REDUCE = {"sum": 0, "max": 1, "min": 2}
 _GATHERING = {"sum": 0, "mean": 1, "max": 2, "min": 3, "softmax": 4}
 _LOOPS = {"keep": 0, "drop": 1, "replace": 2}
@@ -106,6 +107,13 @@ def separate(gather: edges.Gather) -> Separable | None:
     return Separable(source.x, target.x, message.x, float(score.param))
 
 
+def skips_loops(made: _Aggregation) -> bool:
+    """Whether self-loop edges leave what is summed up as terms of a source's row."""
+    if isinstance(made.value, edges.Gather):
+        return made.parts is not None and made.value.loops != "keep"
+    return made.value.self_loops or made.value.norm in _OUTGOING
+
+
 class Compiler:
     """One model on its way to a native program; `livegnn.models.compile_steps` emits the steps."""
 
@@ -156,7 +164,7 @@ class Compiler:
     # ---- aggregations and what is folded into them
 
     def find_aggregations(self) -> None:
-        contexts: dict[tuple[bool, bool, float, int], int] = {}
+        contexts: dict[tuple[bool, bool, float, int, bool, int], int] = {}
         for value in self.values:
             if not isinstance(value, ir.Propagate | edges.Gather):
                 continue
@@ -164,14 +172,16 @@ class Compiler:
             if isinstance(value, edges.Gather):
                 made.parts = separate(value) if self.split else None
                 made.gather = self.add_gather(value) if made.parts is None else -1
-            elif value.norm == "gcn" or (value.norm == "mean" and value.relation is not None):
-                fill = float(value.fill) if value.weighted and value.norm == "gcn" else 1.0
-                weighted = value.weighted and value.norm == "gcn"
-                key = (weighted, value.self_loops, fill, self.edge_code(value.relation))
+            elif value.norm not in ("sum", "mean") or (value.norm == "mean" and value.relation is not None):
+                weighted = value.weighted and value.norm != "mean"
+                fill = float(value.fill) if weighted and value.norm == "gcn" else 1.0
+                outgoing = value.norm in _OUTGOING
+                relation = self.edge_code(value.relation)
+                key = (weighted, value.self_loops, fill, relation, outgoing, _OUTGOING.get(value.norm, 0))
                 if key not in contexts:
                     contexts[key] = self.program.add_context(*key)
                 made.context = contexts[key]
-                if value.self_loops:
+                if value.self_loops or value.norm == "difference":
                     made.root = _ROOT_MESSAGE
             self.index[id(value)] = len(self.aggregations)
             self.aggregations.append(made)
@@ -319,7 +329,7 @@ class Compiler:
                 stage=made.stage,
                 norm=_NORM[sums.norm],
                 weighted=sums.weighted,
-                self_loops=sums.self_loops if made.parts is None else value.loops != "keep",  # type: ignore[union-attr]
+                self_loops=skips_loops(made),
                 fill=float(sums.fill),
                 context=made.context,
                 message_table=made.message_table,

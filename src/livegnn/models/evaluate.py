@@ -135,6 +135,8 @@ def _propagate(value: ir.Propagate, edges: EdgeList, x: Rows) -> Rows:
         src, dst, weight = src[chosen], dst[chosen], weight[chosen]
     if value.norm == "gcn":
         return _propagate_gcn(value, src, dst, weight, x)
+    if value.norm in ("laplacian", "walk", "difference"):
+        return _propagate_out(value.norm, src, dst, weight, x)
     total = _reduce(value.reduce, len(x), dst, weight[:, None] * x[src])
     if value.norm == "mean":
         total /= np.maximum(np.bincount(dst, minlength=len(x)), 1)[:, None].astype(x.dtype)
@@ -158,6 +160,23 @@ def _propagate_gcn(value: ir.Propagate, src: Rows, dst: Rows, weight: Rows, x: R
         terms = np.concatenate([terms, (scale * scale * loop)[:, None] * x])
         dst = np.concatenate([dst, np.arange(len(x))])
     return _reduce(value.reduce, len(x), dst, terms)
+
+
+def _propagate_out(norm: str, src: Rows, dst: Rows, weight: Rows, x: Rows) -> Rows:
+    """The sums normalised by out-degrees."""
+    others = src != dst
+    src, dst, weight = src[others], dst[others], weight[others]
+    degree = np.zeros(len(x), x.dtype)
+    np.add.at(degree, src, weight)
+    if norm == "difference":
+        y: Rows = _reduce("sum", len(x), dst, weight[:, None] * x[src]) - degree[:, None] * x
+        return y
+    if (weight < 0).any():
+        raise ModelError(f"[evaluate] expected edge weights of at least 0, got {weight.min()}; mend the weights")
+    with np.errstate(divide="ignore"):
+        scale = np.where(degree == 0, 0, degree ** (-1.0 if norm == "walk" else -0.5)).astype(x.dtype)
+    share = scale[src] * weight if norm == "walk" else scale[src] * weight * scale[dst]
+    return _reduce("sum", len(x), dst, share[:, None] * x[src])
 
 
 def _reduce(reduce: str, count: int, dst: Rows, terms: Rows) -> Rows:

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 FloatArray: TypeAlias = NDArray[np.float32]
-Norm: TypeAlias = Literal["sum", "mean", "gcn"]
+Norm: TypeAlias = Literal["sum", "mean", "gcn", "laplacian", "walk", "difference"]
 Reduce: TypeAlias = Literal["sum", "max", "min"]
 
 #: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
@@ -385,13 +385,18 @@ class Propagate(Value):
           With `self_loops`, self-loop edges leave both sums and L_v = 1 if not weighted; if weighted, L_v is the weight
           of v's self-loop edge with the largest id, `fill` where v has none.
           Without, self-loop edges are ordinary and L_v = 0.
+    laplacian: a[v] = s_v * sum over edges (u, v), u != v, of w_uv s_u x[u],  s_v = d_v^-1/2, 0 where d_v = 0,
+          d_v = sum over edges (v, t), t != v, of w_vt: the out-degree. Weights below 0 are refused by the engine.
+    walk: a[v] = sum over edges (u, v), u != v, of w_uv x[u] / d_u with the same d; 0 / 0 is 0.
+    difference: a[v] = sum over edges (u, v), u != v, of w_uv x[u], minus d_v x[v]. Weights may be below 0.
 
     With a `relation`, only edges of that type count, for the mean and the degrees, too. Rows of one vertex type need
-    one, and `target` is the type of the vertices that it leads to (default: the same); norm gcn stays within a type.
+    one, and `target` is the type of the vertices that it leads to (default: the same); norms but sum and mean
+    stay within a type.
     With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there
     is no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
 
-    Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm.
+    Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm, torch_geometric.utils.get_laplacian.
     """
 
     x: Value
@@ -406,10 +411,15 @@ class Propagate(Value):
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "max", "min"):
             raise ModelError(f"[Propagate] expected reduce sum, max or min, got {self.reduce!r}; choose one")
-        if self.reduce != "sum" and self.norm == "mean":
-            raise ModelError(f"[Propagate] expected norm sum or gcn with reduce {self.reduce}, got mean; leave it out")
-        if self.norm not in ("sum", "mean", "gcn"):
-            raise ModelError(f"[Propagate] expected norm sum, mean or gcn, got {self.norm!r}; choose one")
+        if self.norm not in ("sum", "mean", "gcn", "laplacian", "walk", "difference"):
+            raise ModelError(
+                "[Propagate] expected norm sum, mean, gcn, laplacian, walk or difference, "
+                f"got {self.norm!r}; choose one"
+            )
+        if self.reduce != "sum" and self.norm not in ("sum", "gcn"):
+            raise ModelError(
+                f"[Propagate] expected norm sum or gcn with reduce {self.reduce}, got {self.norm}; leave it out"
+            )
         if self.x.on_edges:
             raise ModelError("[Propagate] expected rows of vertices, got rows of edges; use Gather")
         if self.self_loops and self.norm != "gcn":
@@ -421,9 +431,10 @@ class Propagate(Value):
                 "[Propagate] expected a relation, and a target where rows are of one vertex type, got "
                 f"relation={self.relation}, target={self.target} and rows of type {self.x.vertex_type}; name both"
             )
-        if self.norm == "gcn" and target != self.x.vertex_type:
+        if self.norm not in ("sum", "mean") and target != self.x.vertex_type:
             raise ModelError(
-                f"[Propagate] expected norm gcn within one vertex type, got {self.x.vertex_type} to {target}; use a sum"
+                f"[Propagate] expected norm {self.norm} within one vertex type, got {self.x.vertex_type} to {target}; "
+                "use a sum"
             )
         self._define(self.x.width, (self.x,), vertex_type=target, fill=fill, target=target)
 

@@ -25,6 +25,7 @@ __all__ = [
     "SGC",
     "Activate",
     "BatchNorm",
+    "Cheb",
     "Dense",
     "GraphConv",
     "JumpingKnowledge",
@@ -358,6 +359,73 @@ class APPNP:
                 a = ir.Propagate(h, "sum", self.weighted)
             h = ir.Combine(((1.0 - self.alpha, a), (self.alpha, x)))
         return activate(h, self.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class Cheb:
+    """y = f(sum over k of W[k] z[k] + b),  z[0] = x,  z[1] = L x,  z[k] = 2 L z[k-1] - z[k-2].
+
+    L = 2 / lambda_max (I - A) - I, where (A x)[v] = sum over edges (u, v), u != v, of a_uv x[u] with a_uv =
+    w_uv (d_u d_v)^-1/2 ("sym") or w_uv / d_u ("rw"), 0 where a divisor is 0. d_u is the weighted out-degree without
+    self-loops; weights are at least 0. Without normalization (None) D - A of the weights themselves is in the place of
+    I - A.
+
+    Args:     weights: one (out, in) per hop, the first for x itself.   bias: (out,) or None.
+              lambda_max: None: 2, so that L = -A, as PyG has it; None has to have one.
+              weighted: read the graph's edge weights.
+    Raises:   ModelError for no weights, another normalization, or a lambda_max that is missing or not above 0.
+    Source: Defferrard et al. 2016; torch_geometric.nn.ChebConv.
+    """
+
+    weights: Sequence[Weights]
+    bias: Weights | None = None
+    activation: str | Activate | None = field(default=None, kw_only=True)
+    normalization: Literal["sym", "rw"] | None = field(default="sym", kw_only=True)
+    lambda_max: float | None = field(default=None, kw_only=True)
+    weighted: bool = field(default=False, kw_only=True)
+
+    @property
+    def input_width(self) -> int:
+        self.check()
+        return _input_width(self.weights[0])
+
+    def apply(self, x: ir.Value) -> ir.Value:
+        self.check()
+        terms: list[tuple[float, ir.Value]] = []
+        before, z = x, x
+        for hop, weight in enumerate(self.weights):
+            if hop:
+                before, z = z, self.hop(z, None if hop == 1 else before)
+            terms.append((1.0, ir.Linear(z, weight, None if hop else self.bias)))
+        return activate(ir.Combine(tuple(terms)), self.activation)
+
+    def hop(self, z: ir.Value, before: ir.Value | None) -> ir.Value:
+        """L z, or 2 L z - before."""
+        times = 1.0 if before is None else 2.0
+        scale = 1.0 if self.lambda_max is None else 2.0 / self.lambda_max
+        norm: ir.Norm = "difference"
+        diagonal = -1.0
+        if self.normalization is not None:
+            norm = "laplacian" if self.normalization == "sym" else "walk"
+            diagonal = scale - 1.0
+        terms: list[tuple[float, ir.Value]] = [(-times * scale, ir.Propagate(z, norm, self.weighted))]
+        if diagonal != 0.0:
+            terms.append((times * diagonal, z))
+        if before is not None:
+            terms.append((-1.0, before))
+        return ir.Combine(tuple(terms))
+
+    def check(self) -> None:
+        if not self.weights:
+            raise ModelError("[Cheb] expected a weight for each hop, at least 1, got none; mend the layer")
+        if self.normalization not in ("sym", "rw", None):
+            raise ModelError(
+                f"[Cheb] expected normalization 'sym', 'rw' or None, got {self.normalization!r}; choose one"
+            )
+        if self.normalization is None and self.lambda_max is None and len(self.weights) > 1:
+            raise ModelError("[Cheb] expected a lambda_max where normalization is None, got none; pass a number")
+        if self.lambda_max is not None and not 0 < self.lambda_max < float("inf"):
+            raise ModelError(f"[Cheb] expected a lambda_max above 0, got {self.lambda_max}; mend the layer")
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,6 +110,40 @@ def _tag(conv: Any, call: Call) -> ir.Value:
     return ir.Combine(tuple(terms))
 
 
+def _cheb(conv: Any, call: Call) -> ir.Value:
+    call.sum_only("a Laplacian's terms")
+    largest = _lambda_max(call)
+    if conv.normalization is None and largest is None and len(conv.lins) > 1:
+        raise refuse(
+            call.where,
+            "normalization=None without a lambda_max takes the largest degree of the whole graph for its scale, so one "
+            "update would change every row",
+            "write the lambda_max it was trained with into the forward, as a number",
+        )
+    spec = layers.Cheb(
+        [_weight(lin) for lin in conv.lins],
+        to_array(conv.bias),
+        normalization=conv.normalization,
+        lambda_max=largest,
+        weighted=call.weighted,
+    )
+    return spec.apply(call.x)
+
+
+def _lambda_max(call: Call) -> float | None:
+    """The constant that a ChebConv is given, if any."""
+    given = call.others.get("lambda_max")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
+        raise refuse(
+            call.where,
+            "its lambda_max is not one number above 0, the same for every graph",
+            "leave it out, or write the number into the forward",
+        )
+    return float(given)
+
+
 def _mixhop(conv: Any, call: Call) -> ir.Value:
     x = call.x
     states: list[ir.Value] = []
@@ -179,6 +213,12 @@ LINEAR: dict[Any, Conv] = {
         _graph_conv,
         "every aggregation; edge weights; exact to float32 with softmax, or weights and no sum, mean, max or min",
         BY_OPTION,
+    ),
+    pyg.ChebConv: Conv(
+        _cheb,
+        "`K` hops, `bias`, `normalization` 'sym' and 'rw' with edge weights of at least 0, None with a `lambda_max`; "
+        "`lambda_max` a number in the forward",
+        takes=("lambda_max",),
     ),
     pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),
     pyg.GINConv: Conv(

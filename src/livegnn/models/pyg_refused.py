@@ -9,7 +9,6 @@ _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
 
 REFUSED_CONVS: dict[str, str] = {
     "MessagePassing": "it is the abstract base of all layers",
-    "ChebConv": "its Laplacian divides by out-degrees, which are not kept",
     "CuGraphSAGEConv": _CUDA,
     "GravNetConv": _POSITION,
     "CuGraphGATConv": _CUDA,

@@ -118,6 +118,8 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
         np.add.at(degree, dst, w)
         factor = np.array([kind(0) if d == 0 else kind(1) / np.sqrt(d) for d in degree], dtype=kind)
         w = factor[src] * w * factor[dst]
+    elif entry["norm"] in ("laplacian", "walk", "difference"):
+        src, dst, w = _without_loops(entry["norm"], n, src, dst, w)
     a = np.zeros(x.shape, kind)
     if entry.get("reduce", "sum") == "sum":
         np.add.at(a, dst, w[:, None] * x[src])  # one edge after the other
@@ -127,6 +129,27 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
         count = np.bincount(dst, minlength=n)
         a = a / np.where(count == 0, 1, count)[:, None].astype(kind)
     return a
+
+
+def _without_loops(norm: str, n: int, src: AnyArray, dst: AnyArray, w: AnyArray) -> tuple[AnyArray, ...]:
+    """The entries of D^-1/2 A D^-1/2 (laplacian), D^-1 A (walk) or A - D (difference), where A has no self-loops and D
+    is of weighted out-degrees.
+    """
+    others = [e for e in range(len(src)) if src[e] != dst[e]]
+    src, dst, w = src[others], dst[others], w[others]
+    degree = [w.dtype.type(0)] * n
+    for u, w_uv in zip(src.tolist(), w, strict=True):
+        degree[u] += w_uv
+    if norm == "difference":
+        own = np.arange(n)
+        return np.concatenate([src, own]), np.concatenate([dst, own]), np.concatenate([w, -np.array(degree, w.dtype)])
+    if len(w) and w.min() < 0:
+        raise ValueError(f"[reference] expected edge weights of at least 0, got {w.min()}; mend the weights")
+    entries = w.copy()
+    for e, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        divisor = degree[u] if norm == "walk" else np.sqrt(degree[u]) * np.sqrt(degree[v])
+        entries[e] = w[e] / divisor if divisor != 0 else 0
+    return src, dst, entries
 
 
 def _extreme(a: AnyArray, reduce: str, src: AnyArray, dst: AnyArray, w: AnyArray, x: AnyArray) -> None:

@@ -12,7 +12,19 @@ import numpy as np
 
 from livegnn.types import AnyArray, Float64Array, Int64Array
 
-__all__ = ["appnp", "gcn", "gcn_sum", "gin", "graph_conv", "lg", "mean_messages", "sage", "sgc", "sum_messages"]
+__all__ = [
+    "appnp",
+    "cheb",
+    "gcn",
+    "gcn_sum",
+    "gin",
+    "graph_conv",
+    "lg",
+    "mean_messages",
+    "sage",
+    "sgc",
+    "sum_messages",
+]
 
 
 def _linear(x: AnyArray, weight: AnyArray, bias: AnyArray | None) -> Float64Array:
@@ -193,3 +205,40 @@ def lg(
     if not normalize:
         return sum_messages(x, src, dst, weight)
     return gcn_sum(x, src, dst, weight, self_loops=False)
+
+
+def cheb(
+    x: AnyArray,
+    src: Int64Array,
+    dst: Int64Array,
+    weight: AnyArray | None,
+    weights: list[AnyArray],
+    b: AnyArray | None = None,
+    *,
+    normalization: str | None = "sym",
+    lambda_max: float = 2.0,
+) -> Float64Array:
+    """Sum of W_k z_k plus b, z_k = T_k(L^T) x, T_k Chebyshev's polynomials, L the scaled Laplacian as a matrix.
+
+    Row and column of L are source and target; degrees are sums of rows, without the diagonal.
+    Source: Defferrard et al. 2016, eqs. 4 and 5.
+    """
+    n = len(x)
+    adjacency = np.zeros((n, n))
+    for e in range(len(src)):
+        if src[e] != dst[e]:
+            adjacency[src[e], dst[e]] += 1.0 if weight is None else float(weight[e])
+    degree = adjacency.sum(axis=1)
+    if normalization is None:
+        laplacian = np.diag(degree) - adjacency
+    else:
+        power = np.array([0.0 if d == 0 else 1.0 / (d if normalization == "rw" else np.sqrt(d)) for d in degree])
+        laplacian = np.eye(n) - np.diag(power) @ adjacency @ (np.eye(n) if normalization == "rw" else np.diag(power))
+    operator = (2.0 / lambda_max * laplacian - np.eye(n)).T
+    states = [np.asarray(x, np.float64), operator @ x]
+    while len(states) < len(weights):
+        states.append(2.0 * operator @ states[-1] - states[-2])
+    total = _linear(states[0], weights[0], b)
+    for state, w in zip(states[1:], weights[1:], strict=False):
+        total = total + _linear(state, w, None)
+    return total

@@ -157,13 +157,16 @@ def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) ->
 
 
 def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    reduce = ("mean", "sum", "max", "gcn")[rng.integers(4)]
+    reduce = ("mean", "sum", "max", "gcn", "out")[rng.integers(5)]
+    over_out: Any = ("laplacian", "walk", "difference")[rng.integers(3)]
     loops = bool(rng.integers(2))
     parts = [_weights(rng, o, i) for _ in range(TYPES + 1)]
 
     def one(x: ir.Value, relation: int) -> ir.Value:
         if reduce == "gcn":
             return ir.Propagate(x, "gcn", weighted, loops, relation=relation)
+        if reduce == "out":
+            return ir.Propagate(x, over_out, weighted, relation=relation)
         if reduce == "max":
             return ir.Propagate(x, weighted=weighted, reduce="max", relation=relation)
         return ir.Propagate(x, "mean" if reduce == "mean" else "sum", weighted, relation=relation)

@@ -80,6 +80,18 @@ def _lg(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     return _Chain((layers.LG(weighted=weighted), layers.Dense(_weights(rng, o, i))))
 
 
+def _cheb(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
+    normalization: Any = ("sym", "rw", None)[rng.integers(3)]
+    scales = (None, 2.0, 1.5) if normalization else (8.0, 12.0, 16.0)  # above most degrees, so that rows stay small
+    return layers.Cheb(
+        [_weights(rng, o, i) for _ in range(int(rng.integers(1, 5)))],
+        _weights(rng, o),
+        normalization=normalization,
+        lambda_max=scales[rng.integers(3)],
+        weighted=weighted,
+    )
+
+
 class _Chain:
     """Several layers as one."""
 
@@ -100,6 +112,7 @@ FAMILIES: dict[str, Any] = {
     "sgc": _sgc,
     "appnp": _appnp,
     "lg": _lg,
+    "cheb": _cheb,
 }
 
 

@@ -256,6 +256,25 @@ def test_a_negative_degree_is_rolled_back():
     e.verify()
 
 
+@pytest.mark.parametrize("mode", ["eager", "on_demand"])
+def test_a_negative_weight_has_no_place_among_out_degrees(mode):
+    e = lg.Engine(lg.Model([lg.Cheb([array(2, WIDTH)] * 2, weighted=True)]), weighted_graph(), threads=1, mode=mode)
+    digest, before = e.state_digest(), e.recompute()
+    batch = lg.Updates()
+    batch.set_features(0, row())
+    batch.add_edge(0, 2, weight=-0.5)
+    with pytest.raises(lg.errors.DegreeNegative, match=r"edge weights of at least 0 .* got -0.5\d* .* vertex 0"):
+        e.apply(batch)
+    assert (e.state_digest(), e.version) == (digest, 0)
+    loop = lg.Updates()  # a self-loop is not among them
+    loop.add_edge(4, 4, weight=-5.0)
+    e.apply(loop)
+    assert e.recompute().tobytes() == before.tobytes()
+    e.verify()
+    with pytest.raises(lg.errors.DegreeNegative, match="got -2"):
+        lg.Engine(e.model, lg.Graph(array(N, WIDTH), SRC, DST, weight=np.full(len(SRC), -2.0, np.float32)))
+
+
 # ---- several engines
 
 

@@ -97,6 +97,56 @@ def test_propagations(weight):
         np.testing.assert_allclose(got, truth.lg(*GRAPH, weight, normalize=normalize), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    "options", [{}, {"lambda_max": 1.5}, {"normalization": "rw"}, {"normalization": None, "lambda_max": 7.0}]
+)
+@pytest.mark.parametrize("hops", [1, 2, 4])
+def test_cheb(hops, options, weight):
+    weights = [array(3, F) for _ in range(hops)]
+    got = run(Model([layers.Cheb(weights, B, weighted=weight is not None, **options)]), weight)
+    np.testing.assert_allclose(got, truth.cheb(*GRAPH, weight, weights, B, **options), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("layer", "match"),
+    [
+        (layers.Cheb([]), "at least 1, got none"),
+        (layers.Cheb([W], normalization="row"), "'sym', 'rw' or None, got 'row'"),
+        (layers.Cheb([W, W], normalization=None), "lambda_max where normalization is None"),
+        (layers.Cheb([W], lambda_max=0.0), "lambda_max above 0, got 0"),
+        (layers.Cheb([W], lambda_max=float("nan")), "lambda_max above 0, got nan"),
+    ],
+)
+def test_cheb_refuses(layer, match):
+    with pytest.raises(ModelError, match=match):
+        Model([layer])
+    with pytest.raises(WidthMismatch, match="values of one width"):
+        Model([layers.Cheb([W, array(2, F)])])
+
+
+@pytest.mark.parametrize("norm", ["laplacian", "walk", "difference"])
+def test_sums_over_out_degrees_have_no_extremes_no_loops_and_divide_by_no_negative_weights(norm):
+    x = ir.Input(F)
+    with pytest.raises(ModelError, match=f"norm sum or gcn with reduce max, got {norm}"):
+        ir.Propagate(x, norm, reduce="max")
+    with pytest.raises(ModelError, match=f"self_loops with norm gcn only, got {norm}"):
+        ir.Propagate(x, norm, self_loops=True)
+    below = np.where(SRC == DST, -1.0, WEIGHT)  # self-loops leave the sum, whatever they weigh
+    model = Model.from_output(ir.Propagate(x, norm, True))
+    run(model, below)
+    below[np.flatnonzero(SRC != DST)[0]] = -0.5
+    if norm == "difference":
+        run(model, below)
+        return
+    for compute in (
+        lambda: evaluate(model.to_arrays(), X, SRC, DST, below),
+        lambda: own.evaluate(model.output, X, own.EdgeList(SRC, DST, below)),
+    ):
+        with pytest.raises((ModelError, ValueError), match=r"edge weights of at least 0, got -0\.5"):
+            compute()
+
+
 @pytest.mark.parametrize("kind", [*ir.ACTIVATIONS, "softmax", "log_softmax"])
 def test_activations_agree(kind):
     run(Model([layers.Dense(20 * W, B, activation=kind)]), None)

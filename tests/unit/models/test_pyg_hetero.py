@@ -43,7 +43,8 @@ def refuses(module, *parts, error=ModelUnsupported, **options):
         (pyg.PNAConv(4, 4, ["mean"], ["identity"], torch.tensor([0, 2])), "rows of one vertex type"),
         (pyg.AGNNConv(add_self_loops=False), "rows of the target's type"),
         (pyg.GatedGraphConv(4, 2), "docs/hetero.md names"),
-        (pyg.ChebConv(4, 3, 2), "its Laplacian divides by out-degrees"),
+        (pyg.ChebConv(4, 3, 2), "norm laplacian within one vertex type"),
+        (pyg.ChebConv(4, 3, 2, normalization="rw"), "norm walk within one vertex type"),
         (pyg.RGCNConv(4, 3, 2), "it is not given the edge_type"),
     ],
 )

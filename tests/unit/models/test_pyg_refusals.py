@@ -53,7 +53,9 @@ def refuses(module, *parts, **options):
         (pyg.GATv2Conv(4, 4, aggr="mean"), "softmax attention with aggr='mean'"),
         (pyg.TransformerConv(4, 4, edge_dim=3), "it needs edge_attr if it has an edge_dim"),
         (pyg.DNAConv(4), "histories of all layers"),
-        (pyg.ChebConv(4, 4, 2), "its Laplacian divides by out-degrees"),
+        (pyg.ChebConv(4, 4, 2, normalization=None), "without a lambda_max takes the largest degree of the whole graph"),
+        (pyg.ChebConv(4, 4, 2, aggr="max"), "a Laplacian's terms with aggr='max'"),
+        (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "against the edges, too"),
         (pyg.ResGatedGraphConv(4, 4, edge_dim=2), "it needs edge_attr if it has an edge_dim"),
         (pyg.GINEConv(nn.Linear(4, 4)), "it is not given the edge_attr that it reads; pass edge_attr"),
         (pyg.NNConv(4, 4, nn.Linear(4, 16)), "it is not given the edge_attr"),
@@ -373,4 +375,4 @@ def test_the_module_is_not_changed():
 
 
 def test_a_bare_layer_is_named_by_its_type():
-    refuses(pyg.ChebConv(4, 4, 2), "got ChebConv: ")
+    refuses(pyg.DNAConv(4), "got DNAConv: ")
