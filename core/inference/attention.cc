@@ -336,6 +336,7 @@ void EngineImpl<Acc>::attend(int k) {
   VertexSet& touched = touched_[at(k)].set;
   plan_moved_sources(k);
   push(k, false);
+  if (restricted_) touched.keep([&](VertexId v) { return wants(k, v); });
   const std::vector<VertexId>& rows = touched.collect();
   std::vector<std::int64_t> scanned(at(pool_.threads()), 0), reread(at(pool_.threads()), 0);
   const auto settle = [&](VertexId v, int thread) {

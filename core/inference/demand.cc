@@ -1,10 +1,10 @@
 // On demand (NeutronRT, ODEC): batches are taken into the store and noted; what a query asks for is computed when it
 // asks, inside the intersection of what the batches can have reached and what the query reads.
 //
-// State stays what it was when it was last complete. A query writes the rows that it needs into the state, row by row
-// from the in-edges, and takes them back when its outputs are published; sums do not depend on order, so the outputs
-// are those of an eager engine, bit for bit. A query that needs much of what is affected brings all of it up to date
-// instead.
+// State stays what it was when it was last complete. A query propagates the pending batches as an eager engine would,
+// but into the rows that it needs only, publishes its outputs and takes the rest back by the journal. These rows hold
+// what an eager engine's would, bit for bit, since all that they read and that can have changed is among them. A query
+// that needs much of what is affected brings all of it up to date instead.
 #include <algorithm>
 
 #include "inference/terms.h"
@@ -13,8 +13,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 16;
-constexpr double kPullCost = 0.5;  // of an in-edge read against an out-edge pushed: above this share, all is propagated
+constexpr double kScanShare = 1.0;  // in-edges looked at for each edge that propagating all would push along, at most
 
 }  // namespace
 
@@ -75,14 +74,18 @@ void EngineImpl<Acc>::find_operands(int k, std::vector<int>* sources, std::vecto
   }
 }
 
-// Fills dirty_ with the stale rows that the outputs in its last set need. False: they are not worth it.
+// Fills needed_ with the stale rows that these outputs need. False: finding them would cost too much of what they can
+// save.
 template <typename Acc>
-bool EngineImpl<Acc>::find_needed() {
-  std::int64_t read = 0;
+bool EngineImpl<Acc>::find_needed(const std::vector<VertexId>& outputs) {
+  needed_.resize(source().stages.size());
+  for (VertexSet& set : needed_) set.prepare(slots_, 1, epoch_);
+  for (const VertexId v : outputs) needed_.back().add(v);
+  std::int64_t scanned = 0;
   for (std::size_t stage = source().stages.size(); stage-- > 0;) {
-    const std::vector<VertexId> rows = dirty_[stage].collect();
+    const std::vector<VertexId> rows = needed_[stage].collect();
     const auto need = [&](int earlier, VertexId v) {
-      if (stale_[at(earlier)].contains(v)) dirty_[at(earlier)].add(v);
+      if (stale_[at(earlier)].contains(v)) needed_[at(earlier)].add(v);
     };
     for (const Instruction& step : source().stages[stage]) {
       if (step.op == Op::LoadStored) {
@@ -91,89 +94,79 @@ bool EngineImpl<Acc>::find_needed() {
       if (step.op != Op::LoadAggregate) continue;
       std::vector<int> sources, targets;
       find_operands(step.index, &sources, &targets);
+      for (const int earlier : targets) {
+        for (const VertexId v : rows) need(earlier, v);
+      }
+      if (sources.empty()) continue;
+      for (const VertexId v : rows) scanned += graph_.in_degree(v);
+      if (static_cast<double>(scanned) > kScanShare * static_cast<double>(stale_edges_)) return false;
       for (const VertexId v : rows) {
-        read += graph_.in_degree(v);
-        for (const int earlier : targets) need(earlier, v);
-        if (sources.empty()) continue;
         graph_.visit_in(v, [&](const EdgeSpan& span) {
           for (std::int32_t i = 0; i < span.count; ++i) {
             for (const int earlier : sources) need(earlier, span.neighbours[i]);
           }
         });
       }
-      if (static_cast<double>(read) > kPullCost * static_cast<double>(stale_edges_)) return false;
     }
   }
-  demand_stats_.edges = read;
   return true;
 }
 
-// The aggregates that a stage loads, for these rows, from what is stored now.
+// Propagates what is pending as far as the needed rows go, publishes what that gives, and takes it back in the state.
 template <typename Acc>
-void EngineImpl<Acc>::pull_needed(int stage, const std::vector<VertexId>& rows) {
-  const auto total = static_cast<std::int64_t>(rows.size());
-  for (const Instruction& step : source().stages[at(stage)]) {
-    if (step.op != Op::LoadAggregate) continue;
-    const int k = step.index;
-    RowTable<Acc>& table = state_.aggregates[at(k)];
-    in_shares(total, kRowsPerTask, [&](std::int64_t first, std::int64_t last, int thread) {
-      if (aggregation(k).gather >= 0) {
-        for (std::int64_t i = first; i < last; ++i) journal_.save_aggregate(state_, k, rows[at(i)], thread);
-        gather_into(k, state_, rows.data() + first, last - first, thread);
-        return;
-      }
-      for (std::int64_t i = first; i < last; ++i) {
-        journal_.save_aggregate(state_, k, rows[at(i)], thread);
-        sum_row_all(k, state_, rows[at(i)], table.row(rows[at(i)]));
-      }
-    });
-  }
-}
-
-template <typename Acc>
-void EngineImpl<Acc>::evaluate_needed(int stage, const std::vector<VertexId>& rows) {
-  const auto total = static_cast<std::int64_t>(rows.size());
-  const std::int64_t chunk = std::clamp<std::int64_t>(total / (2 * pool_.threads()), 12, program_.chunk_rows());
-  pool_.run((total + chunk - 1) / chunk, [&](std::int64_t task, int thread) {
-    const std::int64_t first = task * chunk;
-    const int count = static_cast<int>(std::min(chunk, total - first));
-    Registers& registers = registers_[at(thread)];
-    registers.prepare(program_, program_.chunk_rows());
-    run_stage(program_, stage, current(), scales_, rows.data() + first, count, registers,
-              [&](const Instruction& step, Registers& r, int from, int run) {
-                for (int i = 0; i < run; ++i) {
-                  const VertexId v = rows[at(first + from + i)];
-                  float* row = r.row(step.a, i);
-                  if (step.op == Op::Output) {
-                    publication_.stage(v, row, thread);
-                    continue;
-                  }
-                  const int t = step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
-                  journal_.save_stored(state_, t, v, thread);
-                  std::memcpy(state_.stored[at(t)].row(v), row, at(step.width) * sizeof(float));
-                }
-              });
-  });
-}
-
-// The rows in dirty_, computed in the state and taken back; what they give is published.
-template <typename Acc>
-void EngineImpl<Acc>::compute_needed() {
-  journal_.begin(source().aggregations.size(), slots_, pool_.threads());
+void EngineImpl<Acc>::propagate_needed() {
+  const auto step_back = [&] {
+    restricted_ = false;
+    restore_journal();
+  };
+  begin_journal();
+  restricted_ = true;
   try {
-    for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
-      const std::vector<VertexId> rows = dirty_[at(stage)].collect();
-      demand_stats_.rows += static_cast<std::int64_t>(rows.size());
-      if (rows.empty()) continue;
-      pull_needed(stage, rows);
-      evaluate_needed(stage, rows);
-    }
+    propagate_now(pending_.delta());
   } catch (...) {
-    journal_.restore(state_);
-    publication_.drop_staged();
+    step_back();
     throw;
   }
-  journal_.restore(state_);
+  for (const StageStats& stats : stats_) {
+    demand_stats_.rows += stats.affected;
+    demand_stats_.edges += stats.edges;
+  }
+  publication_.publish(graph_, {}, {});
+  step_back();
+}
+
+// The stale outputs among these, where they and what they need are not all that is stale; none: all is to be
+// propagated.
+template <typename Acc>
+std::optional<std::vector<VertexId>> EngineImpl<Acc>::find_asked(std::span<const std::int64_t> ids) {
+  slots_before_ = slots_;
+  const VertexId slots_kept = slots_;
+  const BatchDelta& delta = pending_.delta();
+  std::optional<std::vector<VertexId>> asked;
+  const auto look = [&] {
+    grow();
+    for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
+    find_stale();
+    std::vector<VertexId> outputs;
+    for (const std::int64_t id : ids) {
+      if (id < 0 || id >= slots_ || !graph_.is_live(static_cast<VertexId>(id))) continue;  // reading it will refuse
+      const auto v = static_cast<VertexId>(id);
+      if (stale_.back().contains(v) && !fresh_.contains(v)) outputs.push_back(v);
+    }
+    if (outputs.empty() || find_needed(outputs)) asked = std::move(outputs);
+  };
+  const auto step_back = [&] {
+    for (DegreeContext& context : state_.contexts) context.restore();
+    slots_ = slots_kept;
+  };
+  try {
+    look();
+  } catch (...) {
+    step_back();
+    throw;
+  }
+  step_back();
+  return asked;
 }
 
 template <typename Acc>
@@ -181,47 +174,19 @@ DemandStats EngineImpl<Acc>::demand(std::span<const std::int64_t> ids) {
   demand_stats_ = {};
   if (broken_) rebuild();
   if (!pending_.any()) return demand_stats_;
-  slots_before_ = slots_;
-  const VertexId slots_kept = slots_;
-  grow();
-  for (DegreeContext& context : state_.contexts) context.update(graph_, pending_.delta(), slots_before_);
-  const auto step_back = [&] {
-    for (DegreeContext& context : state_.contexts) context.restore();
-    slots_ = slots_kept;
-  };
-  bool worth = true;
-  try {
-    if (!stale_known_) {
-      find_stale();
-      slots_ = slots_kept;
-      grow();  // the sets anew
-    }
-    VertexSet& outputs = dirty_.back();
-    for (const std::int64_t id : ids) {
-      if (id < 0 || id >= slots_ || !graph_.is_live(static_cast<VertexId>(id))) continue;  // reading it will refuse
-      const auto v = static_cast<VertexId>(id);
-      if (stale_.back().contains(v) && !fresh_.contains(v)) outputs.add(v);
-    }
-    const std::vector<VertexId> asked = outputs.collect();
-    worth = asked.empty() || find_needed();
-    if (worth && !asked.empty()) {
-      compute_needed();
-      for (const VertexId v : asked) fresh_.add(v);
-      demanded_.insert(demanded_.end(), asked.begin(), asked.end());
-      if (demanded_.size() > demanded_limit_) {
-        std::sort(demanded_.begin(), demanded_.end());
-        demanded_.erase(std::unique(demanded_.begin(), demanded_.end()), demanded_.end());
-        demanded_limit_ = std::max<std::size_t>(4096, 2 * demanded_.size());
-      }
-    }
-  } catch (...) {
-    step_back();
-    throw;
-  }
-  step_back();
-  if (!worth) {
+  const std::optional<std::vector<VertexId>> asked = find_asked(ids);
+  if (!asked) {
     settle();
     demand_stats_.whole = true;
+  } else if (!asked->empty()) {
+    propagate_needed();
+    for (const VertexId v : *asked) fresh_.add(v);
+    demanded_.insert(demanded_.end(), asked->begin(), asked->end());
+    if (demanded_.size() > demanded_limit_) {
+      std::sort(demanded_.begin(), demanded_.end());
+      demanded_.erase(std::unique(demanded_.begin(), demanded_.end()), demanded_.end());
+      demanded_limit_ = std::max<std::size_t>(4096, 2 * demanded_.size());
+    }
   } else {
     publication_.publish(graph_, {}, {});
   }

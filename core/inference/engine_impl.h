@@ -177,10 +177,15 @@ class EngineImpl final : public Engine {
   void defer(const BatchDelta& delta);
   void find_stale();
   void find_operands(int k, std::vector<int>* sources, std::vector<int>* targets) const;
-  bool find_needed();
-  void pull_needed(int stage, const std::vector<VertexId>& rows);
-  void evaluate_needed(int stage, const std::vector<VertexId>& rows);
-  void compute_needed();
+  bool find_needed(const std::vector<VertexId>& outputs);
+  void propagate_needed();
+  std::optional<std::vector<VertexId>> find_asked(std::span<const std::int64_t> ids);
+  // Whether the batch at work is to bring v's row of aggregate k up to date.
+  bool wants(int k, VertexId v) const {
+    if (!restricted_) return true;
+    const std::vector<int>& stages = aggregation(k).consumers;
+    return std::any_of(stages.begin(), stages.end(), [&](int stage) { return needed_[at(stage)].contains(v); });
+  }
 
   // ---- incremental.cc: one batch
   void propagate_now(const BatchDelta& delta);
@@ -345,8 +350,10 @@ class EngineImpl final : public Engine {
 
   // on demand
   Pending pending_;
-  std::vector<VertexSet> stale_;  // per stage: rows that the pending batches can have changed, where stale_known_
-  VertexSet fresh_;               // outputs among them that a query has brought up to date
+  std::vector<VertexSet> stale_;   // per stage: rows that the pending batches can have changed, where stale_known_
+  VertexSet fresh_;                // outputs among them that a query has brought up to date
+  std::vector<VertexSet> needed_;  // per stage: stale rows that the query at work needs
+  bool restricted_ = false;        // whether the batch at work goes into needed rows only
   bool stale_known_ = false;
   std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state, some several times
   std::size_t demanded_limit_ = 4096;

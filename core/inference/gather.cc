@@ -285,6 +285,7 @@ void EngineImpl<Acc>::gather_moved(int k) {
       }
     });
   }
+  if (restricted_) affected.keep([&](VertexId v) { return wants(k, v); });
   const std::vector<VertexId>& rows = affected.collect();
   StageStats& stats = stats_[at(spec.stage)];
   for (const VertexId v : rows) stats.reread += graph_.in_degree(v);

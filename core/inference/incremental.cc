@@ -66,6 +66,7 @@ void EngineImpl<Acc>::grow() {
   slots_ = static_cast<VertexId>(slots);
   if (++epoch_ == 0) {
     for (VertexSet& set : dirty_) set.forget();
+    for (VertexSet& set : needed_) set.forget();
     retyped_.forget();
     for (Touched& touched : touched_) touched.set.forget();
     for (VertexSet& set : moved_sources_) set.forget();
@@ -226,7 +227,7 @@ bool EngineImpl<Acc>::must_resum(int k) const {
 template <typename Acc>
 void EngineImpl<Acc>::apply_edge_term(int k, const EdgeRecord& edge, float weight, int sign) {
   const AggregationSpec& spec = aggregation(k);
-  if (!spec.counts(edge.type)) return;
+  if (!spec.counts(edge.type) || !wants(k, edge.dst)) return;
   if (spec.attention >= 0) return attend_edge(k, edge, sign);
   if (spec.gather >= 0) {
     touched_[at(k)].set.add(edge.dst);
@@ -340,6 +341,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
 
 template <typename Acc>
 void EngineImpl<Acc>::run_stage_incrementally(int stage) {
+  if (restricted_) dirty_[at(stage)].keep([&](VertexId v) { return needed_[at(stage)].contains(v); });
   const std::vector<VertexId>& rows =
       source().typed ? dirty_[at(stage)].collect_by([&](VertexId v) { return graph_.vertex_type(v); })
                      : dirty_[at(stage)].collect();
@@ -370,7 +372,7 @@ void EngineImpl<Acc>::run_stage_incrementally(int stage) {
     if (aggregation(k).stage == stage && aggregation(k).attention >= 0) attend(k);
   }
   // Rows that are finished while they are in the cache come in no order of types, so there would be no blocks of them.
-  const bool before_last = stage + 2 == static_cast<int>(source().stages.size()) && !source().typed;
+  const bool before_last = stage + 2 == static_cast<int>(source().stages.size()) && !source().typed && !restricted_;
   for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
     if (aggregation(k).stage == stage && !aggregation(k).on_edges()) aggregate(k, before_last && k == last_here);
   }

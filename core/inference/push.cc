@@ -110,7 +110,7 @@ template <typename Body>
 void EngineImpl<Acc>::visit_pushed(int k, std::size_t first, std::size_t last, Body&& body) const {
   const Plan& plan = plans_[at(k)];
   const AggregationSpec& spec = aggregation(k);
-  const bool weighted = spec.weighted, skip_loops = spec.self_loops;
+  const bool weighted = spec.weighted, skip_loops = spec.self_loops, restricted = restricted_;
   for (std::size_t i = first; i < last; ++i) {
     if (i + 4 < last) graph_.prefetch_out(plan.sources[i + 4]);
     if (plan.changed[i] == 0) continue;
@@ -119,6 +119,7 @@ void EngineImpl<Acc>::visit_pushed(int k, std::size_t first, std::size_t last, B
       for (std::int32_t e = 0; e < span.count; ++e) {
         if (skip_loops && span.neighbours[e] == u) continue;
         if (spec.relation >= 0 && span.types[e] != spec.relation) continue;
+        if (restricted && !wants(k, span.neighbours[e])) continue;
         body(static_cast<std::int32_t>(i), span.neighbours[e],
              weighted && span.weights != nullptr ? span.weights[e] : 1.0f);
       }

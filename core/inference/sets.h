@@ -49,6 +49,16 @@ class VertexSet {
     }
     return lists_[0];
   }
+  // Only members that `wanted` names stay, in the lists and in the set.
+  template <typename Wanted>
+  void keep(Wanted&& wanted) {
+    collect();
+    std::erase_if(lists_[0], [&](VertexId v) {
+      if (wanted(v)) return false;
+      marks_[static_cast<std::size_t>(v)] = epoch_ - 1;
+      return true;
+    });
+  }
   // collect(), members of one type side by side.
   template <typename Type>
   const std::vector<VertexId>& collect_by(Type&& type) {

@@ -80,8 +80,8 @@ struct PagingStats {
   std::int64_t brought = 0, dropped = 0;           // pages, since the engine was made
 };
 
-// What a query of an engine on demand cost: rows computed and in-edges read for it, or whether it brought all up to
-// date.
+// What a query of an engine on demand cost: rows computed for it and edges along which work was done, or whether it
+// brought all up to date.
 struct DemandStats {
   std::int64_t rows = 0, edges = 0;
   bool whole = false;

@@ -18,7 +18,7 @@ _log = logging.getLogger("livegnn")
 
 @dataclass(frozen=True)
 class DemandStats:
-    """Cost of one query. rows: computed for it.  edges: in-edges read.  whole: everything was brought up to date."""
+    """Cost of one query. rows: computed for it.  edges: along which work was done.  whole: everything was brought up to date."""
 
     rows: int = 0
     edges: int = 0
