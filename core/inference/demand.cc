@@ -13,7 +13,9 @@ namespace livegnn {
 
 namespace {
 
-constexpr double kScanShare = 1.0;  // in-edges looked at for each edge that propagating all would push along, at most
+// In-edges looked at for each edge that propagating all would push along, at most. A look costs a mark; a push a row of
+// a sum, and several times as much where messages are computed on edges or selected.
+constexpr double kLooks = 3.0, kLooksOnEdges = 12.0;
 
 }  // namespace
 
@@ -49,6 +51,8 @@ void EngineImpl<Acc>::find_stale() {
     for (const VertexId v : sets[stage]) stale_[stage].add(v);
     if (stage + 1 < sets.size()) stale_edges_ += out_edges(sets[stage]);
   }
+  edges_per_change_ =
+      static_cast<double>(stale_edges_) / static_cast<double>(std::max<std::size_t>(1, pending_.changes()));
   for (const VertexId v : demanded_) stale_.back().add(v);  // a later batch may have undone what was published
   fresh_.prepare(slots_, 1, stale_epoch_);
   stale_known_ = true;
@@ -74,14 +78,34 @@ void EngineImpl<Acc>::find_operands(int k, std::vector<int>* sources, std::vecto
   }
 }
 
+template <typename Acc>
+double EngineImpl<Acc>::looks_for_an_edge() const {
+  const std::vector<AggregationSpec>& specs = source().aggregations;
+  const bool dear = std::any_of(specs.begin(), specs.end(), [](const auto& s) { return s.on_edges() || s.extreme(); });
+  return dear ? kLooksOnEdges : kLooks;
+}
+
+// Whether so much is asked for that what the batches have reached need not be found first: if all of it were stale, a
+// look at its in-edges would be too much already, going by what changes have cost so far.
+template <typename Acc>
+bool EngineImpl<Acc>::asks_for_much(std::span<const std::int64_t> ids) const {
+  if (stale_known_ || edges_per_change_ == 0.0) return false;
+  double looks = edges_per_change_ * static_cast<double>(pending_.changes()) * looks_for_an_edge();
+  for (const std::int64_t id : ids) {
+    if (looks < 0.0) return true;
+    if (id >= 0 && id < graph_.slot_count()) looks -= graph_.in_degree(static_cast<VertexId>(id));
+  }
+  return looks < 0.0;
+}
+
 // Fills needed_ with the stale rows that these outputs need. False: finding them would cost too much of what they can
-// save.
+// save, or they are most of what is stale, so that all of it had better be propagated for good.
 template <typename Acc>
 bool EngineImpl<Acc>::find_needed(const std::vector<VertexId>& outputs) {
   needed_.resize(source().stages.size());
   for (VertexSet& set : needed_) set.prepare(slots_, 1, epoch_);
   for (const VertexId v : outputs) needed_.back().add(v);
-  std::int64_t scanned = 0;
+  double looks = static_cast<double>(stale_edges_) * looks_for_an_edge();
   for (std::size_t stage = source().stages.size(); stage-- > 0;) {
     const std::vector<VertexId> rows = needed_[stage].collect();
     const auto need = [&](int earlier, VertexId v) {
@@ -98,8 +122,8 @@ bool EngineImpl<Acc>::find_needed(const std::vector<VertexId>& outputs) {
         for (const VertexId v : rows) need(earlier, v);
       }
       if (sources.empty()) continue;
-      for (const VertexId v : rows) scanned += graph_.in_degree(v);
-      if (static_cast<double>(scanned) > kScanShare * static_cast<double>(stale_edges_)) return false;
+      for (const VertexId v : rows) looks -= graph_.in_degree(v);
+      if (looks < 0) return false;
       for (const VertexId v : rows) {
         graph_.visit_in(v, [&](const EdgeSpan& span) {
           for (std::int32_t i = 0; i < span.count; ++i) {
@@ -109,7 +133,10 @@ bool EngineImpl<Acc>::find_needed(const std::vector<VertexId>& outputs) {
       }
     }
   }
-  return true;
+  std::int64_t needed = 0, stale = 0;
+  for (const VertexSet& set : needed_) needed += set.size();
+  for (const VertexSet& set : stale_) stale += set.size();
+  return 2 * needed <= stale;
 }
 
 // Propagates what is pending as far as the needed rows go, publishes what that gives, and takes it back in the state.
@@ -174,7 +201,8 @@ DemandStats EngineImpl<Acc>::demand(std::span<const std::int64_t> ids) {
   demand_stats_ = {};
   if (broken_) rebuild();
   if (!pending_.any()) return demand_stats_;
-  const std::optional<std::vector<VertexId>> asked = find_asked(ids);
+  std::optional<std::vector<VertexId>> asked;
+  if (!asks_for_much(ids)) asked = find_asked(ids);
   if (!asked) {
     settle();
     demand_stats_.whole = true;
@@ -198,6 +226,7 @@ template <typename Acc>
 void EngineImpl<Acc>::settle() {
   if (broken_) rebuild();
   if (!pending_.any()) return;
+  const std::size_t changes = pending_.changes();
   const BatchDelta delta = pending_.take();
   stale_known_ = false;
   try {
@@ -208,6 +237,9 @@ void EngineImpl<Acc>::settle() {
     throw;
   }
   demanded_.clear();
+  std::int64_t edges = 0;
+  for (const StageStats& stats : stats_) edges += stats.edges;
+  if (changes > 0) edges_per_change_ = static_cast<double>(edges) / static_cast<double>(changes);
   publication_.publish(graph_, {}, {});
 }
 

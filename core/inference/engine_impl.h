@@ -177,6 +177,8 @@ class EngineImpl final : public Engine {
   void defer(const BatchDelta& delta);
   void find_stale();
   void find_operands(int k, std::vector<int>* sources, std::vector<int>* targets) const;
+  double looks_for_an_edge() const;
+  bool asks_for_much(std::span<const std::int64_t> ids) const;
   bool find_needed(const std::vector<VertexId>& outputs);
   void propagate_needed();
   std::optional<std::vector<VertexId>> find_asked(std::span<const std::int64_t> ids);
@@ -358,7 +360,8 @@ class EngineImpl final : public Engine {
   std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state, some several times
   std::size_t demanded_limit_ = 4096;
   std::uint32_t stale_epoch_ = 0;
-  std::int64_t stale_edges_ = 0;  // out of the stale rows: about what propagating all of it would cost
+  std::int64_t stale_edges_ = 0;   // out of the stale rows: about what propagating all of it would cost
+  double edges_per_change_ = 0.0;  // of the latest batches that were propagated, or walked
   DemandStats demand_stats_;
   bool broken_ = false;         // a propagation failed half-way: the state has to be built again
   bool outputs_stale_ = false;  // and the outputs that readers see are not the graph's

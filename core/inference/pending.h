@@ -13,6 +13,10 @@ class Pending {
  public:
   bool any() const { return any_; }
   const BatchDelta& delta() const { return delta_; }
+  std::size_t changes() const {
+    return delta_.added.size() + delta_.removed.size() + delta_.reweighted.size() + delta_.reattributed.size() +
+           delta_.features_changed.size();
+  }
   void add(const BatchDelta& next, std::int32_t feature_stride);
   BatchDelta take();  // and nothing is pending
   void clear();
