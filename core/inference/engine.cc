@@ -54,8 +54,8 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
 template <typename Acc>
 std::uint64_t EngineImpl<Acc>::digest() const {
   std::uint64_t sum = 0;
-  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
-    if (!graph_.is_live(v)) continue;
+  const auto take = [&](VertexId v) {
+    if (!graph_.is_live(v)) return;
     std::uint64_t row = mix(static_cast<std::uint64_t>(v));
     for (const DegreeContext& context : state_.contexts) row = mix(row ^ context.digest_row(v));
     for (std::size_t k = 0; incremental() && k < state_.aggregates.size(); ++k) {
@@ -64,7 +64,14 @@ std::uint64_t EngineImpl<Acc>::digest() const {
       row = mix_bytes(row, table.row(v), value_bytes<Acc>(spec));
     }
     sum += mix(row);
-  }
+  };
+  pass(
+      [&](std::int64_t first, std::int64_t last) {
+        for (const RowTable<Acc>& table : state_.aggregates) table.fetch(first, last);
+      },
+      [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t v = first; v < last; ++v) take(static_cast<VertexId>(v));
+      });
   for (std::size_t k = 0; k < scales_.size(); ++k) {
     sum += mix_bytes(mix(0x5ca1e + k), scales_[k].exponents.data(), scales_[k].exponents.size() * sizeof(int));
   }

@@ -151,9 +151,20 @@ class EngineImpl final : public Engine {
   void sum_row_all(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
 
   // ---- memory.cc: a limit of memory
-  std::unique_ptr<Pager> make_pager() const;
+  std::unique_ptr<Pager> make_pager();
   State<Acc> new_state() const { return {source(), compact(), pager_.get(), false}; }
   void refuse_forked() const;
+  void fetch_stage(int stage, const State<Acc>& state, std::int64_t first, std::int64_t last) const;
+  // A pass over all vertices: body(first, last), where memory is limited block by block, after fetch(first, last).
+  template <typename Fetch, typename Body>
+  void pass(Fetch&& fetch, Body&& body) const {
+    const std::int64_t slots = graph_.slot_count(), block = pager_ == nullptr ? slots : block_rows_;
+    for (std::int64_t first = 0; first < slots; first += block) {
+      const std::int64_t last = std::min(slots, first + block);
+      if (pager_ != nullptr) fetch(first, last);
+      body(first, last);
+    }
+  }
   bool fits_scratch(const Plan& plan, std::int64_t edges) const;
   bool sums_in_blocks(int k) const;
   template <typename Begin, typename Sum, typename Done>
@@ -315,6 +326,7 @@ class EngineImpl final : public Engine {
   const Kernels& kernels_ = kernels();
   CompiledProgram program_;
   EngineOptions options_;
+  std::int64_t block_rows_ = 1;   // of a pass: all rows of so many vertices are a small part of the limit
   std::unique_ptr<Pager> pager_;  // where memory is limited
   mutable ThreadPool pool_;
   mutable std::vector<Registers> registers_;  // one per thread

@@ -33,10 +33,9 @@ class ColumnMaxima {
 
 template <typename Acc>
 void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, const OutputRow& out) const {
-  const std::int64_t slots = graph_.slot_count(), rows = program_.chunk_rows();
-  pool_.run((slots + rows - 1) / rows, [&](std::int64_t chunk, int thread) {
-    const std::int64_t first = chunk * rows;
-    const int count = static_cast<int>(std::min(rows, slots - first));
+  const std::int64_t rows = program_.chunk_rows();
+  const auto run_chunk = [&](std::int64_t first, std::int64_t last, int thread) {
+    const int count = static_cast<int>(last - first);
     std::vector<VertexId> vertices(at(count));
     for (int i = 0; i < count; ++i) vertices[at(i)] = static_cast<VertexId>(first + i);
     Registers& registers = registers_[at(thread)];
@@ -55,7 +54,13 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, const OutputRo
                   std::memcpy(to, r.row(step.a, i), at(step.width) * sizeof(float));
                 }
               });
-  });
+  };
+  pass([&](std::int64_t first, std::int64_t last) { fetch_stage(stage, state, first, last); },
+       [&](std::int64_t first, std::int64_t last) {
+         pool_.run((last - first + rows - 1) / rows, [&](std::int64_t chunk, int thread) {
+           run_chunk(first + chunk * rows, std::min(last, first + (chunk + 1) * rows), thread);
+         });
+       });
 }
 
 template <typename Acc>
@@ -138,11 +143,14 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   ColumnMaxima maxima(spec.width);
   if (spec.attention >= 0) {
     const StoredRows& messages = state.stored[at(attention(k).message_table)];
-    for (VertexId v = 0; v < graph_.slot_count(); ++v) maxima.take(messages.row(v), 1.0f);
+    const auto fetch = [&](std::int64_t first, std::int64_t last) { messages.fetch(first, last); };
+    pass(fetch, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t v = first; v < last; ++v) maxima.take(messages.row(static_cast<VertexId>(v)), 1.0f);
+    });
     return set_scales(k, maxima.values(), kBinBits);
   }
   const MessageRows sent = messages(k, state);
-  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
+  const auto take = [&](VertexId v) {
     const float factor = source_factor(k, state, v);
     const bool outgoing = spec.scaled() && state.contexts[at(spec.context)].outgoing();
     const float most = outgoing ? state.contexts[at(spec.context)].share_max(weight_max) : factor * weight_max;
@@ -150,7 +158,15 @@ void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
     maxima.take(row, most);
     if (spec.root == Root::Message) maxima.take(row, factor * root_factor(k, state, v));
     if (spec.root == Root::Table) maxima.take(state.stored[at(spec.root_table)].row(v), 1.0f);
-  }
+  };
+  pass(
+      [&](std::int64_t first, std::int64_t last) {
+        if (spec.message_table >= 0) state.stored[at(spec.message_table)].fetch(first, last);
+        if (spec.root == Root::Table) state.stored[at(spec.root_table)].fetch(first, last);
+      },
+      [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t v = first; v < last; ++v) take(static_cast<VertexId>(v));
+      });
   set_scales(k, maxima.values(), 0);
 }
 
@@ -229,8 +245,7 @@ Mismatch EngineImpl<Acc>::verify() const {
     if (aggregation(k).extreme()) return !extreme_agrees(k, a.row(v), b.row(v));
     return differ(a, b, value_bytes<Acc>(aggregation(k)), v);
   };
-  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
-    if (!graph_.is_live(v)) continue;
+  const auto compare = [&](VertexId v) -> Mismatch {
     for (std::size_t c = 0; c < fresh.contexts.size(); ++c) {
       if (!state_.contexts[c].equal_row(fresh.contexts[c], v))
         return {true, describe("degree context", static_cast<int>(c), v)};
@@ -249,8 +264,22 @@ Mismatch EngineImpl<Acc>::verify() const {
     const bool same = options_.strategy == Strategy::Sampled || !std::is_same_v<Acc, std::int64_t> ||
                       !publication_.differs(v, out.row(v));
     if (!same) return {true, describe("output", 0, v)};
-  }
-  return {};
+    return {};
+  };
+  Mismatch found;
+  pass(
+      [&](std::int64_t first, std::int64_t last) {
+        for (const State<Acc>* state : std::initializer_list<const State<Acc>*>{&state_, &fresh})
+          state->fetch(first, last);
+        publication_.fetch(first, last);
+        out.fetch(first, last);
+      },
+      [&](std::int64_t first, std::int64_t last) {
+        for (auto v = static_cast<VertexId>(first); v < last && !found.found; ++v) {
+          if (graph_.is_live(v)) found = compare(v);
+        }
+      });
+  return found;
 }
 
 template <typename Acc>

@@ -16,7 +16,7 @@ constexpr std::int64_t kRowsPerTask = 512;
 }  // namespace
 
 template <typename Acc>
-std::unique_ptr<Pager> EngineImpl<Acc>::make_pager() const {
+std::unique_ptr<Pager> EngineImpl<Acc>::make_pager() {
   if (options_.memory_limit == 0) return nullptr;
   const std::size_t rows_limit = options_.memory_limit - options_.memory_limit / 4;
   auto pager = std::make_unique<Pager>(options_.spill_folder, rows_limit);
@@ -25,6 +25,7 @@ std::unique_ptr<Pager> EngineImpl<Acc>::make_pager() const {
   for (const StoredSpec& spec : source().stored) {
     row_bytes += compact() ? 0 : at(round_up(spec.width, 16)) * sizeof(float);
   }
+  block_rows_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(rows_limit / 16 / row_bytes));
   const std::int64_t slots = graph_.slot_count();
   const std::int64_t hubs = std::min<std::int64_t>(slots, static_cast<std::int64_t>(rows_limit / 2 / row_bytes));
   std::vector<std::pair<std::int64_t, VertexId>> ranked(at(slots));  // by falling degree
@@ -37,6 +38,16 @@ std::unique_ptr<Pager> EngineImpl<Acc>::make_pager() const {
   for (std::int64_t i = 0; i < hubs; ++i) first[at(i)] = ranked[at(i)].second;
   pager->rank(first, slots);
   return pager;
+}
+
+// The rows that a stage loads and stores.
+template <typename Acc>
+void EngineImpl<Acc>::fetch_stage(int stage, const State<Acc>& state, std::int64_t first, std::int64_t last) const {
+  for (const Instruction& step : source().stages[at(stage)]) {
+    if (step.op == Op::LoadAggregate) state.aggregates[at(step.index)].fetch(first, last);
+    if (step.op == Op::LoadStored || step.op == Op::StoreRow) state.stored[at(step.index)].fetch(first, last);
+    if (step.op == Op::StoreMessage) state.stored[at(aggregation(step.index).message_table)].fetch(first, last);
+  }
 }
 
 // Whether the deltas and edges of a push are within their share of the memory.
@@ -77,6 +88,9 @@ void EngineImpl<Acc>::sum_in_blocks(int k, const State<Acc>& state, Begin&& begi
     const std::int64_t last = std::min(slots, first + targets);
     begin(first, last - first);
     for (std::int64_t from = 0; from < slots; from += sources) {
+      for (std::int64_t part = from; part < std::min(slots, from + sources); part += block_rows_) {
+        state.stored[at(spec.message_table)].fetch(part, std::min(slots, part + block_rows_));
+      }
       each(first, last, [&](VertexId v, int) {
         Acc* acc = sum(v);
         if (acc == nullptr) return;

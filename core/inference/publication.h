@@ -25,7 +25,8 @@ class Publication {
   Publication(int width, int threads, Pager* pager);
 
   // ---- writer
-  void reset(const GraphStore& graph);             // rows for all slots, liveness as now; nothing staged
+  void reset(const GraphStore& graph);  // rows for all slots, liveness as now; nothing staged
+  void fetch(std::int64_t first, std::int64_t last) const { rows_.fetch(first, last); }
   float* row(VertexId v) { return rows_.row(v); }  // after reset(), to fill
   void prepare(VertexId slots_before, VertexId slots);
   // row: padded like a row of the table. Written only where bits differ or the slot is new. Not two threads at one

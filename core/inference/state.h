@@ -109,6 +109,10 @@ struct State {
     for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16), !compact, pager, pin);
     for (const ContextSpec& spec : program.contexts) contexts.emplace_back(spec);
   }
+  void fetch(std::int64_t first, std::int64_t last) const {  // all rows of a pass over these vertices
+    for (const auto& table : aggregates) table.fetch(first, last);
+    for (const auto& table : stored) table.fetch(first, last);
+  }
   void release_rows() {  // of a compact state
     for (StoredRows& rows : stored) rows.release();
   }

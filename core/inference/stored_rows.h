@@ -32,6 +32,10 @@ class StoredRows {
     if (whole_) prefetch_row(rows_.row(v), rows_.row_bytes());
   }
 
+  void fetch(std::int64_t first, std::int64_t last) const {
+    if (whole_) rows_.fetch(first, last);
+  }
+
   void reserve(std::int64_t slots) {
     if (whole_) return rows_.reserve(slots);
     if (marks_.size() >= static_cast<std::size_t>(slots)) return;

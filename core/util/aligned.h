@@ -118,6 +118,9 @@ class RowTable {
     memory_ = std::move(next);
     capacity_ = grown;
   }
+  void fetch(std::int64_t first, std::int64_t last) const {  // asks for rows of a pass, where they are not in memory
+    if (paged_ != nullptr && first < last) paged_->fetch(first, last);
+  }
   void clear() {  // no rows, no memory
     memory_ = AlignedBytes();
     paged_ = nullptr;

@@ -82,14 +82,24 @@ void Pager::rank(const std::vector<std::int32_t>& first, std::int64_t slots) {
   }
 }
 
-// A page that is not marked as used lately: it is from now on, and counted where it was away.
-void Pager::bring(const PagedRows& rows, std::size_t page) {
+std::size_t Pager::mark(const PagedRows& rows, std::size_t page) {
   std::atomic<std::uint8_t>& state = rows.pages_[page];
   std::uint8_t seen = kResident;
-  if (state.compare_exchange_strong(seen, kReferenced, std::memory_order_relaxed) || seen != kAway) return;
-  if (!state.compare_exchange_strong(seen, kReferenced, std::memory_order_relaxed)) return;
-  brought_.fetch_add(1, std::memory_order_relaxed);
-  if (static_cast<std::size_t>(resident_.fetch_add(1, std::memory_order_relaxed)) >= limit_pages_) make_room();
+  if (state.compare_exchange_strong(seen, kReferenced, std::memory_order_relaxed) || seen != kAway) return 0;
+  return state.compare_exchange_strong(seen, kReferenced, std::memory_order_relaxed) ? 1 : 0;
+}
+
+void Pager::count(std::size_t brought) {
+  brought_.fetch_add(static_cast<std::int64_t>(brought), std::memory_order_relaxed);
+  const auto before = resident_.fetch_add(static_cast<std::int64_t>(brought), std::memory_order_relaxed);
+  if (static_cast<std::size_t>(before) + brought > limit_pages_) make_room();
+}
+
+// Who only prefetches goes on while the page is read; who uses it now waits for it there.
+void Pager::bring(const PagedRows& rows, std::size_t page) {
+  if (mark(rows, page) == 0) return;
+  count(1);
+  rows.ask(page, page + 1);
 }
 
 // The clock of second chances: pages used since the hand passed last stay, others go, until an eighth is free.
@@ -224,6 +234,28 @@ void PagedRows::reserve(std::int64_t rows) {
   base_ = static_cast<char*>(mapped);
   bytes_ = grown;
   pages_ = std::move(pages);
+}
+
+void PagedRows::ask(std::size_t first, std::size_t last) const {
+  madvise(base_ + (first << pager_.shift_), (last - first) << pager_.shift_, MADV_WILLNEED);
+}
+
+void PagedRows::fetch(std::int64_t first, std::int64_t last) const {
+  if (by_vertex_) {  // rows that are not ranked first keep their order; those that are stay where they are
+    while (first < last && pager_.place(first) < pager_.pinned_rows_) ++first;
+    while (first < last && pager_.place(last - 1) < pager_.pinned_rows_) --last;
+    if (first == last) return;
+    first = pager_.place(first);
+    last = pager_.place(last - 1) + 1;
+  }
+  const std::size_t from = (static_cast<std::size_t>(first) * row_bytes_) >> pager_.shift_;
+  const std::size_t to =
+      std::min(page_count(), ((static_cast<std::size_t>(last) * row_bytes_ - 1) >> pager_.shift_) + 1);
+  std::size_t away = 0;
+  for (std::size_t page = from; page < to; ++page) away += pager_.mark(*this, page);
+  if (away == 0) return;
+  pager_.count(away);
+  ask(from, to);
 }
 
 void PagedRows::drop(std::size_t first, std::size_t last) const {

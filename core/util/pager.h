@@ -45,6 +45,8 @@ class Pager {
   enum Page : std::uint8_t { kAway, kResident, kReferenced, kPinned };
 
   void bring(const PagedRows& rows, std::size_t page);
+  std::size_t mark(const PagedRows& rows, std::size_t page);  // as used lately; 1 if it was away
+  void count(std::size_t brought);
   void make_room();
   std::size_t pass_over(PagedRows& rows, std::size_t wanted);
   void enter(PagedRows& rows);
@@ -76,6 +78,9 @@ class PagedRows {
   // Zero rows up to here; no other thread may be at the table. Pointers to rows end. Throws SpillUnavailable.
   void reserve(std::int64_t rows);
   std::size_t bytes() const { return bytes_; }
+  // Asks for rows first <= i < last at once, so that a pass over them does not wait page by page. No more than an
+  // eighth of the limit at a time.
+  void fetch(std::int64_t first, std::int64_t last) const;
 
   char* row(std::int64_t index) const {
     const std::size_t begin = static_cast<std::size_t>(by_vertex_ ? pager_.place(index) : index) * row_bytes_;
@@ -89,6 +94,7 @@ class PagedRows {
  private:
   friend class Pager;
   std::size_t page_count() const { return bytes_ >> pager_.shift_; }
+  void ask(std::size_t first, std::size_t last) const;   // for pages first <= p < last: their reading begins
   void drop(std::size_t first, std::size_t last) const;  // pages first <= p < last, written to the file
 
   Pager& pager_;
