@@ -72,8 +72,9 @@ def _beside(sampler: lg.PreSampler, work: Social, options: Options, report: Repo
     batches, place = _batches(work, place, int(best), options)
     writer = threading.Thread(target=_pour, args=(sampler, batches, best / 2))
     writer.start()
-    found = []
-    while writer.is_alive():
+    found, pouring = [], True
+    while pouring:  # once at least: the writer of a small run may be done before the first read
+        pouring = writer.is_alive()
         found.append(latencies(lambda seed: sampler.sample(seed, edge_ids=False), seeds[: len(seeds) // 20]))
     writer.join()
     live = np.quantile(np.concatenate(found), [0.5, 0.99])
