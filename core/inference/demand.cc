@@ -16,6 +16,7 @@ namespace {
 // In-edges looked at for each edge that propagating all would push along, at most. A look costs a mark; a push a row of
 // a sum, and several times as much where messages are computed on edges or selected.
 constexpr double kLooks = 3.0, kLooksOnEdges = 12.0;
+constexpr std::int64_t kWalksForAll = 4;  // walks of what is stale that cost about as much as propagating it
 
 }  // namespace
 
@@ -51,6 +52,7 @@ void EngineImpl<Acc>::find_stale() {
     for (const VertexId v : sets[stage]) stale_[stage].add(v);
     if (stage + 1 < sets.size()) stale_edges_ += out_edges(sets[stage]);
   }
+  spent_edges_ += stale_edges_ / kWalksForAll;
   edges_per_change_ =
       static_cast<double>(stale_edges_) / static_cast<double>(std::max<std::size_t>(1, pending_.changes()));
   for (const VertexId v : demanded_) stale_.back().add(v);  // a later batch may have undone what was published
@@ -99,11 +101,16 @@ bool EngineImpl<Acc>::asks_for_much(std::span<const std::int64_t> ids) const {
 }
 
 // Fills needed_ with the stale rows that these outputs need. False: finding them would cost too much of what they can
-// save, or they are most of what is stale, so that all of it had better be propagated for good.
+// save, or they are most of what is stale, or queries have done the work of propagating all of it already: it had
+// better be propagated for good.
 template <typename Acc>
 bool EngineImpl<Acc>::find_needed(const std::vector<VertexId>& outputs) {
   needed_.resize(source().stages.size());
-  for (VertexSet& set : needed_) set.prepare(slots_, 1, epoch_);
+  if (++needed_epoch_ == 0) {
+    for (VertexSet& set : needed_) set.forget();
+    needed_epoch_ = 1;
+  }
+  for (VertexSet& set : needed_) set.prepare(slots_, 1, needed_epoch_);
   for (const VertexId v : outputs) needed_.back().add(v);
   double looks = static_cast<double>(stale_edges_) * looks_for_an_edge();
   for (std::size_t stage = source().stages.size(); stage-- > 0;) {
@@ -136,12 +143,13 @@ bool EngineImpl<Acc>::find_needed(const std::vector<VertexId>& outputs) {
   std::int64_t needed = 0, stale = 0;
   for (const VertexSet& set : needed_) needed += set.size();
   for (const VertexSet& set : stale_) stale += set.size();
-  return 2 * needed <= stale;
+  return 2 * needed <= stale && spent_edges_ <= stale_edges_;
 }
 
 // Propagates what is pending as far as the needed rows go, publishes what that gives, and takes it back in the state.
+// False: a message was out of range on the way, which all of the batches together need not be.
 template <typename Acc>
-void EngineImpl<Acc>::propagate_needed() {
+bool EngineImpl<Acc>::propagate_needed() {
   const auto step_back = [&] {
     restricted_ = false;
     restore_journal();
@@ -150,6 +158,10 @@ void EngineImpl<Acc>::propagate_needed() {
   restricted_ = true;
   try {
     propagate_now(pending_.delta());
+  } catch (const Error& error) {
+    step_back();
+    if (error.kind() == ErrorKind::RangeOverflow) return false;
+    throw;
   } catch (...) {
     step_back();
     throw;
@@ -158,28 +170,40 @@ void EngineImpl<Acc>::propagate_needed() {
     demand_stats_.rows += stats.affected;
     demand_stats_.edges += stats.edges;
   }
+  spent_edges_ += demand_stats_.edges;
   publication_.publish(graph_, {}, {});
   step_back();
+  return true;
 }
 
 // The stale outputs among these, where they and what they need are not all that is stale; none: all is to be
 // propagated.
 template <typename Acc>
 std::optional<std::vector<VertexId>> EngineImpl<Acc>::find_asked(std::span<const std::int64_t> ids) {
+  const auto stale_among = [&] {
+    std::vector<VertexId> outputs;
+    for (const std::int64_t id : ids) {
+      if (id < 0 || id >= graph_.slot_count()) continue;  // reading it will refuse
+      const auto v = static_cast<VertexId>(id);
+      if (graph_.is_live(v) && stale_.back().contains(v) && !fresh_.contains(v)) outputs.push_back(v);
+    }
+    return outputs;
+  };
+  std::optional<std::vector<VertexId>> asked;
+  if (stale_known_) {
+    asked = stale_among();
+    if (asked->empty()) return asked;
+    asked.reset();
+  }
   slots_before_ = slots_;
   const VertexId slots_kept = slots_;
   const BatchDelta& delta = pending_.delta();
-  std::optional<std::vector<VertexId>> asked;
+  for (DegreeContext& context : state_.contexts) context.forget();  // so that stepping back is right at any moment
   const auto look = [&] {
     grow();
     for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
     find_stale();
-    std::vector<VertexId> outputs;
-    for (const std::int64_t id : ids) {
-      if (id < 0 || id >= slots_ || !graph_.is_live(static_cast<VertexId>(id))) continue;  // reading it will refuse
-      const auto v = static_cast<VertexId>(id);
-      if (stale_.back().contains(v) && !fresh_.contains(v)) outputs.push_back(v);
-    }
+    std::vector<VertexId> outputs = stale_among();
     if (outputs.empty() || find_needed(outputs)) asked = std::move(outputs);
   };
   const auto step_back = [&] {
@@ -199,15 +223,16 @@ std::optional<std::vector<VertexId>> EngineImpl<Acc>::find_asked(std::span<const
 template <typename Acc>
 DemandStats EngineImpl<Acc>::demand(std::span<const std::int64_t> ids) {
   demand_stats_ = {};
+  refuse_unsound_files();
   if (broken_) rebuild();
   if (!pending_.any()) return demand_stats_;
   std::optional<std::vector<VertexId>> asked;
   if (!asks_for_much(ids)) asked = find_asked(ids);
+  if (asked && !asked->empty() && !propagate_needed()) asked.reset();
   if (!asked) {
     settle();
     demand_stats_.whole = true;
   } else if (!asked->empty()) {
-    propagate_needed();
     for (const VertexId v : *asked) fresh_.add(v);
     demanded_.insert(demanded_.end(), asked->begin(), asked->end());
     if (demanded_.size() > demanded_limit_) {
@@ -224,6 +249,7 @@ DemandStats EngineImpl<Acc>::demand(std::span<const std::int64_t> ids) {
 // Propagates all that is pending.
 template <typename Acc>
 void EngineImpl<Acc>::settle() {
+  refuse_unsound_files();
   if (broken_) rebuild();
   if (!pending_.any()) return;
   const std::size_t changes = pending_.changes();
@@ -231,12 +257,19 @@ void EngineImpl<Acc>::settle() {
   stale_known_ = false;
   try {
     propagate_now(delta);
+  } catch (const Error& error) {
+    broken_ = outputs_stale_ = true;
+    publication_.drop_staged();
+    if (error.kind() != ErrorKind::RangeOverflow) throw;
+    return rebuild();  // old messages travelled along new edges: from scratch, only messages of the graph as it is
+                       // count
   } catch (...) {
     broken_ = outputs_stale_ = true;
     publication_.drop_staged();
     throw;
   }
   demanded_.clear();
+  spent_edges_ = 0;
   std::int64_t edges = 0;
   for (const StageStats& stats : stats_) edges += stats.edges;
   if (changes > 0) edges_per_change_ = static_cast<double>(edges) / static_cast<double>(changes);

@@ -53,6 +53,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
 
 template <typename Acc>
 std::uint64_t EngineImpl<Acc>::digest() const {
+  refuse_unsound_files();
   std::uint64_t sum = 0;
   const auto take = [&](VertexId v) {
     if (!graph_.is_live(v)) return;

@@ -51,9 +51,11 @@ class EngineImpl final : public Engine {
   std::vector<VertexId> staged_vertices() const override { return publication_.staged(graph_, added_, removed_); }
 
   std::int64_t read(std::span<const std::int64_t> ids, float* out) const override {
+    refuse_unsound_files();
     return publication_.read(ids, out);
   }
   void read_staged(std::span<const std::int64_t> ids, float* out) const override {
+    refuse_unsound_files();
     publication_.read_staged(ids, out, graph_);
   }
 
@@ -76,6 +78,7 @@ class EngineImpl final : public Engine {
     std::vector<std::uint8_t> changed;
     Scratch<std::int64_t> deltas;
     int stride = 0;
+    std::size_t listed = 0;  // of the sources: those whose rows are computed, or features set; then rescaled ones
     const std::int64_t* deltas_row(std::int32_t source) const { return deltas.data() + std::int64_t{source} * stride; }
   };
   struct ResultRows {
@@ -153,7 +156,7 @@ class EngineImpl final : public Engine {
   // ---- memory.cc: a limit of memory
   std::unique_ptr<Pager> make_pager();
   State<Acc> new_state() const { return {source(), compact(), pager_.get(), false}; }
-  void refuse_forked() const;
+  void refuse_unsound_files() const;
   void fetch_stage(int stage, const State<Acc>& state, std::int64_t first, std::int64_t last) const;
   // A pass over all vertices: body(first, last), where memory is limited block by block, after fetch(first, last).
   template <typename Fetch, typename Body>
@@ -191,7 +194,7 @@ class EngineImpl final : public Engine {
   double looks_for_an_edge() const;
   bool asks_for_much(std::span<const std::int64_t> ids) const;
   bool find_needed(const std::vector<VertexId>& outputs);
-  void propagate_needed();
+  bool propagate_needed();
   std::optional<std::vector<VertexId>> find_asked(std::span<const std::int64_t> ids);
   // Whether the batch at work is to bring v's row of aggregate k up to date.
   bool wants(int k, VertexId v) const {
@@ -199,6 +202,7 @@ class EngineImpl final : public Engine {
     const std::vector<int>& stages = aggregation(k).consumers;
     return std::any_of(stages.begin(), stages.end(), [&](int stage) { return needed_[at(stage)].contains(v); });
   }
+  bool wants_source(int k, VertexId u) const;
 
   // ---- incremental.cc: one batch
   void propagate_now(const BatchDelta& delta);
@@ -257,7 +261,7 @@ class EngineImpl final : public Engine {
   void refresh_row(int k, VertexId v, Acc* scratch, int thread);
   void keep_row(int k, VertexId v, const Acc* sum, int thread);
   bool has_row_to_sweep(int k, VertexId v) const {  // where the type has changed, its own term may have left
-    return has_sum(k, v) || (source().typed && retyped_.contains(v));
+    return wants(k, v) && (has_sum(k, v) || (source().typed && retyped_.contains(v)));
   }
 
   // ---- extremes.cc: minima and maxima
@@ -367,7 +371,9 @@ class EngineImpl final : public Engine {
   std::vector<VertexSet> stale_;   // per stage: rows that the pending batches can have changed, where stale_known_
   VertexSet fresh_;                // outputs among them that a query has brought up to date
   std::vector<VertexSet> needed_;  // per stage: stale rows that the query at work needs
-  bool restricted_ = false;        // whether the batch at work goes into needed rows only
+  std::uint32_t needed_epoch_ = 0;
+  std::int64_t spent_edges_ = 0;  // of work for queries since all was propagated
+  bool restricted_ = false;       // whether the batch at work goes into needed rows only
   bool stale_known_ = false;
   std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state, some several times
   std::size_t demanded_limit_ = 4096;

@@ -192,6 +192,7 @@ void EngineImpl<Acc>::set_scales(int k, const std::vector<float>& magnitudes, in
 
 template <typename Acc>
 void EngineImpl<Acc>::recompute(float* out) const {
+  refuse_unsound_files();
   State<Acc> fresh = new_state();
   forward(fresh, false, [&](VertexId v) { return out + std::int64_t{v} * output_width(); });
 }
@@ -234,6 +235,7 @@ void EngineImpl<Acc>::build_state(bool stage_outputs) {
 
 template <typename Acc>
 Mismatch EngineImpl<Acc>::verify() const {
+  refuse_unsound_files();
   State<Acc> fresh = new_state();
   const RowTable<float> out = run_from_scratch(fresh);
   const auto differ = [&](const auto& a, const auto& b, std::size_t bytes, VertexId v) {

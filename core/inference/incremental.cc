@@ -66,7 +66,6 @@ void EngineImpl<Acc>::grow() {
   slots_ = static_cast<VertexId>(slots);
   if (++epoch_ == 0) {
     for (VertexSet& set : dirty_) set.forget();
-    for (VertexSet& set : needed_) set.forget();
     retyped_.forget();
     for (Touched& touched : touched_) touched.set.forget();
     for (VertexSet& set : moved_sources_) set.forget();
@@ -106,7 +105,7 @@ void EngineImpl<Acc>::grow() {
 template <typename Acc>
 void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
   started_ = seconds_now();
-  refuse_forked();
+  refuse_unsound_files();
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
   if (source().typed) {  // a slot that has gone from one type to another within the batch is a new vertex, too
@@ -163,6 +162,7 @@ void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
 // The store looks its edges up while these rows are on their way.
 template <typename Acc>
 void EngineImpl<Acc>::anticipate(const UpdateBuffer& batch) const {
+  refuse_unsound_files();  // before the graph has changed
   if (batch.size() > kAnticipated || !incremental() || result_rows_.empty()) return;
   const auto known = [&](std::int64_t v) { return v >= 0 && v < result_rows_.front().limit; };
   for (const Update& update : batch.updates()) {
@@ -310,6 +310,18 @@ void EngineImpl<Acc>::count_reread(int stage, std::int64_t edges) {
   stats_[at(stage)].edges += edges;
 }
 
+// Whether u's message of aggregate k reaches a row that the batch at work is to bring up to date. One that does not
+// must not be looked at: where it is stale and not computed, its old row and its new factor are of no version.
+template <typename Acc>
+bool EngineImpl<Acc>::wants_source(int k, VertexId u) const {
+  if (!restricted_ || wants(k, u)) return true;
+  bool found = false;
+  graph_.visit_out(u, [&](const EdgeSpan& span) {
+    for (std::int32_t e = 0; e < span.count && !found; ++e) found = wants(k, span.neighbours[e]);
+  });
+  return found;
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   Plan& plan = plans_[at(k)];
@@ -318,11 +330,13 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
     plan.sources = rows;
   } else {
     plan.sources.assign(delta_->features_changed.begin(), delta_->features_changed.end());
+    if (restricted_) std::erase_if(plan.sources, [&](VertexId v) { return !wants_source(k, v); });
   }
+  plan.listed = plan.sources.size();
   if (spec.scaled()) {
     for (const VertexId v : state_.contexts[at(spec.context)].changed()) {
       const bool listed = spec.message_table >= 0 ? dirty_[at(spec.stage)].contains(v) : input_mark_[at(v)] == epoch_;
-      if (!listed) plan.sources.push_back(v);
+      if (!listed && wants_source(k, v)) plan.sources.push_back(v);
     }
   }
   plan.changed.assign(plan.sources.size(), 0);
@@ -334,7 +348,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
     plan.path = edges * 10 > all_in_edges() * 6 || !fits_scratch(plan, edges) ? Path::Sweep : Path::Push;
   }
   if (plan.resum) plan.path = Path::Pull;
-  if (plan.path == Path::Push) stats_[at(spec.stage)].edges += edges;
+  if (plan.path == Path::Push && !restricted_) stats_[at(spec.stage)].edges += edges;
   if (plan.path == Path::Push) plan.deltas.need(plan.sources.size() * at(plan.stride));
   stats_[at(spec.stage)].path = plan.path;
 }
@@ -593,7 +607,7 @@ void EngineImpl<Acc>::each_source(int k, std::size_t first, std::size_t last, Bo
 
 template <typename Acc>
 void EngineImpl<Acc>::input_sources(int k) {
-  each_source(k, 0, delta_->features_changed.size(), [&](VertexId v) {
+  each_source(k, 0, plans_[at(k)].listed, [&](VertexId v) {
     const float* before = input_before(v, input_buffer(graph_, 0));
     return SourceChange{v, before, graph_.feature_row(v, input_buffer(graph_, 1)), true};
   });
@@ -602,10 +616,7 @@ void EngineImpl<Acc>::input_sources(int k) {
 template <typename Acc>
 void EngineImpl<Acc>::rescaled_sources(int k) {
   const Plan& plan = plans_[at(k)];
-  const AggregationSpec& spec = aggregation(k);
-  const std::size_t listed =
-      spec.message_table < 0 ? delta_->features_changed.size() : dirty_[at(spec.stage)].collect().size();
-  each_source(k, listed, plan.sources.size(), [&](VertexId v) {
+  each_source(k, plan.listed, plan.sources.size(), [&](VertexId v) {
     const float* row = messages(k, state_).row(v);
     return SourceChange{v, row, row, false};
   });

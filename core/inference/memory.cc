@@ -63,7 +63,9 @@ bool EngineImpl<Acc>::fits_scratch(const Plan& plan, std::int64_t edges) const {
 template <typename Acc>
 bool EngineImpl<Acc>::sums_in_blocks(int k) const {
   const AggregationSpec& spec = aggregation(k);
-  if (pager_ == nullptr || spec.on_edges() || spec.extreme() || spec.message_table < 0) return false;
+  if (pager_ == nullptr || !std::is_same_v<Acc, std::int64_t> || spec.on_edges() || spec.extreme() ||
+      spec.message_table < 0)
+    return false;
   const std::size_t row_bytes = at(round_up(spec.width, 16)) * sizeof(float);
   return at(graph_.slot_count()) * row_bytes > options_.memory_limit / 4;
 }
@@ -76,8 +78,10 @@ void EngineImpl<Acc>::sum_in_blocks(int k, const State<Acc>& state, Begin&& begi
   const AggregationSpec& spec = aggregation(k);
   const std::size_t share = options_.memory_limit / 4;
   const std::int64_t slots = graph_.slot_count();
-  const auto targets = static_cast<std::int64_t>(share / state_.aggregates[at(k)].row_bytes());
-  const auto sources = static_cast<std::int64_t>(share / (at(round_up(spec.width, 16)) * sizeof(float)));
+  const auto targets =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(share / state_.aggregates[at(k)].row_bytes()));
+  const auto sources =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(share / (at(round_up(spec.width, 16)) * sizeof(float))));
   const auto each = [&](std::int64_t first, std::int64_t last, const auto& body) {
     pool_.run((last - first + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
       const std::int64_t end = std::min(last, first + (task + 1) * kRowsPerTask);
@@ -131,13 +135,20 @@ void EngineImpl<Acc>::sweep_in_blocks(int k) {
       });
 }
 
-// The files are shared with a process that was forked off: what it wrote would be in our state.
+// The files are shared with a process that was forked off: what one writes, the other would read. And what could not be
+// written to a disk is lost.
 template <typename Acc>
-void EngineImpl<Acc>::refuse_forked() const {
-  if (pager_ == nullptr || pager_->made_here()) return;
-  throw Error(ErrorKind::SpillUnavailable,
-              "[apply] expected the process that made an engine with a memory limit, got one that was forked from it; "
-              "make the engine in the process that applies to it");
+void EngineImpl<Acc>::refuse_unsound_files() const {
+  if (pager_ == nullptr) return;
+  if (!pager_->made_here()) {
+    throw Error(ErrorKind::SpillUnavailable,
+                "[Engine] expected the process that made an engine with a memory limit, got one that was forked from "
+                "it; make an engine in each process");
+  }
+  if (pager_->damaged()) {
+    throw Error(ErrorKind::SpillUnavailable, "[Engine] expected rows to be written to " + pager_->folder() +
+                                                 ", got an error of the disk; make the engine anew in another folder");
+  }
 }
 
 template <typename Acc>

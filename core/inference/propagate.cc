@@ -70,7 +70,7 @@ void EngineImpl<Acc>::pull(int k) {
   pool_.run((total + share - 1) / share, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     for (std::int64_t i = task * share; i < std::min(total, (task + 1) * share); ++i)
-      refresh_row(k, rows[at(i)], scratch, thread);
+      if (wants(k, rows[at(i)])) refresh_row(k, rows[at(i)], scratch, thread);
   });
 }
 

@@ -170,6 +170,7 @@ void EngineImpl<Acc>::push_serial(int k, std::int64_t edges) {
   visit_pushed(k, 0, plans_[at(k)].sources.size(), [&](std::int32_t source, VertexId dst, float weight) {
     put_entry(count++, source, dst, weighted, weight);
   });
+  if (restricted_) stats_[at(aggregation(k).stage)].edges += count;
   const DeltaWriter writer(*this, k, edges < kEarlyEdges);
   for (std::int64_t e = 0; e < std::min<std::int64_t>(kDistance, count); ++e) writer.prefetch(entries_[at(e)].dst);
   write_entries(k, writer, 0, count, count, 0);
@@ -245,6 +246,7 @@ void EngineImpl<Acc>::push_binned(int k, std::int64_t edges, bool finish) {
   while ((state_.aggregates[at(k)].row_bytes() << (shift + 1)) <= kBinBytes) ++shift;
   while ((static_cast<std::int64_t>(slots_) >> shift) > std::max<std::int64_t>(16, edges / kEntriesPerBin)) ++shift;
   const std::vector<std::int64_t> begin = bin_entries(k, shift, listed);
+  if (restricted_) stats_[at(aggregation(k).stage)].edges += begin.back();
   const auto bins = static_cast<std::int64_t>(begin.size()) - 1;
   const std::int64_t tasks = std::min<std::int64_t>(bins, 8 * pool_.threads());
   const DeltaWriter writer(*this, k, finish);

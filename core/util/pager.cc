@@ -50,7 +50,10 @@ int take_room(int file, std::size_t from, std::size_t to) {
   if (fcntl(file, F_PREALLOCATE, &wanted) < 0) return errno;
   return ftruncate(file, static_cast<off_t>(to)) < 0 ? errno : 0;
 #else
-  return posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(to - from));
+  int failed = EINTR;
+  while (failed == EINTR) failed = posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(to - from));
+  if (failed != 0) (void)!ftruncate(file, static_cast<off_t>(from));  // what it got is given back
+  return failed;
 #endif
 }
 
@@ -261,11 +264,12 @@ void PagedRows::fetch(std::int64_t first, std::int64_t last) const {
 void PagedRows::drop(std::size_t first, std::size_t last) const {
   const std::size_t from = first << pager_.shift_, bytes = (last - first) << pager_.shift_;
 #ifdef __linux__
-  sync_file_range(file_, static_cast<off_t>(from), static_cast<off_t>(bytes),
-                  SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  const int failed = sync_file_range(file_, static_cast<off_t>(from), static_cast<off_t>(bytes),
+                                     SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
 #else
-  msync(base_ + from, bytes, MS_SYNC);
+  const int failed = msync(base_ + from, bytes, MS_SYNC);
 #endif
+  if (failed != 0) pager_.damaged_.store(true, std::memory_order_relaxed);
   madvise(base_ + from, bytes, MADV_DONTNEED);
 #ifdef POSIX_FADV_DONTNEED
   posix_fadvise(file_, static_cast<off_t>(from), static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);

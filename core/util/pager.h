@@ -38,7 +38,9 @@ class Pager {
   std::size_t limit() const { return limit_pages_ << shift_; }
   PagerStats stats() const;
   std::size_t resident_now() const;  // bytes, as the kernel has it
-  bool made_here() const;            // false in a process that was forked off: it must not write
+  bool made_here() const;            // false in a process that was forked off: it shares the files
+  bool damaged() const { return damaged_.load(std::memory_order_relaxed); }  // a page could not be written
+  const std::string& folder() const { return folder_; }
 
  private:
   friend class PagedRows;
@@ -62,6 +64,7 @@ class Pager {
   std::vector<std::int32_t> places_;  // of ranked tables: row of the vertex; vertices beyond are where their id says
   std::int64_t pinned_rows_ = 0;
   std::atomic<std::int64_t> resident_{0}, brought_{0}, dropped_{0};
+  std::atomic<bool> damaged_{false};
   mutable std::mutex mutex_;  // of all below
   std::vector<PagedRows*> tables_;
   std::size_t hand_table_ = 0, hand_page_ = 0;

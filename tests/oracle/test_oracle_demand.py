@@ -217,3 +217,69 @@ def test_a_saved_engine_keeps_its_mode(tmp_path):
     loaded = lg.Engine.load(tmp_path / "engine.lg")
     assert loaded.mode == "on_demand"
     assert loaded.state_digest() == live.state_digest()
+
+
+def twins(model, x, src, dst, **columns):
+    """An eager engine and one on demand, with the same units, on graphs of their own."""
+    eager = lg.Engine(model, lg.Graph(x, src, dst, **columns), threads=1)
+    lazy = lg.Engine(model, lg.Graph(x, src, dst, **columns), threads=1, mode="on_demand", scales=eager.scales)
+    return eager, lazy
+
+
+def apply_to_both(engines, change_of):
+    for engine in engines:
+        updates = lg.Updates()
+        change_of(updates)
+        engine.apply(updates)
+
+
+def test_what_a_query_does_not_need_cannot_fail_it():
+    """Vertex 0 loses its in-edges and shrinks: its old row with its new degree factor would be out of range."""
+    n, many = 200, 63
+    src = np.concatenate([np.arange(1, many + 1), [0], np.arange(100, 199)])
+    dst = np.concatenate([np.zeros(many, np.int64), [150], np.arange(101, 200)])
+    eye = np.eye(4, dtype=np.float32)
+    both = twins(lg.Model([lg.GCN(eye), lg.GCN(eye)]), np.ones((n, 4), np.float32), src, dst)
+    eager, lazy = both
+    apply_to_both(both, lambda u: u.set_features(0, np.full(4, 1500.0, np.float32)))
+    lazy.complete()
+
+    def shrink(updates):
+        for v in range(1, many + 1):
+            updates.remove_edge(v, 0)
+        updates.remove_edge(0, 150)
+        updates.set_features(0, np.ones(4, np.float32))
+        updates.set_features(180, np.full(4, 2.0, np.float32))
+
+    apply_to_both(both, shrink)
+    for asked in ([180], [150], [0]):
+        assert lazy.embeddings(asked).tobytes() == eager.embeddings(asked).tobytes()
+    lazy.verify()
+
+
+def test_batches_that_fit_one_by_one_fit_together():
+    """Merged, the old message of vertex 5 would travel along its new, heavy edge before the new one takes its place."""
+    n, eye = 50, np.eye(4, dtype=np.float32)
+    model = lg.Model([lg.GraphConv(eye, eye, weighted=True) for _ in range(2)])
+    src = np.arange(n - 1)
+    both = twins(model, np.ones((n, 4), np.float32), src, src + 1, weight=np.ones(n - 1, np.float32))
+    eager, lazy = both
+    apply_to_both(both, lambda u: u.set_features(5, np.full(4, 200.0, np.float32)))
+    lazy.complete()
+    apply_to_both(both, lambda u: u.set_features(5, np.ones(4, np.float32)))
+    apply_to_both(both, lambda u: u.add_edge(5, 20, weight=100.0))
+    assert lazy.embeddings([20]).tobytes() == eager.embeddings([20]).tobytes()
+    assert lazy.state_digest() == eager.state_digest()
+    lazy.verify()
+
+
+def test_what_is_pending_does_not_grow_without_end():
+    live, rng, n = big("on_demand")
+    since, longest = 0, 0
+    for _ in range(60):
+        live.apply(change(rng, n, 20))
+        live.embeddings([int(rng.integers(n))])
+        since = 0 if live.last_demand.whole else since + 1
+        longest = max(longest, since)
+    assert 0 < longest < 20
+    live.verify()

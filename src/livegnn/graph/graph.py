@@ -110,7 +110,7 @@ class Graph:
         ids: object = None,
         undirected: bool = False,
         simple: bool = False,
-        feature_dtype: str | None = None,
+        feature_dtype: object = None,
     ) -> None:
         if dst is None:
             raise UsageError(
@@ -163,7 +163,7 @@ class Graph:
         self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
-    def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False, feature_dtype: str | None = None) -> Self:
+    def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False, feature_dtype: object = None) -> Self:
         """The graph of a torch_geometric.data.Data or HeteroData.
 
         x -> features, edge_index -> src, dst, edge_weight or 1-D edge_attr -> weight, 2-D edge_attr -> edge_attr,

@@ -31,9 +31,12 @@ class FeatureRows(NamedTuple):
 
 
 def check_dtype(where: str, wanted: object) -> str | None:
-    """The argument feature_dtype. Raises: ValueInvalid."""
-    if wanted is None or (isinstance(wanted, str) and wanted in FEATURE_DTYPES):
-        return wanted
+    """The argument feature_dtype: a name, or NumPy's or torch's type of that name. Raises: ValueInvalid."""
+    if wanted is None:
+        return None
+    name = wanted.__name__ if isinstance(wanted, type) else str(wanted).removeprefix("torch.")
+    if name in FEATURE_DTYPES:
+        return name
     raise ValueInvalid(
         f'[{where}] expected feature_dtype "float32", "float16" or "bfloat16", got {wanted!r}; name one, or leave it '
         "out to keep the features' own"

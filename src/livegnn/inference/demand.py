@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import RangeOverflow
+from livegnn.errors import RangeOverflow, SpillUnavailable
 
 __all__ = ["Demand", "DemandStats"]
 
@@ -18,7 +18,9 @@ _log = logging.getLogger("livegnn")
 
 @dataclass(frozen=True)
 class DemandStats:
-    """Cost of one query. rows: computed for it.  edges: along which work was done.  whole: everything was brought up to date."""
+    """Cost of one query. rows: computed for it.  edges: along which work was done.  whole: everything was brought up to
+    date.
+    """
 
     rows: int = 0
     edges: int = 0
@@ -51,7 +53,7 @@ class Demand:
         if len(asked):
             try:
                 native.demand(asked.astype(np.int64))
-            except RangeOverflow as error:  # the batch stands; whoever asks is told
+            except (RangeOverflow, SpillUnavailable) as error:  # the batch stands; whoever asks is told
                 _log.warning("[hybrid] hot vertices are behind: %s", error)
 
     def _count(self, slots: NDArray[np.int64]) -> None:

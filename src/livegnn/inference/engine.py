@@ -25,6 +25,7 @@ from livegnn.errors import (
     ColumnMissing,
     ModelMismatch,
     RangeOverflow,
+    SpillUnavailable,
     StateMismatch,
     UsageError,
     ValueInvalid,
@@ -365,7 +366,7 @@ class Engine:
         with self.graph._lock:
             try:
                 self._complete()
-            except RangeOverflow as error:
+            except (RangeOverflow, SpillUnavailable) as error:
                 _log.warning("[close] outputs stay as they were before the batches that are pending: %s", error)
         self.graph._detach(self)
         self._closed = True

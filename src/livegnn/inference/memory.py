@@ -47,8 +47,7 @@ def memory_options(limit: object, folder: str | os.PathLike[str] | None) -> tupl
         return parse_limit(limit), spill_place(folder)
     if folder is not None:
         raise ValueInvalid(
-            f"[Engine] expected memory_limit= with spill_folder=, got the folder {os.fspath(folder)} alone; "
-            "pass both or neither"
+            f"[Engine] expected memory_limit= with spill_folder=, got the folder {folder} alone; pass both or neither"
         )
     return 0, ""
 
@@ -60,8 +59,13 @@ def parse_limit(limit: object) -> int:
     """
     size: float
     if isinstance(limit, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]i?B)\s*", limit)
-        size = float(found[1]) * _UNITS[found[2]] if found else 0.0
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([KMGT]i?B)\s*", limit)
+        if found is None:
+            raise ValueInvalid(
+                f"[Engine] expected memory_limit as a number with {', '.join(_UNITS)}, got {limit!r}; "
+                "write it as in '512MiB'"
+            )
+        size = float(found[1]) * _UNITS[found[2]]
     elif type(limit) is int:
         size = limit
     else:
@@ -71,7 +75,7 @@ def parse_limit(limit: object) -> int:
         )
     if not LEAST_LIMIT <= size < 2**62:
         raise ValueInvalid(
-            f"[Engine] expected memory_limit as a size of at least 4 MiB, got {limit!r}; write it as in '2GiB'"
+            f"[Engine] expected memory_limit of at least 4 MiB and below 2^62 bytes, got {limit!r}; choose another"
         )
     return int(size)
 
@@ -80,14 +84,16 @@ def spill_place(folder: str | os.PathLike[str] | None) -> str:
     """The folder for rows that are not in memory: the given one, else $TMPDIR, else the first of /var/tmp (made for
     large files, and on a disk where /tmp is often in memory) and the system's temporary folder.
 
-    Raises: UsageError where it is not there.
+    Raises: UsageError where it is not there; DtypeInvalid for another type.
     """
-    if folder is not None:
-        place = Path(folder)
+    named = folder if folder is not None else os.environ.get("TMPDIR")
+    if named is not None:
+        if not isinstance(named, str | os.PathLike):
+            raise DtypeInvalid(f"[Engine] expected spill_folder as a path, got {named!r}; pass text or a Path")
+        place = Path(named)
         if not place.is_dir():
-            raise UsageError(f"[Engine] expected a folder as spill_folder, got {place}; make it first")
+            which = "$TMPDIR" if folder is None else "spill_folder"
+            raise UsageError(f"[Engine] expected a folder as {which}, got {place}; make it first")
         return str(place)
     large = Path("/var/tmp")
-    if "TMPDIR" not in os.environ and large.is_dir() and os.access(large, os.W_OK):
-        return str(large)
-    return tempfile.gettempdir()
+    return str(large) if large.is_dir() and os.access(large, os.W_OK) else tempfile.gettempdir()

@@ -147,6 +147,7 @@ class Readout:
                 "which outputs they change; make another engine on the same graph"
             )
         self.engine, self.kind, self.head = engine, kind, head
+        self._width = engine.model.output_width
         self._suits(engine.model)
         self._group_of: GroupOf | None = groups if callable(groups) else None
         self._one_group = groups is None
@@ -385,6 +386,11 @@ class Readout:
     def _suits(self, model: Model) -> None:
         """Raises: ModelMismatch if pools or head do not take that model's rows."""
         width = model.output_width
+        if self._parts is not None and self.head is not None and width != self._width:
+            raise ModelMismatch(
+                f"[Readout] expected rows of width {self._width}, in which the pools name columns, got {width}; "
+                "make another readout for it"
+            )
         last = max((stop for _, _, stop in self._parts or ()), default=0)
         if last > width:
             raise ModelMismatch(
@@ -508,12 +514,16 @@ def _listed_parts(kind: object) -> tuple[tuple[str, int, int], ...]:
             "as (kind, start, stop)"
         )
     for each in kind:
-        if not isinstance(each, Sequence) or len(each) != 3 or each[0] not in KINDS or not _is_range(*each[1:]):
+        if not isinstance(each, Sequence) or len(each) != 3 or not _is_kind(each[0]) or not _is_range(*each[1:]):
             raise ValueInvalid(
                 f"[Readout] expected each pool as (kind, start, stop), kind one of {', '.join(KINDS)} and columns "
                 f"0 <= start < stop, got {each!r}; mend it"
             )
     return tuple((each[0], int(each[1]), int(each[2])) for each in kind)
+
+
+def _is_kind(kind: object) -> bool:
+    return isinstance(kind, str) and kind in KINDS
 
 
 def _is_range(start: object, stop: object) -> bool:

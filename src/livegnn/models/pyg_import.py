@@ -42,7 +42,7 @@ def import_module(
         columns = dataclasses.replace(columns, weighted=with_weights)
         outputs[with_weights] = _read(frozen, signature, inputs, columns, record)
         if check or record.recorded:
-            check_import(frozen, signature, outputs[with_weights], columns, record.rounded)
+            check_import(frozen, signature, outputs[with_weights], columns, record.rounded, recorded=record.recorded)
     if True in outputs and not Model.from_output(outputs[True]).uses_weights:
         outputs = {False: outputs.get(False, outputs[True])}
     return outputs, dict(record.names)

@@ -7,6 +7,7 @@ shapes, so a recorded module is always checked on graphs of several sizes.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -114,10 +115,51 @@ class _Tracer(fx.Tracer):
         finally:
             self.inside.pop()
 
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        if not self.partial and _compares_a_count(obj.node):
+            raise refuse(
+                "a forward that decides by the number of vertices or edges",
+                "the graph grows and shrinks, and one branch would be kept for good",
+                "take the decision out of the forward",
+            )
+        return bool(super().to_bool(obj))
+
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         node = super().create_node(*args, **kwargs)
         node.meta["inside"] = self.inside[-1]
         return node
+
+
+_COMPARISONS = (operator.gt, operator.lt, operator.ge, operator.le, operator.eq, operator.ne)
+_ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod)
+
+
+def _compares_a_count(node: fx.Node) -> bool:
+    """Whether a truth is that of a number of vertices or edges against a constant other than 0."""
+    if node.op != "call_function" or node.target not in _COMPARISONS:
+        return False
+    constants = [each for each in node.args if not isinstance(each, fx.Node)]
+    return 0 not in constants and any(_is_count(each) for each in node.args)
+
+
+def _is_count(value: object) -> bool:
+    """Rows of anything but edge_index, its columns, elements of either, and what is computed of these."""
+    if not isinstance(value, fx.Node):
+        return False
+    if value.op == "call_method" and value.target == "numel":
+        return True
+    if value.op == "call_method" and value.target == "size" and len(value.args) == 2:
+        return _counts_along(value.args[0], value.args[1])
+    if value.op == "call_function" and value.target is operator.getitem and isinstance(value.args[0], fx.Node):
+        whole, axis = value.args[0], value.args[1]
+        shaped = (whole.target is getattr and whole.args[1] == "shape") or whole.target == "size"
+        return shaped and _counts_along(whole.args[0], axis)
+    return value.target in _ARITHMETIC and any(_is_count(each) for each in value.args)
+
+
+def _counts_along(tensor: object, axis: object) -> bool:
+    edges = isinstance(tensor, fx.Node) and tensor.op == "placeholder" and tensor.target == "b"
+    return axis in ((1, -1) if edges else (0,))
 
 
 class _Reader:

@@ -8,8 +8,15 @@ from benchmarks.live import Live
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
+from livegnn.inference import memory as limits
 
 TINY = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch):
+    for module in (memory, limits):
+        monkeypatch.setattr(module, "LEAST_LIMIT", 1)
 
 
 def rows_of(printed: str) -> list[list[str]]:

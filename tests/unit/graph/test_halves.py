@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import livegnn as lg
 from livegnn.errors import DtypeInvalid, StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
@@ -193,7 +194,12 @@ def test_saved_arrays_that_do_not_fit_are_refused(name: str, value: Any) -> None
 # ---- what is refused
 
 
-@pytest.mark.parametrize("wanted", ["float64", "half", "", 16, np.float16, True])
+@pytest.mark.parametrize("wanted", [np.float16, np.dtype(np.float16), torch.float16])
+def test_types_of_numpy_and_torch_name_a_dtype(wanted: Any) -> None:
+    assert lg.Graph(np.eye(2), [0], [1], feature_dtype=wanted).feature_dtype == "float16"
+
+
+@pytest.mark.parametrize("wanted", ["float64", "half", "", 16, np.float64, torch.float64, True])
 def test_other_dtypes_are_refused(wanted: Any) -> None:
     with pytest.raises(ValueInvalid, match=r'\[Graph\] expected feature_dtype "float32", "float16" or "bfloat16", got'):
         pair(np.eye(2), feature_dtype=wanted)

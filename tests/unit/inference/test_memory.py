@@ -1,5 +1,6 @@
 """A limit of memory: what is asked for, what is refused, and that nothing but the memory is another."""
 
+import contextlib
 import os
 import resource
 
@@ -33,9 +34,15 @@ def test_sizes(text, size):
     assert memory.parse_limit(text) == size
 
 
-@pytest.mark.parametrize("limit", ["4", "4 bytes", "-5GiB", "1MiB", 0, -1, (4 << 20) - 1, 2**62, "nan GiB", ""])
-def test_sizes_that_are_none(limit):
-    with pytest.raises(lg.errors.ValueInvalid, match="memory_limit as a size of at least 4 MiB"):
+@pytest.mark.parametrize("limit", ["4", "4 bytes", "-5GiB", "16mib", "2 gigs", "nan GiB", "٤GiB", ""])
+def test_texts_that_are_no_sizes(limit):
+    with pytest.raises(lg.errors.ValueInvalid, match="memory_limit as a number with KB, MB"):
+        memory.parse_limit(limit)
+
+
+@pytest.mark.parametrize("limit", ["1MiB", 0, -1, (4 << 20) - 1, 2**62, "9999999999TiB"])
+def test_sizes_out_of_range(limit):
+    with pytest.raises(lg.errors.ValueInvalid, match="memory_limit of at least 4 MiB and below"):
         memory.parse_limit(limit)
 
 
@@ -49,9 +56,13 @@ def test_folders(tmp_path, monkeypatch):
     assert memory.spill_place(tmp_path) == str(tmp_path)
     with pytest.raises(lg.errors.UsageError, match="absent"):
         memory.spill_place(tmp_path / "absent")
+    with pytest.raises(lg.errors.DtypeInvalid, match="got 3"):
+        memory.spill_place(3)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
     assert memory.spill_place(None) == str(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
+    with pytest.raises(lg.errors.UsageError, match="TMPDIR"):
+        memory.spill_place(None)
     with pytest.raises(lg.errors.ValueInvalid, match="memory_limit= with spill_folder="):
         memory.memory_options(None, tmp_path)
 
@@ -162,22 +173,48 @@ def test_a_disk_that_is_full_refuses_and_changes_nothing(small):
     limited.verify()
 
 
-def test_a_forked_process_may_read_and_not_apply(small):
+def test_a_forked_process_is_refused_and_does_no_harm(small):
     rng = np.random.default_rng(15)
     limited, whole, mirror = two_engines(rng, 32 << 10, threads=1)
     ids = limited.graph.vertices()
     expected = whole.embeddings(ids).tobytes()
+    updates = random_batch(rng, mirror.copy(), 3)
+    uses = (limited.verify, lambda: limited.apply(updates), lambda: limited.embeddings(ids))
     child = os.fork()
     if child == 0:
-        code = 1
+        refused = 0
         try:
-            same = limited.embeddings(ids).tobytes() == expected
-            try:
-                limited.apply(random_batch(rng, mirror.copy(), 3))
-            except lg.errors.SpillUnavailable as error:
-                code = 0 if same and "forked" in str(error) else 2
+            for use in uses:
+                with contextlib.suppress(lg.errors.SpillUnavailable):
+                    use()
+                    continue
+                refused += 1
         finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     assert limited.embeddings(ids).tobytes() == expected
     limited.verify()
+
+
+def test_a_query_on_demand_that_finds_the_disk_full_changes_nothing(small):
+    rng = np.random.default_rng(16)
+    n, weights = 1000, [rng.standard_normal((16, 16)) for _ in range(2)]
+    graph = lg.Graph(rng.standard_normal((n, 16)), rng.integers(0, n, 3000), rng.integers(0, n, 3000))
+    engine = lg.Engine(lg.Model([lg.GCN(w) for w in weights]), graph, mode="on_demand", memory_limit=400_000)
+    updates = lg.Updates()
+    updates.add_edges(np.arange(50), np.arange(50) + 7)
+    engine.apply(updates)
+    engine.complete()
+    updates = lg.Updates()
+    for v in range(n, n + 700):
+        updates.add_vertex(v, np.ones(16, np.float32))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        engine.apply(updates)
+        with pytest.raises(lg.errors.SpillUnavailable):
+            engine.embeddings([3])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    engine.embeddings([3])
+    engine.verify()

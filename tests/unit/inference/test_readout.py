@@ -60,11 +60,31 @@ def test_several_pools_stand_side_by_side():
 
 
 @pytest.mark.parametrize(
-    "kind", [[], ["mean"], [("sum", 0, 2)], [("add", 2, 2)], [("add", -1, 2)], [("add", 0, 2.0)], [("add", 0)], 3]
+    "kind",
+    [
+        [],
+        ["mean"],
+        [("sum", 0, 2)],
+        [("add", 2, 2)],
+        [("add", -1, 2)],
+        [("add", 0, 2.0)],
+        [("add", 0)],
+        [([], 0, 2)],
+        3,
+    ],
 )
 def test_lists_of_pools_that_are_none(kind):
     with pytest.raises(lg.errors.ValueInvalid, match=r"\(kind, start, stop\)"):
         lg.Readout(engine(), kind)
+
+
+def test_a_head_on_several_pools_keeps_to_the_width_they_were_made_for():
+    e = engine()
+    width = e.model.output_width
+    lg.Readout(e, [("add", 0, 2)], head=lambda rows: rows)
+    wider = lg.Model([lg.GraphConv(np.ones((width + 2, e.model.input_width)))])
+    with pytest.raises(lg.errors.ModelMismatch, match=f"rows of width {width}, in which the pools name columns"):
+        e.swap(wider)
 
 
 def test_pools_of_columns_that_are_not_there():

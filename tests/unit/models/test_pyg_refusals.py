@@ -376,3 +376,40 @@ def test_the_module_is_not_changed():
 
 def test_a_bare_layer_is_named_by_its_type():
     refuses(pyg.DNAConv(4), "got DNAConv: ")
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda x, edge_index: x.size(0) > 1000,
+        lambda x, edge_index: x.shape[0] // 10 >= 100,
+        lambda x, edge_index: edge_index.size(1) < 5000,
+        lambda x, edge_index: min(3, edge_index.shape[1]) == 3,
+    ],
+)
+def test_a_branch_on_the_size_of_the_graph_is_refused(decide):
+    class Branching(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = pyg.SAGEConv(4, 2)
+
+        def forward(self, x, edge_index):
+            h = self.conv(x, edge_index)
+            return -h if decide(x, edge_index) else h
+
+    with pytest.raises(ModelUnsupported, match="decides by the number of vertices or edges"):
+        from_pyg(Branching())
+
+
+def test_a_size_that_fx_does_not_see_is_found_by_a_large_graph():
+    class Branching(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = pyg.SAGEConv(4, 2)
+
+        def forward(self, x, edge_index):
+            h = self.conv(x, edge_index)
+            return -h if len(x) > 2000 else h
+
+    with pytest.raises(ModelMismatch, match="a graph of 6000 vertices"):
+        from_pyg(Branching())
