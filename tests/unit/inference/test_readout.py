@@ -82,7 +82,7 @@ def test_a_head_on_several_pools_keeps_to_the_width_they_were_made_for():
     e = engine()
     width = e.model.output_width
     lg.Readout(e, [("add", 0, 2)], head=lambda rows: rows)
-    wider = lg.Model([lg.GraphConv(np.ones((width + 2, e.model.input_width)))])
+    wider = lg.Model([lg.GraphConv(*[np.ones((width + 2, e.model.input_width))] * 2)])
     with pytest.raises(lg.errors.ModelMismatch, match=f"rows of width {width}, in which the pools name columns"):
         e.swap(wider)
 
