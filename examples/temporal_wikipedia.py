@@ -68,7 +68,7 @@ trainer.report.plot(OUT / "curves.png", "TGN on Wikipedia's edits")
 
 # %% What next? The engine is as new as the last edit.
 editor, now = int(stream.src[count - 1]), int(stream.time[count - 1]) + 60
-best = engine.next([editor], now, k=5)
+best = engine.next([editor], now, candidates=np.unique(stream.dst[:count]), k=5)
 for page, probability in zip(best.dst[0], best.probability[0], strict=True):
     edits = int(np.sum((stream.src[:count] == editor) & (stream.dst[:count] == page)))
     print(f"editor {editor} in a minute: page {page}, probability {probability:.3f} (edited {edits} times before)")

@@ -166,6 +166,8 @@ class Engine:
             )
         if type(fanout) is not int or fanout < 1:
             raise ValueInvalid(f"[Engine] expected a fanout of at least 1, got {fanout!r}; pass a positive integer")
+        if type(seed) is not int or not 0 <= seed < 2**64:
+            raise ValueInvalid(f"[Engine] expected seed as an int from 0 to 2^64 - 1, got {seed!r}; pass another")
         self.graph = graph
         self.strategy = strategy
         self.precision = precision
@@ -340,7 +342,7 @@ class Engine:
         Raises: ValueInvalid for another headroom. Outputs may change in their last bits, as the rounding of messages
                 does.
         """
-        if not 1.0 <= headroom <= 2.0**20:
+        if not isinstance(headroom, int | float) or not 1.0 <= headroom <= 2.0**20:
             raise ValueInvalid(
                 f"[rescale] expected a headroom from 1 to 2^20, got {headroom!r}; choose one in that range"
             )
@@ -615,6 +617,7 @@ class WhatIfView:
         self._translation: Translation | TypedTranslation | None = None
 
     def __enter__(self) -> Self:
+        _refuse_other("what_if", "updates", self._updates, Updates)
         engine, graph = self._engine, self._engine.graph
         self._place = graph._writing("what_if")
         self._place.__enter__()
@@ -692,10 +695,8 @@ def _cores() -> int:
 def _refuse_other(where: str, name: str, value: object, kind: type) -> None:
     if isinstance(value, kind):
         return
-    remedy = {"Model": "pass a livegnn.Model, or livegnn.from_pyg(module)", "Graph": "pass a livegnn.Graph"}
-    raise UsageError(
-        f"[{where}] expected {name} as a livegnn {kind.__name__}, got {type(value).__name__}; {remedy[kind.__name__]}"
-    )
+    remedy = {"Model": "pass a livegnn.Model, or livegnn.from_pyg(module)"}.get(kind.__name__, "pass one")
+    raise UsageError(f"[{where}] expected {name} as a livegnn {kind.__name__}, got {type(value).__name__}; {remedy}")
 
 
 def _choice(name: str, value: object, known: Collection[str]) -> None:
@@ -709,6 +710,10 @@ def _check_scales(scales: list[list[int]] | None, program: Any) -> None:
     """
     if not scales:
         return
+    if not isinstance(scales, list) or not all(isinstance(row, list) for row in scales):
+        raise WidthMismatch(
+            f"[Engine] expected scales as lists of exponents, got {scales!r}; pass what engine.scales gave"
+        )
     wanted = [*program.aggregation_widths(), 1]
     got = [len(row) for row in scales]
     if got != wanted:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import WidthMismatch
+from livegnn.errors import UsageError, WidthMismatch
 from livegnn.models import ir
 from livegnn.models.evaluate import EdgeList, evaluate
 
@@ -21,6 +21,8 @@ Head: TypeAlias = Callable[[Rows], NDArray[Any]]
 def predictions(rows: Rows, head: Head | None) -> NDArray[Any]:
     """head(rows) where given; else the argmax of each row, (k,) int64, or for one column its sigmoid, (k,) float32."""
     if head is not None:
+        if not callable(head):
+            raise UsageError(f"[predict] expected head as a function of rows, got {head!r}; pass one, or leave it out")
         made: NDArray[Any] = np.asarray(head(rows))
         return made
     if rows.shape[1] == 1:

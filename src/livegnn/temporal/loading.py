@@ -149,7 +149,14 @@ class InputLoader:
         self.vertices, self.edges = vertex_features, edge_features
 
     def check(self, model: TemporalModel) -> None:
-        """Raises: WidthMismatch if the sampler's hops or snapshots, or the features' widths, are not the model's."""
+        """Raises: UsageError for a module that is no temporal model; WidthMismatch if the sampler's hops or snapshots,
+        or the features' widths, are not the model's.
+        """
+        if not hasattr(model, "hop_count"):
+            raise UsageError(
+                f"[InputLoader] expected a model of livegnn.temporal.models, got {type(model).__name__}; "
+                "wrap a PyG module in StaticLinks"
+            )
         got = (len(self.sampler.fanouts), self.sampler.snapshots)
         if got != (model.hop_count, model.snapshot_count):
             raise WidthMismatch(

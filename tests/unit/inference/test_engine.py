@@ -416,3 +416,22 @@ def test_bad_options_are_named_and_attach_nothing(options, words):
     with pytest.raises(lg.errors.ValueInvalid, match=words):
         lg.Engine(model(), g, **options)
     assert g._consumers == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda e: lg.Engine(e.model, e.graph, seed="a"), "ValueInvalid", "seed as an int"),
+        (lambda e: lg.Engine(e.model, e.graph, scales=[1]), "WidthMismatch", "lists of exponents, got"),
+        (lambda e: e.what_if(None).__enter__(), "UsageError", "updates as a livegnn Updates, got NoneType"),
+        (lambda e: e.predict([1], head="foo"), "UsageError", "head as a function of rows, got 'foo'"),
+        (lambda e: e.rescale(headroom="x"), "ValueInvalid", "headroom from 1 to 2"),
+    ],
+)
+def test_arguments_of_another_type_are_named(call, error, says):
+    graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 1], [1, 2])
+    engine = lg.Engine(lg.Model([lg.LG()], input_width=4), graph)
+    with pytest.raises(getattr(lg.errors, error), match=says):
+        call(engine)
+    assert engine.version == 0
+    engine.verify()

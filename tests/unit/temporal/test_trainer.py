@@ -704,3 +704,10 @@ def test_calls_that_do_not_fit():
         lg.ContinuousTrainer(model_of(), graph, lg.TemporalSampler(graph, [3, 3]))
     with pytest.raises(UsageError, match="folder"):
         trainer_of(graph, tensorboard=True)
+
+
+def test_a_module_that_is_no_temporal_model_is_told_the_way():
+    graph = graph_of(WARM)
+    sampler = lg.TemporalSampler(graph, [5])
+    with pytest.raises(UsageError, match="got Linear; wrap a PyG module in StaticLinks"):
+        lg.ContinuousTrainer(torch.nn.Linear(2, 2), graph, sampler)
