@@ -8,6 +8,7 @@ from benchmarks.live import Live
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
+from benchmarks.stream import workload
 from livegnn.inference import memory as limits
 
 TINY = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
@@ -44,6 +45,7 @@ def test_a_limit_of_memory_by_tenths(capsys, monkeypatch):
     monkeypatch.setattr(memory, "BATCHES", {1: 3, 100: 2})
     report = Report()
     memory.run(TINY, report)
+    memory._tenths(workload("tiny", 203), "graphconv", "compact", TINY, report)
     rows = rows_of(capsys.readouterr().out)
     assert report.failures == []
     assert [row[2:4] for row in rows] == [

@@ -378,6 +378,18 @@ def test_a_bare_layer_is_named_by_its_type():
     refuses(pyg.DNAConv(4), "got DNAConv: ")
 
 
+class Branching(nn.Module):
+    """Turns its output round where the graph's size says so."""
+
+    def __init__(self, decide):
+        super().__init__()
+        self.conv, self.decide = pyg.SAGEConv(4, 2), decide
+
+    def forward(self, x, edge_index):
+        h = self.conv(x, edge_index)
+        return -h if self.decide(x, edge_index) else h
+
+
 @pytest.mark.parametrize(
     "decide",
     [
@@ -388,28 +400,10 @@ def test_a_bare_layer_is_named_by_its_type():
     ],
 )
 def test_a_branch_on_the_size_of_the_graph_is_refused(decide):
-    class Branching(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = pyg.SAGEConv(4, 2)
-
-        def forward(self, x, edge_index):
-            h = self.conv(x, edge_index)
-            return -h if decide(x, edge_index) else h
-
     with pytest.raises(ModelUnsupported, match="decides by the number of vertices or edges"):
-        from_pyg(Branching())
+        from_pyg(Branching(decide))
 
 
 def test_a_size_that_fx_does_not_see_is_found_by_a_large_graph():
-    class Branching(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = pyg.SAGEConv(4, 2)
-
-        def forward(self, x, edge_index):
-            h = self.conv(x, edge_index)
-            return -h if len(x) > 2000 else h
-
     with pytest.raises(ModelMismatch, match="a graph of 6000 vertices"):
-        from_pyg(Branching())
+        from_pyg(Branching(lambda x, edge_index: len(x) > 2000))
