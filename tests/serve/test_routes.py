@@ -17,7 +17,7 @@ from livegnn.serve import frames
 from livegnn.serve.envelope import STATUSES
 from livegnn.serve.routes import ROUTES
 from tests.serve.client import FRAME, Client, error_of, serving
-from tests.unit.sampling.serving import VERTICES, Gated, one_edge, small_sampler
+from tests.unit.sampling.serving import VERTICES, Gated, one_edge, small_sampler, waiting
 
 
 def first_features(features, masks):
@@ -154,13 +154,18 @@ def test_at_least_waits_for_an_update(sampler):
 
 
 def test_concurrent_requests_are_answered_together(sampler):
+    source = Gated(sampler)
     expected = sampler.graph.features(np.arange(40))
-    with lg.SampleServer(sampler, first_features) as server:
-        client = Client(serve.app(server))
-        asked = [("POST", "/v1/predict", {"json": {"seeds": [seed]}}) for seed in range(40)]
-        asked += [("POST", "/v1/sample", {"json": {"seeds": [999]}})] * 3
-        responses = client.all_at_once(asked)
-        assert server.stats.batches < 40
+    requests = [("POST", "/v1/predict", {"json": {"seeds": [seed]}}) for seed in range(40)]
+    requests += [("POST", "/v1/sample", {"json": {"seeds": [999]}})] * 3
+    with lg.SampleServer(source, first_features) as server, ThreadPoolExecutor(1) as threads:
+        first = source.stopped_by(server)
+        asked = threads.submit(Client(serve.app(server)).all_at_once, requests)
+        waiting(server, len(requests))
+        source.gate.set()
+        responses = asked.result()
+        first.join()
+    assert source.calls[:2] == [1, 43]
     for seed in range(40):
         np.testing.assert_array_equal(np.float32(responses[seed].json()["predictions"][0]), expected[seed])
     for response in responses[40:]:

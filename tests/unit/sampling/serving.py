@@ -1,6 +1,7 @@
 """A small graph to serve, and a source that stops at a gate, so that requests pile up behind it."""
 
 import threading
+import time
 
 import numpy as np
 
@@ -32,6 +33,14 @@ def assert_same_sample(got, expected):
         np.testing.assert_array_equal(got.edge_ids(k), expected.edge_ids(k))
     for k in range(expected.hops + 1):
         np.testing.assert_array_equal(got.features(k), expected.features(k))
+
+
+def waiting(server, count):
+    """Waits until so many requests stand in the queue."""
+    until = time.monotonic() + 30
+    while server.stats.waiting < count:
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 class Gated:

@@ -21,7 +21,7 @@ from livegnn.errors import (
     VersionPending,
     VertexUnknown,
 )
-from tests.unit.sampling.serving import VERTICES, WIDTH, Gated, assert_same_sample, one_edge, small_sampler
+from tests.unit.sampling.serving import VERTICES, WIDTH, Gated, assert_same_sample, one_edge, small_sampler, waiting
 
 
 def neighbour_sums(features, masks):
@@ -32,14 +32,6 @@ def neighbour_sums(features, masks):
 @pytest.fixture
 def sampler():
     return small_sampler()
-
-
-def waiting(server, count):
-    """Waits until so many requests stand in the queue."""
-    until = time.monotonic() + 30
-    while server.stats.waiting < count:
-        assert time.monotonic() < until
-        time.sleep(0.001)
 
 
 # ---- answers
