@@ -29,35 +29,6 @@ double exact_log(double x) {
   return std::fma(static_cast<double>(exponent), 0.69314718055994531, 2.0 * s * sum);
 }
 
-double exact_tanh(double x) {
-  const double a = std::fabs(x);
-  if (a < 1e-4) return x * std::fma(-x / 3.0, x, 1.0);
-  if (a > 20.0) return x > 0.0 ? 1.0 : -1.0;
-  const double e = exact_exp(2.0 * a), value = (e - 1.0) / (e + 1.0);
-  return x > 0.0 ? value : -value;
-}
-
-double exact_erf(double x) {
-  const double a = std::fabs(x);
-  if (a < 0.5) {  // Maclaurin series: the next term is below 1e-16
-    const double z = -x * x;
-    double sum = 0.0, factorial = 479001600.0;
-    for (int n = 12; n >= 0; --n) {
-      sum = std::fma(sum, z, 1.0 / (factorial * (2 * n + 1)));
-      if (n > 0) factorial /= n;
-    }
-    return 1.1283791670955126 * x * sum;
-  }
-  // rational Chebyshev fit of erfc, fractional error below 1.2e-7
-  const double t = 1.0 / std::fma(0.5, a, 1.0);
-  constexpr double kFit[] = {0.17087277,  -0.82215223, 1.48851587, -1.13520398, 0.27886807,
-                             -0.18628806, 0.09678418,  0.37409196, 1.00002368,  -1.26551223};
-  double sum = 0.0;
-  for (const double term : kFit) sum = std::fma(sum, t, term);
-  const double tail = t * exact_exp(std::fma(-a, a, sum));
-  return x > 0.0 ? 1.0 - tail : tail - 1.0;
-}
-
 namespace {
 
 // log(1 + e^x), also where e^x is tiny or huge
@@ -67,16 +38,8 @@ double softplus(double x) {
   return e < 1e-5 ? std::fma(-0.5 * e, e, e) : exact_log(1.0 + e);
 }
 
-double gelu_tanh(double x) {
-  return 0.5 * x * (1.0 + exact_tanh(0.7978845608028654 * std::fma(0.044715 * x * x, x, x)));
-}
-
 double activate(ActivationKind kind, double p, double x) {
   switch (kind) {
-    case ActivationKind::Gelu:
-      return 0.5 * x * (1.0 + exact_erf(x * 0.70710678118654752));
-    case ActivationKind::GeluTanh:
-      return gelu_tanh(x);
     case ActivationKind::Softplus:
       return x * p > 20.0 ? x : softplus(x * p) / p;
     case ActivationKind::Relu6:
@@ -110,58 +73,47 @@ double row_max(const float* x, int width) {
   return top;
 }
 
-constexpr int kPiece = 64;  // columns at a time
-
-double expm1_of(double x, double power) { return std::fabs(x) < 1e-5 ? 0.5 * x * x + x : power - 1.0; }
-
-// finish(x, e^exponent(x)) column by column, the powers many at a time.
-template <typename Exponent, typename Finish>
-void with_powers(const float* x, float* out, int width, Exponent exponent, Finish finish) {
+// visit(i, e^(x[i] - top)) in order, the powers many at a time; x[i] is read before it.
+template <typename Visit>
+void each_power(const float* x, double top, int width, Visit&& visit) {
+  constexpr int kPiece = 64;
   double powers[kPiece];
   for (int from = 0; from < width; from += kPiece) {
     const int count = std::min(kPiece, width - from);
-    for (int i = 0; i < count; ++i) powers[i] = exponent(static_cast<double>(x[from + i]));
+    for (int i = 0; i < count; ++i) powers[i] = static_cast<double>(x[from + i]) - top;
     kernels().exps(powers, powers, count);
-    for (int i = 0; i < count; ++i)
-      out[from + i] = static_cast<float>(finish(static_cast<double>(x[from + i]), powers[i]));
+    for (int i = 0; i < count; ++i) visit(from + i, powers[i]);
   }
-}
-
-double tanh_of(double x, double power) {  // power: e^(2 |x|)
-  const double a = std::fabs(x), value = (power - 1.0) / (power + 1.0);
-  if (a < 1e-4) return x * (1.0 - x * x / 3.0);
-  if (a > 20.0) return x > 0.0 ? 1.0 : -1.0;
-  return x > 0.0 ? value : -value;
 }
 
 }  // namespace
 
 void activate_row(ActivationKind kind, float parameter, const float* x, float* out, int width) {
   const auto p = static_cast<double>(parameter);
-  constexpr double kScale = 1.0507009873554804934193349852946, kAlpha = 1.6732632423543772848170429916717;
-  const auto low = [](double v) { return v < 0.0 ? v : 0.0; };
+  const PowerKernels& powers = kernels().powers;
   switch (kind) {
     case ActivationKind::Relu:
       return kernels().relu(out, x, width);
     case ActivationKind::LeakyRelu:
       return kernels().leaky(out, x, parameter, width);
     case ActivationKind::Elu:
-      return with_powers(x, out, width, low, [p](double v, double e) { return v > 0.0 ? v : p * expm1_of(v, e); });
+      return powers.elu(out, x, p, width);
     case ActivationKind::Selu:
-      return with_powers(x, out, width, low,
-                         [](double v, double e) { return kScale * (v > 0.0 ? v : kAlpha * expm1_of(v, e)); });
+      return powers.selu(out, x, p, width);
     case ActivationKind::Celu:
-      return with_powers(
-          x, out, width, [p](double v) { return v < 0.0 ? v / p : 0.0; },
-          [p](double v, double e) { return v > 0.0 ? v : p * expm1_of(v / p, e); });
+      return powers.celu(out, x, p, width);
+    case ActivationKind::Gelu:
+      return powers.gelu(out, x, p, width);
+    case ActivationKind::GeluTanh:
+      return powers.gelu_tanh(out, x, p, width);
     case ActivationKind::Silu:
-      return with_powers(x, out, width, [](double v) { return -v; }, [](double v, double e) { return v / (1.0 + e); });
+      return powers.silu(out, x, p, width);
     case ActivationKind::Sigmoid:
-      return with_powers(x, out, width, [](double v) { return -v; }, [](double, double e) { return 1.0 / (1.0 + e); });
+      return powers.sigmoid(out, x, p, width);
     case ActivationKind::Tanh:
-      return with_powers(x, out, width, [](double v) { return 2.0 * std::min(std::fabs(v), 21.0); }, tanh_of);
+      return powers.hyperbolic_tangent(out, x, p, width);
     case ActivationKind::Exp:
-      return with_powers(x, out, width, [](double v) { return v; }, [](double, double e) { return e; });
+      return powers.exponential(out, x, p, width);
     default:
       for (int i = 0; i < width; ++i) out[i] = static_cast<float>(activate(kind, p, static_cast<double>(x[i])));
   }
@@ -170,14 +122,14 @@ void activate_row(ActivationKind kind, float parameter, const float* x, float* o
 void softmax_row(const float* x, float* out, int width) {
   const double top = row_max(x, width);
   double sum = 0.0;
-  for (int i = 0; i < width; ++i) sum += exact_exp(static_cast<double>(x[i]) - top);
-  for (int i = 0; i < width; ++i) out[i] = static_cast<float>(exact_exp(static_cast<double>(x[i]) - top) / sum);
+  each_power(x, top, width, [&](int, double power) { sum += power; });
+  each_power(x, top, width, [&](int i, double power) { out[i] = static_cast<float>(power / sum); });
 }
 
 void log_softmax_row(const float* x, float* out, int width) {
   const double top = row_max(x, width);
   double sum = 0.0;
-  for (int i = 0; i < width; ++i) sum += exact_exp(static_cast<double>(x[i]) - top);
+  each_power(x, top, width, [&](int, double power) { sum += power; });
   const double shift = top + exact_log(sum);
   for (int i = 0; i < width; ++i) out[i] = static_cast<float>(static_cast<double>(x[i]) - shift);
 }

@@ -30,8 +30,6 @@ enum class ActivationKind : int {
 
 double exact_exp(double x);  // within 1 ulp of double for |x| < 700; 0 and infinity beyond
 double exact_log(double x);  // x > 0
-double exact_tanh(double x);
-double exact_erf(double x);  // absolute error below 1.2e-7 * (1 - erf)
 
 void activate_row(ActivationKind kind, float parameter, const float* x, float* out, int width);
 void softmax_row(const float* x, float* out, int width);  // over the row

@@ -41,6 +41,12 @@ struct ExtremeKernels {
   int (*replace)(ExtremeRow row, const float* before, const float* now, float edge, int width);
 };
 
+// Activations by powers of e (activations.h says what each is): out may be x; p is the activation's parameter.
+struct PowerKernels {
+  using Row = void (*)(float* out, const float* x, double p, int width);
+  Row elu, selu, celu, silu, sigmoid, exponential, hyperbolic_tangent, gelu, gelu_tanh;
+};
+
 struct Kernels {
   const char* name;
 
@@ -97,6 +103,7 @@ struct Kernels {
 
   // y = e^x: within 1 ulp for |x| < 708; 0 and infinity beyond. y may be x.
   void (*exps)(double* y, const double* x, int count);
+  PowerKernels powers;
 
   ExtremeKernels max, min;
 };

@@ -325,34 +325,7 @@ void load_head(float* out, const std::int64_t* a, float factor_a, const std::int
   });
 }
 
-// x = k ln 2 + r, |r| <= ln(2) / 2; Taylor to degree 13 leaves less than 2^-57 of the result.
-inline double exp_of(double x) {
-  const double inside = x > 709.0 ? 709.0 : x < -708.0 ? -708.0 : x;
-  constexpr double kRound = 0x1.8p52;  // adding it rounds to a whole number
-  const double k = (inside * 1.4426950408889634 + kRound) - kRound;
-  const double r = std::fma(k, -1.9082149292705877e-10, std::fma(k, -6.93147180369123816490e-01, inside));
-  double sum = 1.0 / 6227020800.0;
-  sum = std::fma(sum, r, 1.0 / 479001600.0);
-  sum = std::fma(sum, r, 1.0 / 39916800.0);
-  sum = std::fma(sum, r, 1.0 / 3628800.0);
-  sum = std::fma(sum, r, 1.0 / 362880.0);
-  sum = std::fma(sum, r, 1.0 / 40320.0);
-  sum = std::fma(sum, r, 1.0 / 5040.0);
-  sum = std::fma(sum, r, 1.0 / 720.0);
-  sum = std::fma(sum, r, 1.0 / 120.0);
-  sum = std::fma(sum, r, 1.0 / 24.0);
-  sum = std::fma(sum, r, 1.0 / 6.0);
-  sum = std::fma(sum, r, 0.5);
-  sum = std::fma(sum, r, 1.0);
-  sum = std::fma(sum, r, 1.0);
-  const double power = std::bit_cast<double>((static_cast<std::int64_t>(k) + 1023) << 52);  // 2^k
-  const double y = sum * power;
-  return x > 709.0 ? HUGE_VAL : x < -708.0 ? 0.0 : y;
-}
-
-void exps(double* y, const double* x, int count) {
-  for (int i = 0; i < count; ++i) y[i] = exp_of(x[i]);
-}
+#include "dense/activations_impl.h"
 
 constexpr Kernels table(const char* name) {
   return Kernels{name,
@@ -385,6 +358,7 @@ constexpr Kernels table(const char* name) {
                  replace_head,
                  load_head,
                  exps,
+                 power_kernels(),
                  extreme_kernels<true>(),
                  extreme_kernels<false>()};
 }
