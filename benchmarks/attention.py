@@ -3,9 +3,9 @@
 beside.
 
 When the row of a target moves, so do the weights of all its in-edges. The constrained strategy reads the messages of
-all these in-edges again, a row each; incremental looks at their scores, a number per head each, and reads the messages
-of those that change sides. Both push deltas along the out-edges of moved sources. So the ratio follows from counts,
-which are taken on the timed batches.
+all these in-edges again, a row each; incremental looks at their scores, a number per head each (for a small move of a
+hub, at a few of them), and reads the messages of those that change sides. Both push deltas along the out-edges of moved
+sources. So the ratio follows from counts, which are taken on the timed batches.
 
 All engines apply the same batches in turns, as in `benchmarks.contest`. Outputs of incremental and constrained must be
 equal bit for bit; `--tiny` compares them with the formulas in float64 as well.

@@ -176,10 +176,10 @@ bool EngineImpl<Acc>::propagate_needed() {
   return true;
 }
 
-// The stale outputs among these, where they and what they need are not all that is stale; none: all is to be
-// propagated.
+// The stale outputs among these, or that all is to be propagated, since they and what they need are nearly all that is
+// stale.
 template <typename Acc>
-std::optional<std::vector<VertexId>> EngineImpl<Acc>::find_asked(std::span<const std::int64_t> ids) {
+typename EngineImpl<Acc>::Asked EngineImpl<Acc>::find_asked(std::span<const std::int64_t> ids) {
   const auto stale_among = [&] {
     std::vector<VertexId> outputs;
     for (const std::int64_t id : ids) {
@@ -189,12 +189,8 @@ std::optional<std::vector<VertexId>> EngineImpl<Acc>::find_asked(std::span<const
     }
     return outputs;
   };
-  std::optional<std::vector<VertexId>> asked;
-  if (stale_known_) {
-    asked = stale_among();
-    if (asked->empty()) return asked;
-    asked.reset();
-  }
+  Asked asked;
+  if (stale_known_ && stale_among().empty()) return asked;
   slots_before_ = slots_;
   const VertexId slots_kept = slots_;
   const BatchDelta& delta = pending_.delta();
@@ -203,8 +199,8 @@ std::optional<std::vector<VertexId>> EngineImpl<Acc>::find_asked(std::span<const
     grow();
     for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
     find_stale();
-    std::vector<VertexId> outputs = stale_among();
-    if (outputs.empty() || find_needed(outputs)) asked = std::move(outputs);
+    asked.outputs = stale_among();
+    asked.whole = !asked.outputs.empty() && !find_needed(asked.outputs);
   };
   const auto step_back = [&] {
     for (DegreeContext& context : state_.contexts) context.restore();
@@ -226,15 +222,16 @@ DemandStats EngineImpl<Acc>::demand(std::span<const std::int64_t> ids) {
   refuse_unsound_files();
   if (broken_) rebuild();
   if (!pending_.any()) return demand_stats_;
-  std::optional<std::vector<VertexId>> asked;
-  if (!asks_for_much(ids)) asked = find_asked(ids);
-  if (asked && !asked->empty() && !propagate_needed()) asked.reset();
-  if (!asked) {
+  Asked asked;
+  asked.whole = asks_for_much(ids);
+  if (!asked.whole) asked = find_asked(ids);
+  if (!asked.whole && !asked.outputs.empty()) asked.whole = !propagate_needed();
+  if (asked.whole) {
     settle();
     demand_stats_.whole = true;
-  } else if (!asked->empty()) {
-    for (const VertexId v : *asked) fresh_.add(v);
-    demanded_.insert(demanded_.end(), asked->begin(), asked->end());
+  } else if (!asked.outputs.empty()) {
+    for (const VertexId v : asked.outputs) fresh_.add(v);
+    demanded_.insert(demanded_.end(), asked.outputs.begin(), asked.outputs.end());
     if (demanded_.size() > demanded_limit_) {
       std::sort(demanded_.begin(), demanded_.end());
       demanded_.erase(std::unique(demanded_.begin(), demanded_.end()), demanded_.end());
@@ -261,8 +258,7 @@ void EngineImpl<Acc>::settle() {
     broken_ = outputs_stale_ = true;
     publication_.drop_staged();
     if (error.kind() != ErrorKind::RangeOverflow) throw;
-    return rebuild();  // old messages travelled along new edges: from scratch, only messages of the graph as it is
-                       // count
+    return rebuild();  // an old message was along a new edge: from scratch, only those of the graph as it is count
   } catch (...) {
     broken_ = outputs_stale_ = true;
     publication_.drop_staged();

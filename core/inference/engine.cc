@@ -21,6 +21,9 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
       touched_(source().aggregations.size()),
       moved_sources_(source().aggregations.size()),
       rows_before_(source().stored.size()),
+      borders_(source().aggregations.size()),
+      moved_borders_(at(options.threads)),
+      window_finders_(at(options.threads)),
       row_scratch_(at(options.threads)) {
   for (const AttentionSpec& spec : source().attentions) attention_factors_.push_back(attention_tables(spec));
   for (const AggregationSpec& spec : source().aggregations) {
@@ -96,6 +99,7 @@ StateBytes EngineImpl<Acc>::bytes() const {
     for (const VertexSet& set : *sets) bytes.scratch += set.bytes();
   }
   for (const RowsBefore& rows : rows_before_) bytes.scratch += rows.bytes();
+  for (const BorderTable& borders : borders_) bytes.scratch += borders.bytes();
   bytes.scratch += fresh_.bytes() + demanded_.capacity() * sizeof(VertexId);
   bytes.scratch += journal_.bytes();
   return bytes;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "dense/kernels.h"
+#include "inference/borders.h"
 #include "inference/executor.h"
 #include "inference/journal.h"
 #include "inference/pending.h"
@@ -152,6 +154,10 @@ class EngineImpl final : public Engine {
   template <typename Admit>
   void sum_row(int k, const State<Acc>& state, VertexId v, Acc* acc, Admit&& admit) const;
   void sum_row_all(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
+  void fetch_terms(int k, const State<Acc>& state, VertexId v) const;
+  template <typename Sum>
+  void sum_rows(int k, const State<Acc>& state, const VertexId* rows, std::int64_t first, std::int64_t last,
+                Sum&& sum) const;
 
   // ---- memory.cc: a limit of memory
   std::unique_ptr<Pager> make_pager();
@@ -195,7 +201,11 @@ class EngineImpl final : public Engine {
   bool asks_for_much(std::span<const std::int64_t> ids) const;
   bool find_needed(const std::vector<VertexId>& outputs);
   bool propagate_needed();
-  std::optional<std::vector<VertexId>> find_asked(std::span<const std::int64_t> ids);
+  struct Asked {
+    bool whole = false;
+    std::vector<VertexId> outputs;
+  };
+  Asked find_asked(std::span<const std::int64_t> ids);
   // Whether the batch at work is to bring v's row of aggregate k up to date.
   bool wants(int k, VertexId v) const {
     if (!restricted_) return true;
@@ -220,6 +230,7 @@ class EngineImpl final : public Engine {
   std::int64_t out_edges(const std::vector<VertexId>& vertices) const;
   std::int64_t all_in_edges() const;
   void count_reread(int stage, std::int64_t edges);
+  Path push_or_sweep(const Plan& plan, std::int64_t edges) const;
   void choose_path(int k, const std::vector<VertexId>& rows);
   template <typename Body>
   void each_source(int k, std::size_t first, std::size_t last, Body&& change);
@@ -280,6 +291,9 @@ class EngineImpl final : public Engine {
   const AttentionSpec& attention(int k) const { return source().attentions[at(aggregation(k).attention)]; }
   static AttentionTables attention_tables(const AttentionSpec& spec);
   int total_bits() const { return kSumBits - capacity_bits_ - kBinBits - 1; }
+  std::int64_t weight_bits(float weight) const {
+    return std::llrint(static_cast<double>(weight) * power_of_two(total_bits()));
+  }
   AttentionRow attention_row(int k, void* memory) const;
   AttentionRow open_attention(int k, VertexId v, int thread);
   template <bool kAdd>
@@ -288,16 +302,31 @@ class EngineImpl final : public Engine {
   template <bool kAdd>
   void add_share(int k, const AttentionRow& row, int head, const SourceScore& source, const float* message,
                  VertexId v) const;
-  float share_of(int k, const AttentionRow& row, int head, const SourceScore& source, bool above) const;
-  SourceScore score_of(int k, const State<Acc>& state, VertexId u, int head) const;
+  template <bool kAdd>
+  void add_weighted(int k, const AttentionRow& row, int head, bool above, float weight, const float* message,
+                    VertexId v) const;
+  void add_shares(int k, const AttentionRow& row, const std::vector<int>& heads, const float* t, const float* message,
+                  VertexId v) const;
+  float share_of(int k, const AttentionRow& row, int head, std::int32_t bin, float power, bool above) const;
   template <typename Visit>
   void visit_heard(int k, VertexId v, Visit&& visit) const;
   std::int64_t sum_stale_heads(int k, const State<Acc>& state, VertexId v, const AttentionRow& row) const;
   void attend_from_scratch(int k, const State<Acc>& state, VertexId v, Acc* acc) const;
   void attend_edge(int k, const EdgeRecord& edge, int sign);
   void replace_source(int k, VertexId v, const std::int64_t* delta, int thread);
+  void choose_attention_path(int k);
   void plan_moved_sources(int k);
-  std::int64_t move_target(int k, VertexId v, const AttentionRow& row);
+  void sweep_attention(int k);
+  bool keeps_windows() const { return pager_ == nullptr && !options_.constrained; }
+  void prepare_windows(int k);
+  struct MovedBorder {
+    int head, crossed;  // crossed: in-edges that changed sides
+    float before, now;  // s of the target
+  };
+  bool cross(int k, const AttentionRow& row, const MovedBorder& border, float t, VertexId u, VertexId v) const;
+  std::int64_t move_target(int k, VertexId v, const AttentionRow& row, int thread);
+  std::int64_t cross_in_edges(int k, VertexId v, const AttentionRow& row, int thread);
+  void forget_stale_windows(int k, VertexId v, const AttentionRow& row);
   void attend(int k);
 
   // ---- gather.cc: messages computed edge by edge
@@ -357,6 +386,10 @@ class EngineImpl final : public Engine {
   std::vector<VertexSet> moved_sources_;  // per gather and attention: vertices whose row at the source has changed
   std::vector<RowsBefore> rows_before_;   // per stored rows: those that an attention reads at the source
   std::vector<AttentionTables> attention_factors_;
+  std::vector<SourceScore> source_scores_;
+  std::vector<BorderTable> borders_;                       // per attention's aggregation
+  std::vector<std::vector<MovedBorder>> moved_borders_;    // per thread
+  std::vector<std::vector<WindowFinder>> window_finders_;  // per thread
   std::vector<std::uint32_t> input_mark_, input_slot_;
   Journal<Acc> journal_;
   bool journal_armed_ = false;

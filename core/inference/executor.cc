@@ -13,7 +13,36 @@ namespace {
 constexpr std::size_t kChunkFloats = 96 * 1024;  // 384 KiB of registers: well inside a core's own cache
 constexpr int kChunkRowsMin = 12, kChunkRowsMax = 96;
 
+constexpr double kSecondsPerFlop = 1e-11, kSecondsPerByte = 1e-10;  // of rows that are in no order
+
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+double flops_of(const Program& program, const Instruction& step) {
+  if (step.op == Op::Gemm) return 2.0 * program.weights[at(step.index)].in * round_up(step.width, kPanel);
+  return 8.0 * step.width;
+}
+
+// That a row's step reads from state, or compares and writes.
+double bytes_of(const Program& program, const Instruction& step) {
+  const double row = 4.0 * step.width;
+  switch (step.op) {
+    case Op::LoadAggregate: {
+      const AggregationSpec& spec = program.aggregations[at(step.index)];
+      if (spec.attention < 0) return 2.0 * row;
+      const bool own_loop = program.attentions[at(spec.attention)].own_loop;
+      return static_cast<double>(AttentionRow::bytes(spec.width, spec.heads)) + (own_loop ? row : 0.0);
+    }
+    case Op::LoadInput:
+    case Op::LoadStored:
+    case Op::StoreRow:
+    case Op::Output:
+      return row;
+    case Op::StoreMessage:
+      return program.aggregations[at(step.index)].root == Root::Message ? 3.0 * row : row;
+    default:
+      return 0.0;
+  }
+}
 
 }  // namespace
 
@@ -34,15 +63,10 @@ CompiledProgram::CompiledProgram(Program program) : program_(std::move(program))
     if (parent < 0) row_floats_ += at(strides_.back());
   }
   for (const std::vector<Instruction>& stage : program_.stages) {
-    double flops = 0.0;
-    for (const Instruction& step : stage) {
-      if (step.op == Op::Gemm) {
-        flops += 2.0 * program_.weights[at(step.index)].in * round_up(step.width, kPanel);
-      } else {
-        flops += 8.0 * step.width;
-      }
-    }
-    flops_.push_back(flops);
+    double seconds = 0.0;
+    for (const Instruction& step : stage)
+      seconds += flops_of(program_, step) * kSecondsPerFlop + bytes_of(program_, step) * kSecondsPerByte;
+    seconds_.push_back(seconds);
   }
   const auto rows = static_cast<int>(kChunkFloats / std::max<std::size_t>(row_floats_, 1));
   chunk_rows_ = std::clamp(rows / 12 * 12, kChunkRowsMin, kChunkRowsMax);
@@ -154,30 +178,36 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
 void load_attention_row(const Kernels& kernels, const AggregationSpec& spec, const AttentionSpec& attention,
                         const AttentionRow& row, const float* t, const float* message, const Scales& scales,
                         float* out) {
+  constexpr int kAtOnce = SourceScore::kAtOnce, kParts = 3;  // heads; above, below, the own loop
   const int wide = spec.width / spec.heads;
   const double slope = static_cast<double>(attention.slope), bin = static_cast<double>(kBinWidth);
-  for (int head = 0; head < spec.heads; ++head) {  // each part's logarithmic unit, and its sum of weights in that unit
-    const double s = static_cast<double>(row.shift[head]);
-    const bool above = row.above_total[head] > 0, below = row.below_total[head] > 0;
-    const double own = t == nullptr ? 0.0 : static_cast<double>(t[head]) + s;
-    const double log_above = s + bin * row.top[head], log_below = slope * (s + bin * row.low[head]);
-    const double log_own = own > 0.0 ? own : slope * own;
-    double top = -HUGE_VAL;
-    if (above) top = std::max(top, log_above);
-    if (below) top = std::max(top, log_below);
-    if (t != nullptr) top = std::max(top, log_own);
-    const double power_above = above ? exact_exp(log_above - top) : 0.0;
-    const double power_below = below ? exact_exp(log_below - top) : 0.0;
-    const double power_own = t != nullptr ? exact_exp(log_own - top) : 0.0;
-    const double total = power_above * std::ldexp(static_cast<double>(row.above_total[head]), -scales.total_bits) +
-                         power_below * std::ldexp(static_cast<double>(row.below_total[head]), -scales.total_bits) +
-                         power_own;
-    const double unit = total > 0.0 ? 1.0 / total : 0.0;
-    const int from = head * wide;
-    kernels.load_head(out + from, row.above + from, static_cast<float>(power_above * unit), row.below + from,
-                      static_cast<float>(power_below * unit), scales.down.data() + from, wide);
-    const auto share = static_cast<float>(power_own * unit);
-    for (int c = from; message != nullptr && c < from + wide; ++c) out[c] += share * message[c];
+  const double unit_of_totals = power_of_two(-scales.total_bits);
+  for (int first = 0; first < spec.heads; first += kAtOnce) {
+    const int count = std::min(kAtOnce, spec.heads - first);
+    double powers[kParts * kAtOnce];  // each part's unit, relative to the head's largest
+    for (int i = 0; i < count; ++i) {
+      const int head = first + i;
+      const double s = static_cast<double>(row.heads[head].shift);
+      const double own = t == nullptr ? 0.0 : static_cast<double>(t[head]) + s;
+      double* logs = powers + kParts * i;
+      logs[0] = row.heads[head].above_total > 0 ? s + bin * row.heads[head].top : -HUGE_VAL;
+      logs[1] = row.heads[head].below_total > 0 ? slope * (s + bin * row.heads[head].low) : -HUGE_VAL;
+      logs[2] = t == nullptr ? -HUGE_VAL : own > 0.0 ? own : slope * own;
+      const double top = std::max(std::max(logs[0], logs[1]), logs[2]);
+      for (int part = 0; part < kParts && top > -HUGE_VAL; ++part) logs[part] -= top;
+    }
+    kernels.exps(powers, powers, kParts * count);
+    for (int i = 0; i < count; ++i) {
+      const int head = first + i, from = head * wide;
+      const double* power = powers + kParts * i;
+      const double total = power[0] * (static_cast<double>(row.heads[head].above_total) * unit_of_totals) +
+                           power[1] * (static_cast<double>(row.heads[head].below_total) * unit_of_totals) + power[2];
+      const double unit = total > 0.0 ? 1.0 / total : 0.0;
+      kernels.load_head(out + from, row.above + from, static_cast<float>(power[0] * unit), row.below + from,
+                        static_cast<float>(power[1] * unit), scales.down.data() + from, wide);
+      const auto share = static_cast<float>(power[2] * unit);
+      for (int c = from; message != nullptr && c < from + wide; ++c) out[c] += share * message[c];
+    }
   }
 }
 

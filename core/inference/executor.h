@@ -24,14 +24,14 @@ class CompiledProgram {
   int register_stride(int r) const { return strides_[static_cast<std::size_t>(r)]; }
   std::size_t row_floats() const { return row_floats_; }  // of all registers together
   int chunk_rows() const { return chunk_rows_; }          // rows whose registers fit in the cache
-  double row_flops(int stage) const { return flops_[static_cast<std::size_t>(stage)]; }
+  double row_seconds(int stage) const { return seconds_[static_cast<std::size_t>(stage)]; }  // about, on one thread
 
  private:
   Program program_;
   const Kernels& kernels_ = livegnn::kernels();
   std::vector<std::vector<float>> weights_, vectors_;
   std::vector<int> strides_;
-  std::vector<double> flops_;
+  std::vector<double> seconds_;
   std::size_t row_floats_ = 0;
   int chunk_rows_ = 0;
 };
@@ -91,7 +91,7 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
   const auto* acc = view.aggregate(index, v);
   if (spec.attention >= 0) {
     const AttentionSpec& attention = program.source().attentions[static_cast<std::size_t>(spec.attention)];
-    const AttentionRow row = AttentionRow::of(const_cast<void*>(static_cast<const void*>(acc)), spec.width, spec.heads);
+    const AttentionRow row = AttentionRow::of(const_cast<void*>(static_cast<const void*>(acc)), spec.width);
     const float* t = attention.own_loop ? view.stored(attention.source_table).row(v) : nullptr;
     const float* message = attention.own_loop ? view.stored(attention.message_table).row(v) : nullptr;
     return load_attention_row(k, spec, attention, row, t, message, scales[static_cast<std::size_t>(index)], out);
@@ -120,6 +120,19 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
   }
 }
 
+// Asks for all that load_aggregate_row will read.
+template <typename View>
+void prefetch_aggregate(const Program& program, const View& view, int index, VertexId v) {
+  const AggregationSpec& spec = program.aggregations[static_cast<std::size_t>(index)];
+  prefetch_row(view.table(index).row(v), view.table(index).row_bytes());
+  view.prefetch_factor(spec, v);
+  if (spec.attention < 0) return;
+  const AttentionSpec& attention = program.attentions[static_cast<std::size_t>(spec.attention)];
+  if (!attention.own_loop) return;
+  view.stored(attention.source_table).prefetch(v);
+  view.stored(attention.message_table).prefetch(v);
+}
+
 // Rows of vertices of one type through a stage; run_stage says the rest.
 template <typename View, typename Sink>
 void run_rows(const CompiledProgram& program, int stage, std::int32_t type, const View& view,
@@ -135,11 +148,7 @@ void run_rows(const CompiledProgram& program, int stage, std::int32_t type, cons
       case Op::LoadAggregate: {
         const AggregationSpec& spec = source.aggregations[static_cast<std::size_t>(step.index)];
         for (int i = 0; i < count; ++i) {
-          if (i + kRowsAhead < count) {
-            const auto& table = view.table(step.index);
-            prefetch_row(table.row(vertices[i + kRowsAhead]), table.row_bytes());
-            view.prefetch_factor(spec, vertices[i + kRowsAhead]);
-          }
+          if (i + kRowsAhead < count) prefetch_aggregate(source, view, step.index, vertices[i + kRowsAhead]);
           load_aggregate_row(program, spec, view, scales, step.index, vertices[i], registers.row(step.out, i));
         }
         break;

@@ -70,10 +70,9 @@ void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
   if (sums_in_blocks(k)) return forward_in_blocks(k, state);
   pool_.run((slots + kSumChunk - 1) / kSumChunk, [&](std::int64_t chunk, int) {
     const std::int64_t last = std::min(slots, (chunk + 1) * kSumChunk);
-    for (std::int64_t v = chunk * kSumChunk; v < last; ++v) {
-      if (!has_sum(k, static_cast<VertexId>(v))) continue;
-      sum_row_all(k, state, static_cast<VertexId>(v), state.aggregates[at(k)].row(v));
-    }
+    sum_rows(k, state, nullptr, chunk * kSumChunk, last, [&](VertexId v) {
+      if (has_sum(k, v)) sum_row_all(k, state, v, state.aggregates[at(k)].row(v));
+    });
   });
 }
 
@@ -213,6 +212,8 @@ void EngineImpl<Acc>::build_state(bool stage_outputs) {
   broken_ = true;
   pending_.clear();
   demanded_.clear();
+  spent_edges_ = 0;
+  for (BorderTable& borders : borders_) borders.clear();
   stale_known_ = false;
   state_.aggregates.clear();  // before others take their place
   state_.stored.clear();

@@ -14,9 +14,7 @@ namespace livegnn {
 
 namespace {
 
-constexpr double kParallelFlops = 1e6;  // below this, waking a thread costs more than it saves
-
-constexpr std::int64_t kParallelRows = 768;  // or this many rows: fetching them takes time, too
+constexpr double kParallelSeconds = 15e-6;  // of work; below this, waking a thread costs more than it saves
 constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4, kDegreesAhead = 12;
 constexpr float kFactorFall = 16.0f;     // of a source's factor in one batch, well inside the headroom of messages
 constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
@@ -93,6 +91,7 @@ void EngineImpl<Acc>::grow() {
     touched.set.prepare(slots, pool_.threads(), epoch_);
     if (touched.flags.size() < at(slots)) touched.flags.resize(at(slots + slots / 2 + 16), 0);
     moved_sources_[at(k)].prepare(slots, pool_.threads(), epoch_);
+    prepare_windows(k);
   }
   for (std::size_t t = 0; t < rows_before_.size(); ++t) {
     if (!source().stored[t].attention_source_of.empty())
@@ -322,6 +321,15 @@ bool EngineImpl<Acc>::wants_source(int k, VertexId u) const {
   return found;
 }
 
+// How the messages of a plan's sources travel along their `edges`. A pushed delta costs a read and a write of a wide
+// row, a swept edge a read of a narrow one. Where few rows are wanted, deltas go to these alone.
+template <typename Acc>
+Path EngineImpl<Acc>::push_or_sweep(const Plan& plan, std::int64_t edges) const {
+  if (options_.force_path != Path::None) return options_.force_path;
+  const bool many = !restricted_ && edges * 10 > all_in_edges() * 6;
+  return many || !fits_scratch(plan, edges) ? Path::Sweep : Path::Push;
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   Plan& plan = plans_[at(k)];
@@ -342,11 +350,7 @@ void EngineImpl<Acc>::choose_path(int k, const std::vector<VertexId>& rows) {
   plan.changed.assign(plan.sources.size(), 0);
   plan.stride = round_up(spec.width, 16);
   const std::int64_t edges = out_edges(plan.sources);
-  plan.path = options_.force_path;
-  if (plan.path == Path::None) {
-    // A pushed delta costs a read and a write of a wide row, a swept edge a read of a narrow one.
-    plan.path = edges * 10 > all_in_edges() * 6 || !fits_scratch(plan, edges) ? Path::Sweep : Path::Push;
-  }
+  plan.path = push_or_sweep(plan, edges);
   if (plan.resum) plan.path = Path::Pull;
   if (plan.path == Path::Push && !restricted_) stats_[at(spec.stage)].edges += edges;
   if (plan.path == Path::Push) plan.deltas.need(plan.sources.size() * at(plan.stride));
@@ -398,8 +402,7 @@ void EngineImpl<Acc>::transform_rows(int stage, const std::vector<VertexId>& row
   const auto total = static_cast<std::int64_t>(rows.size());
   std::int64_t chunk = program_.chunk_rows();
   const bool parallel =
-      pool_.threads() > 1 &&
-      (total > kParallelRows || static_cast<double>(total) * program_.row_flops(stage) > kParallelFlops);
+      pool_.threads() > 1 && static_cast<double>(total) * program_.row_seconds(stage) > kParallelSeconds;
   if (parallel) {
     const std::int64_t share = (total + 2 * pool_.threads() - 1) / (2 * pool_.threads());
     chunk = std::clamp<std::int64_t>((share + 11) / 12 * 12, 12, chunk);
@@ -648,6 +651,10 @@ void EngineImpl<Acc>::begin_journal() {
 template <typename Acc>
 void EngineImpl<Acc>::restore_journal() {
   if (journal_.on()) journal_.restore(state_);
+  for (std::size_t k = 0; k < touched_.size(); ++k) {
+    if (aggregation(static_cast<int>(k)).attention < 0) continue;
+    for (const VertexId v : touched_[k].set.collect()) borders_[k].drop(v);
+  }
   state_.release_rows();
   for (DegreeContext& context : state_.contexts) context.restore();
   publication_.drop_staged();

@@ -69,23 +69,25 @@ void EngineImpl<Acc>::pull(int k) {
   count_reread(aggregation(k).stage, read);
   pool_.run((total + share - 1) / share, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
-    for (std::int64_t i = task * share; i < std::min(total, (task + 1) * share); ++i)
-      if (wants(k, rows[at(i)])) refresh_row(k, rows[at(i)], scratch, thread);
+    sum_rows(k, state_, rows.data(), task * share, std::min(total, (task + 1) * share), [&](VertexId v) {
+      if (wants(k, v)) refresh_row(k, v, scratch, thread);
+    });
   });
 }
 
 template <typename Acc>
 void EngineImpl<Acc>::sweep(int k) {
   const std::int64_t slots = slots_;
-  count_reread(aggregation(k).stage, all_in_edges());
+  std::int64_t read = restricted_ ? 0 : all_in_edges();
+  for (VertexId v = 0; restricted_ && v < slots_; ++v) read += has_row_to_sweep(k, v) ? graph_.in_degree(v) : 0;
+  count_reread(aggregation(k).stage, read);
   if (sums_in_blocks(k)) return sweep_in_blocks(k);
   pool_.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
     Acc* scratch = row_scratch_[at(thread)].need(at(state_.aggregates[at(k)].stride()));
     const std::int64_t last = std::min(slots, (task + 1) * kRowsPerTask);
-    for (std::int64_t v = task * kRowsPerTask; v < last; ++v) {
-      const auto vertex = static_cast<VertexId>(v);
-      if (has_row_to_sweep(k, vertex)) refresh_row(k, vertex, scratch, thread);
-    }
+    sum_rows(k, state_, nullptr, task * kRowsPerTask, last, [&](VertexId v) {
+      if (has_row_to_sweep(k, v)) refresh_row(k, v, scratch, thread);
+    });
   });
 }
 

@@ -38,6 +38,7 @@ class EngineImpl<Acc>::DeltaWriter {
 
   void prefetch(VertexId v) const {
     prefetch_row(table_.row(v), table_.row_bytes());
+    if (spec_.attention >= 0) engine_.borders_[at(k_)].prefetch(v);
     prefetch_line(spec_.extreme() || spec_.on_edges() ? engine_.touched_[at(k_)].set.mark_address(v)
                                                       : first_.mark_address(v));
   }

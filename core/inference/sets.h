@@ -70,7 +70,7 @@ class VertexSet {
 
  private:
   std::vector<std::uint32_t> marks_;
-  std::vector<std::vector<VertexId>> lists_;
+  std::vector<std::vector<VertexId>> lists_ = std::vector<std::vector<VertexId>>(1);  // one per thread
   std::uint32_t epoch_ = 0;
 };
 

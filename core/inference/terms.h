@@ -116,6 +116,45 @@ inline void EngineImpl<Acc>::add_in_terms(int k, const State<Acc>& state, Vertex
   });
 }
 
+// Asks for what the first in-edges of v bring, so that a row of few edges waits for none of them.
+template <typename Acc>
+inline void EngineImpl<Acc>::fetch_terms(int k, const State<Acc>& state, VertexId v) const {
+  constexpr std::int32_t kFirst = 8;
+  const AggregationSpec& spec = aggregation(k);
+  if (spec.attention >= 0) {
+    const AttentionSpec& attend = attention(k);
+    return graph_.visit_in(v, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < std::min(span.count, kFirst); ++i) {
+        state.stored[at(attend.source_table)].prefetch(span.neighbours[i]);
+        state.stored[at(attend.message_table)].prefetch(span.neighbours[i]);
+      }
+    });
+  }
+  const MessageRows sent = messages(k, state);
+  graph_.visit_in(v, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < std::min(span.count, kFirst); ++i) sent.prefetch(span.neighbours[i], 0, spec.width);
+  });
+}
+
+// sum(v) for rows[first] to rows[last - 1], or, where rows is null, for these vertices themselves. What the rows after
+// the one at work need is on its way by then: lists of in-edges, then edges, then messages.
+template <typename Acc>
+template <typename Sum>
+inline void EngineImpl<Acc>::sum_rows(int k, const State<Acc>& state, const VertexId* rows, std::int64_t first,
+                                      std::int64_t last, Sum&& sum) const {
+  constexpr std::int64_t kLists = 12, kEdges = 6, kTerms = 2;
+  const auto vertex = [&](std::int64_t i) { return rows == nullptr ? static_cast<VertexId>(i) : rows[i]; };
+  const bool fetches = pager_ == nullptr && aggregation(k).gather < 0;
+  for (std::int64_t i = first; i < last; ++i) {
+    if (fetches) {
+      if (i + kLists < last) graph_.prefetch_in(vertex(i + kLists));
+      if (i + kEdges < last) graph_.prefetch_in_edges(vertex(i + kEdges));
+      if (i + kTerms < last) fetch_terms(k, state, vertex(i + kTerms));
+    }
+    sum(vertex(i));
+  }
+}
+
 template <typename Acc>
 inline void EngineImpl<Acc>::add_root_term(int k, const State<Acc>& state, VertexId v, Acc* acc) const {
   const AggregationSpec& spec = aggregation(k);

@@ -1,63 +1,12 @@
 """Split sums of separable attention: against the formula, across every border, and bit for bit."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import livegnn as lg
 from livegnn.models import edges, ir
 from livegnn.models.compile import separate
-
-
-def attention(
-    x: ir.Value,
-    rng: np.random.Generator,
-    out: int,
-    heads: int,
-    *,
-    loops: Any = "replace",
-    slope: float = 0.2,
-    size: float = 1.0,
-) -> edges.Gather:
-    def per_head() -> Any:
-        return np.kron(np.eye(heads), np.ones((1, out // heads))) * rng.standard_normal((heads, out)) * size
-
-    h = ir.Linear(x, rng.standard_normal((out, x.width)) / np.sqrt(x.width))
-    both = ir.Combine(((1.0, edges.Source(ir.Linear(h, per_head()))), (1.0, edges.Target(ir.Linear(h, per_head())))))
-    return edges.Gather(edges.Source(h), "softmax", ir.Activation(both, "leaky_relu", slope), heads, loops)
-
-
-def model(rng: np.random.Generator, width: int = 5, layers: int = 2, **options: Any) -> lg.Model:
-    x: ir.Value = ir.Input(width)
-    for _ in range(layers):
-        x = ir.Activation(attention(x, rng, 6, 2, **options), "elu", 1.0)
-    return lg.Model.from_output(x)
-
-
-def scalar(slope: float = 0.2, loops: Any = "keep") -> lg.Model:
-    """t, s and the message are columns 0, 1 and 2 of the features: every number of a row is at hand."""
-    x = ir.Input(3)
-    t, s, message = (ir.Slice(x, c, c + 1) for c in range(3))
-    score = ir.Activation(ir.Combine(((1.0, edges.Source(t)), (1.0, edges.Target(s)))), "leaky_relu", slope)
-    return lg.Model.from_output(edges.Gather(edges.Source(message), "softmax", score, loops=loops))
-
-
-def expected(features: Any, src: Any, dst: Any, v: int, slope: float = 0.2) -> float:
-    mine = [u for u, to in zip(src, dst, strict=True) if to == v]
-    rows = np.asarray(features, np.float64)
-    scores = rows[mine, 0] + rows[v, 1]
-    scores = np.where(scores > 0, scores, slope * scores)
-    power = np.exp(scores - scores.max(initial=-np.inf))
-    return float((power * rows[mine, 2]).sum() / power.sum()) if len(mine) else 0.0
-
-
-def check(live: lg.Engine, features: Any, src: Any, dst: Any, slope: float = 0.2) -> None:
-    live.verify()
-    got = live.embeddings(np.arange(len(features)))[:, 0]
-    want = [expected(features, src, dst, v, slope) for v in range(len(features))]
-    size = max(1.0, float(np.abs(np.array(features)[:, 2]).max()))
-    np.testing.assert_allclose(got, want, atol=2e-6 * size)
+from tests.unit.inference.attention_models import attention, check, model, scalar
 
 
 def test_the_form_is_recognised_and_others_are_not():
@@ -234,3 +183,36 @@ def test_one_batch_or_many_give_the_same_state():
         live.verify()
         digests.add(live.state_digest())
     assert len(digests) == 1
+
+
+def test_when_most_sources_move_all_rows_are_summed_again():
+    """Three engines, three ways: in one batch (a sweep), vertex by vertex (pushes), and what a what_if leaves."""
+    rng = np.random.default_rng(6)
+    made, n = model(rng), 60
+    src, dst = rng.integers(0, n, (2, 900))
+    features = rng.standard_normal((n, 5)).astype(np.float32)
+    at_once, one_by_one, asked = (
+        lg.Engine(made, lg.Graph(features, src, dst), threads=threads) for threads in (2, 1, 2)
+    )
+    for _ in range(4):
+        whole = lg.Updates()
+        for v in range(n):
+            row = rng.standard_normal(5).astype(np.float32)
+            whole.set_features(v, row)
+            single = lg.Updates()
+            single.set_features(v, row)
+            assert "sweep" not in {layer.path for layer in one_by_one.apply(single).stats.layers[:1]}
+        before = asked.state_digest()
+        with asked.what_if(whole):
+            pass
+        assert asked.state_digest() == before
+        assert [layer.path for layer in at_once.apply(whole).stats.layers] == ["sweep", "sweep", "none"]
+        asked.apply(whole)
+        assert at_once.state_digest() == one_by_one.state_digest() == asked.state_digest()
+        at_once.verify()
+        few = lg.Updates()  # small moves after the sweep, which has dropped what was known of borders
+        few.set_features(3, row + 0.01)
+        few.add_edge(3, 4)
+        for engine in (at_once, one_by_one, asked):
+            engine.apply(few)
+        at_once.verify()

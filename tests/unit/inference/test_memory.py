@@ -10,6 +10,7 @@ import pytest
 import livegnn as lg
 from livegnn.inference import memory
 from livegnn.testing import random_batch, random_graph, random_model
+from tests.unit.inference.attention_models import model as attention_model
 
 
 @pytest.fixture
@@ -193,6 +194,26 @@ def test_a_forked_process_is_refused_and_does_no_harm(small):
             os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     assert limited.embeddings(ids).tobytes() == expected
+    limited.verify()
+
+
+def test_a_forked_process_whose_first_batch_is_a_what_if(small):
+    rng = np.random.default_rng(17)
+    n = 40
+    graph = lg.Graph(rng.standard_normal((n, 5)), rng.integers(0, n, 300), rng.integers(0, n, 300))
+    limited = lg.Engine(attention_model(rng), graph, memory_limit=32 << 10, threads=1)
+    updates = lg.Updates()
+    updates.add_edge(1, 2)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with contextlib.suppress(lg.errors.SpillUnavailable), limited.what_if(updates):
+                os._exit(2)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     limited.verify()
 
 
