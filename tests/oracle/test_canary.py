@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from livegnn.testing import check_engine, random_batch, random_graph, random_model
+from livegnn.testing import check_engine, graph_columns, random_batch, random_graph, random_model
+from livegnn.testing.oracle import check_rows, nudged_outputs, reference_outputs
 
 
 def broken_engine(aggregation):
@@ -29,3 +30,25 @@ def test_it_is_still_caught_after_more_batches():
     for _ in range(3):
         engine.apply(random_batch(rng, mirror, 3))
     check_engine(engine, mirror)
+
+
+def test_a_row_that_cancels_is_held_to_what_float32_may_lose():
+    rng = np.random.default_rng(1761)
+    model = random_model(rng)
+    graph, mirror = random_graph(rng, model.input_width, bool(rng.integers(2)), **graph_columns(model))
+    for _ in range(2):
+        graph.apply(random_batch(rng, mirror, int(rng.integers(1, 20))))
+    live = mirror.arrays()[-1]
+    got = lg.Engine(model, graph).embeddings(live)
+    truth = reference_outputs(model, mirror)[live]
+    row = int(np.argmin(np.abs(truth)))
+    assert np.abs(truth[row]) < 0.03 * np.abs(truth).max()
+
+    def check(got):
+        rounded = reference_outputs(model, mirror, np.float32)[live]
+        check_rows(got, truth, rounded, "", more_float32=lambda: [rows[live] for rows in nudged_outputs(model, mirror)])
+
+    check(got)
+    got[row] += 2e-6  # a thousandth of the row, some ten units in the last place of its terms
+    with pytest.raises(AssertionError, match=f"row {row} is off by 2"):
+        check(got)

@@ -2,13 +2,27 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import livegnn as lg
 from livegnn.testing import check_engine, graph_columns, random_batch, random_graph, random_model
 from livegnn.testing.edge_models import EDGE_FAMILIES
 from livegnn.testing.models import FAMILIES
+
+
+def apply_with_room(engine, updates, headroom=2.0**12):
+    """As engine.apply. A batch that leaves the fixed-point range changes nothing, and is taken once there is room."""
+    digest = engine.state_digest()
+    try:
+        engine.apply(updates)
+    except lg.errors.RangeOverflow:
+        if headroom > 2.0**20:
+            raise
+        assert engine.state_digest() == digest
+        engine.rescale(headroom=headroom)
+        apply_with_room(engine, updates, 16 * headroom)
+        engine.rescale()
 
 
 def run(seed, *, batches=5, size=8, family=None, depth=None, on_edges=False, **options):
@@ -19,7 +33,7 @@ def run(seed, *, batches=5, size=8, family=None, depth=None, on_edges=False, **o
     engine = lg.Engine(model, graph, **options)
     check_engine(engine, mirror, f"seed {seed} at creation")
     for batch in range(batches):
-        engine.apply(random_batch(rng, mirror, int(rng.integers(1, size))))
+        apply_with_room(engine, random_batch(rng, mirror, int(rng.integers(1, size))))
         check_engine(engine, mirror, f"seed {seed} batch {batch} {options}")
     return engine, mirror
 
@@ -52,8 +66,14 @@ def test_random_models_on_edges(seed, threads, size):
     st.sampled_from([1, 5, 40]),
     st.sampled_from(["fast", "compact"]),
 )
+@example(1761, 2, 19, "fast")  # a row of one column that cancels, of which plain float32 loses little by luck
 def test_random_models_and_streams(seed, threads, size, state):
     run(seed, size=size + 1, threads=threads, state=state)
+
+
+def test_a_stream_that_leaves_the_range_goes_on():
+    engine, _ = run(725535, batches=12, size=20, threads=2)
+    assert engine.version == 12
 
 
 @settings(max_examples=25)
