@@ -143,22 +143,22 @@ Admission FeatureIndex::commit(std::span<const std::int32_t> places, std::int64_
   const std::int64_t count = std::max<std::int64_t>(std::min({admitted_max, missed, capacity_ - used}), 0);
   Admission done;
   done.evicted = std::max<std::int64_t>(count - free, 0);
-  std::vector<std::int32_t> evicted;
-  evicted.reserve(static_cast<std::size_t>(done.evicted));
-  order_->evict(done.evicted, evicted);
-  for (std::size_t i = 0; i < evicted.size(); ++i) {
-    if (i + 2 * kAhead < evicted.size()) prefetch_line(&ids_[evicted[i + 2 * kAhead]]);
-    if (i + kAhead < evicted.size()) map_.prefetch(ids_[evicted[i + kAhead]]);
-    clear_slot(evicted[i]);
-  }
   done.slots.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + static_cast<std::int64_t>(kAhead) < count) map_.prefetch(missed_[static_cast<std::size_t>(i) + kAhead]);
-    const std::int32_t slot = i < done.evicted ? evicted[static_cast<std::size_t>(i)] : free_.back();
-    if (i >= done.evicted) free_.pop_back();
-    put(missed_[static_cast<std::size_t>(i)], slot);
-    order_->admit(slot);
-    done.slots.push_back(slot);
+  order_->evict(done.evicted, done.slots);
+  while (static_cast<std::int64_t>(done.slots.size()) < count) {
+    done.slots.push_back(free_.back());
+    free_.pop_back();
+  }
+  const std::vector<std::int32_t>& slots = done.slots;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (i + 2 * kAhead < slots.size()) prefetch_line(&ids_[slots[i + 2 * kAhead]]);
+    if (i + kAhead < slots.size()) {
+      map_.prefetch(ids_[slots[i + kAhead]]);
+      map_.prefetch(missed_[i + kAhead]);
+    }
+    if (ids_[slots[i]] >= 0) map_.erase(ids_[slots[i]]);
+    put(missed_[i], slots[i]);
+    order_->admit(slots[i]);
   }
   return done;
 }

@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::size_t kAhead = 16;  // places ahead that are brought in
 
-// visitor(slot) for the places that are slots, whose entries are on their way by then.
-template <typename T, typename Visitor>
-void visit_ahead(std::span<const std::int32_t> places, const Column<T>& table, Visitor&& visitor) {
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (i + kAhead < places.size()) prefetch_line(table.data() + std::max(places[i + kAhead], 0));
-    if (places[i] >= 0) visitor(places[i]);
-  }
-}
-
 template <typename T>
 Column<T> filled(std::int32_t count, T value) {
   Column<T> column;
@@ -38,13 +29,42 @@ class AccessLog {
   explicit AccessLog(std::int32_t capacity) : capacity_(capacity), stamps_(filled(capacity, kOut)) {}
 
   std::int32_t end() const { return end_; }
-  const Column<std::int32_t>& stamps() const { return stamps_; }
   void append(std::int32_t slot) {
     if (end_ >= log_.capacity()) log_.reserve(end_ + 1024);
     stamps_[slot] = end_;
     log_[end_++] = slot;
   }
+  // Entries for those of `places` that are slots without one from `begin` on. No branch: what comes is as good as
+  // random.
+  void append_new(std::span<const std::int32_t> places, std::int32_t begin) {
+    const std::int64_t needed = end_ + static_cast<std::int64_t>(places.size());
+    if (needed > log_.capacity()) log_.reserve(needed);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (i + kAhead < places.size()) prefetch_line(&stamps_[std::max(places[i + kAhead], 0)]);
+      const std::int32_t slot = std::max(places[i], 0), stamp = stamps_[slot];
+      const bool is_new = places[i] >= 0 && stamp < begin;
+      log_[end_] = slot;
+      stamps_[slot] = is_new ? end_ : stamp;
+      end_ += is_new ? 1 : 0;
+    }
+  }
   void remove(std::int32_t slot) { stamps_[slot] = kOut; }
+  // Takes out the `count` oldest slots; there are so many with an entry before `end`.
+  void take_oldest(std::int64_t count, std::int32_t end, std::vector<std::int32_t>& slots) {
+    std::size_t taken = slots.size();
+    const std::size_t wanted = taken + static_cast<std::size_t>(count);
+    slots.resize(wanted + 1);  // a place for the one that may not be taken
+    for (; taken < wanted && head_ < end; ++head_) {
+      if (head_ + kAheadOfWalk < end_) prefetch_line(&stamps_[log_[head_ + kAheadOfWalk]]);
+      const std::int32_t slot = log_[head_], stamp = stamps_[slot];
+      const bool is_live = stamp == head_;
+      slots[taken] = slot;
+      stamps_[slot] = is_live ? kOut : stamp;
+      taken += is_live ? 1 : 0;
+    }
+    invariant(taken == wanted, "fewer rows to evict than there should be");
+    slots.resize(wanted);
+  }
   // visitor(slot) for the live entries from the oldest on, until it says false; stale ones at the head are let go.
   template <typename Visitor>
   void walk(Visitor&& visitor) {
@@ -100,19 +120,6 @@ class Logged : public Replacement {
 
  protected:
   explicit Logged(std::int32_t capacity) : log_(capacity) {}
-  template <typename IsUsed>
-  void take_out(std::int64_t count, std::vector<std::int32_t>& slots, IsUsed&& is_used) {
-    log_.walk([&](std::int32_t slot) {
-      if (count == 0) return false;
-      if (is_used(slot)) return true;
-      --count;
-      slots.push_back(slot);
-      log_.remove(slot);
-      return true;
-    });
-    invariant(count == 0, "fewer rows to evict than there should be");
-  }
-
   AccessLog log_;
 };
 
@@ -121,15 +128,11 @@ class LeastRecent final : public Logged {
   explicit LeastRecent(std::int32_t capacity) : Logged(capacity) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     log_.sweep_if_stale();
-    const std::int32_t begin = begin_ = log_.end();
-    visit_ahead(places, log_.stamps(), [&](std::int32_t slot) {
-      if (log_.stamps()[slot] < begin) log_.append(slot);
-    });
-    return log_.end() - begin;
+    begin_ = log_.end();
+    log_.append_new(places, begin_);
+    return log_.end() - begin_;
   }
-  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
-    take_out(count, slots, [this](std::int32_t slot) { return log_.stamps()[slot] >= begin_; });
-  }
+  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override { log_.take_oldest(count, begin_, slots); }
   std::size_t bytes() const override { return log_.bytes(); }
 
  private:
@@ -143,14 +146,22 @@ class FirstIn final : public Logged {
     log_.sweep_if_stale();
     ++fetch_;
     std::int64_t count = 0;
-    visit_ahead(places, used_, [&](std::int32_t slot) {
-      count += used_[slot] != fetch_;
-      used_[slot] = fetch_;
-    });
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (i + kAhead < places.size()) prefetch_line(&used_[std::max(places[i + kAhead], 0)]);
+      if (places[i] >= 0) count += std::exchange(used_[places[i]], fetch_) != fetch_;
+    }
     return count;
   }
   void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
-    take_out(count, slots, [this](std::int32_t slot) { return used_[slot] == fetch_; });
+    log_.walk([&](std::int32_t slot) {
+      if (count == 0) return false;
+      if (used_[slot] == fetch_) return true;
+      --count;
+      slots.push_back(slot);
+      log_.remove(slot);
+      return true;
+    });
+    invariant(count == 0, "fewer rows to evict than there should be");
   }
   std::size_t bytes() const override { return log_.bytes() + used_.bytes(); }
 
