@@ -87,7 +87,9 @@ void EngineImpl<Acc>::add_weighted(int k, const AttentionRow& row, int head, boo
   std::int64_t* sums = (above ? row.above : row.below) + from;
   std::int64_t& total = above ? row.heads[head].above_total : row.heads[head].below_total;
   const auto accumulate = kAdd ? kernels_.add_head : kernels_.sub_head;
-  if (!accumulate(sums, message + from, weight, scales_[at(k)].up.data() + from, limit_, wide)) out_of_range(k, v);
+  if (!accumulate(sums, message + from, weight, scales_[at(k)].up.data() + from, limit_, wide)) {
+    out_of_range(k, v, times_range(k, message + from, weight, from, wide));
+  }
   total += kAdd ? weight_bits(weight) : -weight_bits(weight);
 }
 
@@ -282,8 +284,11 @@ void EngineImpl<Acc>::replace_source(int k, VertexId v, const std::int64_t* delt
     const int from = head * wide;
     std::int64_t* sums = (above ? row.above : row.below) + from;
     if (!kernels_.replace_head(sums, source.message_before + from, weight_before, source.message + from, weight,
-                               scales_[at(k)].up.data() + from, limit_, wide))
-      out_of_range(k, v);
+                               scales_[at(k)].up.data() + from, limit_, wide)) {
+      out_of_range(k, v,
+                   std::max(times_range(k, source.message_before + from, weight_before, from, wide),
+                            times_range(k, source.message + from, weight, from, wide)));
+    }
     (above ? row.heads[head].above_total : row.heads[head].below_total) +=
         weight_bits(weight) - weight_bits(weight_before);
   }

@@ -145,7 +145,13 @@ class EngineImpl final : public Engine {
   const ExtremeKernels& extremes(const AggregationSpec& spec) const {
     return spec.reduce == Reduce::Max ? kernels_.max : kernels_.min;
   }
-  [[noreturn]] void out_of_range(int k, VertexId v) const;
+  // How many times the range of messages, scale * message is; its columns are those from `first` on.
+  double times_range(int k, const float* message, double scale, int first, int width) const;
+  double times_range(int k, const float* message, double scale) const {
+    return times_range(k, message, scale, 0, aggregation(k).width);
+  }
+  [[noreturn]] void out_of_range(int k, VertexId v, double times) const;
+  [[noreturn]] void not_finite(int k, VertexId v) const;
   void check_score(int k, float score, VertexId v) const;
   // The whole sum of v from its in-edges and its own term. admit(edge, source): a factor, 0 to leave the edge out.
   template <typename Admit>

@@ -33,7 +33,7 @@ ExtremeRow EngineImpl<Acc>::open_extreme(int k, VertexId v, int thread) {
 
 template <typename Acc>
 void EngineImpl<Acc>::note_extreme(int k, VertexId v, int flags) {
-  if ((flags & ExtremeFlag::kNotFinite) != 0) out_of_range(k, v);
+  if ((flags & ExtremeFlag::kNotFinite) != 0) not_finite(k, v);
   touched_[at(k)].flags[at(v)] |= static_cast<std::uint8_t>(flags);
 }
 

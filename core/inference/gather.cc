@@ -209,7 +209,7 @@ class EngineImpl<Acc>::Gatherer {
       for (int c = 0; c < width_; ++c) row_[at(c)] = static_cast<float>(sum_[at(c)] / count);
     }
     for (int c = 0; c < width_; ++c) {
-      if (!std::isfinite(row_[at(c)])) engine_.out_of_range(k_, open_);
+      if (!std::isfinite(row_[at(c)])) engine_.not_finite(k_, open_);
     }
     sink(open_, row_.data());
     open_ = kNoVertex;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 
 #include "inference/terms.h"
 
@@ -24,17 +25,36 @@ bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std
 }  // namespace
 
 template <typename Acc>
-void EngineImpl<Acc>::out_of_range(int k, VertexId v) const {
-  if (aggregation(k).extreme() || aggregation(k).gather >= 0) {
-    throw Error(ErrorKind::RangeOverflow, "[apply] expected finite messages in " + aggregation(k).name +
-                                              ", got NaN or infinity at vertex " + std::to_string(v) +
-                                              "; check weights and features");
+double EngineImpl<Acc>::times_range(int k, const float* message, double scale, int first, int width) const {
+  const float* up = scales_[at(k)].up.data() + first;
+  double largest = 0.0;
+  for (int c = 0; c < width; ++c) {
+    const double size = std::fabs(scale * static_cast<double>(message[c]) * static_cast<double>(up[c]));
+    if (!(size <= largest)) largest = size;  // NaN, too
   }
+  return largest / static_cast<double>(limit_);
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::not_finite(int k, VertexId v) const {
+  throw Error(ErrorKind::RangeOverflow, "[apply] expected finite messages in " + aggregation(k).name +
+                                            ", got NaN or infinity at vertex " + std::to_string(v) +
+                                            "; check weights and features");
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::out_of_range(int k, VertexId v, double times) const {
+  if (!std::isfinite(times)) not_finite(k, v);
+  char size[32];
+  std::snprintf(size, sizeof(size), "%.3g", times);
   throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " +
                                             aggregation(k).name +
                                             " within the fixed-point range (by default 512 times the largest at "
-                                            "creation), got one beyond it; a batch at work is rolled back: call "
-                                            "engine.rescale(headroom=...) first");
+                                            "creation), got one of " +
+                                            size +
+                                            " times that range; a batch at work is rolled back: call "
+                                            "engine.rescale(headroom=...) first, with more than so many times the "
+                                            "headroom");
 }
 
 template <typename Acc>
@@ -570,8 +590,9 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
       kernels_.delta_terms_f32(reinterpret_cast<float*>(delta), change.before, before, change.now, now, width);
     } else {
       const float* up = scales_[at(k)].up.data();
-      if (!kernels_.delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed))
-        out_of_range(k, v);
+      if (!kernels_.delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed)) {
+        out_of_range(k, v, std::max(times_range(k, change.before, before), times_range(k, change.now, now)));
+      }
     }
   }
   plan.changed[index] = changed ? 1 : 0;

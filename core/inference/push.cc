@@ -66,8 +66,11 @@ class EngineImpl<Acc>::DeltaWriter {
       kernels.add_row_f32(acc, rows, width);
     } else {
       if (!spec_.weighted) return kernels.add_row(acc, delta, width);
-      if (!kernels.add_edge_delta(acc, rows, rows + half_, edge, up_, engine_.limit_, width))
-        engine_.out_of_range(k_, source_of(delta));
+      if (!kernels.add_edge_delta(acc, rows, rows + half_, edge, up_, engine_.limit_, width)) {
+        engine_.out_of_range(
+            k_, source_of(delta),
+            std::max(engine_.times_range(k_, rows, edge), engine_.times_range(k_, rows + half_, edge)));
+      }
     }
   }
 

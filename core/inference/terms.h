@@ -45,14 +45,16 @@ inline void EngineImpl<Acc>::add_term(int k, Acc* acc, const float* x, float fac
   const AggregationSpec& spec = aggregation(k);
   if (spec.extreme()) {
     const int flags = extremes(spec).insert(extreme_row(acc, spec), x, factor, edge, spec.width);
-    if ((flags & ExtremeFlag::kNotFinite) != 0) out_of_range(k, v);
+    if ((flags & ExtremeFlag::kNotFinite) != 0) not_finite(k, v);
     return;
   }
   const int width = state_.aggregates[at(k)].stride();
   if constexpr (std::is_same_v<Acc, float>) {
     kernels_.add_terms_f32(acc, x, factor, edge, width);
   } else {
-    if (!kernels_.add_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width)) out_of_range(k, v);
+    if (!kernels_.add_terms(acc, x, factor, edge, scales_[at(k)].up.data(), limit_, width)) {
+      out_of_range(k, v, times_range(k, x, static_cast<double>(factor) * edge));
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 """The engine by example: writing, callbacks, what_if, swap, rescale, audits, options."""
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -242,6 +243,21 @@ def test_rescale_makes_room_for_a_graph_that_has_grown(caplog):
     assert e.scales != scales
     e.apply(further)
     e.verify()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_room_that_is_missing_is_told(weighted):
+    batch = updates(("set_features", 2, row(scale=1e4)))
+    made = lg.Engine(weighted_gcn(), weighted_graph()) if weighted else engine()
+    with pytest.raises(lg.errors.RangeOverflow, match=r"got one of [0-9.]+ times that range") as refused:
+        made.apply(batch)
+    times = float(re.search(r"([0-9.e+]+) times that range", str(refused.value))[1])
+    made.rescale(headroom=512.0 * times / 2.0)  # units are powers of two
+    with pytest.raises(lg.errors.RangeOverflow, match=r"got one of 1\.?[0-9]* times that range"):
+        made.apply(batch)
+    made.rescale(headroom=512.0 * times * 1.01)
+    made.apply(batch)
+    made.verify()
 
 
 def test_a_negative_degree_is_rolled_back():
