@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,7 @@ from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import AnyArray
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Events, smaller_first
-from livegnn.temporal.link import LinkPass
+from livegnn.temporal.link import LinkPass, cut
 from livegnn.temporal.loading import Fetches, InputLoader, SlotSampler
 from livegnn.types import Float32Array, Int64Array
 
@@ -199,22 +200,25 @@ class TemporalEngine:
 
         Raises:  VertexUnknown; DtypeInvalid, WidthMismatch for times.
         """
-        with self.graph._lock:
+        with ExitStack() as reading:
+            reading.enter_context(self.graph._lock)
             slots = self.graph.to_slots(vertices)
             times = _times("embeddings", time, len(slots))
-            return self._numpy(self._embed(slots, times))
+            return self._numpy(self._embed(self._pass, slots, times, reading))
 
     def predict(self, src: object, dst: object, time: object) -> Float32Array:
         """(k,) float32 probabilities of links src[i] -> dst[i] at a time. Raises: as embeddings."""
-        with self.graph._lock, self._torch.no_grad():
+        with ExitStack() as reading, self._torch.no_grad():
+            reading.enter_context(self.graph._lock)
+            of = self._pass
             sources, destinations = self.graph.to_slots(src), self.graph.to_slots(dst)
             if len(sources) != len(destinations):
                 raise WidthMismatch(
                     f"[predict] expected as many dst as src, got {len(destinations)} and {len(sources)}; give pairs"
                 )
             times = _times("predict", time, len(sources))
-            h = self._embed(np.concatenate([sources, destinations]), np.tile(times, 2))
-            logits = self._pass.score(sources, h[: len(sources)], destinations, h[len(sources) :])
+            h = self._embed(of, np.concatenate([sources, destinations]), np.tile(times, 2), reading)
+            logits = of.score(sources, h[: len(sources)], destinations, h[len(sources) :])
             return self._numpy(self._torch.sigmoid(logits))
 
     def next(self, src: object, time: object, *, candidates: object = None, k: int = 10) -> WhatNext:
@@ -234,8 +238,8 @@ class TemporalEngine:
             probability = np.zeros((len(sources), k), np.float32)
             for at in np.unique(times):
                 rows = np.flatnonzero(times == at)
-                h_dst = self._embed(slots, np.full(len(slots), at))
-                h_src = self._embed(sources[rows], times[rows])
+                h_dst = self._embed(self._pass, slots, np.full(len(slots), at))
+                h_src = self._embed(self._pass, sources[rows], times[rows])
                 for row, h in zip(rows, h_src, strict=True):
                     logits = self._pass.score(sources[row].repeat(len(slots)), h.expand(len(slots), -1), slots, h_dst)
                     top = self._torch.topk(logits, k)
@@ -358,13 +362,20 @@ class TemporalEngine:
                 "model to make it anew"
             ) from self._failed
 
-    def _embed(self, slots: Int64Array, times: Int64Array) -> torch.Tensor:
+    def _embed(
+        self, of: LinkPass, slots: Int64Array, times: Int64Array, reading: ExitStack | None = None
+    ) -> torch.Tensor:
+        """Rows by the model of this pass. The caller holds the graph's lock; `reading`, which holds it, is closed once
+        nothing is read any more, before the last roots go through the model.
+        """
         self._refuse_failed()
         with self._torch.no_grad():
             parts = []
-            for first in range(0, max(len(slots), 1), _ROOTS_MAX):
-                part = slice(first, first + _ROOTS_MAX)
-                parts.append(self._pass.model.embed(self._loader.load(slots[part], times[part])))
+            for part in cut(max(len(slots), 1), _ROOTS_MAX):
+                inputs = of.model.recall(self._loader.load(slots[part], times[part]))
+                if reading is not None and part.stop >= len(slots):
+                    reading.close()
+                parts.append(of.model.embed(inputs))
             rows: torch.Tensor = self._torch.cat(parts)
             return rows
 

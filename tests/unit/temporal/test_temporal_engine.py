@@ -1,6 +1,7 @@
 """TemporalEngine: answers of one version, memory as a function of weights and batches."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -64,6 +65,45 @@ def test_predictions_follow_the_stream(name):
     rows = engine.embeddings(src[:9], np.full(9, 10**6))
     assert rows.shape == (9, 16)
     assert engine.version == graph.version == 7
+
+
+@pytest.mark.parametrize("name", ["tgn", "tgat"])
+@pytest.mark.parametrize("what", ["predict", "embeddings"])
+def test_a_batch_does_not_wait_for_the_model_of_a_reader(name, what):
+    """The reader's answer is of the version that it asked at, though the graph has moved on meanwhile."""
+    graph = graph_of(WARM)
+    engine = engine_of(graph, model_of(name))
+    src, dst, _ = habits()
+    gate, entered = threading.Event(), threading.Event()
+
+    def ask():
+        return engine.predict(src[:9], dst[:9], 10**6) if what == "predict" else engine.embeddings(src[:9], 10**6)
+
+    def stand(*_):
+        entered.set()
+        assert gate.wait(30)
+
+    expected = ask()
+    hook = engine._pass.model.layers[0].register_forward_pre_hook(stand)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ask)
+        assert entered.wait(30)
+        for updates in batches(WARM, 100):
+            engine.apply(updates)
+        assert not asked.done()
+        gate.set()
+        np.testing.assert_array_equal(asked.result(), expected)
+    hook.remove()
+    assert not np.array_equal(ask(), expected)
+
+
+def test_many_roots_go_through_the_model_in_parts(monkeypatch):
+    engine = engine_of(graph_of(WARM))
+    src, dst, _ = habits()
+    whole = engine.predict(src[:50], dst[:50], 10**6)
+    monkeypatch.setattr("livegnn.temporal.engine._ROOTS_MAX", 7)
+    np.testing.assert_allclose(engine.predict(src[:50], dst[:50], 10**6), whole, rtol=1e-5)
+    assert len(engine.predict([], [], 10**6)) == 0
 
 
 def test_the_past_alone_counts():

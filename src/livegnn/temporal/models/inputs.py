@@ -39,12 +39,14 @@ class TemporalInput:
 
     Args:    hops: hop 0's targets are the roots.  rows: (N,) int64, slots of the last hop's sources and targets
              (its next_targets).  row_times: (N,) int64.  x: (N, F) float32, their features, F perhaps 0.
+             memory: (N, M) float32, what the model's memory holds of them; None where the model is to look.
     """
 
     hops: tuple[HopInput, ...]
     rows: Tensor
     row_times: Tensor
     x: Tensor
+    memory: Tensor | None = None
 
     @classmethod
     def of(

@@ -63,6 +63,10 @@ class TemporalModel(nn.Module, ABC):
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, out_width) float32, a row per root. inputs: snapshot_count of them, over the same roots."""
 
+    def recall(self, inputs: Sequence[TemporalInput]) -> Sequence[TemporalInput]:
+        """The inputs with what the memory holds of their rows now: embed() of them does not look at it any more."""
+        return inputs
+
     def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
         """(B,) float32 logits of links between rows of embeddings."""
         logits: Tensor = self.link(h_src, h_dst)

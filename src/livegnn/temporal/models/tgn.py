@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import final
 
 import torch
@@ -70,12 +71,19 @@ class TGN(TemporalModel):
         )
         self.link = LinkScore(embed_width)
 
+    def recall(self, inputs: Sequence[TemporalInput]) -> Sequence[TemporalInput]:
+        """The inputs with the memory of their rows, if they have none yet. Raises: VertexUnknown, DtypeInvalid."""
+        if inputs[0].memory is not None:
+            return inputs
+        vertices, places = torch.unique(inputs[0].rows, return_inverse=True)
+        return [replace(inputs[0], memory=self.memory.read(vertices).index_select(0, places))]
+
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid, VertexUnknown."""
         check_inputs(self, inputs)
-        part = inputs[0]
-        vertices, places = torch.unique(part.rows, return_inverse=True)
-        h = self.memory.read(vertices).index_select(0, places)
+        part = self.recall(inputs)[0]
+        assert part.memory is not None
+        h = part.memory
         if self.features is not None:
             h = h + self.features(part.x)
         for depth, (layer, hop) in enumerate(zip(self.layers, reversed(part.hops), strict=True)):
