@@ -18,6 +18,7 @@ TABLES = (
     "quality",
     "extremes",
     "attention",
+    "edge_sums",
     "edges_touched",
     "deadline",
     "demand",

@@ -116,14 +116,27 @@ std::vector<std::vector<int>> EngineImpl<Acc>::scale_exponents() const {
 template <typename Acc>
 void EngineImpl<Acc>::corrupt_for_test(int k, VertexId v, int column) {
   Acc* row = state_.aggregates.at(at(k)).row(v);
-  if (aggregation(k).extreme() || aggregation(k).gather >= 0) {
+  if (aggregation(k).extreme() || aggregation(k).gathers_rows()) {
     reinterpret_cast<float*>(row)[column] += 1.0f;
   } else {
     row[column] += Acc{1};
   }
 }
 
+namespace {
+// Messages on edges that can be summed in fixed point are.
+void sum_in_fixed_point(Program& program) {
+  for (AggregationSpec& spec : program.aggregations) {
+    if (spec.gather < 0) continue;
+    const GatherSpec& gather = program.gathers[at(spec.gather)];
+    spec.summed = gather.separable;
+    if (spec.summed && gather.kind == Gathering::Mean) spec.norm = Norm::Mean;
+  }
+}
+}  // namespace
+
 std::unique_ptr<Engine> Engine::create(const GraphStore& graph, Program program, const EngineOptions& options) {
+  if (options.exact) sum_in_fixed_point(program);
   if (options.exact) return std::make_unique<EngineImpl<std::int64_t>>(graph, std::move(program), options);
   return std::make_unique<EngineImpl<float>>(graph, std::move(program), options);
 }

@@ -34,7 +34,8 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-class MessageRows;  // terms.h
+class MessageRows;   // terms.h
+struct MessageEdge;  // edge_messages.h
 
 template <typename Acc>
 class EngineImpl final : public Engine {
@@ -344,10 +345,30 @@ class EngineImpl final : public Engine {
   template <typename Admit, typename Sink>
   void gather_rows(int k, const State<Acc>& state, const VertexId* rows, std::int64_t count, int thread, Admit&& admit,
                    Sink&& sink) const;
+  const std::vector<VertexId>& rows_to_gather(int k);
+  void gather_again(int k, const std::vector<VertexId>& rows);
   void gather_into(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread) const;
   void gather_all(int k, State<Acc>& state) const;
   void gather_moved(int k);
   void gather_sampled(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread) const;
+  class EdgeMessages;  // edge_messages.h
+  template <typename Admit, typename Visitor>
+  void visit_messages(int k, VertexId v, Admit&& admit, Visitor&& visitor) const;
+
+  // ---- edge_sums.cc: sums of such messages
+  class BatchMessages;
+  void add_message(int k, Acc* sums, const MessageEdge& edge, const float* message) const;
+  template <typename Admit>
+  void sum_edges(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread, Admit&& admit) const;
+  void sum_again(int k, const VertexId* rows, std::int64_t count, int thread);
+  std::vector<float> largest_messages(int k, const State<Acc>& state) const;
+  bool replaces_messages(int k);
+  void replace_messages(int k);
+  // Whether rows that leave this table are kept until the batch is done.
+  bool keeps_before(const StoredSpec& stored) const {
+    return !stored.attention_source_of.empty() ||
+           std::any_of(stored.source_of.begin(), stored.source_of.end(), [&](int k) { return aggregation(k).summed; });
+  }
 
   // ---- neighbourhood.cc: the strategies that keep no state
   void propagate_full();

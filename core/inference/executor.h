@@ -96,7 +96,7 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
     const float* message = attention.own_loop ? view.stored(attention.message_table).row(v) : nullptr;
     return load_attention_row(k, spec, attention, row, t, message, scales[static_cast<std::size_t>(index)], out);
   }
-  if (spec.gather >= 0) {
+  if (spec.gathers_rows()) {
     std::memcpy(out, acc, static_cast<std::size_t>(round_up(spec.width, 16)) * sizeof(float));
     return;
   }

@@ -129,7 +129,8 @@ template <typename Acc>
 void EngineImpl<Acc>::choose_scales(int k, const State<Acc>& state) {
   if constexpr (std::is_same_v<Acc, float>) return;
   const AggregationSpec& spec = aggregation(k);
-  if (spec.extreme() || spec.gather >= 0) return;  // kept as they are
+  if (spec.extreme() || spec.gathers_rows()) return;  // kept as they are
+  if (spec.summed) return set_scales(k, largest_messages(k, state), 0);
   float weight_max = 1.0f;
   if (spec.weighted) {
     for (VertexId v = 0; v < graph_.slot_count(); ++v) {

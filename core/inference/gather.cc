@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "dense/activations.h"
-#include "inference/terms.h"
+#include "inference/edge_messages.h"
 
 namespace livegnn {
 
@@ -19,7 +19,7 @@ constexpr double kSoftmaxFloor = 1e-16;  // added to a softmax's sum, as PyG doe
 
 }  // namespace
 
-// One thread's way through the in-edges of many vertices, a chunk of edges at a time.
+// One thread's way through the in-edges of many vertices.
 template <typename Acc>
 class EngineImpl<Acc>::Gatherer {
  public:
@@ -27,38 +27,22 @@ class EngineImpl<Acc>::Gatherer {
       : engine_(engine),
         k_(k),
         spec_(engine.gather_spec(k)),
-        aggregation_(engine.aggregation(k)),
-        state_(state),
-        registers_(engine.registers_[at(thread)]),
-        chunk_(engine.program_.chunk_rows()),
+        messages_(engine, k, state, thread),
         width_(engine.aggregation(k).width),
         attr_width_(engine.graph_.options().attr_width),
         sum_(at(round_up(width_, 16))),
         top_(at(spec_.heads)),
         total_(at(spec_.heads)),
-        row_(at(round_up(width_, 16))) {
-    registers_.prepare(engine.program_, chunk_);
-    edges_.reserve(at(chunk_));
-  }
+        row_(at(round_up(width_, 16))) {}
 
   template <typename Admit, typename Sink>
   void add_vertex(VertexId v, Admit&& admit, Sink&& sink) {
-    const GraphStore& graph = engine_.graph_;
     std::vector<double> attributes(spec_.loops == Loops::Replace && spec_.attributes ? at(attr_width_) : 0, 0.0);
     std::int64_t others = 0;
-    graph.visit_in(v, [&](const EdgeSpan& span) {
-      for (std::int32_t i = 0; i < span.count; ++i) {
-        const VertexId u = span.neighbours[i];
-        if (spec_.loops != Loops::Keep && u == v) continue;
-        const std::int32_t type = span.types != nullptr ? span.types[i] : 0;
-        if (!aggregation_.counts(type)) continue;
-        const float share = admit(span.ids[i]);
-        if (share == 0.0f) continue;
-        const float* attr = spec_.attributes ? graph.edge_attr(span.ids[i]) : nullptr;
-        for (std::size_t c = 0; c < attributes.size(); ++c) attributes[c] += static_cast<double>(attr[c]);
-        ++others;
-        add_edge({u, v, span.weights != nullptr ? span.weights[i] : 1.0f, share, attr, type}, sink);
-      }
+    engine_.visit_messages(k_, v, admit, [&](const MessageEdge& edge) {
+      for (std::size_t c = 0; c < attributes.size(); ++c) attributes[c] += static_cast<double>(edge.attr[c]);
+      ++others;
+      add_edge(edge, sink);
     });
     if (spec_.loops == Loops::Replace) {
       loop_rows_.emplace_back(attributes.size());
@@ -76,82 +60,27 @@ class EngineImpl<Acc>::Gatherer {
 
   template <typename Sink>
   void finish(Sink&& sink) {
-    flush(sink);
+    messages_.flush(taker(sink));
     close(sink);
   }
 
  private:
-  struct Edge {
-    VertexId src, dst;
-    float weight, share;
-    const float* attr;
-    std::int32_t type;
-  };
-
-  template <typename Sink>
-  void add_edge(const Edge& edge, Sink&& sink) {
-    if (spec_.typed && !edges_.empty() && edges_.back().type != edge.type) flush(sink);
-    edges_.push_back(edge);
-    if (static_cast<int>(edges_.size()) == chunk_) flush(sink);
-  }
-
   // Whole chunks: what a row is does not depend on where a chunk ends.
   template <typename Sink>
-  void flush(Sink&& sink) {
-    if (edges_.empty()) return;
-    const int count = static_cast<int>(edges_.size());
-    int message = -1, score = -1;
-    for (const Instruction& step : spec_.steps) {
-      if (step.type >= 0 && step.type != edges_.front().type) continue;
-      if (step.op == Op::GatherMessage) {
-        message = step.a;
-      } else if (step.op == Op::GatherScore) {
-        score = step.a;
-      } else if (!load(step, count)) {
-        execute(engine_.program_, step, registers_, count);
-      }
-    }
-    for (int i = 0; i < count; ++i) {
-      const Edge& edge = edges_[at(i)];
+  void add_edge(const MessageEdge& edge, Sink&& sink) {
+    messages_.add(edge, taker(sink));
+    if (loop_rows_.size() > 1 && messages_.waiting() <= 1) loop_rows_.erase(loop_rows_.begin(), loop_rows_.end() - 1);
+  }
+
+  template <typename Sink>
+  auto taker(Sink& sink) {
+    return [this, &sink](const MessageEdge& edge, const float* message, const float* score) {
       if (edge.dst != open_) {
         close(sink);
         begin(edge.dst);
       }
-      take(registers_.row(message, i), score < 0 ? nullptr : registers_.row(score, i), edge.share);
-    }
-    edges_.clear();
-    if (loop_rows_.size() > 1) loop_rows_.erase(loop_rows_.begin(), loop_rows_.end() - 1);
-  }
-
-  void prefetch_end(int table, VertexId v, int width) const {
-    if (table < 0) return engine_.graph_.features().prefetch(v, 0, width);
-    prefetch_row(state_.stored[at(table)].row(v), at(width) * sizeof(float));
-  }
-
-  void load_end(int table, VertexId v, float* out, int width) const {
-    if (table < 0) return engine_.graph_.read_features(v, out, width);
-    std::memcpy(out, state_.stored[at(table)].row(v), at(width) * sizeof(float));
-  }
-
-  bool load(const Instruction& step, int count) {
-    if (step.op != Op::LoadSource && step.op != Op::LoadTarget && step.op != Op::LoadAttributes &&
-        step.op != Op::LoadWeight)
-      return false;
-    for (int i = 0; i < count; ++i) {
-      const Edge& edge = edges_[at(i)];
-      float* out = registers_.row(step.out, i);
-      if (step.op == Op::LoadSource) {
-        if (i + 6 < count) prefetch_end(step.index, edges_[at(i + 6)].src, step.width);
-        load_end(step.index, edge.src, out, step.width);
-      } else if (step.op == Op::LoadTarget) {
-        load_end(step.index, edge.dst, out, step.width);
-      } else if (step.op == Op::LoadAttributes) {
-        std::memcpy(out, edge.attr, at(step.width) * sizeof(float));
-      } else {
-        out[0] = edge.weight;
-      }
-    }
-    return true;
+      take(message, score, edge.share);
+    };
   }
 
   void begin(VertexId v) {
@@ -218,12 +147,9 @@ class EngineImpl<Acc>::Gatherer {
   const EngineImpl& engine_;
   const int k_;
   const GatherSpec& spec_;
-  const AggregationSpec& aggregation_;
-  const State<Acc>& state_;
-  Registers& registers_;
-  const int chunk_, width_, attr_width_;
-  std::vector<Edge> edges_;
-  std::vector<std::vector<float>> loop_rows_;  // attributes of loops among edges_
+  EdgeMessages messages_;
+  const int width_, attr_width_;
+  std::vector<std::vector<float>> loop_rows_;  // attributes of loops among those that wait
   VertexId open_ = kNoVertex;                  // the vertex whose edges are being taken
   std::int64_t edges_taken_ = 0;
   std::vector<double> sum_, top_, total_;
@@ -237,7 +163,7 @@ void EngineImpl<Acc>::gather_rows(int k, const State<Acc>& state, const VertexId
                                   Admit&& admit, Sink&& sink) const {
   Gatherer gatherer(*this, k, state, thread);
   for (std::int64_t i = 0; i < count; ++i) {
-    gatherer.add_vertex(rows[i], [&](EdgeId id) { return admit(rows[i], id); }, sink);
+    gatherer.add_vertex(rows[i], admit, sink);
   }
   gatherer.finish(sink);
 }
@@ -246,6 +172,9 @@ void EngineImpl<Acc>::gather_rows(int k, const State<Acc>& state, const VertexId
 template <typename Acc>
 void EngineImpl<Acc>::gather_into(int k, State<Acc>& state, const VertexId* rows, std::int64_t count,
                                   int thread) const {
+  if (aggregation(k).summed) {
+    return sum_edges(k, state, rows, count, thread, [](VertexId, EdgeId) { return 1.0f; });
+  }
   RowTable<Acc>& table = state.aggregates[at(k)];
   gather_rows(
       k, state, rows, count, thread, [](VertexId, EdgeId) { return 1.0f; },
@@ -264,19 +193,17 @@ void EngineImpl<Acc>::gather_all(int k, State<Acc>& state) const {
   });
 }
 
-// Computes the rows again that this batch can have changed, and marks those that it has.
+// The rows that this batch can have changed.
 template <typename Acc>
-void EngineImpl<Acc>::gather_moved(int k) {
+const std::vector<VertexId>& EngineImpl<Acc>::rows_to_gather(int k) {
   const AggregationSpec& spec = aggregation(k);
   const GatherSpec& gather = gather_spec(k);
   VertexSet& affected = touched_[at(k)].set;
-  VertexSet& sources = moved_sources_[at(k)];
   for (VertexId v = slots_before_; v < slots_; ++v) affected.add(v);
-  for (const VertexId v : delta_->features_changed) {
-    if (gather.source_input) sources.add(v);
-    if (gather.target_input) affected.add(v);
+  if (gather.target_input) {
+    for (const VertexId v : delta_->features_changed) affected.add(v);
   }
-  for (const VertexId u : sources.collect()) {
+  for (const VertexId u : moved_sources_[at(k)].collect()) {
     if (gather.loops == Loops::Replace) affected.add(u);
     graph_.visit_out(u, [&](const EdgeSpan& span) {
       for (std::int32_t i = 0; i < span.count; ++i) {
@@ -286,15 +213,23 @@ void EngineImpl<Acc>::gather_moved(int k) {
     });
   }
   if (restricted_) affected.keep([&](VertexId v) { return wants(k, v); });
-  const std::vector<VertexId>& rows = affected.collect();
+  return affected.collect();
+}
+
+// Computes these rows again, and marks those that have changed.
+template <typename Acc>
+void EngineImpl<Acc>::gather_again(int k, const std::vector<VertexId>& rows) {
+  const AggregationSpec& spec = aggregation(k);
   StageStats& stats = stats_[at(spec.stage)];
-  for (const VertexId v : rows) stats.reread += graph_.in_degree(v);
-  stats.edges += stats.reread;
+  std::int64_t reread = 0;
+  for (const VertexId v : rows) reread += graph_.in_degree(v);
+  stats.reread += reread;
+  stats.edges += reread;
   stats.path = Path::Pull;
   RowTable<Acc>& table = state_.aggregates[at(k)];
   const std::size_t bytes = value_bytes<Acc>(spec);
-  const auto total = static_cast<std::int64_t>(rows.size());
   const auto run = [&](std::int64_t first, std::int64_t last, int thread) {
+    if (spec.summed) return sum_again(k, rows.data() + first, last - first, thread);
     gather_rows(
         k, state_, rows.data() + first, last - first, thread, [](VertexId, EdgeId) { return 1.0f; },
         [&](VertexId v, const float* row) {
@@ -304,25 +239,35 @@ void EngineImpl<Acc>::gather_moved(int k) {
           mark_consumers(spec.consumers, v, thread);
         });
   };
-  in_shares(total, kRowsPerTask, run);
+  in_shares(static_cast<std::int64_t>(rows.size()), kRowsPerTask, run);
+}
+
+// Messages that read nothing of their target are replaced one by one, where that is less work.
+template <typename Acc>
+void EngineImpl<Acc>::gather_moved(int k) {
+  if (gather_spec(k).source_input) {
+    for (const VertexId v : delta_->features_changed) moved_sources_[at(k)].add(v);
+  }
+  if (aggregation(k).summed && replaces_messages(k)) return replace_messages(k);
+  gather_again(k, rows_to_gather(k));
 }
 
 template <typename Acc>
 void EngineImpl<Acc>::gather_sampled(int k, State<Acc>& state, const VertexId* rows, std::int64_t count,
                                      int thread) const {
-  RowTable<Acc>& table = state.aggregates[at(k)];
   VertexId known = kNoVertex;
   InSample sample;
-  gather_rows(
-      k, state, rows, count, thread,
-      [&](VertexId v, EdgeId id) {
-        if (v != known) {
-          sample = sample_in_edges(k, v);
-          known = v;
-        }
-        return sample.admits(id);
-      },
-      [&](VertexId v, const float* row) { std::memcpy(table.row(v), row, value_bytes<Acc>(aggregation(k))); });
+  const auto admit = [&](VertexId v, EdgeId id) {
+    if (v != known) {
+      sample = sample_in_edges(k, v);
+      known = v;
+    }
+    return sample.admits(id);
+  };
+  if (aggregation(k).summed) return sum_edges(k, state, rows, count, thread, admit);
+  RowTable<Acc>& table = state.aggregates[at(k)];
+  gather_rows(k, state, rows, count, thread, admit,
+              [&](VertexId v, const float* row) { std::memcpy(table.row(v), row, value_bytes<Acc>(aggregation(k))); });
 }
 
 template class EngineImpl<std::int64_t>;

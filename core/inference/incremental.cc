@@ -114,7 +114,7 @@ void EngineImpl<Acc>::grow() {
     prepare_windows(k);
   }
   for (std::size_t t = 0; t < rows_before_.size(); ++t) {
-    if (!source().stored[t].attention_source_of.empty())
+    if (keeps_before(source().stored[t]))
       rows_before_[t].prepare(slots, pool_.threads(), epoch_, source().stored[t].width);
   }
   result_rows_.resize(source().stages.size());
@@ -534,7 +534,7 @@ void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thr
   }
   note_row_change(index, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, index, v, thread);
-  if (!spec.attention_source_of.empty()) rows_before_[at(index)].save(v, kept, thread);
+  if (keeps_before(spec)) rows_before_[at(index)].save(v, kept, thread);
   std::memcpy(kept, row, table.row_bytes());
 }
 
@@ -601,6 +601,8 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   note_row_change(spec.message_table, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, spec.message_table, v, thread);
   StoredRows& table = state_.stored[at(spec.message_table)];
+  if (keeps_before(source().stored[at(spec.message_table)]))
+    rows_before_[at(spec.message_table)].save(v, table.row(v), thread);
   std::memcpy(table.row(v), change.now, table.row_bytes());
 }
 

@@ -59,6 +59,14 @@ void Pending::add(const BatchDelta& next, std::int32_t feature_stride) {
   }
   for (const EdgeReweighted& edge : next.reweighted) add_reweighted(edge);
   delta_.reattributed.insert(delta_.reattributed.end(), next.reattributed.begin(), next.reattributed.end());
+  const std::size_t attrs = next.attrs_changed.size();
+  for (std::size_t i = 0; i < attrs; ++i) {
+    if (!attributed_.insert(next.attrs_changed[i]).second) continue;
+    const auto width = static_cast<std::ptrdiff_t>(next.attrs_before.size() / attrs);
+    const auto row = next.attrs_before.begin() + static_cast<std::ptrdiff_t>(i) * width;
+    delta_.attrs_changed.push_back(next.attrs_changed[i]);
+    delta_.attrs_before.insert(delta_.attrs_before.end(), row, row + width);
+  }
   const auto stride = static_cast<std::ptrdiff_t>(feature_stride);
   for (std::size_t i = 0; i < next.features_changed.size(); ++i) {
     if (!featured_.try_emplace(next.features_changed[i], delta_.features_changed.size()).second) continue;
@@ -80,6 +88,7 @@ void Pending::clear() {
   added_.clear();
   reweighted_.clear();
   featured_.clear();
+  attributed_.clear();
 }
 
 }  // namespace livegnn

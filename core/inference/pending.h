@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "livegnn/graph.h"
 
@@ -43,6 +44,7 @@ class Pending {
   BatchDelta delta_;
   Places added_, reweighted_;                           // places in delta_
   std::unordered_map<VertexId, std::size_t> featured_;  // the same of features_changed
+  std::unordered_set<EdgeId> attributed_;               // ids in attrs_changed
 };
 
 }  // namespace livegnn

@@ -33,11 +33,11 @@ inline int extreme_row_bytes(int width) {
          round_up(padded / 16 * static_cast<int>(sizeof(ExtremeMasks)), static_cast<int>(kCacheLine));
 }
 
-// Elements of an aggregate row. A gathered row holds floats.
+// Elements of an aggregate row. A gathered row that is no sum holds floats.
 template <typename Acc>
 int aggregate_stride(const AggregationSpec& spec) {
   if (spec.attention >= 0) return static_cast<int>(AttentionRow::bytes(spec.width, spec.heads) / sizeof(Acc));
-  if (spec.gather >= 0)
+  if (spec.gathers_rows())
     return round_up(spec.width, 16) * static_cast<int>(sizeof(float)) / static_cast<int>(sizeof(Acc));
   return spec.extreme() ? extreme_row_bytes(spec.width) / static_cast<int>(sizeof(Acc)) : round_up(spec.width, 8);
 }
@@ -53,7 +53,7 @@ ExtremeRow extreme_row(Acc* row, const AggregationSpec& spec) {
 template <typename Acc>
 std::size_t value_bytes(const AggregationSpec& spec) {
   if (spec.attention >= 0) return AttentionRow::bytes(spec.width, spec.heads);
-  const bool floats = spec.extreme() || spec.gather >= 0;
+  const bool floats = spec.extreme() || spec.gathers_rows();
   return static_cast<std::size_t>(spec.width) * (floats ? sizeof(float) : sizeof(Acc));
 }
 

@@ -66,7 +66,7 @@ enum class Reduce : int { Sum, Max, Min };
 enum class Root : int { None, Message, Table };
 
 // Messages computed edge by edge and reduced at the target. A row is computed again when one of its operands moves
-// (NeutronRT's constrained recompute, Algorithm 4).
+// (NeutronRT's constrained recompute, Algorithm 4), unless it is a sum that separates.
 enum class Gathering : int { Sum, Mean, Max, Min, Softmax };
 enum class Loops : int { Keep, Drop, Replace };
 
@@ -78,6 +78,8 @@ struct GatherSpec {
   float fill = 0.0f;
   std::vector<Instruction> steps;
   bool typed = false;  // whether steps are for edges of one type
+  // A sum, or a mean over all in-edges, of messages that read nothing of their target. A target has no loop of its own.
+  bool separable = false;
   bool source_input = false, target_input = false, attributes = false, weights = false;  // what the steps load
 };
 
@@ -114,11 +116,14 @@ struct AggregationSpec {
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
+  bool summed = false;  // of a gather that is separable: kept in fixed point, as exact engines do
+
   bool counts(std::int32_t type) const {
     const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();
     return listed && (relation < 0 || type == relation);
   }
   bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
+  bool gathers_rows() const { return gather >= 0 && !summed; }               // of floats
   bool on_edges() const { return gather >= 0 || attention >= 0; }
   bool extreme() const { return reduce != Reduce::Sum; }
 };

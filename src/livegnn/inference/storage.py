@@ -3,7 +3,7 @@
 file    = zip of .npy members (numpy's own format, no pickles), each with the zip's CRC-32
 members = "graph.*" arrays of the store | "model.*" arrays of the model | "scale.<k>" int32 exponents | "meta" JSON as
 uint8
-meta    = {"format": "livegnn-engine", "format_version": 1, "settings": {...}, "model": <structure>, "scales": count}
+meta    = {"format": "livegnn-engine", "format_version": 2, "settings": {...}, "model": <structure>, "scales": count}
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from livegnn.stored import UNREADABLE, replaced
 
 __all__ = ["load", "model_digest", "save"]
 
-_FORMAT, _FORMAT_VERSION = "livegnn-engine", 1
+_FORMAT, _FORMAT_VERSION = "livegnn-engine", 2
 
 
 def save(

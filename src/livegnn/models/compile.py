@@ -107,6 +107,23 @@ def separate(gather: edges.Gather) -> Separable | None:
     return Separable(source.x, target.x, message.x, float(score.param))
 
 
+def sums_sources(gather: edges.Gather) -> bool:
+    """Whether it is a sum, or a mean over all in-edges, of messages that read nothing of their target.
+
+    Then it is kept in fixed point, a function of the graph, and a batch replaces the messages that move.
+    """
+    mean_of_all = gather.reduce == "mean" and gather.loops == "keep" and gather.relation is None
+    if gather.loops == "replace" or not (gather.reduce == "sum" or mean_of_all):
+        return False
+    todo: list[ir.Value] = [gather.message]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, edges.Target):
+            return False
+        todo += value.inputs if value.on_edges and not isinstance(value, edges.Source) else ()
+    return True
+
+
 def skips_loops(made: _Aggregation) -> bool:
     """Whether self-loop edges leave what is summed up as terms of a source's row."""
     if isinstance(made.value, edges.Gather):
@@ -195,6 +212,7 @@ class Compiler:
                 loops=_LOOPS[value.loops],
                 fill_mean=value.fill == "mean",
                 fill=fill,
+                separable=sums_sources(value),
             )
         )
 

@@ -12,7 +12,7 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight, Gather, HeadDot, Loops, RowMatrix, Source, Target
 from livegnn.models.messages import block_rows, linear, mean_of_heads, ones, shift
 from livegnn.models.pyg_aggregation import add_number, scale
-from livegnn.models.pyg_call import BY_OPTION, TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg_call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg_context import refuse, to_array
 from livegnn.models.pyg_linear import normalised
 from livegnn.models.pyg_modules import LOCAL_MODULES, message_norm
@@ -204,10 +204,16 @@ def _gen(conv: Any, call: Call) -> ir.Value:
 
 EDGEWISE: dict[Any, Conv] = {
     pyg.GINEConv: Conv(
-        _gine, "every aggregation; `nn` any row-local module; `eps`, `train_eps`, `edge_dim`", TO_FLOAT32
+        _gine,
+        "every aggregation; `nn` any row-local module; `eps`, `train_eps`, `edge_dim`; bit-exact with sum, mean, var "
+        "and std",
+        BY_OPTION,
     ),
     pyg.NNConv: Conv(
-        _nn_conv, "every aggregation; `nn` any row-local module of the attributes; `root_weight`, `bias`", TO_FLOAT32
+        _nn_conv,
+        "every aggregation; `nn` any row-local module of the attributes; `root_weight`, `bias`; bit-exact with sum, "
+        "mean, var and std",
+        BY_OPTION,
     ),
     pyg.CGConv: Conv(_cg, "every aggregation; `dim`, `batch_norm`, `bias`", TO_FLOAT32),
     pyg.ResGatedGraphConv: Conv(_res_gated, "every aggregation; `act`, `edge_dim`, `root_weight`, `bias`", TO_FLOAT32),
@@ -223,21 +229,25 @@ EDGEWISE: dict[Any, Conv] = {
     pyg.PDNConv: Conv(
         _pdn,
         "`normalize`, `bias`; with edge attributes and `normalize`, `add_self_loops=False` only",
-        TO_FLOAT32,
+        BIT_EXACT,
     ),
     pyg.GMMConv: Conv(
-        _gmm, "every aggregation; `kernel_size`, `separate_gaussians`, `root_weight`, `bias`", TO_FLOAT32
+        _gmm,
+        "every aggregation; `kernel_size`, `separate_gaussians`, `root_weight`, `bias`; bit-exact with sum, mean, var "
+        "and std",
+        BY_OPTION,
     ),
     pyg.GeneralConv: Conv(
         _general,
         "`heads`, `skip_linear`, `directed_msg`, `in_edge_channels`, `attention` of both types, `l2_normalize`; every "
-        "aggregation without attention; bit-exact without attention and edge attributes",
+        "aggregation without attention; bit-exact without attention and, with edge attributes, if messages are "
+        "directed and summed or averaged",
         BY_OPTION,
     ),
     pyg.GENConv: Conv(
         _gen,
         "every aggregation, softmax and power mean with `t` and `p` learnt or not; `msg_norm`, `edge_dim`, `norm` "
-        "batch, layer or none; bit-exact without softmax and edge attributes",
+        "batch, layer or none; bit-exact without softmax and, with edge attributes, if summed or averaged",
         BY_OPTION,
     ),
 }

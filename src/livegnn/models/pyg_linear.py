@@ -193,8 +193,7 @@ def _simple(conv: Any, call: Call) -> ir.Value:
 LINEAR: dict[Any, Conv] = {
     pyg.SimpleConv: Conv(
         _simple,
-        "every aggregation; edge weights; `combine_root`; exact to float32 with softmax, or weights and no sum, mean, "
-        "max or min",
+        "every aggregation; edge weights; `combine_root`; a softmax is exact to float32",
         BY_OPTION,
     ),
     pyg.GCNConv: Conv(
@@ -211,7 +210,7 @@ LINEAR: dict[Any, Conv] = {
     ),
     pyg.GraphConv: Conv(
         _graph_conv,
-        "every aggregation; edge weights; exact to float32 with softmax, or weights and no sum, mean, max or min",
+        "every aggregation; edge weights; a softmax is exact to float32",
         BY_OPTION,
     ),
     pyg.ChebConv: Conv(

@@ -134,9 +134,11 @@ def test_foreign_files_are_refused(tmp_path):
 
 def test_another_format_version_is_refused(saved, monkeypatch):
     _, path = saved
-    monkeypatch.setattr(storage, "_FORMAT_VERSION", 2)
-    with pytest.raises(lg.errors.StoredStateInvalid, match="version 1"):
-        lg.Engine.load(path)
+    written = storage._FORMAT_VERSION
+    for other in (written + 1, written - 1):
+        monkeypatch.setattr(storage, "_FORMAT_VERSION", other)
+        with pytest.raises(lg.errors.StoredStateInvalid, match=f"version {written}"):
+            lg.Engine.load(path)
 
 
 @pytest.mark.parametrize("fails", ["fsync", "replace"])

@@ -1,0 +1,210 @@
+// Sums of messages that are computed edge by edge and read nothing of their target: fixed-point sums like others, a
+// function of the graph. So a batch replaces the messages of its edges and of moved sources' out-edges, each worked out
+// as it was and as it is, and no other in-edge of a target is looked at.
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "inference/edge_messages.h"
+
+namespace livegnn {
+
+namespace {
+constexpr std::int64_t kReplacedPerShard = 256;  // messages; fewer are not worth waking a thread
+constexpr int kScaleRows = 512;                  // vertices of a task
+}  // namespace
+
+template <typename Acc>
+void EngineImpl<Acc>::add_message(int k, Acc* sums, const MessageEdge& edge, const float* message) const {
+  if constexpr (std::is_same_v<Acc, std::int64_t>) {
+    const int width = aggregation(k).width;
+    const float* up = scales_[at(k)].up.data();
+    if (kernels_.add_head(sums, message, edge.share, up, limit_, width)) return;
+    const double times = times_range(k, message, edge.share);
+    if (!std::isfinite(times)) not_finite(k, edge.dst);
+    out_of_range(k, edge.src, times);
+  }
+}
+
+// These rows of the state again; those that come out otherwise are marked. A mean does so, too, where it is of fewer or
+// more edges.
+template <typename Acc>
+void EngineImpl<Acc>::sum_again(int k, const VertexId* rows, std::int64_t count, int thread) {
+  RowTable<Acc>& table = state_.aggregates[at(k)];
+  const auto stride = at(table.stride());
+  std::vector<Acc> before(at(count) * stride);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (journal_.on()) journal_.save_aggregate(state_, k, rows[i], thread);
+    std::copy_n(table.row(rows[i]), stride, before.data() + at(i) * stride);
+  }
+  sum_edges(k, state_, rows, count, thread, [](VertexId, EdgeId) { return 1.0f; });
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Acc* row = table.row(rows[i]);
+    if (aggregation(k).norm == Norm::Mean || !std::equal(row, row + stride, before.data() + at(i) * stride))
+      mark_consumers(aggregation(k).consumers, rows[i], thread);
+  }
+}
+
+// The largest message of each column, of all edges.
+template <typename Acc>
+std::vector<float> EngineImpl<Acc>::largest_messages(int k, const State<Acc>& state) const {
+  const auto width = at(aggregation(k).width);
+  std::vector<std::vector<float>> largest(at(pool_.threads()), std::vector<float>(width, 0.0f));
+  const std::int64_t slots = graph_.slot_count();
+  pool_.run((slots + kScaleRows - 1) / kScaleRows, [&](std::int64_t task, int thread) {
+    std::vector<float>& found = largest[at(thread)];
+    EdgeMessages messages(*this, k, state, thread);
+    const auto take = [&](const MessageEdge&, const float* message, const float*) {
+      for (std::size_t c = 0; c < width; ++c) {
+        const float size = std::fabs(message[c]);
+        if (!(size <= found[c])) found[c] = std::isnan(size) ? std::numeric_limits<float>::infinity() : size;
+      }
+    };
+    for (std::int64_t v = task * kScaleRows; v < std::min(slots, (task + 1) * kScaleRows); ++v) {
+      visit_messages(
+          k, static_cast<VertexId>(v), [](VertexId, EdgeId) { return 1.0f; },
+          [&](const MessageEdge& edge) { messages.add(edge, take); });
+    }
+    messages.flush(take);
+  });
+  std::vector<float> all(width, 0.0f);
+  for (const std::vector<float>& found : largest) {
+    for (std::size_t c = 0; c < width; ++c) all[c] = std::max(all[c], found[c]);
+  }
+  return all;
+}
+
+// Not where all rows are asked for again, nor where nearly all messages move: each costs two. What weight an edge had
+// before is not known of one whose attributes were set in the same batch.
+template <typename Acc>
+bool EngineImpl<Acc>::replaces_messages(int k) {
+  if (options_.strategy == Strategy::Affected || options_.constrained) return false;
+  if (gather_spec(k).weights && gather_spec(k).attributes && !delta_->reattributed.empty()) return false;
+  if (options_.force_path != Path::None) return options_.force_path == Path::Push;
+  return restricted_ || 2 * out_edges(moved_sources_[at(k)].collect()) <= all_in_edges();
+}
+
+// What an edge of the batch brings: the message that was along it, and the one that is.
+template <typename Acc>
+class EngineImpl<Acc>::BatchMessages {
+ public:
+  BatchMessages(const EngineImpl& engine, int k)
+      : delta_(*engine.delta_), attr_width_(at(engine.graph_.options().attr_width)) {
+    const GatherSpec& spec = engine.gather_spec(k);
+    const BatchDelta& delta = delta_;
+    if (spec.attributes) {
+      for (std::size_t i = 0; i < delta.attrs_changed.size(); ++i) {
+        attrs_before_.try_emplace(delta.attrs_changed[i], delta.attrs_before.data() + i * attr_width_);
+      }
+    }
+    const auto attr_before = [&](const EdgeRecord& edge) -> const float* {
+      if (!spec.attributes) return nullptr;
+      const auto found = attrs_before_.find(edge.id);
+      return found != attrs_before_.end() ? found->second : engine.graph_.edge_attr(edge.id);
+    };
+    const auto attr_now = [&](const EdgeRecord& edge) {
+      return spec.attributes ? engine.graph_.edge_attr(edge.id) : nullptr;
+    };
+    const auto hears = [&](const EdgeRecord& edge) {
+      return engine.aggregation(k).counts(edge.type) && engine.wants(k, edge.dst) &&
+             (spec.loops == Loops::Keep || edge.src != edge.dst);
+    };
+    const auto leaves = [&](const EdgeRecord& edge) {
+      if (hears(edge)) edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr_before(edge), edge.type, true});
+    };
+    const auto comes = [&](const EdgeRecord& edge, float weight) {
+      if (hears(edge)) edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false});
+    };
+    std::unordered_set<EdgeId> gone;
+    for (const EdgeRecord& edge : delta.removed) {
+      gone.insert(edge.id);
+      leaves(edge);
+    }
+    for (const EdgeRecord& edge : delta.added) {
+      own_.insert(key(edge.id, edge.src, edge.dst));
+      comes(edge, edge.weight);
+    }
+    if (spec.weights) {
+      for (const EdgeReweighted& edge : delta.reweighted) {
+        own_.insert(key(edge.before.id, edge.before.src, edge.before.dst));
+        leaves(edge.before);
+        comes(edge.before, edge.weight_after);
+      }
+    }
+    if (!spec.attributes) return;
+    for (const EdgeRecord& edge : delta.reattributed) {
+      if (gone.contains(edge.id) || engine.graph_.edge_attr(edge.id) == nullptr) continue;
+      if (!own_.insert(key(edge.id, edge.src, edge.dst)).second) continue;
+      leaves(edge);
+      comes(edge, edge.weight);
+    }
+  }
+  const std::vector<MessageEdge>& edges() const { return edges_; }
+  bool has(EdgeId id, VertexId src, VertexId dst) const { return !own_.empty() && own_.contains(key(id, src, dst)); }
+
+ private:
+  // An undirected edge is there both ways, under one id.
+  static std::int64_t key(EdgeId id, VertexId src, VertexId dst) { return 2 * id + (src < dst ? 1 : 0); }
+
+  const BatchDelta& delta_;
+  const std::size_t attr_width_;
+  std::unordered_map<EdgeId, const float*> attrs_before_;
+  std::unordered_set<std::int64_t> own_;  // keys of edges that are there, whose messages are among edges_
+  std::vector<MessageEdge> edges_;
+};
+
+// Integer sums do not mind the order, so each shard takes the targets that fall to it.
+template <typename Acc>
+void EngineImpl<Acc>::replace_messages(int k) {
+  const AggregationSpec& spec = aggregation(k);
+  const GatherSpec& gather = gather_spec(k);
+  StageStats& stats = stats_[at(spec.stage)];
+  const std::vector<VertexId>& sources = moved_sources_[at(k)].collect();
+  const BatchMessages own(*this, k);
+  const std::int64_t replaced = out_edges(sources) + static_cast<std::int64_t>(own.edges().size());
+  stats.edges += replaced;
+  stats.path = Path::Push;
+  RowTable<Acc>& table = state_.aggregates[at(k)];
+  const std::int64_t shards = replaced < kReplacedPerShard ? 1 : pool_.threads();
+  const auto run = [&](std::int64_t shard, int thread) {
+    const auto here = [&](VertexId v) {
+      return shards == 1 || mix(static_cast<std::uint64_t>(v)) % at(shards) == at(shard);
+    };
+    EdgeMessages messages(*this, k, state_, thread);
+    const auto take = [&](const MessageEdge& edge, const float* message, const float*) {
+      if (journal_.on()) journal_.save_aggregate(state_, k, edge.dst, thread);
+      mark_consumers(spec.consumers, edge.dst, thread);
+      Acc* sums = table.row(edge.dst);
+      if (!edge.before) return add_message(k, sums, edge, message);
+      if constexpr (std::is_same_v<Acc, std::int64_t>)
+        kernels_.sub_head(sums, message, edge.share, scales_[at(k)].up.data(), limit_, spec.width);
+    };
+    for (const MessageEdge& edge : own.edges()) {
+      if (here(edge.dst)) messages.add(edge, take);
+    }
+    for (const VertexId u : sources) {
+      graph_.visit_out(u, [&](const EdgeSpan& span) {
+        for (std::int32_t i = 0; i < span.count; ++i) {
+          const VertexId v = span.neighbours[i];
+          const std::int32_t type = span.types != nullptr ? span.types[i] : 0;
+          if (!here(v) || !spec.counts(type) || (gather.loops != Loops::Keep && u == v)) continue;
+          if (!wants(k, v) || own.has(span.ids[i], u, v)) continue;
+          const float* attr = gather.attributes ? graph_.edge_attr(span.ids[i]) : nullptr;
+          MessageEdge edge{u, v, span.weights != nullptr ? span.weights[i] : 1.0f, 1.0f, attr, type, true};
+          messages.add(edge, take);
+          edge.before = false;
+          messages.add(edge, take);
+        }
+      });
+    }
+    messages.flush(take);
+  };
+  if (shards == 1) return run(0, 0);
+  pool_.run(shards, run);
+}
+
+template class EngineImpl<std::int64_t>;
+template class EngineImpl<float>;
+
+}  // namespace livegnn
