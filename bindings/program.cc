@@ -87,18 +87,18 @@ void bind_gathers(nb::class_<Program>& program) {
   program
       .def(
           "add_gather",
-          [](Program& p, int kind, int heads, int loops, bool fill_mean, float fill, bool separable) {
+          [](Program& p, int kind, int heads, int loops, bool fill_mean, float fill, bool sums_sources) {
             GatherSpec spec;
             spec.kind = static_cast<Gathering>(kind);
             spec.heads = heads;
             spec.loops = static_cast<Loops>(loops);
             spec.fill_mean = fill_mean;
             spec.fill = fill;
-            spec.separable = separable;
+            spec.sums_sources = sums_sources;
             p.gathers.push_back(std::move(spec));
             return p.gathers.size() - 1;
           },
-          "kind"_a, "heads"_a, "loops"_a, "fill_mean"_a, "fill"_a, "separable"_a)
+          "kind"_a, "heads"_a, "loops"_a, "fill_mean"_a, "fill"_a, "sums_sources"_a)
       .def(
           "gather_loads",
           [](Program& p, int gather, bool source_input, bool target_input, bool attributes, bool weights) {

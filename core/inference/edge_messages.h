@@ -18,7 +18,7 @@ struct MessageEdge {
   bool before = false;  // the message of the source's rows as they were before the batch
 };
 
-// One thread's way through many edges.
+// One thread's way through many edges. Messages as they were before the batch are of the engine's own state alone.
 template <typename Acc>
 class EngineImpl<Acc>::EdgeMessages {
  public:

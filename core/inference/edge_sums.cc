@@ -3,6 +3,7 @@
 // as it was and as it is, and no other in-edge of a target is looked at.
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -12,7 +13,8 @@ namespace livegnn {
 
 namespace {
 constexpr std::int64_t kReplacedPerShard = 256;  // messages; fewer are not worth waking a thread
-constexpr int kScaleRows = 512;                  // vertices of a task
+constexpr std::int64_t kScaleRows = 512;         // vertices of a task
+constexpr std::int64_t kRowsAgain = 64;          // whose sums as they were are kept at a time
 }  // namespace
 
 template <typename Acc>
@@ -33,16 +35,19 @@ template <typename Acc>
 void EngineImpl<Acc>::sum_again(int k, const VertexId* rows, std::int64_t count, int thread) {
   RowTable<Acc>& table = state_.aggregates[at(k)];
   const auto stride = at(table.stride());
-  std::vector<Acc> before(at(count) * stride);
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (journal_.on()) journal_.save_aggregate(state_, k, rows[i], thread);
-    std::copy_n(table.row(rows[i]), stride, before.data() + at(i) * stride);
-  }
-  sum_edges(k, state_, rows, count, thread, [](VertexId, EdgeId) { return 1.0f; });
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Acc* row = table.row(rows[i]);
-    if (aggregation(k).norm == Norm::Mean || !std::equal(row, row + stride, before.data() + at(i) * stride))
-      mark_consumers(aggregation(k).consumers, rows[i], thread);
+  std::vector<Acc> before(at(std::min(count, kRowsAgain)) * stride);
+  for (; count > 0; rows += kRowsAgain, count -= kRowsAgain) {
+    const std::int64_t block = std::min(count, kRowsAgain);
+    for (std::int64_t i = 0; i < block; ++i) {
+      if (journal_.on()) journal_.save_aggregate(state_, k, rows[i], thread);
+      std::copy_n(table.row(rows[i]), stride, before.data() + at(i) * stride);
+    }
+    sum_edges(k, state_, rows, block, thread, [](VertexId, EdgeId) { return 1.0f; });
+    for (std::int64_t i = 0; i < block; ++i) {
+      const Acc* row = table.row(rows[i]);
+      if (aggregation(k).norm == Norm::Mean || !std::equal(row, row + stride, before.data() + at(i) * stride))
+        mark_consumers(aggregation(k).consumers, rows[i], thread);
+    }
   }
 }
 
@@ -79,9 +84,9 @@ std::vector<float> EngineImpl<Acc>::largest_messages(int k, const State<Acc>& st
 // before is not known of one whose attributes were set in the same batch.
 template <typename Acc>
 bool EngineImpl<Acc>::replaces_messages(int k) {
-  if (options_.strategy == Strategy::Affected || options_.constrained) return false;
+  if (!may_replace_messages()) return false;
   if (gather_spec(k).weights && gather_spec(k).attributes && !delta_->reattributed.empty()) return false;
-  if (options_.force_path != Path::None) return options_.force_path == Path::Push;
+  if (options_.force_path == Path::Push) return true;
   return restricted_ || 2 * out_edges(moved_sources_[at(k)].collect()) <= all_in_edges();
 }
 
@@ -114,11 +119,14 @@ class EngineImpl<Acc>::BatchMessages {
       if (hears(edge)) edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr_before(edge), edge.type, true});
     };
     const auto comes = [&](const EdgeRecord& edge, float weight) {
-      if (hears(edge)) edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false});
+      if (!hears(edge)) return;
+      ++count_;
+      edges_.push_back({edge.src, edge.dst, weight, 1.0f, attr_now(edge), edge.type, false});
     };
     std::unordered_set<EdgeId> gone;
     for (const EdgeRecord& edge : delta.removed) {
       gone.insert(edge.id);
+      count_ += hears(edge) ? 1 : 0;
       leaves(edge);
     }
     for (const EdgeRecord& edge : delta.added) {
@@ -133,14 +141,15 @@ class EngineImpl<Acc>::BatchMessages {
       }
     }
     if (!spec.attributes) return;
-    for (const EdgeRecord& edge : delta.reattributed) {
+    for (const EdgeRecord& edge : delta.reattributed) {  // of edges that came or went since, too, and perhaps twice
       if (gone.contains(edge.id) || engine.graph_.edge_attr(edge.id) == nullptr) continue;
       if (!own_.insert(key(edge.id, edge.src, edge.dst)).second) continue;
       leaves(edge);
       comes(edge, edge.weight);
     }
   }
-  const std::vector<MessageEdge>& edges() const { return edges_; }
+  const std::vector<MessageEdge>& edges() const { return edges_; }  // one or two messages of each
+  std::int64_t count() const { return count_; }                     // of edges
   bool has(EdgeId id, VertexId src, VertexId dst) const { return !own_.empty() && own_.contains(key(id, src, dst)); }
 
  private:
@@ -152,6 +161,7 @@ class EngineImpl<Acc>::BatchMessages {
   std::unordered_map<EdgeId, const float*> attrs_before_;
   std::unordered_set<std::int64_t> own_;  // keys of edges that are there, whose messages are among edges_
   std::vector<MessageEdge> edges_;
+  std::int64_t count_ = 0;
 };
 
 // Integer sums do not mind the order, so each shard takes the targets that fall to it.
@@ -162,11 +172,11 @@ void EngineImpl<Acc>::replace_messages(int k) {
   StageStats& stats = stats_[at(spec.stage)];
   const std::vector<VertexId>& sources = moved_sources_[at(k)].collect();
   const BatchMessages own(*this, k);
-  const std::int64_t replaced = out_edges(sources) + static_cast<std::int64_t>(own.edges().size());
-  stats.edges += replaced;
   stats.path = Path::Push;
   RowTable<Acc>& table = state_.aggregates[at(k)];
-  const std::int64_t shards = replaced < kReplacedPerShard ? 1 : pool_.threads();
+  const bool few = out_edges(sources) + static_cast<std::int64_t>(own.edges().size()) < kReplacedPerShard;
+  const std::int64_t shards = few ? 1 : pool_.threads();
+  std::vector<std::int64_t> moved(at(shards), 0);  // edges whose messages do, of sources that do
   const auto run = [&](std::int64_t shard, int thread) {
     const auto here = [&](VertexId v) {
       return shards == 1 || mix(static_cast<std::uint64_t>(v)) % at(shards) == at(shard);
@@ -191,6 +201,7 @@ void EngineImpl<Acc>::replace_messages(int k) {
           if (!here(v) || !spec.counts(type) || (gather.loops != Loops::Keep && u == v)) continue;
           if (!wants(k, v) || own.has(span.ids[i], u, v)) continue;
           const float* attr = gather.attributes ? graph_.edge_attr(span.ids[i]) : nullptr;
+          ++moved[at(shard)];
           MessageEdge edge{u, v, span.weights != nullptr ? span.weights[i] : 1.0f, 1.0f, attr, type, true};
           messages.add(edge, take);
           edge.before = false;
@@ -200,8 +211,12 @@ void EngineImpl<Acc>::replace_messages(int k) {
     }
     messages.flush(take);
   };
-  if (shards == 1) return run(0, 0);
-  pool_.run(shards, run);
+  if (shards == 1) {
+    run(0, 0);
+  } else {
+    pool_.run(shards, run);
+  }
+  stats.edges += std::accumulate(moved.begin(), moved.end(), own.count());
 }
 
 template class EngineImpl<std::int64_t>;

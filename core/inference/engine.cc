@@ -129,7 +129,7 @@ void sum_in_fixed_point(Program& program) {
   for (AggregationSpec& spec : program.aggregations) {
     if (spec.gather < 0) continue;
     const GatherSpec& gather = program.gathers[at(spec.gather)];
-    spec.summed = gather.separable;
+    spec.summed = gather.sums_sources;
     if (spec.summed && gather.kind == Gathering::Mean) spec.norm = Norm::Mean;
   }
 }

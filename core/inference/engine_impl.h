@@ -364,9 +364,14 @@ class EngineImpl final : public Engine {
   std::vector<float> largest_messages(int k, const State<Acc>& state) const;
   bool replaces_messages(int k);
   void replace_messages(int k);
+  bool may_replace_messages() const {
+    return options_.strategy == Strategy::Incremental && !options_.constrained &&
+           (options_.force_path == Path::None || options_.force_path == Path::Push);
+  }
   // Whether rows that leave this table are kept until the batch is done.
   bool keeps_before(const StoredSpec& stored) const {
-    return !stored.attention_source_of.empty() ||
+    if (!stored.attention_source_of.empty()) return true;
+    return may_replace_messages() &&
            std::any_of(stored.source_of.begin(), stored.source_of.end(), [&](int k) { return aggregation(k).summed; });
   }
 

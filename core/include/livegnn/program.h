@@ -66,7 +66,7 @@ enum class Reduce : int { Sum, Max, Min };
 enum class Root : int { None, Message, Table };
 
 // Messages computed edge by edge and reduced at the target. A row is computed again when one of its operands moves
-// (NeutronRT's constrained recompute, Algorithm 4), unless it is a sum that separates.
+// (NeutronRT's constrained recompute, Algorithm 4), unless it sums what reads nothing of its target.
 enum class Gathering : int { Sum, Mean, Max, Min, Softmax };
 enum class Loops : int { Keep, Drop, Replace };
 
@@ -79,7 +79,7 @@ struct GatherSpec {
   std::vector<Instruction> steps;
   bool typed = false;  // whether steps are for edges of one type
   // A sum, or a mean over all in-edges, of messages that read nothing of their target. A target has no loop of its own.
-  bool separable = false;
+  bool sums_sources = false;
   bool source_input = false, target_input = false, attributes = false, weights = false;  // what the steps load
 };
 
@@ -116,7 +116,7 @@ struct AggregationSpec {
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
-  bool summed = false;  // of a gather that is separable: kept in fixed point, as exact engines do
+  bool summed = false;  // of a gather that sums sources: kept in fixed point, as exact engines do
 
   bool counts(std::int32_t type) const {
     const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();

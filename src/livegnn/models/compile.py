@@ -212,7 +212,7 @@ class Compiler:
                 loops=_LOOPS[value.loops],
                 fill_mean=value.fill == "mean",
                 fill=fill,
-                separable=sums_sources(value),
+                sums_sources=sums_sources(value),
             )
         )
 

@@ -32,9 +32,10 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
     pyg.AntiSymmetricConv: (BY_OPTION, "as its `phi` is; `num_iters`, `epsilon`, `gamma`, `act`, `bias`"),
     pyg.HeteroConv: (
         BY_OPTION,
-        "as its layers are; `aggr` sum, mean, max, min, cat; between two types SimpleConv, SAGEConv, GraphConv, "
-        "GATConv, GATv2Conv, TransformerConv, GINConv, GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, "
-        "GENConv, GMMConv and GeneralConv, within one type every layer that needs no `edge_type` (docs/hetero.md)",
+        "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
+        "min, cat; between two types SimpleConv, SAGEConv, GraphConv, GATConv, GATv2Conv, TransformerConv, GINConv, "
+        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv, within one "
+        "type every layer that needs no `edge_type` (docs/hetero.md)",
     ),
 }
 

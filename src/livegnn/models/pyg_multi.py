@@ -66,8 +66,8 @@ MULTI: dict[Any, Conv] = {
     pyg.PNAConv: Conv(
         _pna,
         "every aggregation and all five `scalers` with `deg` as trained; `towers`, `divide_input`, `pre_layers`, "
-        "`post_layers`, `act`, `edge_dim`, `train_norm`; bit-exact with `pre_layers=1` and without edge attributes "
-        "and softmax",
+        "`post_layers`, `act`, `edge_dim`, `train_norm`; bit-exact with `pre_layers=1`, without softmax and, with "
+        "edge attributes, without max and min",
         BY_OPTION,
     ),
     pyg.EGConv: Conv(

@@ -11,6 +11,7 @@ from livegnn.testing import check_engine, random_batch, random_graph
 from tests.unit.inference.samples import array
 
 WIDTH, ATTRIBUTES = 4, 2
+SHARED = ("push", 2), ("push", 1), ("pull", 2)  # path and threads of engines on one graph
 
 
 def message_of(x, kind):
@@ -95,6 +96,96 @@ def test_an_undirected_edge_brings_a_message_each_way(reduce):
         assert pushed.state_digest() == pulled.state_digest()
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_many_messages_are_replaced_by_all_threads(reduce):
+    rng = np.random.default_rng(6)
+    n, m = 400, 4000
+    src, dst = rng.integers(0, n, (2, m))
+    graph = lg.Graph(array(n, WIDTH), src, dst, edge_attr=array(m, ATTRIBUTES, seed=1))
+    engines = [lg.Engine(two_layers(reduce=reduce), graph, path=path, threads=threads) for path, threads in SHARED]
+    for step in range(10):
+        updates = lg.Updates()
+        for v in rng.choice(n, 60, replace=False):
+            updates.set_features(int(v), array(WIDTH, seed=int(v) + step))
+        for edge in rng.choice(m, 30, replace=False):
+            updates.set_edge_attr(src[edge], dst[edge], array(ATTRIBUTES, seed=int(edge) + step))
+        before = engines[0].state_digest()
+        with engines[0].what_if(updates):
+            pass
+        assert engines[0].state_digest() == before
+        far = lg.Updates()
+        far.extend(updates)
+        far.set_features(0, np.full(WIDTH, 1e6, np.float32))
+        with pytest.raises(lg.errors.RangeOverflow):
+            graph.apply(far)
+        assert engines[0].state_digest() == before
+        layer = engines[0].apply(updates).stats.layers[0]
+        assert layer.edges > 512
+        assert (layer.path, layer.reread) == ("push", 0)
+        assert len({engine.state_digest() for engine in engines}) == 1
+        engines[0].verify()
+
+
+def test_on_demand_counts_what_it_replaces():
+    n = 300
+    graph = lg.Graph(array(n, WIDTH), np.zeros(n - 1, int), np.arange(1, n), edge_attr=array(n - 1, ATTRIBUTES))
+    x = ir.Input(WIDTH)
+    engine = lg.Engine(lg.Model.from_output(edges.Gather(message_of(x, "plain"))), graph, mode="on_demand")
+    updates = lg.Updates()
+    updates.set_features(0, array(WIDTH, seed=9))
+    engine.apply(updates)
+    engine.embeddings([5])
+    assert engine.last_demand.edges == 1
+    engine.verify()
+
+
+def test_between_types():
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    rng = np.random.default_rng(7)
+    bought, seen = ("user", "bought", "item"), ("item", "seen", "user")
+
+    def layer(i, o):
+        kinds = {
+            bought: pyg.NNConv(i, o, torch.nn.Linear(2, i[0] * o)),
+            seen: pyg.GENConv(i[::-1], o, "add", edge_dim=2),
+        }
+        return pyg.HeteroConv(kinds)
+
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = layer((3, 4), 4), layer((4, 4), 2)
+
+        def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+            h = {name: row.tanh() for name, row in self.first(x_dict, edge_index_dict, edge_attr_dict).items()}
+            return self.second(h, edge_index_dict, edge_attr_dict)
+
+    ends = {
+        bought: (rng.integers(0, 9, 30), rng.integers(0, 7, 30)),
+        seen: (rng.integers(0, 7, 20), rng.integers(0, 9, 20)),
+    }
+    graph = lg.Graph(
+        {"user": array(9, 3), "item": array(7, 4)},
+        {kind: src for kind, (src, _) in ends.items()},
+        {kind: dst for kind, (_, dst) in ends.items()},
+        edge_attr={kind: array(len(src), 2, seed=len(src)) for kind, (src, _) in ends.items()},
+    )
+    model = lg.from_pyg(Two().eval())
+    engines = [lg.Engine(model, graph, path=path, threads=threads) for path, threads in SHARED]
+    for step in range(12):
+        updates = lg.Updates()
+        updates.set_features(int(rng.integers(9)), array(3, seed=step), vertex_type="user")
+        updates.add_edge(int(rng.integers(9)), int(rng.integers(7)), edge_type="bought", edge_attr=array(2, seed=step))
+        kind = (bought, seen)[step % 2]
+        at = int(rng.integers(len(ends[kind][0])))
+        updates.set_edge_attr(ends[kind][0][at], ends[kind][1][at], array(2, seed=30 + step), edge_type=kind[1])
+        graph.apply(updates)
+        assert len({engine.state_digest() for engine in engines}) == 1
+        engines[0].verify()
+
+
 def test_the_state_is_a_function_of_the_graph():
     """Whatever the order in which edges came, and however they were batched."""
     rng = np.random.default_rng(2)
@@ -148,22 +239,34 @@ def test_a_message_out_of_range_is_named_and_there_is_room_for_it():
     engine.verify()
 
 
-def test_what_if_saving_and_a_limit_of_memory(tmp_path):
+def test_what_if_and_saving(tmp_path):
     rng = np.random.default_rng(4)
     graph, mirror = random_graph(rng, WIDTH, False, vertices=30, attr_width=ATTRIBUTES)
-    model = two_layers()
-    engine = lg.Engine(model, graph)
-    paged = lg.Engine(model, graph, memory_limit="4MiB", spill_folder=tmp_path)
+    engine = lg.Engine(two_layers(), graph)
     for _ in range(5):
         digest = engine.state_digest()
         with engine.what_if(random_batch(rng, mirror.copy(), 6)) as view:
             view.embeddings(graph.vertices()[:1])
         assert engine.state_digest() == digest
-        graph.apply(random_columns(rng, mirror, 5))
-        assert paged.state_digest() == engine.state_digest()
+        engine.apply(random_columns(rng, mirror, 5))
     engine.save(tmp_path / "engine.npz")
-    again = lg.Engine.load(tmp_path / "engine.npz")
-    assert again.state_digest() == engine.state_digest()
+    assert lg.Engine.load(tmp_path / "engine.npz").state_digest() == engine.state_digest()
+
+
+def test_a_limit_of_memory(tmp_path):
+    rng = np.random.default_rng(4)
+    n, m = 60_000, 120_000
+    src, dst = rng.integers(0, n, (2, m))
+    graph = lg.Graph(array(n, WIDTH), src, dst, edge_attr=array(m, ATTRIBUTES, seed=1))
+    engine = lg.Engine(two_layers(), graph)
+    paged = lg.Engine(two_layers(), graph, memory_limit="4MiB", spill_folder=tmp_path)
+    for step in range(5):
+        updates = lg.Updates()
+        updates.set_features(rng.choice(n, 50, replace=False), array(50, WIDTH, seed=step))
+        updates.remove_edges(src[9 * step : 9 * step + 9], dst[9 * step : 9 * step + 9])
+        graph.apply(updates)
+        assert paged.state_digest() == engine.state_digest()
+    assert paged.memory.resident < paged.memory.files
 
 
 def test_float32_recomputes():
@@ -173,6 +276,23 @@ def test_float32_recomputes():
     for _ in range(5):
         engine.apply(random_columns(rng, mirror, 5))
         check_engine(engine, mirror)
-    sampled = lg.Engine(two_layers(reduce="mean"), graph, strategy="sampled", fanout=10**4)
-    engine = lg.Engine(two_layers(reduce="mean"), graph)
-    np.testing.assert_array_equal(sampled.embeddings(graph.vertices()), engine.embeddings(graph.vertices()))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_sampled_rows_are_scaled_up(reduce):
+    """Of equal messages any sample, scaled up, is the whole sum."""
+    n = 40
+    graph = lg.Graph(
+        np.ones((n, WIDTH), np.float32), np.arange(1, n), np.zeros(n - 1, int), weight=np.ones(n - 1, "f4")
+    )
+    x = ir.Input(WIDTH)
+    weighted = edges.Gather(ir.Multiply(edges.Source(x), edges.EdgeWeight()), reduce)
+    for fanout in (5, 100):
+        sampled = lg.Engine(lg.Model.from_output(weighted), graph, strategy="sampled", fanout=fanout)
+        updates = lg.Updates()
+        size = 1.0 + fanout
+        updates.set_features(np.arange(n), np.full((n, WIDTH), size, np.float32))
+        sampled.apply(updates)
+        whole = size * (n - 1) if reduce == "sum" else size
+        np.testing.assert_allclose(sampled.embeddings([0])[0], whole, rtol=1e-6)
+        sampled.close()
