@@ -366,14 +366,15 @@ class TemporalEngine:
         self, of: LinkPass, slots: Int64Array, times: Int64Array, reading: ExitStack | None = None
     ) -> torch.Tensor:
         """Rows by the model of this pass. The caller holds the graph's lock; `reading`, which holds it, is closed once
-        nothing is read any more, before the last roots go through the model.
+        nothing is read any more: before the last roots go through the model, if that looks at no memory by itself.
         """
         self._refuse_failed()
         with self._torch.no_grad():
             parts = []
             for part in cut(max(len(slots), 1), _ROOTS_MAX):
                 inputs = of.model.recall(self._loader.load(slots[part], times[part]))
-                if reading is not None and part.stop >= len(slots):
+                recalled = of.model.memory is None or all(each.memory is not None for each in inputs)
+                if reading is not None and recalled and part.stop >= len(slots):
                     reading.close()
                 parts.append(of.model.embed(inputs))
             rows: torch.Tensor = self._torch.cat(parts)

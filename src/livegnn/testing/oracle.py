@@ -13,7 +13,7 @@ from livegnn.models.model import Model
 from livegnn.reference.evaluate import evaluate
 from livegnn.testing.streams import Mirror
 
-__all__ = ["check_engine", "check_rows", "reference_outputs"]
+__all__ = ["check_engine", "check_rows", "nudged_outputs", "reference_outputs"]
 
 
 def reference_outputs(model: Model, mirror: Mirror, dtype: Any = np.float64) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from livegnn.errors import (
 )
 from livegnn.log import UpdateLog, open_log, replay
 from livegnn.temporal import InputLoader
+from livegnn.temporal.models import TGN
+from livegnn.temporal.models.interface import TemporalModel
 from tests.unit.temporal.training import (
     SOURCES,
     VERTICES,
@@ -32,6 +35,7 @@ from tests.unit.temporal.training import (
 )
 
 WARM = 200
+EMBED = TGN.embed
 
 
 def engine_of(graph, model=None, **options):
@@ -95,6 +99,31 @@ def test_a_batch_does_not_wait_for_the_model_of_a_reader(name, what):
         np.testing.assert_array_equal(asked.result(), expected)
     hook.remove()
     assert not np.array_equal(ask(), expected)
+
+
+def test_a_model_that_reads_its_memory_as_it_answers_keeps_batches_waiting(monkeypatch):
+    monkeypatch.setattr(TGN, "recall", TemporalModel.recall)
+    monkeypatch.setattr(TGN, "embed", reads_as_it_answers)
+    engine = engine_of(graph_of(WARM))
+    src, dst, _ = habits()
+    held = []
+    engine._pass.model.layers[0].register_forward_pre_hook(lambda *_: held.append(is_held(engine.graph)))
+    engine.predict(src[:9], dst[:9], 10**6)
+    assert held == [True]
+
+
+def reads_as_it_answers(model, inputs):
+    memory = model.memory.read(inputs[0].rows)
+    return EMBED(model, [replace(inputs[0], memory=memory)])
+
+
+def is_held(graph):
+    """Whether another thread would have to wait for the graph."""
+    with ThreadPoolExecutor(1) as threads:
+        free = threads.submit(graph._lock.acquire, blocking=False).result()
+        if free:
+            threads.submit(graph._lock.release).result()
+    return not free
 
 
 def test_many_roots_go_through_the_model_in_parts(monkeypatch):

@@ -64,7 +64,10 @@ class TemporalModel(nn.Module, ABC):
         """(B, out_width) float32, a row per root. inputs: snapshot_count of them, over the same roots."""
 
     def recall(self, inputs: Sequence[TemporalInput]) -> Sequence[TemporalInput]:
-        """The inputs with what the memory holds of their rows now: embed() of them does not look at it any more."""
+        """The inputs with what the memory holds of their rows now: embed() of them does not look at it any more.
+
+        A model with a memory that leaves this as it is, is right as well: while it answers, batches wait.
+        """
         return inputs
 
     def score(self, h_src: Tensor, h_dst: Tensor) -> Tensor:
