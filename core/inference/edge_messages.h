@@ -119,9 +119,8 @@ void EngineImpl<Acc>::visit_messages(int k, VertexId v, Admit&& admit, Visitor&&
   graph_.visit_in(v, [&](const EdgeSpan& span) {
     for (std::int32_t i = 0; i < span.count; ++i) {
       const VertexId u = span.neighbours[i];
-      if (gather.loops != Loops::Keep && u == v) continue;
       const std::int32_t type = span.types != nullptr ? span.types[i] : 0;
-      if (!aggregation(k).counts(type)) continue;
+      if (!hears(k, u, v, type)) continue;
       const float share = admit(v, span.ids[i]);
       if (share == 0.0f) continue;
       const float* attr = gather.attributes ? graph_.edge_attr(span.ids[i]) : nullptr;

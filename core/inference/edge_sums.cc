@@ -2,11 +2,11 @@
 // function of the graph. So a batch replaces the messages of its edges and of moved sources' out-edges, each worked out
 // as it was and as it is, and no other in-edge of a target is looked at.
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "inference/column_maxima.h"
 #include "inference/edge_messages.h"
 
 namespace livegnn {
@@ -54,17 +54,13 @@ void EngineImpl<Acc>::sum_again(int k, const VertexId* rows, std::int64_t count,
 // The largest message of each column, of all edges.
 template <typename Acc>
 std::vector<float> EngineImpl<Acc>::largest_messages(int k, const State<Acc>& state) const {
-  const auto width = at(aggregation(k).width);
-  std::vector<std::vector<float>> largest(at(pool_.threads()), std::vector<float>(width, 0.0f));
+  const int width = aggregation(k).width;
+  std::vector<ColumnMaxima> largest(at(pool_.threads()), ColumnMaxima(width));
   const std::int64_t slots = graph_.slot_count();
   pool_.run((slots + kScaleRows - 1) / kScaleRows, [&](std::int64_t task, int thread) {
-    std::vector<float>& found = largest[at(thread)];
     EdgeMessages messages(*this, k, state, thread);
     const auto take = [&](const MessageEdge&, const float* message, const float*) {
-      for (std::size_t c = 0; c < width; ++c) {
-        const float size = std::fabs(message[c]);
-        if (!(size <= found[c])) found[c] = std::isnan(size) ? std::numeric_limits<float>::infinity() : size;
-      }
+      largest[at(thread)].take(message, 1.0f);
     };
     for (std::int64_t v = task * kScaleRows; v < std::min(slots, (task + 1) * kScaleRows); ++v) {
       visit_messages(
@@ -73,11 +69,8 @@ std::vector<float> EngineImpl<Acc>::largest_messages(int k, const State<Acc>& st
     }
     messages.flush(take);
   });
-  std::vector<float> all(width, 0.0f);
-  for (const std::vector<float>& found : largest) {
-    for (std::size_t c = 0; c < width; ++c) all[c] = std::max(all[c], found[c]);
-  }
-  return all;
+  for (const ColumnMaxima& found : largest) largest.front().take(found.values().data(), 1.0f);
+  return largest.front().values();
 }
 
 // Not where all rows are asked for again, nor where nearly all messages move: each costs two. What weight an edge had
@@ -94,26 +87,24 @@ bool EngineImpl<Acc>::replaces_messages(int k) {
 template <typename Acc>
 class EngineImpl<Acc>::BatchMessages {
  public:
-  BatchMessages(const EngineImpl& engine, int k)
-      : delta_(*engine.delta_), attr_width_(at(engine.graph_.options().attr_width)) {
+  BatchMessages(const EngineImpl& engine, int k) {
     const GatherSpec& spec = engine.gather_spec(k);
-    const BatchDelta& delta = delta_;
-    if (spec.attributes) {
-      for (std::size_t i = 0; i < delta.attrs_changed.size(); ++i) {
-        attrs_before_.try_emplace(delta.attrs_changed[i], delta.attrs_before.data() + i * attr_width_);
-      }
+    const BatchDelta& delta = *engine.delta_;
+    const std::size_t attr_width = at(engine.graph_.options().attr_width);
+    std::unordered_map<EdgeId, const float*> attrs_before;
+    for (std::size_t i = 0; spec.attributes && i < delta.attrs_changed.size(); ++i) {
+      attrs_before.try_emplace(delta.attrs_changed[i], delta.attrs_before.data() + i * attr_width);
     }
     const auto attr_before = [&](const EdgeRecord& edge) -> const float* {
       if (!spec.attributes) return nullptr;
-      const auto found = attrs_before_.find(edge.id);
-      return found != attrs_before_.end() ? found->second : engine.graph_.edge_attr(edge.id);
+      const auto found = attrs_before.find(edge.id);
+      return found != attrs_before.end() ? found->second : engine.graph_.edge_attr(edge.id);
     };
     const auto attr_now = [&](const EdgeRecord& edge) {
       return spec.attributes ? engine.graph_.edge_attr(edge.id) : nullptr;
     };
     const auto hears = [&](const EdgeRecord& edge) {
-      return engine.aggregation(k).counts(edge.type) && engine.wants(k, edge.dst) &&
-             (spec.loops == Loops::Keep || edge.src != edge.dst);
+      return engine.hears(k, edge.src, edge.dst, edge.type) && engine.wants(k, edge.dst);
     };
     const auto leaves = [&](const EdgeRecord& edge) {
       if (hears(edge)) edges_.push_back({edge.src, edge.dst, edge.weight, 1.0f, attr_before(edge), edge.type, true});
@@ -156,9 +147,6 @@ class EngineImpl<Acc>::BatchMessages {
   // An undirected edge is there both ways, under one id.
   static std::int64_t key(EdgeId id, VertexId src, VertexId dst) { return 2 * id + (src < dst ? 1 : 0); }
 
-  const BatchDelta& delta_;
-  const std::size_t attr_width_;
-  std::unordered_map<EdgeId, const float*> attrs_before_;
   std::unordered_set<std::int64_t> own_;  // keys of edges that are there, whose messages are among edges_
   std::vector<MessageEdge> edges_;
   std::int64_t count_ = 0;
@@ -198,8 +186,7 @@ void EngineImpl<Acc>::replace_messages(int k) {
         for (std::int32_t i = 0; i < span.count; ++i) {
           const VertexId v = span.neighbours[i];
           const std::int32_t type = span.types != nullptr ? span.types[i] : 0;
-          if (!here(v) || !spec.counts(type) || (gather.loops != Loops::Keep && u == v)) continue;
-          if (!wants(k, v) || own.has(span.ids[i], u, v)) continue;
+          if (!here(v) || !hears(k, u, v, type) || !wants(k, v) || own.has(span.ids[i], u, v)) continue;
           const float* attr = gather.attributes ? graph_.edge_attr(span.ids[i]) : nullptr;
           ++moved[at(shard)];
           MessageEdge edge{u, v, span.weights != nullptr ? span.weights[i] : 1.0f, 1.0f, attr, type, true};

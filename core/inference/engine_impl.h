@@ -351,7 +351,10 @@ class EngineImpl final : public Engine {
   void gather_all(int k, State<Acc>& state) const;
   void gather_moved(int k);
   void gather_sampled(int k, State<Acc>& state, const VertexId* rows, std::int64_t count, int thread) const;
-  class EdgeMessages;  // edge_messages.h
+  class EdgeMessages;                                                   // edge_messages.h
+  bool hears(int k, VertexId u, VertexId v, std::int32_t type) const {  // whether an edge's message counts for v
+    return aggregation(k).counts(type) && (u != v || gather_spec(k).loops == Loops::Keep);
+  }
   template <typename Admit, typename Visitor>
   void visit_messages(int k, VertexId v, Admit&& admit, Visitor&& visitor) const;
 
@@ -416,7 +419,7 @@ class EngineImpl final : public Engine {
   };
   std::vector<Touched> touched_;          // per aggregation; of a gather: the rows to compute again
   std::vector<VertexSet> moved_sources_;  // per gather and attention: vertices whose row at the source has changed
-  std::vector<RowsBefore> rows_before_;   // per stored rows: those that an attention reads at the source
+  std::vector<RowsBefore> rows_before_;   // per stored rows: where keeps_before()
   std::vector<AttentionTables> attention_factors_;
   std::vector<SourceScore> source_scores_;
   std::vector<BorderTable> borders_;                       // per attention's aggregation

@@ -1,8 +1,8 @@
 // The run from scratch: bootstrap, recompute, rebuild, and the yardstick of verify().
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "inference/column_maxima.h"
 #include "inference/terms.h"
 
 namespace livegnn {
@@ -10,24 +10,6 @@ namespace livegnn {
 namespace {
 
 constexpr std::int64_t kSumChunk = 512;
-
-// Largest magnitude per column over rows scaled by a factor; NaN and infinity count as infinity.
-class ColumnMaxima {
- public:
-  explicit ColumnMaxima(int width) : values_(at(width), 0.0f) {}
-  void take(const float* row, float factor) {
-    for (std::size_t c = 0; c < values_.size(); ++c) {
-      const float magnitude = std::fabs(row[c] * factor);
-      values_[c] = magnitude <= values_[c] ? values_[c]
-                   : std::isnan(magnitude) ? std::numeric_limits<float>::infinity()
-                                           : magnitude;
-    }
-  }
-  const std::vector<float>& values() const { return values_; }
-
- private:
-  std::vector<float> values_;
-};
 
 }  // namespace
 
