@@ -7,7 +7,7 @@ all these in-edges again, a row each; incremental looks at their scores, a numbe
 hub, at a few of them), and reads the messages of those that change sides. Both push deltas along the out-edges of moved
 sources. So the ratio follows from counts, which are taken on the timed batches.
 
-All engines apply the same batches in turns, as in `benchmarks.contest`. Outputs of incremental and constrained must be
+All engines apply the same batches in turns, as `benchmarks.turns` says. Outputs of incremental and constrained must be
 equal bit for bit; `--tiny` compares them with the formulas in float64 as well.
 """
 
@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contest import AGREEMENT, SETTLE_S, TURN, TURNS_MAX, WARM_UP, row_difference, updates_needed
+from benchmarks.contest import AGREEMENT, SETTLE_S, row_difference
 from benchmarks.live import Live, percentiles, timed
 from benchmarks.networks import model
 from benchmarks.options import Options
 from benchmarks.report import Report, rate
-from benchmarks.stream import Workload, workload
+from benchmarks.stream import Batch, Workload, workload
+from benchmarks.turns import Turns, updates_needed
 from livegnn.reference.evaluate import evaluate
 
 SIZES = (1, 10, 100, 1000)
@@ -137,30 +138,18 @@ class Race:
 
     def __init__(self, entry: Entry, work: Workload, threads: int) -> None:
         self.work = work
-        self.turn = {size: max(1, count // 10) for size, count in TURN.items()} if entry.short else TURN
+        self.turns = Turns(work, short=entry.short)
         self.engines = {name: start(name, work, entry.hidden, threads) for name in (*ATTENTIVE, *entry.beside)}
-        self.position = 0
-
-    def has_room(self, size: int) -> bool:
-        """Whether the stream holds another turn of this batch size."""
-        return self.position + size * (self.turn[size] + WARM_UP.get(size, 1)) <= len(self.work.stream)
 
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
         cell = Cell(size, {name: [] for name in self.engines})
-        begin = time.perf_counter()
-        for turn in range(TURNS_MAX):
-            self._turn(cell, first=turn == 0)
-            if time.perf_counter() - begin > budget_s or not self.has_room(size):
-                break
+        for batches, skipped in self.turns.take(size, budget_s):
+            self._turn(cell, batches, skipped)
         cell.equal = np.array_equal(*(self.outputs(name) for name in ATTENTIVE))
         return cell
 
-    def _turn(self, cell: Cell, *, first: bool) -> None:
-        skipped = WARM_UP.get(cell.size, 1 if first else 0)
-        count = self.turn[cell.size] + skipped
-        batches = list(self.work.stream.batches(self.position, cell.size, count))
-        self.position += cell.size * count
+    def _turn(self, cell: Cell, batches: list[Batch], skipped: int) -> None:
         for name, engine in self.engines.items():
             items = [engine.prepare(batch) for batch in batches]
             results: list[Any] = []
@@ -204,7 +193,7 @@ def _race(entry: Entry, options: Options, report: Report) -> Iterator[Cell]:
     work = workload(entry.workload, 4500 if options.tiny else updates_needed(entry.sizes, 0))
     race = Race(entry, work, options.threads)
     for batch_size in entry.sizes:
-        if not race.has_room(batch_size):
+        if not race.turns.has_room(batch_size):
             report.progress(f"  batch {batch_size} left out: the stream is too short")
             continue
         cell = race.cell(batch_size, entry.budget_s)

@@ -1,11 +1,9 @@
 """One model on one workload: livegnn and the peers take the same batches in turns, and must agree at the end of each
 cell.
 
-A cell is one batch size. In a turn every engine in its order applies the same run of batches, so that all share the
-noise of the machine; turns repeat until the cell's time is spent. The first batch of a size is not counted, nor at
-sizes 1 and 10 the first ones of each turn (they find the previous engine's data and code in the caches). PyG, whose
-cost does not depend on the batch, is timed on the last batch alone and brought up to date untimed before. One engine
-works at a time, and pauses let the idle threads of the previous one's pool go to sleep.
+A cell is one batch size; its turns (`benchmarks.turns`) repeat until its time is spent. PyG, whose cost does not depend
+on the batch, is timed on the last batch alone and brought up to date untimed before. One engine works at a time, and
+pauses let the idle threads of the previous one's pool go to sleep.
 """
 
 from __future__ import annotations
@@ -29,11 +27,9 @@ from benchmarks.peers.pyg_full import PygFull
 from benchmarks.peers.rc import RecomputeAffected
 from benchmarks.peers.ripple_numpy import RippleNumpy
 from benchmarks.peers.ripple_torch import RippleTorch
-from benchmarks.stream import Workload
+from benchmarks.stream import Batch, Workload
+from benchmarks.turns import Turns
 
-TURN = {1: 250, 10: 20, 100: 5, 1000: 2}  # batches of a turn
-WARM_UP = {1: 20, 10: 3}  # batches of each turn that are not counted
-TURNS_MAX = 8
 SETTLE_S = 0.05
 AGREEMENT = 1e-4  # largest accepted difference, relative to the row
 SAMPLE = 5000  # vertices compared at the end of a cell
@@ -77,7 +73,7 @@ class Contest:
         module, live: in place of a seeded network and of livegnn started with it.   read: (engine's name, what its
         apply returned) -> what to keep of it, called outside the clock.
         """
-        self.turn = {size: max(1, count // 10) for size, count in TURN.items()} if short else TURN
+        self.turns = Turns(workload, short=short)
         self.workload, self.kind = workload, kind
         self.widths = [workload.features.shape[1], *hidden, workload.classes]
         self.read = read
@@ -98,33 +94,23 @@ class Contest:
                 self.engines[peer.name] = peer
         self.pyg = PygFull(workload, kind, module) if "pyg" in peers else None
         self.counter = Counter(workload, len(self.widths) - 1)
-        self.position = 0
-
-    def has_room(self, size: int) -> bool:
-        """Whether the stream holds another turn of this batch size."""
-        return self.position + size * (self.turn[size] + WARM_UP.get(size, 1)) <= len(self.workload.stream)
 
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
         cell = Cell(size, {name: [] for name in self.engines}, results={name: [] for name in self.engines})
-        begin, start = time.perf_counter(), self.position
-        for turn in range(TURNS_MAX):
-            self._turn(cell, first=turn == 0)
-            if time.perf_counter() - begin > budget_s or not self.has_room(size):
-                break
+        start = self.turns.position
+        for batches, skipped in self.turns.take(size, budget_s):
+            self._turn(cell, batches, skipped)
         if self.pyg is not None:
-            self.pyg.edit(self.workload.stream.batch(start, self.position - size))
-            last = [self.workload.stream.batch(self.position - size, self.position)]
+            end = self.turns.position
+            self.pyg.edit(self.workload.stream.batch(start, end - size))
+            last = [self.workload.stream.batch(end - size, end)]
             time.sleep(SETTLE_S)
             cell.seconds[self.pyg.name] = timed(self.pyg.apply, last).tolist()
         self._compare(cell)
         return cell
 
-    def _turn(self, cell: Cell, *, first: bool) -> None:
-        skipped = WARM_UP.get(cell.size, 1 if first else 0)
-        count = self.turn[cell.size] + skipped
-        batches = list(self.workload.stream.batches(self.position, cell.size, count))
-        self.position += cell.size * count
+    def _turn(self, cell: Cell, batches: list[Batch], skipped: int) -> None:
         for name, engine in self.engines.items():
             items = [engine.prepare(batch) for batch in batches] if engine is self.live else batches
             results: list[Any] | None = None if self.read is None else []
@@ -160,8 +146,8 @@ class Contest:
 
     def latencies(self, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """livegnn alone at batch 1: (apply, build one by one and apply), `count` batches each. Ends the contest."""
-        batches = list(self.workload.stream.batches(self.position, 1, 2 * count))
-        self.position += 2 * count
+        batches = list(self.workload.stream.batches(self.turns.position, 1, 2 * count))
+        self.turns.position += 2 * count
         apply = timed(self.live.apply, [self.live.prepare(batch) for batch in batches[:count]])
         return apply[1:], timed(self.live.apply_singly, batches[count:])[1:]
 
@@ -171,9 +157,3 @@ def row_difference(got: npt.NDArray[np.float32], expected: npt.NDArray[np.float3
     scale = np.abs(expected).max(axis=1)
     scale = np.maximum(scale, 1e-3 * scale.max())
     return float((np.abs(got - expected).max(axis=1) / scale).max())
-
-
-def updates_needed(sizes: Sequence[int], latency_batches: int) -> int:
-    """Length of stream that a contest may consume."""
-    turns = sum(size * (TURN[size] + WARM_UP.get(size, 1)) * TURNS_MAX for size in sizes)
-    return turns + 2 * latency_batches

@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 from benchmarks import generate
-from benchmarks.contest import updates_needed
 from benchmarks.live import Live
 from benchmarks.networks import network
 from benchmarks.options import Options
@@ -15,6 +14,7 @@ from benchmarks.peers.bootstrap import bootstrap
 from benchmarks.report import Report, size
 from benchmarks.speed import COLUMNS, SIZES, Entry, machine_line, run_contest
 from benchmarks.stream import Workload, workload
+from benchmarks.turns import updates_needed
 
 SMALLER = "products-shaped-150k"  # a quarter of products-like-small: same mean degree and exponent
 HIDDEN = (256, 256)

@@ -2,7 +2,7 @@
 "incremental", which replaces the messages that moved, against "constrained" (NeutronRT's Algorithm 4 on the same
 store), which computes every message of a target again, and against PyG's module run on the whole graph.
 
-Both engines apply the same batches in turns, as in `benchmarks.contest`. Their outputs must be equal bit for bit, and
+Both engines apply the same batches in turns, as `benchmarks.turns` says. Their outputs must be equal bit for bit, and
 near PyG's.
 """
 
@@ -19,11 +19,12 @@ import torch
 from torch_geometric.nn import GINEConv
 
 import livegnn as lg
-from benchmarks.contest import AGREEMENT, SAMPLE, SETTLE_S, TURN, TURNS_MAX, WARM_UP, row_difference, updates_needed
+from benchmarks.contest import AGREEMENT, SAMPLE, SETTLE_S, row_difference
 from benchmarks.live import percentiles, timed
 from benchmarks.options import Options
 from benchmarks.report import Report, duration, rate
 from benchmarks.stream import Batch, Workload, workload
+from benchmarks.turns import Turns, updates_needed
 
 SIZES = (1, 10, 100, 1000)
 HIDDEN, ATTRIBUTES = 64, 8
@@ -89,8 +90,7 @@ class Race:
 
     def __init__(self, work: Workload, hidden: int, threads: int, *, short: bool) -> None:
         torch.manual_seed(7)
-        self.work, self.position = work, 0
-        self.turn = {size: max(1, count // 10) for size, count in TURN.items()} if short else TURN
+        self.work, self.turns = work, Turns(work, short=short)
         self.module = Network(work.features.shape[1], hidden, work.classes).eval().requires_grad_(False)
         src, dst = work.src.astype(np.int64), work.dst.astype(np.int64)
         model = lg.from_pyg(self.module, edge_width=ATTRIBUTES)
@@ -99,18 +99,11 @@ class Race:
             graph = lg.Graph(work.features, src, dst, edge_attr=attributes_of(src, dst))
             self.engines[name] = lg.Engine(model, graph, strategy=name, threads=threads)
 
-    def has_room(self, size: int) -> bool:
-        """Whether the stream holds another turn of this batch size."""
-        return self.position + size * (self.turn[size] + WARM_UP.get(size, 1)) <= len(self.work.stream)
-
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
         cell = Cell(size, {name: [] for name in self.engines})
-        begin = time.perf_counter()
-        for turn in range(TURNS_MAX):
-            self._turn(cell, first=turn == 0)
-            if time.perf_counter() - begin > budget_s or not self.has_room(size):
-                break
+        for batches, skipped in self.turns.take(size, budget_s):
+            self._turn(cell, batches, skipped)
         rows = {name: engine.embeddings(np.arange(self.work.vertices)) for name, engine in self.engines.items()}
         cell.equal = np.array_equal(rows[INCREMENTAL], rows[CONSTRAINED])
         cell.pyg_s, full = self.pyg()
@@ -118,11 +111,7 @@ class Race:
         cell.difference = row_difference(rows[INCREMENTAL][ids], full[ids])
         return cell
 
-    def _turn(self, cell: Cell, *, first: bool) -> None:
-        skipped = WARM_UP.get(cell.size, 1 if first else 0)
-        count = self.turn[cell.size] + skipped
-        batches = list(self.work.stream.batches(self.position, cell.size, count))
-        self.position += cell.size * count
+    def _turn(self, cell: Cell, batches: list[Batch], skipped: int) -> None:
         for name, engine in self.engines.items():
             results: list[Any] = []
             items = [updates_of(batch) for batch in batches]
@@ -156,7 +145,7 @@ def _race(name: str, options: Options, report: Report) -> Iterator[Cell]:
     work = workload(name, 4500 if options.tiny else updates_needed(SIZES, 0))
     race = Race(work, 8 if options.tiny else HIDDEN, options.threads, short=name != "arxiv-like")
     for size in SIZES:
-        if not race.has_room(size):
+        if not race.turns.has_room(size):
             report.progress(f"  batch {size} left out: the stream is too short")
             continue
         cell = race.cell(size, 0.1 if options.tiny else BUDGET_S)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import livegnn
-from benchmarks.contest import AGREEMENT, Cell, Contest, updates_needed
+from benchmarks.contest import AGREEMENT, Cell, Contest
 from benchmarks.live import Live, percentiles
 from benchmarks.networks import Network, network
 from benchmarks.options import Options
@@ -30,6 +30,7 @@ from benchmarks.peers.rc import RecomputeAffected
 from benchmarks.report import Report, rate, size
 from benchmarks.stream import Workload, workload
 from benchmarks.trained import train
+from benchmarks.turns import updates_needed
 
 SIZES = (1, 10, 100, 1000)
 CONDITIONS = ("no_deletion", "no_effect", "covered", "exposed", "resilient")
@@ -143,7 +144,7 @@ def _contest(entry: Entry, options: Options, report: Report, notes: list[str]) -
         read=read_counts,
     )
     for batch_size in entry.sizes:
-        if not contest.has_room(batch_size):
+        if not contest.turns.has_room(batch_size):
             report.progress(f"  batch {batch_size} left out: the stream is too short")
             continue
         cell = contest.cell(batch_size, entry.budget_s)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.contest import updates_needed
 from benchmarks.options import Options
 from benchmarks.real_graphs import MORE_NAMES, NAMES, real_workload
 from benchmarks.report import Report
 from benchmarks.speed import COLUMNS, SIZES, Entry, machine_line, run_contest
+from benchmarks.turns import updates_needed
 from livegnn.errors import DataMissing
 
 SHORT = ("tags_math_sx",)  # a post changes its tags, and a tag all its posts: up to half of the graph

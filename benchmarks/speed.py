@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.contest import AGREEMENT, Cell, Contest, updates_needed
+from benchmarks.contest import AGREEMENT, Cell, Contest
 from benchmarks.live import percentiles, timed
 from benchmarks.machine import REFERENCE, Machine
 from benchmarks.options import Options
@@ -18,6 +18,7 @@ from benchmarks.peers.ripple_numpy import RippleNumpy
 from benchmarks.peers.ripple_torch import RippleTorch
 from benchmarks.report import Report, duration, rate, size
 from benchmarks.stream import Workload, workload
+from benchmarks.turns import updates_needed
 
 SIZES = (1, 10, 100, 1000)
 P99_TARGET_S = {"arxiv-like": 60e-6}
@@ -122,7 +123,7 @@ def run_contest(entry: Entry, work: Workload, options: Options, report: Report) 
     contest = Contest(work, entry.kind, entry.hidden, threads=options.threads, peers=entry.peers, short=entry.short)
     report.progress(f"  started in {time.perf_counter() - begin:.1f} s")
     for batch_size in SIZES:
-        if not contest.has_room(batch_size):
+        if not contest.turns.has_room(batch_size):
             report.progress(f"  batch {batch_size} left out: the stream is too short")
             continue
         cell = contest.cell(batch_size, entry.budget_s)
@@ -182,7 +183,7 @@ def _targets(entry: Entry, batch_size: int) -> tuple[float | None, float | None]
 
 def _note(entry: Entry, contest: Contest) -> str:
     """Latency at batch 1, bootstrap against PyG's CSR run, and memory."""
-    room = (len(contest.workload.stream) - contest.position) // 2
+    room = (len(contest.workload.stream) - contest.turns.position) // 2
     apply, singly = contest.latencies(min(entry.latency_batches, room))
     live = contest.live
     fresh = float(np.median(timed(lambda _: live.engine.recompute(), range(3))))
