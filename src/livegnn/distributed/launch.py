@@ -96,10 +96,7 @@ def _work(job: _Job, rank: int) -> None:
         device = f"cuda:{rank % torch.cuda.device_count()}" if job.backend == "nccl" else "cpu"
         if job.backend == "nccl":
             torch.cuda.set_device(device)
-        limit = timedelta(seconds=job.timeout_s)
-        dist.init_process_group(
-            job.backend, init_method=job.init_method, rank=rank, world_size=job.workers, timeout=limit
-        )
+        _meet(job, rank)
         result = job.fn(TorchExchange(device), *job.args)
         (job.folder / f"result-{rank}").write_bytes(pickle.dumps(result))
         dist.destroy_process_group()
@@ -109,6 +106,22 @@ def _work(job: _Job, rank: int) -> None:
         beside.write_bytes(pickle.dumps(tuple(failure)))
         beside.rename(job.folder / f"error-{rank}")
         raise SystemExit(1) from error
+
+
+def _meet(job: _Job, rank: int) -> None:
+    """Raises: WorkerUnavailable where the workers do not come together, as one of them has ended or is late."""
+    import torch.distributed as dist
+
+    limit = timedelta(seconds=job.timeout_s)
+    try:
+        dist.init_process_group(
+            job.backend, init_method=job.init_method, rank=rank, world_size=job.workers, timeout=limit
+        )
+    except RuntimeError as cause:
+        raise WorkerUnavailable(
+            f"[launch] expected {job.workers} workers to meet at {job.init_method} within {job.timeout_s} s, got "
+            f"{cause} (seen by worker {rank}); see another's error, or give a longer timeout_s"
+        ) from cause
 
 
 def _watch(processes: Sequence[BaseProcess], folder: Path, timeout_s: float) -> None:

@@ -33,6 +33,11 @@ def test_a_killed_worker_ends_all():
     assert time.monotonic() - began < 50
 
 
+def test_a_worker_that_is_killed_before_they_meet_is_the_cause(tmp_path):
+    with pytest.raises(WorkerUnavailable, match=r"worker \d, which was killed by signal 9"):
+        launch(workers.be_killed, 2, (workers.KilledOnTheWay(tmp_path),), timeout_s=60)
+
+
 def test_a_worker_that_does_not_come_is_waited_for_no_longer_than_asked():
     with pytest.raises(WorkerUnavailable, match="error in worker 0"):
         launch(workers.hang_in_one, 2, timeout_s=4)

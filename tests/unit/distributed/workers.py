@@ -38,6 +38,25 @@ def be_killed(exchange):
     exchange.gather(np.zeros(1))
 
 
+class KilledOnTheWay:
+    """An argument: the first worker that gets it is killed before it meets the other, who then cannot join."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __setstate__(self, state):
+        try:
+            (state["folder"] / "first").touch(exist_ok=False)
+        except FileExistsError:
+            torch.distributed.init_process_group = _no_peer
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _no_peer(*args, **kwargs):
+    raise RuntimeError("Gloo connectFullMesh failed: Connection closed by peer")
+
+
 def fail_and_be_killed(exchange):
     """Worker 1 has a mistake; worker 0, which waits for it, is killed a moment later."""
     if exchange.rank == 1:
