@@ -97,7 +97,7 @@ void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
     if (list.count == largest) {
       make_hub(list);
     } else {
-      resize_block(list, pool_.fit(std::min(list.count + 1 + list.count / 2, largest)));
+      resize_block(list, pool_.grown(list.count + 1));
     }
   }
   if (list.capacity == kHub) {
@@ -149,8 +149,7 @@ void Adjacency::append(List& list, const EdgeSpan& run, std::int32_t first) {
   if (list.capacity != kHub) {
     const std::int32_t in_block = std::min(added, largest - list.count);
     if (list.count + in_block > list.capacity) {
-      const std::int32_t grown = std::max(list.count + in_block, list.count + 1 + list.count / 2);
-      resize_block(list, pool_.fit(std::min(grown, largest)));
+      resize_block(list, pool_.grown(list.count + in_block));
     }
     pool_.write_run(list.place + list.count, run, first, in_block);
     list.count += in_block;

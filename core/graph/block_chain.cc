@@ -97,13 +97,23 @@ void BlockChain::erase_block(BlockPool& pool, std::int32_t page_index, std::int3
   }
 }
 
+// Of a new last block that begins with so many edges: about an eighth of the list, so that lists which have just grown
+// long do not all hold a block's worth of idle places.
+std::int32_t BlockChain::last_capacity(const BlockPool& pool, std::int32_t count) const {
+  constexpr std::size_t kShare = 8;
+  const std::int32_t largest = pool.block_edges_max();
+  const std::size_t blocks = pages_.size() > 1 ? kShare : std::min(kShare, pages_.front().size());
+  return pool.fit(std::max(count, static_cast<std::int32_t>(blocks * static_cast<std::size_t>(largest) / kShare)));
+}
+
 void BlockChain::split(BlockPool& pool, Cursor& at) {
   const Block full = block(at);
   const bool at_tail = at.offset == full.count && at.page + 1 == static_cast<std::int32_t>(pages_.size()) &&
                        at.block + 1 == static_cast<std::int32_t>(pages_[at.page].size());
   const std::int32_t kept = at_tail ? full.count : (full.count + 1) / 2;
-  const std::int64_t place = pool.allocate(pool.block_edges_max());
-  Block right{{0, 0}, place, full.count - kept, pool.block_edges_max()};
+  const std::int32_t capacity = at_tail ? last_capacity(pool, 1) : pool.block_edges_max();
+  const std::int64_t place = pool.allocate(capacity);
+  Block right{{0, 0}, place, full.count - kept, capacity};
   pool.copy(place, full.place + kept, right.count);
   if (right.count > 0) right.first = pool.key(place);
   pages_[at.page][at.block].count = kept;
@@ -113,7 +123,7 @@ void BlockChain::split(BlockPool& pool, Cursor& at) {
     insert_block(pool, {at.page, at.block + 1, 0}, right);
   } catch (...) {
     pages_[at.page][at.block].count = full.count;
-    pool.free(place, pool.block_edges_max());
+    pool.free(place, capacity);
     throw;
   }
   if (goes_right) {
@@ -140,7 +150,7 @@ void BlockChain::insert(BlockPool& pool, const EdgeEntry& entry) {
     if (block.count == block.capacity) {
       if (block.capacity < pool.block_edges_max()) {
         table_.drop();
-        resize(pool, block, pool.fit(std::min(block.count + 1 + block.count / 2, pool.block_edges_max())));
+        resize(pool, block, pool.grown(block.count + 1));
       } else {
         split(pool, at);
       }
@@ -162,19 +172,20 @@ void BlockChain::append(BlockPool& pool, const EdgeSpan& run, std::int32_t first
     if (taken > 0) {
       if (last.count + taken > last.capacity) {
         table_.drop();
-        resize(pool, last, pool.fit(std::min(std::max(last.count + taken, last.count + 1 + last.count / 2), largest)));
+        resize(pool, last, pool.grown(last.count + taken));
       }
       pool.write_run(last.place + last.count, run, first, taken);
       last.count += taken;
       first += taken;
     } else {
       const std::int32_t fresh = std::min(run.count - first, largest);
-      const std::int64_t place = pool.allocate(largest);
+      const std::int32_t capacity = last_capacity(pool, fresh);
+      const std::int64_t place = pool.allocate(capacity);
       pool.write_run(place, run, first, fresh);
       try {
-        append_block(pool, place, fresh, largest);
+        append_block(pool, place, fresh, capacity);
       } catch (...) {
-        pool.free(place, largest);
+        pool.free(place, capacity);
         throw;
       }
       first += fresh;

@@ -7,6 +7,7 @@
 
 #include "graph/edge_run.h"
 #include "livegnn/graph.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
@@ -75,6 +76,7 @@ struct GraphStore::Scratch {
   std::shared_ptr<BatchDelta::Journal> journal;  // of the running or the latest batch
   std::vector<NewEdge> new_edges;                // by ascending id
   GroupedRun grouped[2];                         // by direction
+  std::unique_ptr<ThreadPool> pool;              // for long runs, made by the first
   std::vector<VertexId> sparse;  // by vertex: place in journal->vertices, valid if that names the vertex
   EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
   std::vector<EdgeEntry> incident;

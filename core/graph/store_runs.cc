@@ -2,16 +2,16 @@
 // that each edge joins; and each list extended once per group, a thread for each direction. What comes in the order of
 // time is copied behind the list's end, late edges go where their time says.
 #include <cmath>
+#include <system_error>
 
 #include "graph/journal.h"
-#include "graph/parallel.h"
 #include "livegnn/graph.h"
 
 namespace livegnn {
 
 namespace {
 constexpr std::size_t kRunMin = 256;
-constexpr std::size_t kParallelMin = 2048;             // below, a thread costs more than it saves
+constexpr std::size_t kParallelMin = 512;              // below, waking a thread costs more than it saves
 constexpr std::size_t kRunMax = std::size_t{1} << 30;  // places of a group's edges are 32 bits, both ends counted
 constexpr std::size_t kStepAhead = 6;  // between the steps of Adjacency::prefetch_append, the last first
 }  // namespace
@@ -103,6 +103,19 @@ void GraphStore::erase_groups(Adjacency& lists, const GroupedRun& grouped, std::
   }
 }
 
+// Where the system gives no thread, this one does both.
+void GraphStore::for_both_halves(bool parallel, const std::function<void(std::int64_t, int)>& work) {
+  if (parallel && scratch_->pool == nullptr) {
+    try {
+      scratch_->pool = std::make_unique<ThreadPool>(2, ThreadPool::kNoSpin);
+    } catch (const std::system_error&) {
+      parallel = false;
+    }
+  }
+  if (parallel) return scratch_->pool->run(2, work);
+  for (const std::int64_t half : {0, 1}) work(half, 0);
+}
+
 void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end) {
   BatchDelta::Journal& journal = *scratch_->journal;
   const EdgeId next_before = next_edge_id_;
@@ -118,15 +131,13 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
   const RunSide sides[2] = {options_.undirected ? RunSide::BothEven : RunSide::BySrc,
                             options_.undirected ? RunSide::BothOdd : RunSide::ByDst};
   bool kept = false;
-  const int threads = run.size() >= kParallelMin ? std::min(apply_threads_, 2) : 1;
+  const bool parallel = apply_threads_ > 1 && run.size() >= kParallelMin;
   try {
     journal.keep_run();  // nothing can fail once the edges are in
     kept = true;
-    graph_parallel::run(threads, [&](int thread) {
-      for (int half = thread; half < 2; half += threads) {
-        grouped[half].assign(run, sides[half], slot_count_);
-        if (!options_.undirected) insert_groups(*lists[half], grouped[half], done[half].at);
-      }
+    for_both_halves(parallel, [&](std::int64_t half, int) {
+      grouped[half].assign(run, sides[half], slot_count_);
+      if (!options_.undirected) insert_groups(*lists[half], grouped[half], done[half].at);
     });
     for (int half = 0; half < 2; ++half) insert_groups(*lists[half], grouped[half], done[half].at);
   } catch (...) {

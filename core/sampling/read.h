@@ -47,7 +47,7 @@ void read_hop(const Source& source, std::size_t level, std::int32_t fan_out, con
     if (row != nullptr) {
       prefetch_line(row);
       prefetch_line(reinterpret_cast<const char*>(row) + 64);
-      if (edge_ids != nullptr) prefetch_line(row->neighbours() + fan_out);
+      if (edge_ids != nullptr) prefetch_line(reinterpret_cast<const VertexId*>(row + 1) + fan_out);
     }
     ahead[i % (2 * kAhead)] = row;
   };

@@ -8,6 +8,14 @@ namespace livegnn {
 namespace {
 constexpr std::size_t kAhead = 8;
 std::int32_t capacity_of(const OneHop& query) { return query.fan_out + std::max(4, query.fan_out / 2); }
+
+// Free places before the first of so many entries. A stream in order of time brings every row of the latest edges a new
+// first one: with a third to spare a row is copied once for so many of them.
+std::int32_t slack_of(const OneHop& query, std::int32_t count) {
+  return query.by == SampleBy::TopK ? std::max(1, count / 3) : 0;
+}
+
+std::int32_t places_max(const OneHop& query) { return capacity_of(query) + slack_of(query, capacity_of(query)); }
 }  // namespace
 
 ReservoirTable::ReservoirTable(const GraphStore& graph, const OneHop& query, const SamplingOptions& options)
@@ -16,7 +24,7 @@ ReservoirTable::ReservoirTable(const GraphStore& graph, const OneHop& query, con
       capacity_(capacity_of(query)),
       track_changes_(options.track_changes) {
   shards_.reserve(static_cast<std::size_t>(options.threads));
-  for (int i = 0; i < options.threads; ++i) shards_.emplace_back(capacity_, timed());
+  for (int i = 0; i < options.threads; ++i) shards_.emplace_back(places_max(query), timed());
 }
 
 // Records ahead: first the pointer to the row, then its header, then, if the edge looks like going in, the rest.
@@ -37,6 +45,13 @@ void ReservoirTable::prefetch_record(std::span<const EdgeRecord> records, std::s
     if (row == nullptr) return;
     const RowEntry entry = candidates_.entry_of(records[at + kAhead], kNoVertex);
     if (row->complete == 0 && !candidates_.before_last(entry, *row)) return;
+    if (row->first > 0) {
+      prefetch_line(row->neighbours() - 1);
+      prefetch_line(row->ids() - 1);
+      prefetch_line(row->ranks() - 1);
+      if (timed()) prefetch_line(row->times() - 1);
+      return;
+    }
     const char* end = reinterpret_cast<const char*>(row->ranks() + row->count);
     for (const char* line = reinterpret_cast<const char*>(row) + 64; line < end; line += 64) prefetch_line(line);
   }
@@ -75,58 +90,94 @@ void ReservoirTable::grow_stage() {
   stage_slots_ = slots;
 }
 
-const Row* ReservoirTable::current(const Shard& shard, VertexId v) const {
+ReservoirTable::Staged* ReservoirTable::find_staged(Shard& shard, VertexId v) const {
   const std::uint32_t place = stage_of_[v];
-  if (place < shard.staged.size() && shard.staged[place].vertex == v) return shard.staged[place].after;
-  return row(v);
+  return place < shard.staged.size() && shard.staged[place].vertex == v ? &shard.staged[place] : nullptr;
 }
 
-// A copy of a row, if there is one, with room for `count` entries.
-Row* ReservoirTable::with_room(Shard& shard, const Row* row, std::int32_t count) const {
-  Row* fresh = shard.pool.allocate(std::max(count, 1));
-  if (row == nullptr) return fresh;
-  const auto entries = static_cast<std::size_t>(row->count);
-  fresh->count = row->count;
-  fresh->complete = row->complete;
-  fresh->last_rank = row->last_rank;
-  fresh->last_id = row->last_id;
-  fresh->noted = row->noted;
-  std::memcpy(fresh->neighbours(), row->neighbours(), entries * sizeof(VertexId));
-  std::memcpy(fresh->ids(), row->ids(), entries * sizeof(EdgeId));
-  std::memcpy(fresh->ranks(), row->ranks(), entries * sizeof(std::uint64_t));
-  if (timed()) std::memcpy(fresh->times(), row->times(), entries * sizeof(EdgeTime));
+// The vertex's row as it is by now in this batch; one that got entries in front is copied first.
+const Row* ReservoirTable::current(Shard& shard, VertexId v) const {
+  Staged* staged = find_staged(shard, v);
+  if (staged == nullptr) return row(v);
+  if (staged->in_front > 0) {
+    staged->after = wider_copy(shard, *staged->before, staged->in_front);
+    staged->in_front = 0;
+  }
+  return staged->after;
+}
+
+// With places for so many entries, which go to the end of the row where the front is to have room.
+Row* ReservoirTable::empty_row(Shard& shard, std::int32_t count, std::int32_t room) const {
+  const std::int32_t slack = slack_of(query(), count);
+  Row* row = shard.pool.allocate(std::max(room + slack, 1));
+  if (slack > 0) row->first = row->capacity - count;
+  return row;
+}
+
+// A copy with room for one entry more; of a row that holds more than capacity_, the first of them.
+Row* ReservoirTable::wider_copy(Shard& shard, const Row& row, std::int32_t in_front) const {
+  const std::int32_t entries = row.count + in_front, kept = std::min(entries, capacity_);
+  Row* fresh = empty_row(shard, kept, std::min(kept + 1, capacity_));
+  const auto copy = [&](auto* to, const auto* from) {
+    std::memcpy(to, from - in_front, static_cast<std::size_t>(kept) * sizeof(*to));
+  };
+  fresh->count = kept;
+  fresh->complete = kept == entries ? row.complete : 0;
+  fresh->noted = row.noted;
+  copy(fresh->neighbours(), row.neighbours());
+  copy(fresh->ids(), row.ids());
+  copy(fresh->ranks(), row.ranks());
+  if (timed()) copy(fresh->times(), row.times());
+  fresh->seal();
   return fresh;
 }
 
 // The vertex's copy of this batch, made if there is none yet, with room for one entry more.
 ReservoirTable::Staged& ReservoirTable::touch(Shard& shard, VertexId v) {
-  const std::uint32_t place = stage_of_[v];
-  if (place < shard.staged.size() && shard.staged[place].vertex == v) {
-    Staged& staged = shard.staged[place];
-    if (staged.after->count == staged.after->capacity && staged.after->capacity < capacity_) {
-      Row* wider = with_room(shard, staged.after, staged.after->count + 1);
-      shard.pool.free(staged.after);
-      staged.after = wider;
+  const Row* seen = current(shard, v);
+  if (Staged* staged = find_staged(shard, v)) {
+    if (seen->count == seen->capacity && seen->count < capacity_) {
+      Row* wider = wider_copy(shard, *seen, 0);
+      shard.pool.free(staged->after);
+      staged->after = wider;
     }
-    return staged;
+    return *staged;
   }
-  const Row* before = row(v);
-  const std::int32_t count = before == nullptr ? 0 : before->count;
-  Row* after = with_room(shard, before, std::min(count + 1, capacity_));
+  Row* after = seen == nullptr ? empty_row(shard, 0, 1) : wider_copy(shard, *seen, 0);
   stage_of_[v] = static_cast<std::uint32_t>(shard.staged.size());
-  return shard.staged.emplace_back(v, before, after);
+  return shard.staged.emplace_back(v, 0, seen, after);
 }
 
 namespace {
-// Moves the entries [at, count) of every column by `by` places.
-void shift(Row& row, std::int32_t at, std::int32_t by, bool timed) {
+// Moves the entries [first, last) of every column by `by` places.
+void shift(Row& row, std::int32_t first, std::int32_t last, std::int32_t by, bool timed) {
   const auto move = [&](auto* column) {
-    std::memmove(column + at + by, column + at, static_cast<std::size_t>(row.count - at) * sizeof(*column));
+    std::memmove(column + first + by, column + first, static_cast<std::size_t>(last - first) * sizeof(*column));
   };
   move(row.neighbours());
   move(row.ids());
   move(row.ranks());
   if (timed) move(row.times());
+}
+
+void write(Row& row, std::int32_t at, const RowEntry& entry, bool timed) {
+  row.neighbours()[at] = entry.neighbour;
+  row.ids()[at] = entry.id;
+  row.ranks()[at] = entry.rank;
+  if (timed) row.times()[at] = entry.time;
+}
+
+// Into a row with room, where the front is free by moving what is before it, else by moving what is behind.
+void insert(Row& row, std::int32_t at, const RowEntry& entry, bool timed) {
+  if (row.first > 0) {
+    shift(row, 0, at, -1, timed);
+    --row.first;
+  } else {
+    shift(row, at, row.count, 1, timed);
+  }
+  ++row.count;
+  write(row, at, entry, timed);
+  row.seal();
 }
 
 // Place of the first entry that is not before `entry`.
@@ -143,29 +194,49 @@ std::int32_t place_of(const Row& row, const RowEntry& entry, const Candidates& c
   }
   return first;
 }
+
+void cut(Row& row, std::int32_t count) {
+  if (row.count <= count) return;
+  row.count = count;
+  row.complete = 0;
+  row.seal();
+}
 }  // namespace
 
+// False where the entry is not its vertex's first, or nothing is free before the first: add() then does it otherwise.
+bool ReservoirTable::add_in_front(Shard& shard, VertexId v, const RowEntry& entry) {
+  Staged* staged = find_staged(shard, v);
+  Row* row = staged != nullptr ? staged->after : v < slot_count_ ? rows_[v] : nullptr;
+  if (row == nullptr || row->count == 0) return false;
+  const std::int32_t in_front = staged == nullptr ? 0 : staged->in_front;
+  if (row->first == in_front || candidates_.before(*row, -in_front, entry)) return false;
+  write(*row, -in_front - 1, entry, timed());
+  if (staged == nullptr) {
+    stage_of_[v] = static_cast<std::uint32_t>(shard.staged.size());
+    shard.staged.emplace_back(v, 1, row, row);
+  } else if (in_front > 0) {
+    ++staged->in_front;
+  } else {
+    --row->first;
+    ++row->count;
+  }
+  return true;
+}
+
 void ReservoirTable::add(Shard& shard, VertexId v, const RowEntry& entry) {
+  if (query().by == SampleBy::TopK && add_in_front(shard, v, entry)) return;
   const Row* seen = current(shard, v);
   const bool all = seen == nullptr || seen->complete != 0;
   if (!all && (seen->count == 0 || !candidates_.before_last(entry, *seen))) return;  // behind what the row knows
-  if (all && seen != nullptr && seen->count == capacity_ && !candidates_.before_last(entry, *seen)) {
+  if (all && seen != nullptr && seen->count >= capacity_ && !candidates_.before_last(entry, *seen)) {
     touch(shard, v).after->complete = 0;
     return;
   }
   Row& row = *touch(shard, v).after;
-  if (row.count == capacity_) {
-    --row.count;
-    row.complete = 0;
-  }
-  const std::int32_t at = place_of(row, entry, candidates_);
-  shift(row, at, 1, timed());
-  row.neighbours()[at] = entry.neighbour;
-  row.ids()[at] = entry.id;
-  row.ranks()[at] = entry.rank;
-  if (timed()) row.times()[at] = entry.time;
-  ++row.count;
-  row.seal();
+  cut(row, capacity_);
+  if (row.complete == 0 && !candidates_.before_last(entry, row)) return;  // behind what was cut off
+  cut(row, capacity_ - 1);
+  insert(row, place_of(row, entry, candidates_), entry, timed());
 }
 
 void ReservoirTable::remove(Shard& shard, VertexId v, const RowEntry& entry) {
@@ -178,7 +249,8 @@ void ReservoirTable::remove(Shard& shard, VertexId v, const RowEntry& entry) {
   const std::int32_t at = place_of(*seen, entry, candidates_);
   invariant(at < seen->count && seen->ids()[at] == entry.id, "an edge left that its row of samples does not hold");
   Row& row = *touch(shard, v).after;
-  shift(row, at + 1, -1, timed());
+  if (at >= row.count) return;  // the copy knows less
+  shift(row, at + 1, row.count, -1, timed());
   --row.count;
   row.seal();
 }
@@ -194,7 +266,7 @@ void ReservoirTable::expire(Shard& shard, EdgeTime horizon) {
     Row& row = *touch(shard, v).after;
     for (std::int32_t at = row.count - 1; at >= 0; --at) {
       if (row.times()[at] > horizon) continue;
-      shift(row, at + 1, -1, true);
+      shift(row, at + 1, row.count, -1, true);
       --row.count;
     }
     row.seal();
@@ -216,7 +288,8 @@ void ReservoirTable::note_expiry(Shard& shard, VertexId v, Row* row) const {
 void ReservoirTable::tidy_calendar(Shard& shard) const {
   if (shard.calendar.size() < 64 + 4 * shard.rows) return;
   std::erase_if(shard.calendar, [&](const auto& entry) {
-    const Row* row = current(shard, entry.second);
+    const Staged* staged = find_staged(shard, entry.second);
+    const Row* row = staged != nullptr ? staged->after : this->row(entry.second);
     return row == nullptr || row->noted != entry.first;
   });
   std::sort(shard.calendar.begin(), shard.calendar.end());  // ascending: also a heap with the earliest first
@@ -225,6 +298,7 @@ void ReservoirTable::tidy_calendar(Shard& shard) const {
 
 // The end of a staged row's batch: refilled if it became too short, dropped if it is empty.
 void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
+  if (staged.in_front > 0) return;  // longer than before, and what it is noted for stays its first expiry
   if (staged.after->complete == 0 && staged.after->count < query().fan_out) {
     const bool all = candidates_.scan(staged.vertex, horizon, capacity_, shard.found);
     const EdgeTime noted = staged.after->noted;
@@ -244,7 +318,7 @@ void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
 void ReservoirTable::stage(int at, const BatchDelta& delta, const OwnedBuckets& owned, EdgeTime now) {
   Shard& shard = shards_[static_cast<std::size_t>(at)];
   for (const Staged& old : shard.staged) {  // of the batch before, kept for changes()
-    if (track_changes_ && old.before != nullptr) shard.pool.free(const_cast<Row*>(old.before));
+    if (track_changes_ && old.in_front == 0 && old.before != nullptr) shard.pool.free(const_cast<Row*>(old.before));
   }
   shard.staged.clear();
   const EdgeTime horizon = candidates_.horizon(now);
@@ -275,8 +349,17 @@ void ReservoirTable::grow(VertexId slot_count) {
 void ReservoirTable::switch_rows() {
   for (Shard& shard : shards_) {
     for (std::size_t i = 0; i < shard.staged.size(); ++i) {
-      if (i + kAhead < shard.staged.size()) prefetch_line(rows_.data() + shard.staged[i + kAhead].vertex);
-      rows_[shard.staged[i].vertex] = shard.staged[i].after;
+      const Staged& staged = shard.staged[i];
+      if (i + kAhead < shard.staged.size()) {
+        const Staged& coming = shard.staged[i + kAhead];
+        prefetch_line(coming.in_front > 0 ? static_cast<const void*>(coming.after) : rows_.data() + coming.vertex);
+      }
+      if (staged.in_front == 0) {
+        rows_[staged.vertex] = staged.after;
+      } else {
+        staged.after->first -= staged.in_front;
+        staged.after->count += staged.in_front;
+      }
     }
   }
 }
@@ -285,23 +368,18 @@ void ReservoirTable::retire() {
   if (track_changes_) return;
   for (Shard& shard : shards_) {
     for (const Staged& staged : shard.staged) {
-      if (staged.before != nullptr) shard.pool.free(const_cast<Row*>(staged.before));
+      if (staged.in_front == 0 && staged.before != nullptr) shard.pool.free(const_cast<Row*>(staged.before));
     }
     shard.staged.clear();
   }
 }
 
 Row* ReservoirTable::new_row(Shard& shard, bool complete) const {
-  Row* row = shard.pool.allocate(std::max(static_cast<std::int32_t>(shard.found.size()), 1));
-  row->count = static_cast<std::int32_t>(shard.found.size());
+  const auto count = static_cast<std::int32_t>(shard.found.size());
+  Row* row = empty_row(shard, count, count);
+  row->count = count;
   row->complete = complete ? 1 : 0;
-  for (std::size_t i = 0; i < shard.found.size(); ++i) {
-    const RowEntry& entry = shard.found[i];
-    row->neighbours()[i] = entry.neighbour;
-    row->ids()[i] = entry.id;
-    row->ranks()[i] = entry.rank;
-    if (timed()) row->times()[i] = entry.time;
-  }
+  for (std::int32_t i = 0; i < count; ++i) write(*row, i, shard.found[static_cast<std::size_t>(i)], timed());
   row->seal();
   return row;
 }
@@ -320,17 +398,18 @@ void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) 
 
 // ---- reading
 
-SampleView ReservoirTable::view(const Row* row) const {
+// Of a row as it was before the first `skipped` entries came.
+SampleView ReservoirTable::view(const Row* row, std::int32_t skipped) const {
   if (row == nullptr) return {};
-  const auto count = static_cast<std::size_t>(std::min(row->count, query().fan_out));
-  return {{row->neighbours(), count}, {row->ids(), count}};
+  const auto count = static_cast<std::size_t>(std::min(row->count - skipped, query().fan_out));
+  return {{row->neighbours() + skipped, count}, {row->ids() + skipped, count}};
 }
 
 std::vector<SampleChange> ReservoirTable::changes() const {
   std::vector<SampleChange> found;
   for (const Shard& shard : shards_) {
     for (const Staged& staged : shard.staged) {
-      const SampleView before = view(staged.before), after = view(staged.after);
+      const SampleView before = view(staged.before, staged.in_front), after = view(staged.after);
       if (!std::equal(before.edge_ids.begin(), before.edge_ids.end(), after.edge_ids.begin(), after.edge_ids.end())) {
         found.push_back({staged.vertex, before, after});
       }
@@ -384,7 +463,10 @@ void ReservoirTable::check_invariants(const OwnedBuckets& owned, EdgeTime now) c
     all.clear();
     if (owns_vertex(owned, v)) candidates_.sort_all(v, candidates_.horizon(now), all);
     const std::size_t count = row == nullptr ? 0 : static_cast<std::size_t>(row->count);
-    invariant(count <= all.size() && count <= static_cast<std::size_t>(capacity_), "a row of samples is too long");
+    invariant(count <= all.size() && count <= static_cast<std::size_t>(places_max(query())),
+              "a row of samples is too long");
+    invariant(row == nullptr || (row->first >= 0 && row->first + row->count <= row->capacity),
+              "a row of samples lies outside its memory");
     if (row == nullptr || row->complete != 0) {
       invariant(count == all.size(), "a complete row of samples lacks candidates");
     } else {

@@ -1,8 +1,9 @@
 // The samples of one one-hop query: a row per vertex, in shards that threads work on apart.
 //
-// A batch is taken in three steps. stage(): every shard copies the rows that the batch touches and changes the copies.
-// switch_rows(): readers see the copies from here on; the caller holds them off meanwhile. retire(): old rows go back
-// to the pool, unless changes are tracked; then they stay until the next stage().
+// A batch is taken in three steps. stage(): every shard copies the rows that the batch touches and changes the copies;
+// a vertex's latest edge is written before the first entry of its row instead, where there is room and readers do not
+// look yet. switch_rows(): readers see the copies, and what is in front, from here on; the caller holds them off
+// meanwhile. retire(): old rows go back to the pool, unless changes are tracked; then they stay until the next stage().
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ class ReservoirTable {
   void prefetch_row_pointer(VertexId v) const {
     if (v < slot_count_) prefetch_line(rows_.data() + v);
   }
-  SampleView view(const Row* row) const;
+  SampleView view(const Row* row) const { return view(row, 0); }
   std::vector<SampleChange> changes() const;
 
   std::size_t live_bytes() const;
@@ -54,8 +55,9 @@ class ReservoirTable {
  private:
   struct Staged {
     VertexId vertex;
-    const Row* before;  // may be nullptr; owned by the shard's pool
-    Row* after;         // likewise
+    std::int32_t in_front;  // entries written before the first of a row that readers see: before == after
+    const Row* before;      // may be nullptr; owned by the shard's pool
+    Row* after;             // likewise
   };
   struct Shard {
     explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed ? RowColumns::Times : RowColumns::Ranks) {}
@@ -75,21 +77,25 @@ class ReservoirTable {
   void visit_records(std::span<const EdgeRecord> records, EdgeTime horizon, int shard, const OwnedBuckets& owned,
                      Visitor&& visitor) const;
 
+  Staged* find_staged(Shard& shard, VertexId v) const;
   Staged& touch(Shard& shard, VertexId v);
-  const Row* current(const Shard& shard, VertexId v) const;
+  const Row* current(Shard& shard, VertexId v) const;
+  bool add_in_front(Shard& shard, VertexId v, const RowEntry& entry);
   void add(Shard& shard, VertexId v, const RowEntry& entry);
   void remove(Shard& shard, VertexId v, const RowEntry& entry);
   void expire(Shard& shard, EdgeTime horizon);
   void settle(Shard& shard, Staged& staged, EdgeTime horizon);
   Row* new_row(Shard& shard, bool complete) const;  // of shard.found
-  Row* with_room(Shard& shard, const Row* row, std::int32_t count) const;
+  Row* empty_row(Shard& shard, std::int32_t count, std::int32_t room) const;
+  Row* wider_copy(Shard& shard, const Row& row, std::int32_t in_front) const;
+  SampleView view(const Row* row, std::int32_t skipped) const;
 
   void note_expiry(Shard& shard, VertexId v, Row* row) const;
   void tidy_calendar(Shard& shard) const;
 
   const GraphStore& graph_;
   Candidates candidates_;
-  std::int32_t capacity_;
+  std::int32_t capacity_;  // of entries; rows whose front is free may hold more until they are copied
   bool track_changes_;
   std::vector<Shard> shards_;
   Column<Row*> rows_;

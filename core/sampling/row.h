@@ -1,8 +1,9 @@
 // Rows of samples and the pool that they come from.
 //
 // A row is one run of memory: the header, then the columns neighbours, edge ids and, as far as the pool keeps them,
-// ranks and times (where entries can expire), each `capacity` long. Readers follow a pointer to it; a row that they can
-// reach is never written.
+// ranks and times (where entries can expire), each `capacity` long; its entries are [first, first + count) of them.
+// Readers follow a pointer to it; of a row that they can reach only places before `first` are ever written, and its
+// header while readers are held off.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +20,16 @@ inline constexpr EdgeTime kNotNoted = INT64_MIN;
 struct Row {
   std::int32_t count;
   std::int32_t capacity;
-  std::int32_t complete;  // the row holds all candidates
-  std::int32_t unused;
+  std::int32_t complete;    // the row holds all candidates
+  std::int32_t first;       // place of the first entry
   std::uint64_t last_rank;  // of the last entry, so that what comes after it is turned away by one line of memory;
   EdgeId last_id;           // anything in an empty row
   EdgeTime noted;           // the calendar will ask for this row at that time; kNotNoted: it will not
 
-  VertexId* neighbours() { return reinterpret_cast<VertexId*>(this + 1); }
-  EdgeId* ids() { return reinterpret_cast<EdgeId*>(neighbours() + (capacity + 1) / 2 * 2); }
-  std::uint64_t* ranks() { return reinterpret_cast<std::uint64_t*>(ids() + capacity); }
-  EdgeTime* times() { return reinterpret_cast<EdgeTime*>(ranks() + capacity); }
+  VertexId* neighbours() { return reinterpret_cast<VertexId*>(this + 1) + first; }
+  EdgeId* ids() { return wide_columns() + first; }
+  std::uint64_t* ranks() { return reinterpret_cast<std::uint64_t*>(wide_columns() + capacity + first); }
+  EdgeTime* times() { return wide_columns() + 2 * capacity + first; }
   void seal() {  // after every change of the entries
     if (count == 0) return;
     last_rank = ranks()[count - 1];
@@ -38,6 +39,9 @@ struct Row {
   const EdgeId* ids() const { return const_cast<Row*>(this)->ids(); }
   const std::uint64_t* ranks() const { return const_cast<Row*>(this)->ranks(); }
   const EdgeTime* times() const { return const_cast<Row*>(this)->times(); }
+
+ private:
+  EdgeId* wide_columns() { return reinterpret_cast<EdgeId*>(this + 1) + (capacity + 1) / 2; }  // behind the neighbours
 };
 static_assert(sizeof(Row) == 40);
 

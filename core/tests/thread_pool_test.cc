@@ -1,6 +1,9 @@
 // Every index runs exactly once, failures come back to the caller, and the pool can be used again (run under TSan too).
 #include "util/thread_pool.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <stdexcept>
 #include <vector>
@@ -44,6 +47,25 @@ TEST(the_first_failure_is_rethrown_and_the_pool_goes_on) {
     std::atomic<int> sum = 0;
     pool.run(100, [&](std::int64_t, int) { ++sum; });
     CHECK(sum == 100);
+  }
+}
+
+TEST(a_forked_process_works_alone_and_ends) {
+  for (const bool asleep : {false, true}) {
+    ThreadPool pool(2, asleep ? ThreadPool::kNoSpin : ThreadPool::kSpin);
+    pool.run(10, [](std::int64_t, int) {});
+    if (asleep) ::usleep(20000);
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      int sum = 0;
+      pool.run(100, [&](std::int64_t i, int) { sum += static_cast<int>(i); });
+      pool.~ThreadPool();
+      ::_exit(sum == 4950 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
   }
 }
 

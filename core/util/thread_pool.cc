@@ -1,13 +1,12 @@
 #include "util/thread_pool.h"
 
-#include <chrono>
+#include <unistd.h>
+
 #include <exception>
 
 namespace livegnn {
 
 namespace {
-
-constexpr auto kSpin = std::chrono::microseconds(100);
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -19,16 +18,22 @@ inline void relax() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, Spin spin)
+    : spin_(spin), process_(::getpid()), wake_(std::make_unique<std::condition_variable>()) {
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
 }
 
 ThreadPool::~ThreadPool() {
+  if (::getpid() != process_) {  // a fork's copy: its workers sleep for ever, and must not be waited for
+    for (std::thread& worker : workers_) worker.detach();
+    static_cast<void>(wake_.release());
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_all();
+  wake_->notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -48,7 +53,7 @@ void ThreadPool::run(std::int64_t count, const Task& task) {
     {
       std::lock_guard lock(mutex_);
     }  // a worker about to sleep is asleep, or has seen the job
-    wake_.notify_all();
+    wake_->notify_all();
   }
   drain(0);
   for (int open = 0; !inside_.compare_exchange_weak(open, kClosed, std::memory_order_acq_rel); open = 0) relax();
@@ -80,13 +85,13 @@ void ThreadPool::drain(int thread) {
 void ThreadPool::work(int thread) {
   std::uint64_t seen = 0;
   for (;;) {
-    const auto until = std::chrono::steady_clock::now() + kSpin;
+    const auto until = std::chrono::steady_clock::now() + spin_;
     while (job_.load(std::memory_order_acquire) == seen && !stop_.load(std::memory_order_relaxed)) {
       for (int i = 0; i < 32; ++i) relax();
       if (std::chrono::steady_clock::now() > until) {
         std::unique_lock lock(mutex_);
         ++sleepers_;
-        wake_.wait(lock, [&] { return job_.load() != seen || stop_; });
+        wake_->wait(lock, [&] { return job_.load() != seen || stop_; });
         --sleepers_;
       }
     }

@@ -1,11 +1,16 @@
-// The one thread pool of an engine. The caller works too; workers spin briefly between jobs, then sleep. A job ends
-// when its indices are done: a worker that wakes too late finds it closed.
+// The one thread pool of an engine, a sampler or a store. The caller works too; workers spin briefly between jobs, then
+// sleep. A job ends when its indices are done: a worker that wakes too late finds it closed. In a forked process, which
+// has no workers, the caller does all of it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,7 +19,9 @@ namespace livegnn {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // threads >= 1; threads - 1 workers are started
+  using Spin = std::chrono::microseconds;
+  static constexpr Spin kSpin{100}, kNoSpin{0};         // none: where jobs are far apart, or others want the core
+  explicit ThreadPool(int threads, Spin spin = kSpin);  // threads >= 1; threads - 1 workers are started
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -32,9 +39,11 @@ class ThreadPool {
   bool enter();
   void drain(int thread);
 
+  const Spin spin_;
+  const ::pid_t process_;  // that has the workers
   std::vector<std::thread> workers_;
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::unique_ptr<std::condition_variable> wake_;
   std::atomic<std::uint64_t> job_{0};  // number of the current job; a change wakes the workers
   std::atomic<std::int64_t> next_{0};
   std::atomic<int> inside_{kClosed};  // workers in the current job; the caller closes it when all indices are done,

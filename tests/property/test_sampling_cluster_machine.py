@@ -29,6 +29,8 @@ NO_TIME = -(2**63)
 class ClusterMachine(RuleBasedStateMachine):
     """Draws a graph, queries and numbers of workers, then batches and moves."""
 
+    now = NO_TIME
+
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
         self.flags = {name: data.draw(st.booleans(), name) for name in ("weight", "time", "type", "undirected")}
@@ -62,7 +64,7 @@ class ClusterMachine(RuleBasedStateMachine):
             "u": VERTICES,
             "v": VERTICES,
             "weight": WEIGHTS,
-            "time": st.integers(0, 20),
+            "time": st.integers(0, 20) | st.just(max(self.now, 20) + 1),
             "edge_type": st.integers(0, 1),
         }
         return {name: data.draw(kind, name) for name, kind in kinds.items()}

@@ -38,6 +38,8 @@ def query_of(hops: list[Hop]) -> lg.Query:
 class SamplingMachine(RuleBasedStateMachine):
     """Edges by id, as the history made them; batches of a few updates; a second sampler takes them one by one."""
 
+    in_order = False  # whether new edges are the latest
+
     @initialize(
         seed=_SEEDS, hops=_HOPS, undirected=st.booleans(), ttl=st.sampled_from([None, 5, 40]), rng=st.integers(0, 2**32)
     )
@@ -75,7 +77,12 @@ class SamplingMachine(RuleBasedStateMachine):
     def _new_edge(self, latest: int) -> tuple[int, int, float, int, int]:
         u, v = (int(x) for x in self.rng.choice(sorted(self.live), 2))
         weight = float(self.rng.choice([0.0, 0.25, 1.0, 8.0]))
-        return u, v, weight, int(self.rng.integers(latest - 50, latest + 1)), int(self.rng.integers(0, 2))
+        time = (
+            max(self.now, 0) + int(self.rng.integers(0, 2))
+            if self.in_order
+            else int(self.rng.integers(latest - 50, latest + 1))
+        )
+        return u, v, weight, time, int(self.rng.integers(0, 2))
 
     def _add(self, edge: tuple[int, int, float, int, int]) -> None:
         self.edges[self.next_id] = edge
@@ -110,6 +117,13 @@ class SamplingMachine(RuleBasedStateMachine):
                     self.edges[edge_id] = (u, v, weight, time, of_type)
                     updates.append(("set_weight", (u, v, weight), {"edge_id": edge_id}))
         self._apply(updates)
+
+    @rule(adds=st.integers(1, 60), leaves=st.integers(0, 6))
+    def batch_in_order_of_time(self, adds: int, leaves: int) -> None:
+        """Every edge is the latest there is, or of the latest's time: rows of the latest grow at their front."""
+        self.in_order = True
+        self.batch(adds, leaves, 0)
+        self.in_order = False
 
     @rule(adds=st.integers(260, 400))
     def long_run_of_additions(self, adds: int) -> None:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -303,6 +304,7 @@ class GraphStore {
   bool is_plain_addition(const Update& update) const;
   void check_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end, EdgeRun& run);
   void add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end);
+  void for_both_halves(bool parallel, const std::function<void(std::int64_t, int)>& work);
   static void insert_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t& done);
   static void erase_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t done);
   void forget_attributes(const EdgeRun& run);

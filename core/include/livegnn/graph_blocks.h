@@ -6,6 +6,7 @@
 // ids.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,9 @@ class BlockPool {
   std::int32_t page_blocks_max() const { return page_blocks_max_; }
   // Smallest capacity of a size class that holds `count` edges, 1 <= count <= block_edges_max.
   std::int32_t fit(std::int32_t count) const { return class_capacity_[class_of_[count]]; }
+
+  // Capacity of a block that has to grow to hold `count` edges: with half as many to spare.
+  std::int32_t grown(std::int32_t count) const { return fit(std::min(count + count / 2, block_edges_max())); }
 
   std::int64_t allocate(std::int32_t capacity);  // capacity as given by fit(); may move the columns
   void free(std::int64_t place, std::int32_t capacity);
@@ -237,6 +241,7 @@ class BlockChain {
   void insert_block(const BlockPool& pool, const Cursor& before, const Block& block);
   void erase_block(BlockPool& pool, std::int32_t page, std::int32_t block);
   void split(BlockPool& pool, Cursor& at);  // makes room at `at` in a full block
+  std::int32_t last_capacity(const BlockPool& pool, std::int32_t count) const;
   void merge(BlockPool& pool, std::int32_t page, std::int32_t left);
   static void resize(BlockPool& pool, Block& block, std::int32_t capacity);
 

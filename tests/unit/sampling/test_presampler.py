@@ -49,6 +49,22 @@ def test_a_late_edge_is_not_the_latest_and_a_removed_one_is_replaced() -> None:
     assert sampler.sample([0]).hop(1).tolist() == [[2, 4]]
 
 
+@pytest.mark.parametrize("length", range(6, 22))
+def test_any_edge_of_a_row_that_grew_at_its_front_may_leave(length: int) -> None:
+    """Rows of the latest edges hold a few more until they are copied: those may be the ones that leave, or are late."""
+    for place in range(length):
+        graph = lg.Graph(np.zeros((2, 1), np.float32), [0], [1], time=[0])
+        sampler = lg.PreSampler(graph, lg.query().out().sample(5, by="top_k"))
+        for time in range(1, length):
+            sampler.apply(added(0, 1, time=10 * time))
+        late = added(0, 1, time=10 * place + 5)
+        late.remove_edge(0, 1, edge_id=place)
+        sampler.apply(late)
+        sampler.verify()
+        sampler.apply(added(0, 1, time=10 * length))
+        sampler.verify()
+
+
 def test_a_graph_that_is_applied_to_keeps_its_samplers_up() -> None:
     graph = small()
     sampler = lg.PreSampler(graph, LATEST)
