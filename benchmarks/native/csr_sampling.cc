@@ -1,5 +1,6 @@
 // Temporal sampling over static CSR, beside TemporalSampler: what a store that never changes could do with the same
-// care, and what TGL does (per-thread vectors that grow, then a concatenation). Run by benchmarks/temporal_sampling.py.
+// care, and what TGL does (per-thread vectors that grow, then a concatenation); TemporalSampler itself is measured
+// here, too, without Python around it. Run by benchmarks/temporal_sampling.py.
 //
 //   csr_sampling FILE STRATEGY THREADS REPEATS FANOUT...
 //
@@ -19,8 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "livegnn/graph.h"
 #include "livegnn/graph_memory.h"
 #include "livegnn/prefetch.h"
+#include "livegnn/temporal.h"
 #include "temporal/draw.h"
 #include "util/thread_pool.h"
 
@@ -305,6 +308,34 @@ class GrowingSampler {
   std::vector<Hop> hops_;
 };
 
+// TemporalSampler on a store of the same edges.
+class StoreSampler {
+ public:
+  StoreSampler(const livegnn::GraphStore& store, std::vector<std::int32_t> fan_outs, bool recent, int threads)
+      : hops_(fan_outs.size()) {
+    livegnn::TemporalOptions options;
+    options.fan_outs = std::move(fan_outs);
+    options.by = recent ? livegnn::TemporalBy::Recent : livegnn::TemporalBy::Uniform;
+    options.threads = threads;
+    sampler_ = std::make_unique<livegnn::TemporalSampler>(store, options);
+  }
+
+  const std::vector<Hop>& sample(Numbers vertices, Numbers times, std::uint64_t call) {
+    for (livegnn::TemporalHopArrays& hop : made_) sampler_->buffers()->give(std::move(hop.memory));
+    made_ = sampler_->sample(vertices, times, call, 0, nullptr);
+    for (std::size_t k = 0; k < made_.size(); ++k) {
+      hops_[k].ids = made_[k].edge_ids;
+      hops_[k].rows = made_[k].edge_index;
+    }
+    return hops_;
+  }
+
+ private:
+  std::unique_ptr<livegnn::TemporalSampler> sampler_;
+  std::vector<livegnn::TemporalHopArrays> made_;
+  std::vector<Hop> hops_;
+};
+
 template <typename Sampler>
 void measure(const char* name, Sampler sampler, Numbers vertices, Numbers times, std::size_t batches, int repeats) {
   const std::size_t size = vertices.size() / batches;
@@ -353,6 +384,12 @@ int main(int count, char** arguments) {
   std::vector<std::int32_t> fan_outs;
   for (int i = 5; i < count; ++i) fan_outs.push_back(std::atoi(arguments[i]));
   measure("static", StaticSampler(csr, fan_outs, recent, threads), vertices, times, batches, repeats);
+  livegnn::GraphOptions options;
+  options.has_time = true;
+  livegnn::GraphStore store(options);
+  store.load(values[0], {}, all.subspan(4, edges), all.subspan(4 + edges, edges), {}, all.subspan(4 + 2 * edges, edges),
+             {}, {}, 1);
+  measure("livegnn", StoreSampler(store, fan_outs, recent, threads), vertices, times, batches, repeats);
   measure("growing", GrowingSampler(csr, fan_outs, recent, threads), vertices, times, batches, repeats);
   return 0;
 }

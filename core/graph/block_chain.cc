@@ -266,9 +266,9 @@ void BlockChain::clear(BlockPool& pool) {
 void BlockChain::make_table() const {
   std::size_t blocks = 0;
   for (const Page& page : pages_) blocks += page.size();
-  std::unique_ptr<std::int64_t[]> values(new std::int64_t[1 + 3 * blocks]);
+  std::unique_ptr<std::int64_t[]> values(new std::int64_t[BlockTableSlot::kHead + 3 * blocks]);
   values[0] = static_cast<std::int64_t>(blocks);
-  std::int64_t* at = values.get() + 1;
+  std::int64_t* at = values.get() + BlockTableSlot::kHead;
   std::int64_t before = 0;
   for (const Page& page : pages_) {
     for (const Block& block : page) {
@@ -279,12 +279,16 @@ void BlockChain::make_table() const {
       ++at;
     }
   }
+  for (std::size_t column = 0; column < 3; ++column) {
+    values[1 + column] = values[BlockTableSlot::kHead + (column + 1) * blocks - 1];
+  }
   table_.set(std::move(values));
 }
 
 std::size_t BlockChain::bytes() const {
   std::size_t total = pages_.capacity() * sizeof(Page);
-  if (!table_.empty()) total += static_cast<std::size_t>(1 + 3 * table_.get().blocks) * sizeof(std::int64_t);
+  if (!table_.empty())
+    total += static_cast<std::size_t>(BlockTableSlot::kHead + 3 * table_.get().blocks) * sizeof(std::int64_t);
   for (const Page& page : pages_) total += page.capacity() * sizeof(Block);
   return total;
 }

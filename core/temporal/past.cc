@@ -15,6 +15,8 @@ namespace livegnn {
 namespace {
 constexpr std::size_t kRecordsAhead = 32;  // targets whose list record is on its way
 
+constexpr std::int64_t kLastBlock = -1;  // a HubSearch's block: the chain's last
+
 constexpr int kClasses = 32;  // of searches, by their number of steps
 }  // namespace
 
@@ -65,7 +67,7 @@ void PastFinder::begin(VertexId v, EdgeTime time, std::int32_t target, Past* pas
     pasts[target] = pinned(v, range, slice);
   } else if (list.chain != nullptr) {
     prefetch_line(list.chain);
-    scratch.hubs.push_back({list.chain, list.count, target, -1});
+    scratch.hubs.push_back({list.chain, list.count, target, kLastBlock, 0, 0, 0});
   } else if (list.count > 0) {
     pasts[target] = {list.place, list.count};
     prefetch_line(pool_.times(list.place) + list.count - 1);
@@ -107,7 +109,7 @@ void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const st
           in_run(first, static_cast<std::int32_t>(place - first), scratch.ranges[static_cast<std::size_t>(name)]);
     } else {
       const HubSearch& hub = scratch.hubs[static_cast<std::size_t>(~name)];
-      const auto in_block = static_cast<std::int32_t>(place - hub.chain->table().place[hub.block]);
+      const auto in_block = static_cast<std::int32_t>(place - hub.place);
       pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
     }
   });
@@ -125,50 +127,47 @@ void PastFinder::take_all(std::span<const std::int64_t> vertices, Past* pasts, P
   }
 }
 
-// Which block of each hub the last candidate is in; its search there joins those in runs.
+// Which block of each hub the last candidate is in; its search there joins those in runs. Where it is the last block,
+// one line of the table says so.
 void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const {
   const auto last_of = [&](const HubSearch& hub) { return scratch.ranges[static_cast<std::size_t>(hub.target)].last; };
-  for (const HubSearch& hub : scratch.hubs) {
-    const BlockTable table = hub.chain->table();
-    prefetch_line(table.first + table.blocks - 1);
-  }
-  const auto found = [&](HubSearch& hub, std::int64_t block) {
-    const BlockTable table = hub.chain->table();
-    hub.block = block;
-    prefetch_line(table.before + block + (block + 1 < table.blocks));
-    prefetch_line(table.place + block);
-  };
   for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
     HubSearch& hub = scratch.hubs[i];
-    const BlockTable table = hub.chain->table();
-    if (table.first[table.blocks - 1] <= last_of(hub)) {
-      found(hub, table.blocks - 1);
+    const BlockTail tail = hub.chain->tail();
+    if (tail.first <= last_of(hub)) {
+      hub.before = tail.before;
+      hub.place = tail.place;
+      hub.edges = static_cast<std::int32_t>(hub.count - tail.before);
+      prefetch_line(pool_.times(hub.place) + hub.edges - 1);
     } else {
+      const BlockTable table = hub.chain->table();
       scratch.in_tables.add(table.first, static_cast<std::int32_t>(table.blocks), last_of(hub),
                             static_cast<std::int32_t>(i));
     }
   }
   scratch.in_tables.run([&](std::int32_t name, const EdgeTime* end) {
     HubSearch& hub = scratch.hubs[static_cast<std::size_t>(name)];
-    found(hub,
-          std::max<std::int64_t>(end - hub.chain->table().first - 1, 0));  // where all come later, none of the first
+    const BlockTable table = hub.chain->table();
+    hub.block = std::max<std::int64_t>(end - table.first - 1, 0);  // where all come later, none of the first
+    prefetch_line(table.before + hub.block + 1);
+    prefetch_line(table.place + hub.block);
   });
-  const auto edges_of = [](const HubSearch& hub) {
+  for (HubSearch& hub : scratch.hubs) {
+    if (hub.block == kLastBlock) continue;
     const BlockTable table = hub.chain->table();
     const std::int64_t end = hub.block + 1 < table.blocks ? table.before[hub.block + 1] : hub.count;
-    return static_cast<std::int32_t>(end - table.before[hub.block]);
-  };
-  for (const HubSearch& hub : scratch.hubs) {
-    prefetch_line(pool_.times(hub.chain->table().place[hub.block]) + edges_of(hub) - 1);
+    hub.before = table.before[hub.block];
+    hub.place = table.place[hub.block];
+    hub.edges = static_cast<std::int32_t>(end - hub.before);
+    prefetch_line(pool_.times(hub.place) + hub.edges - 1);
   }
   for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
     const HubSearch& hub = scratch.hubs[i];
-    const EdgeTime* in_block = pool_.times(hub.chain->table().place[hub.block]);
-    const std::int32_t edges = edges_of(hub);
-    if (in_block[edges - 1] <= last_of(hub)) {
-      pasts[hub.target] = in_chain(hub, edges, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
+    const EdgeTime* in_block = pool_.times(hub.place);
+    if (in_block[hub.edges - 1] <= last_of(hub)) {
+      pasts[hub.target] = in_chain(hub, hub.edges, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
     } else {
-      scratch.in_runs.add(in_block, edges, last_of(hub), ~static_cast<std::int32_t>(i));
+      scratch.in_runs.add(in_block, hub.edges, last_of(hub), ~static_cast<std::int32_t>(i));
     }
   }
 }
@@ -181,23 +180,24 @@ Past PastFinder::in_run(std::int64_t place, std::int32_t end, const TimeRange& r
 
 // Where all that is wanted lies in one block, it is a run like others.
 Past PastFinder::in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const {
-  const BlockTable table = hub.chain->table();
-  const std::int64_t end = table.before[hub.block] + in_block;
+  const std::int64_t end = hub.before + in_block;
   std::int64_t first = 0;
   if (cut_.has_first() && range.first > INT64_MIN) {
+    const BlockTable table = hub.chain->table();
+    const std::int64_t last = hub.block == kLastBlock ? table.blocks - 1 : hub.block;
     const std::int32_t blocks =
-        count_until(table.first, static_cast<std::int32_t>(hub.block + 1), range.first - 1);  // that begin before it
+        count_until(table.first, static_cast<std::int32_t>(last + 1), range.first - 1);  // that begin before it
     if (blocks > 0) {
       const std::int64_t block = blocks - 1;
-      const std::int64_t block_end = block == hub.block ? end : table.before[block + 1];
+      const std::int64_t block_end = block == last ? end : table.before[block + 1];
       const auto edges = static_cast<std::int32_t>(block_end - table.before[block]);
       first = table.before[block] + count_until(pool_.times(table.place[block]), edges, range.first - 1);
     }
   }
   auto count = static_cast<std::int32_t>(end - first);
   if (enough_ >= 0) count = std::min(count, enough_);
-  if (count <= in_block) return {table.place[hub.block] + in_block - count, count};
-  slice.longs.push_back({table, end - count, nullptr});
+  if (count <= in_block) return {hub.place + in_block - count, count};
+  slice.longs.push_back({hub.chain->table(), end - count, nullptr});
   return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
 }
 

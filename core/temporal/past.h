@@ -153,7 +153,9 @@ struct HubSearch {
   const BlockChain* chain;
   std::int32_t count;  // edges of the chain
   std::int32_t target;
-  std::int64_t block;  // that the last candidate is in
+  std::int64_t block;          // that the last candidate is in
+  std::int64_t before, place;  // of that block, as in the chain's table
+  std::int32_t edges;          // in it
 };
 // The candidate of a rank, counted from the oldest.
 EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank);

@@ -50,18 +50,25 @@ TEST(the_first_failure_is_rethrown_and_the_pool_goes_on) {
   }
 }
 
+// The child makes a pool of its own, too: its threads may get the handles of those that stayed behind.
 TEST(a_forked_process_works_alone_and_ends) {
-  for (const bool asleep : {false, true}) {
-    ThreadPool pool(2, asleep ? ThreadPool::kNoSpin : ThreadPool::kSpin);
+  for (int round = 0; round < 60; ++round) {
+    ThreadPool pool(2 + round % 3, round % 2 == 0 ? ThreadPool::kNoSpin : ThreadPool::kSpin);
     pool.run(10, [](std::int64_t, int) {});
-    if (asleep) ::usleep(20000);
+    if (round % 4 == 0) ::usleep(2000);  // else while workers are about to sleep
     const ::pid_t child = ::fork();
     if (child == 0) {
       ::alarm(20);
-      int sum = 0;
-      pool.run(100, [&](std::int64_t i, int) { sum += static_cast<int>(i); });
-      pool.~ThreadPool();
-      ::_exit(sum == 4950 ? 0 : 1);
+      std::int64_t sum = 0;
+      for (int job = 0; job < 3; ++job) pool.run(100, [&](std::int64_t i, int) { sum += i; });
+      {
+        ThreadPool own(4);
+        std::atomic<int> hits = 0;
+        own.run(100, [&](std::int64_t, int) { ++hits; });
+        pool.~ThreadPool();
+        if (hits != 100) ::_exit(2);
+      }
+      ::_exit(sum == 3 * 4950 ? 0 : 1);
     }
     int status = -1;
     CHECK(::waitpid(child, &status, 0) == child);

@@ -1,12 +1,15 @@
 #include "util/thread_pool.h"
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <exception>
 
 namespace livegnn {
 
 namespace {
+
+std::atomic<unsigned> forks{0};
+[[maybe_unused]] const int counted = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -18,14 +21,19 @@ inline void relax() {
 
 }  // namespace
 
+bool ThreadPool::is_forked() const { return forks_ != forks.load(std::memory_order_relaxed); }
+
 ThreadPool::ThreadPool(int threads, Spin spin)
-    : spin_(spin), process_(::getpid()), wake_(std::make_unique<std::condition_variable>()) {
-  for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+    : spin_(spin),
+      forks_(forks.load(std::memory_order_relaxed)),
+      workers_(std::make_unique<std::vector<std::thread>>()),
+      wake_(std::make_unique<std::condition_variable>()) {
+  for (int thread = 1; thread < threads; ++thread) workers_->emplace_back([this, thread] { work(thread); });
 }
 
 ThreadPool::~ThreadPool() {
-  if (::getpid() != process_) {  // a fork's copy: its workers sleep for ever, and must not be waited for
-    for (std::thread& worker : workers_) worker.detach();
+  if (is_forked()) {  // handles of threads that are not here: not to be joined, detached or woken
+    static_cast<void>(workers_.release());
     static_cast<void>(wake_.release());
     return;
   }
@@ -34,11 +42,11 @@ ThreadPool::~ThreadPool() {
     stop_ = true;
   }
   wake_->notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : *workers_) worker.join();
 }
 
 void ThreadPool::run(std::int64_t count, const Task& task) {
-  if (workers_.empty() || count <= 1) {
+  if (workers_->empty() || count <= 1 || is_forked()) {
     for (std::int64_t index = 0; index < count; ++index) task(index, 0);
     return;
   }

@@ -1,9 +1,7 @@
 // The one thread pool of an engine, a sampler or a store. The caller works too; workers spin briefly between jobs, then
-// sleep. A job ends when its indices are done: a worker that wakes too late finds it closed. In a forked process, which
-// has no workers, the caller does all of it.
+// sleep. A job ends when its indices are done: a worker that wakes too late finds it closed. A forked process has no
+// workers: there the caller does all of it, and touches nothing that they share, whose state is anybody's guess.
 #pragma once
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -26,7 +24,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return static_cast<int>(workers_->size()) + 1; }
 
   // Runs task(index, thread) for every index in [0, count), indices handed out in order as threads become free.
   // The first exception thrown by a task is rethrown here after all threads have stopped. Not re-entrant.
@@ -37,11 +35,12 @@ class ThreadPool {
   static constexpr int kClosed = -1;
   void work(int thread);
   bool enter();
+  bool is_forked() const;
   void drain(int thread);
 
   const Spin spin_;
-  const ::pid_t process_;  // that has the workers
-  std::vector<std::thread> workers_;
+  const unsigned forks_;  // of this process and those before it, when the workers were started
+  std::unique_ptr<std::vector<std::thread>> workers_;
   std::mutex mutex_;
   std::unique_ptr<std::condition_variable> wake_;
   std::atomic<std::uint64_t> job_{0};  // number of the current job; a change wakes the workers

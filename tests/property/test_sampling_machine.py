@@ -125,7 +125,7 @@ class SamplingMachine(RuleBasedStateMachine):
         self.batch(adds, leaves, 0)
         self.in_order = False
 
-    @rule(adds=st.integers(260, 400))
+    @rule(adds=st.integers(260, 700))
     def long_run_of_additions(self, adds: int) -> None:
         """Written by the store as one run in the first graph, one by one in the other."""
         self.batch(adds, 0, 0)

@@ -152,6 +152,10 @@ struct BlockTable {
   const std::int64_t* place;
 };
 
+struct BlockTail {  // of the last block, as in the table
+  std::int64_t first, before, place;
+};
+
 // The table of one chain, made by the first reader that wants it and dropped by the writer where blocks change. Readers
 // may ask at the same time; a writer is alone.
 class BlockTableSlot {
@@ -168,13 +172,18 @@ class BlockTableSlot {
     if (values_.load(std::memory_order_relaxed) != nullptr) delete[] values_.exchange(nullptr);
   }
   bool empty() const { return values_.load(std::memory_order_acquire) == nullptr; }
-  void set(std::unique_ptr<std::int64_t[]> values) const {  // blocks, then the three columns; the first one stays
+  static constexpr std::int64_t kHead = 4;  // values before the three columns: blocks, and those of the last block
+  void set(std::unique_ptr<std::int64_t[]> values) const {  // the first one stays
     std::int64_t* none = nullptr;
     if (values_.compare_exchange_strong(none, values.get(), std::memory_order_acq_rel)) values.release();
   }
   BlockTable get() const {
     const std::int64_t* values = values_.load(std::memory_order_acquire);
-    return {values[0], values + 1, values + 1 + values[0], values + 1 + 2 * values[0]};
+    return {values[0], values + kHead, values + kHead + values[0], values + kHead + 2 * values[0]};
+  }
+  BlockTail tail() const {  // by one line of memory
+    const std::int64_t* values = values_.load(std::memory_order_acquire);
+    return {values[1], values[2], values[3]};
   }
   void prefetch() const { prefetch_line(values_.load(std::memory_order_relaxed)); }
 
@@ -219,10 +228,14 @@ class BlockChain {
   void clear(BlockPool& pool);
   std::size_t bytes() const;
 
-  // Stays as it is while edges are only appended to the last block.
+  // Stays as it is while edges are only appended to the last block, and that has room.
   BlockTable table() const {
     if (table_.empty()) make_table();
     return table_.get();
+  }
+  BlockTail tail() const {
+    if (table_.empty()) make_table();
+    return table_.tail();
   }
   void prefetch_table() const { table_.prefetch(); }
 

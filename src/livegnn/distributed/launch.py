@@ -120,7 +120,7 @@ def _meet(job: _Job, rank: int) -> None:
     except RuntimeError as cause:
         raise WorkerUnavailable(
             f"[launch] expected {job.workers} workers to meet at {job.init_method} within {job.timeout_s} s, got "
-            f"{cause} (seen by worker {rank}); see another's error, or give a longer timeout_s"
+            f"{cause} (seen by worker {rank}); see another's error, mend the cause, or give a longer timeout_s"
         ) from cause
 
 
