@@ -12,16 +12,17 @@ EdgeTime Candidates::horizon(EdgeTime now) const {
   return now - query_.ttl;
 }
 
-void check_sample_weight(const EdgeRecord& edge, float weight) {
+void check_sample_weight(const EdgeRecord& edge, float weight, bool in_batch) {
   if (weight >= 0.0f) return;
-  throw Error(ErrorKind::ValueInvalid, "[sample] expected weights of at least 0 for a weighted sample, got " +
-                                           std::to_string(weight) + " for edge " + std::to_string(edge.src) + " -> " +
-                                           std::to_string(edge.dst) + " (edge id " + std::to_string(edge.id) +
-                                           "); correct the weight");
+  throw Error(ErrorKind::ValueInvalid,
+              std::string(in_batch ? "[apply]" : "[sample]") +
+                  " expected weights of at least 0 for a weighted sample, got " + std::to_string(weight) +
+                  " for edge " + std::to_string(edge.src) + " -> " + std::to_string(edge.dst) +
+                  (in_batch ? "" : " (edge id " + std::to_string(edge.id) + ")") + "; correct the weight");
 }
 
-void Candidates::check_weight(const EdgeRecord& edge, float weight) const {
-  if (query_.by == SampleBy::Weighted && of_type(edge)) check_sample_weight(edge, weight);
+void Candidates::check_weight(const EdgeRecord& edge, float weight, bool in_batch) const {
+  if (query_.by == SampleBy::Weighted && of_type(edge)) check_sample_weight(edge, weight, in_batch);
 }
 
 template <typename Visitor>
@@ -45,7 +46,7 @@ bool Candidates::visit_place(VertexId v, const Listed& listed, std::int32_t at, 
   if (span.weights != nullptr) edge.weight = span.weights[at];
   if (span.types != nullptr) edge.type = span.types[at];
   if (span.times != nullptr) edge.time = span.times[at];
-  check_weight(edge, edge.weight);
+  check_weight(edge, edge.weight, false);
   if (!matches(edge, horizon)) return false;
   if (listed.incoming && query_.direction == HopDirection::Both && edge.src == edge.dst) return false;
   visitor(entry_of(edge, span.neighbours[at]));

@@ -13,7 +13,8 @@
 
 namespace livegnn {
 
-void check_sample_weight(const EdgeRecord& edge, float weight);  // throws Error: a negative one
+// Throws Error: a negative one; of an edge that a batch brings or re-weights, or of one that a sample reads.
+void check_sample_weight(const EdgeRecord& edge, float weight, bool in_batch);
 
 class Candidates {
  public:
@@ -28,7 +29,7 @@ class Candidates {
     return of_type(edge) && (!timed() || edge.time > horizon) &&
            (query_.by != SampleBy::Weighted || edge.weight > 0.0f);
   }
-  void check_weight(const EdgeRecord& edge, float weight) const;  // throws Error: negative in a weighted sample
+  void check_weight(const EdgeRecord& edge, float weight, bool in_batch) const;  // throws Error likewise
   RowEntry entry_of(const EdgeRecord& edge, VertexId neighbour) const {
     return {neighbour, edge.id, order_.rank(edge.id, edge.weight, edge.time), edge.time};
   }

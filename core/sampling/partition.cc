@@ -63,7 +63,7 @@ PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const 
 void BatchTap::check(const BatchDelta& delta) const {
   const auto check_edge = [&](const EdgeRecord& edge, float weight) {
     for (const std::int32_t type : weighted_types_) {
-      if (type == kAnyType || type == edge.type) check_sample_weight(edge, weight);
+      if (type == kAnyType || type == edge.type) check_sample_weight(edge, weight, true);
     }
   };
   for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight);

@@ -73,7 +73,7 @@ void ReservoirTable::visit_records(std::span<const EdgeRecord> records, EdgeTime
 
 void ReservoirTable::check(const BatchDelta& delta, const OwnedBuckets& owned) const {
   const auto check_edge = [&](const EdgeRecord& edge, float weight) {
-    if (owns_vertex(owned, edge.src) || owns_vertex(owned, edge.dst)) candidates_.check_weight(edge, weight);
+    if (owns_vertex(owned, edge.src) || owns_vertex(owned, edge.dst)) candidates_.check_weight(edge, weight, true);
   };
   if (query().by != SampleBy::Weighted) return;
   for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight);

@@ -26,7 +26,7 @@ from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.temporal.events import Events
-from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, score_links
+from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, score_links
 from livegnn.temporal.loading import Fetches, InputLoader
 from livegnn.temporal.report import EpochReport
 from livegnn.types import AnyArray, Float32Array, Int64Array
@@ -151,7 +151,7 @@ class DistributedTrainer:
         self._make_room()
         self.model.train()
         total = 0.0
-        for part in cut(len(events), self.batch_size):
+        for part in cut_evenly(len(events), self.batch_size):
             total += self._step(events, negatives, part)
         return total / max(len(events), 1)
 

@@ -71,6 +71,27 @@ def edge_time(where: str, name: str, value: object) -> int:
     return number
 
 
+def time_unit(values: object) -> str | None:
+    """The unit of datetime64 values, as "s" or "25s": of an array, a scalar, a pandas column; None of plain numbers."""
+    if isinstance(values, (list, tuple)) and values:
+        values = values[0]
+    dtype = getattr(values, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind != "M":
+        return None
+    unit, count = np.datetime_data(dtype)
+    return unit if count == 1 else f"{count}{unit}"
+
+
+def same_unit(where: str, name: str, known: str | None, given: str | None) -> str | None:
+    """The unit that times have from now on. Raises: ValueInvalid for two, whose numbers mean different times."""
+    if known is None or given is None or known == given:
+        return known or given
+    raise ValueInvalid(
+        f"[{where}] expected {name} in {known}, as the times before, got datetime64[{given}]; cast them with "
+        f".astype('datetime64[{known}]')"
+    )
+
+
 def edge_type(where: str, name: str, value: object) -> int:
     """An edge type: an integer from 0 to 2^31 - 1."""
     number = whole_number(where, name, value)

@@ -95,6 +95,7 @@ class Graph:
     """
 
     _block_edges_max: ClassVar[int] = 128  # tests make blocks tiny
+    _time_unit: str | None = None  # of the datetime64 values that were given so far; numbers have none
 
     def __init__(
         self,
@@ -118,6 +119,8 @@ class Graph:
                 "for an edge_index of shape (2, E) write Graph(x, *edge_index), or Graph.from_pyg(data)"
             )
         columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
+        for part in time.values() if isinstance(time, Mapping) else [time]:
+            self._time_unit = checks.same_unit("Graph", "time", self._time_unit, checks.time_unit(part))
         dtype = halves.check_dtype("Graph", feature_dtype)
         if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
             arrays = typed_load.check_typed(
@@ -515,6 +518,7 @@ class Graph:
         with self._lock:
             if self._busy:
                 self._refuse_writer("apply")
+            unit = self._time_unit if updates._time_unit is None else self._same_unit("apply", updates._time_unit)
             self._busy = True
             try:
                 if self._ids is None and updates._keys is None and self._typed is None and not updates._types:
@@ -525,6 +529,7 @@ class Graph:
                     changes = self._apply_named(updates)
                 version = self._store.version
                 self._ids_version = version
+                self._time_unit = unit
                 return version, self._notify(changes, version, wanted) if self._consumers else None
             finally:
                 self._busy = False
@@ -586,6 +591,9 @@ class Graph:
         if failure is not None:
             raise failure
         return result
+
+    def _same_unit(self, where: str, unit: str | None) -> str | None:
+        return checks.same_unit(where, "times", self._time_unit, unit)
 
     def _translated(self, updates: Updates) -> tuple[_native.UpdateBuffer, Translation | TypedTranslation | None]:
         """The batch in slots, as a buffer of its own, and what it does to the id map; commit that after success."""

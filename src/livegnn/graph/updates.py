@@ -53,7 +53,7 @@ class Updates:
     2
     """
 
-    __slots__ = ("_buffer", "_keys", "_places", "_types", "_vertex_ops")
+    __slots__ = ("_buffer", "_keys", "_places", "_time_unit", "_types", "_vertex_ops")
 
     def __init__(self) -> None:
         self._buffer = _native.UpdateBuffer()
@@ -61,6 +61,7 @@ class Updates:
         self._places: dict[str, int] = {}
         self._types: dict[str | tuple[str, str, str], int] = {}  # names of types -> -1 - place, in order of appearance
         self._vertex_ops: list[tuple[int, int, bool]] = []  # runs of updates that add (True) or remove vertices
+        self._time_unit: str | None = None  # of the datetime64 values that were given; numbers have none
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -75,6 +76,7 @@ class Updates:
         self._places.clear()
         self._types.clear()
         self._vertex_ops.clear()
+        self._time_unit = None
 
     def extend(self, other: Updates) -> None:
         """Appends the updates of another object, in order. Raises: DtypeInvalid if its ids are of the other kind."""
@@ -82,6 +84,7 @@ class Updates:
             raise UsageError(
                 f"[extend] expected Updates, got {type(other).__name__}; use from_arrow or from_pandas for tables"
             )
+        unit = checks.same_unit(self._where("extend"), "times", self._time_unit, other._time_unit)
         buffer = _native.UpdateBuffer()
         buffer.extend(other._buffer)
         u, v = buffer.ids()
@@ -100,6 +103,7 @@ class Updates:
         runs = [(start + first, start + last, adds) for first, last, adds in other._vertex_ops]
         self._buffer.extend(buffer)
         self._vertex_ops.extend(runs)
+        self._time_unit = unit
 
     # ---- edges, one at a time
 
@@ -131,7 +135,7 @@ class Updates:
         if weight is not None and (type(weight) is not float or not -_FLOAT_MAX <= weight <= _FLOAT_MAX):
             weight = checks.finite_float(self._where("add_edge"), "weight", weight)
         if time is not None and (type(time) is not int or not _TIME_UNSET < time <= _ID_MAX):
-            time = checks.edge_time(self._where("add_edge"), "time", time)
+            time = self._time("add_edge", time)
         if edge_type is not None and (type(edge_type) is not int or not 0 <= edge_type <= _TYPE_MAX):
             edge_type = self._edge_type("add_edge", edge_type)
         if edge_attr is None:
@@ -166,14 +170,14 @@ class Updates:
             self._buffer.remove_edge(u, v, None, None, None, ignore)
             return
         if time is not None:
-            time = checks.edge_time(self._where("remove_edge"), "time", time)
+            time = self._time("remove_edge", time)
         if edge_type is not None:
             edge_type = self._edge_type("remove_edge", edge_type)
         self._buffer.remove_edge(u, v, time, edge_type, self._edge_id("remove_edge", edge_id), ignore)
 
     def remove_edges_before(self, time: int) -> None:
         """Removes every edge with a time below `time`. Raises: by apply ColumnMissing if the graph has no times."""
-        self._buffer.remove_edges_before(checks.edge_time(self._where("remove_edges_before"), "time", time))
+        self._buffer.remove_edges_before(self._time("remove_edges_before", time))
 
     def set_weight(
         self, u: VertexKey, v: VertexKey, w: float, *, edge_type: EdgeType | None = None, edge_id: int | None = None
@@ -243,6 +247,7 @@ class Updates:
         for name, column in columns:
             if column is not None:
                 checks.same_length(where, name, column, count, "src")
+        self._note_unit(where, "time", time)
         self._buffer.add_edges(sources, targets, weights, times, types, attrs)
 
     def remove_edges(self, src: object, dst: object, *, edge_type: object = None, missing: Missing = "error") -> None:
@@ -402,6 +407,15 @@ class Updates:
 
     def _where(self, method: str) -> str:
         return f"{method}, update {len(self._buffer)}"
+
+    def _time(self, method: str, time: object) -> int:
+        where = self._where(method)
+        number = checks.edge_time(where, "time", time)
+        self._note_unit(where, "time", time)
+        return number
+
+    def _note_unit(self, where: str, name: str, times: object) -> None:
+        self._time_unit = checks.same_unit(where, name, self._time_unit, checks.time_unit(times))
 
     def _pair(self, method: str, u: object, v: object) -> tuple[int, int]:
         if isinstance(u, str) != isinstance(v, str):  # or the place of a string would stand beside an id

@@ -11,6 +11,7 @@ the queue closes.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
 import time
@@ -95,6 +96,17 @@ def _settle(asks: list[Ask]) -> None:
             future.set_result(ask.answer)
 
 
+_open: weakref.WeakSet[MicroBatcher] = weakref.WeakSet()
+_EXIT_S = 5.0
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the interpreter's end: a thread that still waits would keep native objects from being freed in order."""
+    for batcher in list(_open):
+        batcher.close(_EXIT_S)
+
+
 class MicroBatcher:
     """The queue and its thread.
 
@@ -121,6 +133,7 @@ class MicroBatcher:
         self.overloaded = 0
         self._thread = threading.Thread(target=self._run, name="livegnn-sample-server", daemon=True)
         self._thread.start()
+        _open.add(self)
 
     @property
     def is_open(self) -> bool:
@@ -147,13 +160,13 @@ class MicroBatcher:
             self._queue.append(ask)
             self._changed.notify()
 
-    def close(self) -> None:
-        """Refuses new asks, answers those that wait (held ones by an error), and ends the thread."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Refuses new asks, answers those that wait (held ones by an error), and waits for the thread's end."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(timeout_s)
 
     # ---- the thread
 

@@ -259,8 +259,12 @@ class PreSampler:
 
     def _wait(self, version: int, timeout: float | None) -> None:
         wanted = whole_number("sample", "at_least", version)
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
-            raise ValueInvalid(f"[sample] expected a timeout in seconds, or None, got {timeout!r}; give a number")
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (number and 0 <= timeout <= threading.TIMEOUT_MAX):
+            raise ValueInvalid(
+                f"[sample] expected a timeout from 0 to {threading.TIMEOUT_MAX:.0f} seconds, or None to wait for ever, "
+                f"got {timeout!r}; give a number"
+            )
         with self._published_version:
             there = self._published_version.wait_for(lambda: self._closed or self.follower.version() >= wanted, timeout)
         self._open("sample")

@@ -73,6 +73,14 @@ def cut(count: int, size: int, first: int | None = None) -> Iterator[slice]:
         start = end
 
 
+def cut_evenly(count: int, size: int) -> Iterator[slice]:
+    """Mini-batches of at most `size` events, as few as will do, equal but for one event: a step on the few that were
+    left over would move the weights as far as one on many."""
+    parts = -(-count // size)
+    for part in range(parts):
+        yield slice(count * part // parts, count * (part + 1) // parts)
+
+
 def score_links(
     model: TemporalModel, undirected: bool, src: Int64Array, h_src: Tensor, dst: Int64Array, h_dst: Tensor
 ) -> Tensor:
@@ -117,13 +125,14 @@ class LinkPass:
     ) -> float:
         """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs).
 
+        first: of mini-batches of batch_size (cut()); without it all are of equal size (cut_evenly()).
         hidden: ids of edges that no sample may hold, beside those of the mini-batch; for graphs without times.
         Raises:  TrainingDiverged where the loss is not finite; the model has then taken the steps before.
         """
         functional = self._torch.nn.functional
         self.model.train()
         total = 0.0
-        for part in cut(len(events), self.batch_size, first):
+        for part in cut(len(events), self.batch_size, first) if first else cut_evenly(len(events), self.batch_size):
             batch = events.at(part)
             src, dst, other = self._embed(batch, negatives[part], source, hidden)
             with self.loader.clock.phase("model"):

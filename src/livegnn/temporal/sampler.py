@@ -12,7 +12,7 @@ from typing import Literal
 from livegnn import _native
 from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
 from livegnn.graph import Graph
-from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_array, whole_number
+from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_array, time_unit, whole_number
 from livegnn.graph.graph import core_count
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
@@ -188,6 +188,7 @@ class TemporalSampler:
         numbers, at = integer_array(where, "slots", slots), time_array(where, "times", times)
         same_length(where, "times", at, len(numbers), "slots")
         with self.graph._lock:
+            self.graph._same_unit(where, time_unit(times))
             return self._hops(where, numbers, at, pin)
 
     def _hops(
@@ -227,6 +228,7 @@ class TemporalSampler:
         slots = integer_array(where, "ids", vertices) if known is None else known.slots(where, "ids", vertices)
         at = time_array(where, "times", times)
         same_length(where, "times", at, len(slots), "vertices")
+        self.graph._same_unit(where, time_unit(times))
         return slots, at
 
     def _count(self) -> None:

@@ -186,17 +186,26 @@ def test_queries_start_and_end_while_the_graph_runs() -> None:
         sampler.drop(1)
 
 
+def test_a_timeout_that_is_no_time_to_wait() -> None:
+    sampler = lg.PreSampler(small(), LATEST)
+    for timeout in (float("nan"), float("inf"), 1e30, -1, "1", True):
+        with pytest.raises(ValueInvalid, match="expected a timeout from 0 to"):
+            sampler.sample([0], at_least=9, timeout=timeout)
+
+
 def test_negative_weights_refuse_the_batch_and_the_query() -> None:
     graph = lg.Graph(np.zeros((3, 1), np.float32), [0, 1], [1, 2], weight=[1.0, 2.0])
     sampler = lg.PreSampler(graph, lg.query().out().sample(2, by="weighted"))
     before = graph.digest(), sampler.digest()
-    with pytest.raises(ValueInvalid, match=r"got -3.0+ for edge 0 -> 2 \(edge id 2\)"):
+    with pytest.raises(ValueInvalid, match=r"\[apply\] .* got -3.0+ for edge 0 -> 2; correct"):
         graph.apply(added(0, 2, weight=-3.0))
     assert (graph.digest(), sampler.digest(), graph.version) == (*before, 0)
     sampler.close()
     graph.apply(added(0, 2, weight=-3.0))
     with pytest.raises(ValueInvalid, match="weights of at least 0"):
         lg.PreSampler(graph, lg.query().out().sample(2, by="weighted"))
+    with pytest.raises(ValueInvalid, match=r"\[sample\] .* \(edge id 2\)"):
+        lg.AdHocSampler(graph, lg.query().out().sample(2, by="weighted")).sample([0])
     assert graph.apply(added(0, 1, weight=1.0)) == 2  # the sampler that was refused left nothing behind
 
 

@@ -1,6 +1,8 @@
 """SampleServer: many callers, one call of the source and one of the model, each answer the caller's own."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -424,3 +426,14 @@ def test_a_source_that_cannot_say_its_version_is_told_to_those_who_wait(sampler)
                 server.sample([0], **options)
         source.lost = False
         assert server.sample([0]).hop(0).tolist() == [0]  # and the server goes on
+
+
+def test_a_server_that_nobody_closed_does_not_hold_up_the_end() -> None:
+    program = (
+        "import numpy as np, livegnn as lg\n"
+        "graph = lg.Graph(np.eye(3, dtype=np.float32), [0], [1])\n"
+        "server = lg.SampleServer(lg.PreSampler(graph, lg.query().out().sample(2)))\n"
+        "print(server.sample([0]).hop(1).tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[[1, -1]]\n", "")
