@@ -109,7 +109,7 @@ def run(options: Options, report: Report) -> None:
             f"Continuous training: {model} on {name}, {count:,} events, {ROUNDS} batches after {WARM:.0%}, "
             f"mean of {len(starts)} seeds"
         )
-        report.columns(("training", "mean AP", "sd", "last 20 batches", "AUC", "events trained on", "seconds"))
+        report.columns(("training", "mean AP", "sd", "last 20 batches", "events trained on", "seconds"))
         found = {way.name: [_trained(start, model, way, report) for start in starts] for way in ways}
         for way in ways:
             _row(way, found[way.name], report)
@@ -146,14 +146,9 @@ def _row(way: Way, trained: list[tuple[lg.TrainingReport, float]], report: Repor
     reports = [one for one, _ in trained]
     aps = [one.mean_ap for one in reports]
     late = np.mean([[one.ap for one in each.rounds[-20:]] for each in reports])
-    rounds = [one for each in reports for one in each.rounds]
-    auc = np.average([one.auc for one in rounds], weights=[one.events for one in rounds])
     events = sum(epoch.events for epoch in reports[0].epochs)
     seconds = np.mean([each for _, each in trained])
-    report.row(
-        [way.name, f"{np.mean(aps):.4f}", f"{np.std(aps):.4f}", f"{late:.4f}", f"{auc:.4f}", f"{events:,}",
-         f"{seconds:.0f}"]
-    )  # fmt: skip
+    report.row([way.name, f"{np.mean(aps):.4f}", f"{np.std(aps):.4f}", f"{late:.4f}", f"{events:,}", f"{seconds:.0f}"])
 
 
 def _judge(

@@ -24,7 +24,7 @@ Method = Literal["index", "sort"]
 class AdHocSampler:
     """Samples at query time, from the graph's own lists; equal to a PreSampler's with the same seed.
 
-    With a ttl it knows the largest time of the edges that are still there: where that one was removed, give sample(now=).
+    With a ttl it knows the largest time of the edges that are still there; where that one has gone, give sample(now=).
 
     Args:    method: "index" reads what it must: the ends of the time-ordered lists for top_k, one pass over the
              neighbours for the other strategies. "sort" collects and sorts every neighbour, as graph databases do.
