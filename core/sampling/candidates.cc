@@ -12,17 +12,17 @@ EdgeTime Candidates::horizon(EdgeTime now) const {
   return now - query_.ttl;
 }
 
-void check_sample_weight(const EdgeRecord& edge, float weight, bool in_batch) {
+void check_sample_weight(const EdgeRecord& edge, float weight, WeightOf of) {
   if (weight >= 0.0f) return;
   throw Error(ErrorKind::ValueInvalid,
-              std::string(in_batch ? "[apply]" : "[sample]") +
+              std::string(of == WeightOf::Read ? "[sample]" : "[apply]") +
                   " expected weights of at least 0 for a weighted sample, got " + std::to_string(weight) +
                   " for edge " + std::to_string(edge.src) + " -> " + std::to_string(edge.dst) +
-                  (in_batch ? "" : " (edge id " + std::to_string(edge.id) + ")") + "; correct the weight");
+                  (of == WeightOf::Added ? "" : " (edge id " + std::to_string(edge.id) + ")") + "; correct the weight");
 }
 
-void Candidates::check_weight(const EdgeRecord& edge, float weight, bool in_batch) const {
-  if (query_.by == SampleBy::Weighted && of_type(edge)) check_sample_weight(edge, weight, in_batch);
+void Candidates::check_weight(const EdgeRecord& edge, float weight, WeightOf of) const {
+  if (query_.by == SampleBy::Weighted && of_type(edge)) check_sample_weight(edge, weight, of);
 }
 
 template <typename Visitor>
@@ -46,7 +46,7 @@ bool Candidates::visit_place(VertexId v, const Listed& listed, std::int32_t at, 
   if (span.weights != nullptr) edge.weight = span.weights[at];
   if (span.types != nullptr) edge.type = span.types[at];
   if (span.times != nullptr) edge.time = span.times[at];
-  check_weight(edge, edge.weight, false);
+  check_weight(edge, edge.weight, WeightOf::Read);
   if (!matches(edge, horizon)) return false;
   if (listed.incoming && query_.direction == HopDirection::Both && edge.src == edge.dst) return false;
   visitor(entry_of(edge, span.neighbours[at]));

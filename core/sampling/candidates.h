@@ -13,8 +13,9 @@
 
 namespace livegnn {
 
-// Throws Error: a negative one; of an edge that a batch brings or re-weights, or of one that a sample reads.
-void check_sample_weight(const EdgeRecord& edge, float weight, bool in_batch);
+// Whose edge it is: one that a batch adds, whose id is not settled, one that it re-weights, or one that a sample reads.
+enum class WeightOf : std::uint8_t { Added, Reweighted, Read };
+void check_sample_weight(const EdgeRecord& edge, float weight, WeightOf of);  // throws Error: a negative one
 
 class Candidates {
  public:
@@ -29,7 +30,7 @@ class Candidates {
     return of_type(edge) && (!timed() || edge.time > horizon) &&
            (query_.by != SampleBy::Weighted || edge.weight > 0.0f);
   }
-  void check_weight(const EdgeRecord& edge, float weight, bool in_batch) const;  // throws Error likewise
+  void check_weight(const EdgeRecord& edge, float weight, WeightOf of) const;  // throws Error likewise
   RowEntry entry_of(const EdgeRecord& edge, VertexId neighbour) const {
     return {neighbour, edge.id, order_.rank(edge.id, edge.weight, edge.time), edge.time};
   }

@@ -61,13 +61,13 @@ PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const 
 }
 
 void BatchTap::check(const BatchDelta& delta) const {
-  const auto check_edge = [&](const EdgeRecord& edge, float weight) {
+  const auto check_edge = [&](const EdgeRecord& edge, float weight, WeightOf of) {
     for (const std::int32_t type : weighted_types_) {
-      if (type == kAnyType || type == edge.type) check_sample_weight(edge, weight, true);
+      if (type == kAnyType || type == edge.type) check_sample_weight(edge, weight, of);
     }
   };
-  for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight);
-  for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after);
+  for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight, WeightOf::Added);
+  for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after, WeightOf::Reweighted);
 }
 
 void BatchTap::follow(const BatchDelta&, const UpdateBuffer& batch) { latest_ = batch; }

@@ -72,12 +72,12 @@ void ReservoirTable::visit_records(std::span<const EdgeRecord> records, EdgeTime
 }
 
 void ReservoirTable::check(const BatchDelta& delta, const OwnedBuckets& owned) const {
-  const auto check_edge = [&](const EdgeRecord& edge, float weight) {
-    if (owns_vertex(owned, edge.src) || owns_vertex(owned, edge.dst)) candidates_.check_weight(edge, weight, true);
+  const auto check_edge = [&](const EdgeRecord& edge, float weight, WeightOf of) {
+    if (owns_vertex(owned, edge.src) || owns_vertex(owned, edge.dst)) candidates_.check_weight(edge, weight, of);
   };
   if (query().by != SampleBy::Weighted) return;
-  for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight);
-  for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after);
+  for (const EdgeRecord& edge : delta.added) check_edge(edge, edge.weight, WeightOf::Added);
+  for (const EdgeReweighted& edge : delta.reweighted) check_edge(edge.before, edge.weight_after, WeightOf::Reweighted);
 }
 
 // ---- a batch

@@ -128,7 +128,7 @@ void PastFinder::take_all(std::span<const std::int64_t> vertices, Past* pasts, P
 }
 
 // Which block of each hub the last candidate is in; its search there joins those in runs. Where it is the last block,
-// one line of the table says so.
+// the table's head says so.
 void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const {
   const auto last_of = [&](const HubSearch& hub) { return scratch.ranges[static_cast<std::size_t>(hub.target)].last; };
   for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {

@@ -12,6 +12,10 @@
 
 using namespace livegnn;
 
+#if defined(__SANITIZE_THREAD__)
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }  // children make pools of their own
+#endif
+
 TEST(every_index_runs_once_whatever_the_threads) {
   for (const int threads : {1, 2, 4}) {
     ThreadPool pool(threads);

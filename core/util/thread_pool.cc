@@ -8,7 +8,7 @@ namespace livegnn {
 
 namespace {
 
-std::atomic<unsigned> forks{0};
+std::atomic<unsigned> forks{0};  // by fork(); what makes processes without its handlers is not counted
 [[maybe_unused]] const int counted = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
 
 inline void relax() {

@@ -181,7 +181,7 @@ class BlockTableSlot {
     const std::int64_t* values = values_.load(std::memory_order_acquire);
     return {values[0], values + kHead, values + kHead + values[0], values + kHead + 2 * values[0]};
   }
-  BlockTail tail() const {  // by one line of memory
+  BlockTail tail() const {  // side by side, where the table begins
     const std::int64_t* values = values_.load(std::memory_order_acquire);
     return {values[1], values[2], values[3]};
   }

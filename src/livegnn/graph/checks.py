@@ -72,13 +72,18 @@ def edge_time(where: str, name: str, value: object) -> int:
 
 
 def time_unit(values: object) -> str | None:
-    """The unit of datetime64 values, as "s" or "25s": of an array, a scalar, a pandas column; None of plain numbers."""
-    if isinstance(values, (list, tuple)) and values:
-        values = values[0]
+    """The unit that datetime64 values are counted in, as "s" or "25s"; None of plain numbers, and of no values.
+
+    values: what edge_time() or time_array() has taken: a list is of the unit that NumPy gives it.
+    """
+    if isinstance(values, (list, tuple)):
+        values = np.asarray(values)
     dtype = getattr(values, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind != "M":
+    if not isinstance(dtype, np.dtype) or dtype.kind != "M" or np.size(values) == 0:  # type: ignore[arg-type]
         return None
     unit, count = np.datetime_data(dtype)
+    if unit == "generic":
+        return None
     return unit if count == 1 else f"{count}{unit}"
 
 

@@ -119,8 +119,6 @@ class Graph:
                 "for an edge_index of shape (2, E) write Graph(x, *edge_index), or Graph.from_pyg(data)"
             )
         columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
-        for part in time.values() if isinstance(time, Mapping) else [time]:
-            self._time_unit = checks.same_unit("Graph", "time", self._time_unit, checks.time_unit(part))
         dtype = halves.check_dtype("Graph", feature_dtype)
         if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
             arrays = typed_load.check_typed(
@@ -128,6 +126,8 @@ class Graph:
             )
         else:
             arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
+        for part in time.values() if isinstance(time, Mapping) else [time]:
+            self._time_unit = checks.same_unit("Graph", "time", self._time_unit, checks.time_unit(part))
         self._build(arrays, undirected, simple)
 
     def _build(self, arrays: load.GraphArrays, undirected: bool, simple: bool) -> None:
@@ -519,6 +519,7 @@ class Graph:
             if self._busy:
                 self._refuse_writer("apply")
             unit = self._time_unit if updates._time_unit is None else self._same_unit("apply", updates._time_unit)
+            version_before = self._store.version if unit != self._time_unit else None
             self._busy = True
             try:
                 if self._ids is None and updates._keys is None and self._typed is None and not updates._types:
@@ -529,10 +530,11 @@ class Graph:
                     changes = self._apply_named(updates)
                 version = self._store.version
                 self._ids_version = version
-                self._time_unit = unit
                 return version, self._notify(changes, version, wanted) if self._consumers else None
             finally:
                 self._busy = False
+                if version_before is not None and self._store.version != version_before:  # the batch stands
+                    self._time_unit = unit
 
     def _apply_native(self, buffer: _native.UpdateBuffer, updates: Updates) -> Any:
         """The batch in slots, all or none; `updates` is what the caller gave, for the record."""
@@ -591,6 +593,11 @@ class Graph:
         if failure is not None:
             raise failure
         return result
+
+    def _edge_time(self, where: str, name: str, value: object) -> int:
+        number = checks.edge_time(where, name, value)
+        checks.same_unit(where, name, self._time_unit, checks.time_unit(value))
+        return number
 
     def _same_unit(self, where: str, unit: str | None) -> str | None:
         return checks.same_unit(where, "times", self._time_unit, unit)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from livegnn.errors import ColumnMissing, DataMissing, LiveGnnError, StateMismatch, StoredStateInvalid, UsageError
-from livegnn.graph import checks
 from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.ids import text_from_arrays, text_to_arrays
 from livegnn.stored import replaced
@@ -68,7 +67,7 @@ def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offlo
     pyarrow, parquet = _arrow("offload")
     if not graph.has_time:
         raise ColumnMissing("[offload] expected a graph with times, got one without; create the graph with times")
-    cut = checks.edge_time("offload", "before", before)
+    cut = graph._edge_time("offload", "before", before)
     for consumer in graph._consumers:
         if getattr(consumer, "needs_all_edges", True):
             name = type(consumer).__name__
@@ -102,7 +101,7 @@ def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offlo
 def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
     """Graph.reload, under the writer's place: how many edges came back, and what is away from then on."""
     _arrow("reload")
-    cut = None if since is None else checks.edge_time("reload", "since", since)
+    cut = None if since is None else graph._edge_time("reload", "since", since)
     away = graph._offloaded
     chosen = list(away.files) if path is None else [_file_at(away, Path(path).absolute())]
     parts, left = [], {file.key: file for file in away.files}

@@ -124,8 +124,8 @@ def _append(
         if key not in found and (key in ("src", "dst") or key in asked):
             raise ColumnMissing(f"[{where}] expected a column {name!r} for {key}, got none; name it with {key}=")
     rows = _checked(where, found, names)
-    if "time" in found:
-        updates._note_unit(where, f"column {names['time']!r}", found["time"].values)
+    if "time" in found:  # of a table that is new: nothing was given before
+        updates._time_unit = checks.time_unit(found["time"].values)
     bounds = [*np.flatnonzero(np.diff(rows.op, prepend=-1)).tolist(), len(rows.op)]
     for start, stop in pairwise(bounds):
         _append_run(updates, rows, int(rows.op[start]), slice(start, stop))

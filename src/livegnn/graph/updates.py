@@ -132,16 +132,18 @@ class Updates:
             or not 0 <= v <= _ID_MAX
         ):
             u, v = self._pair("add_edge", u, v)
+        unit = self._time_unit
         if weight is not None and (type(weight) is not float or not -_FLOAT_MAX <= weight <= _FLOAT_MAX):
             weight = checks.finite_float(self._where("add_edge"), "weight", weight)
         if time is not None and (type(time) is not int or not _TIME_UNSET < time <= _ID_MAX):
-            time = self._time("add_edge", time)
+            time, unit = self._time("add_edge", time)
         if edge_type is not None and (type(edge_type) is not int or not 0 <= edge_type <= _TYPE_MAX):
             edge_type = self._edge_type("add_edge", edge_type)
         if edge_attr is None:
             self._buffer.add_edge(u, v, weight, time, edge_type)
         else:
             self._buffer.add_edge(u, v, weight, time, edge_type, self._row("add_edge", "edge_attr", edge_attr))
+        self._time_unit = unit
 
     def remove_edge(
         self,
@@ -169,15 +171,19 @@ class Updates:
         if time is None and edge_type is None and edge_id is None:
             self._buffer.remove_edge(u, v, None, None, None, ignore)
             return
+        unit = self._time_unit
         if time is not None:
-            time = self._time("remove_edge", time)
+            time, unit = self._time("remove_edge", time)
         if edge_type is not None:
             edge_type = self._edge_type("remove_edge", edge_type)
         self._buffer.remove_edge(u, v, time, edge_type, self._edge_id("remove_edge", edge_id), ignore)
+        self._time_unit = unit
 
     def remove_edges_before(self, time: int) -> None:
         """Removes every edge with a time below `time`. Raises: by apply ColumnMissing if the graph has no times."""
-        self._buffer.remove_edges_before(self._time("remove_edges_before", time))
+        before, unit = self._time("remove_edges_before", time)
+        self._buffer.remove_edges_before(before)
+        self._time_unit = unit
 
     def set_weight(
         self, u: VertexKey, v: VertexKey, w: float, *, edge_type: EdgeType | None = None, edge_id: int | None = None
@@ -247,8 +253,9 @@ class Updates:
         for name, column in columns:
             if column is not None:
                 checks.same_length(where, name, column, count, "src")
-        self._note_unit(where, "time", time)
+        unit = checks.same_unit(where, "time", self._time_unit, checks.time_unit(time))
         self._buffer.add_edges(sources, targets, weights, times, types, attrs)
+        self._time_unit = unit
 
     def remove_edges(self, src: object, dst: object, *, edge_type: object = None, missing: Missing = "error") -> None:
         """For each i removes the edge src[i] -> dst[i] with the largest id at that point.
@@ -408,14 +415,11 @@ class Updates:
     def _where(self, method: str) -> str:
         return f"{method}, update {len(self._buffer)}"
 
-    def _time(self, method: str, time: object) -> int:
+    def _time(self, method: str, time: object) -> tuple[int, str | None]:
+        """The number, and the unit that times have once this update is in."""
         where = self._where(method)
         number = checks.edge_time(where, "time", time)
-        self._note_unit(where, "time", time)
-        return number
-
-    def _note_unit(self, where: str, name: str, times: object) -> None:
-        self._time_unit = checks.same_unit(where, name, self._time_unit, checks.time_unit(times))
+        return number, checks.same_unit(where, "time", self._time_unit, checks.time_unit(time))
 
     def _pair(self, method: str, u: object, v: object) -> tuple[int, int]:
         if isinstance(u, str) != isinstance(v, str):  # or the place of a string would stand beside an id

@@ -625,6 +625,7 @@ class WhatIfView:
             for consumer in graph._consumers:
                 if isinstance(consumer, Engine):
                     consumer._complete()
+            graph._same_unit("what_if", self._updates._time_unit)
             buffer, self._translation = graph._translated(self._updates)
             self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
             graph._supposed = True

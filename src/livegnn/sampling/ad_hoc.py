@@ -7,7 +7,6 @@ from typing import Literal
 from livegnn import _native
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Graph
-from livegnn.graph.checks import edge_time
 from livegnn.sampling import expiry
 from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
 from livegnn.sampling.plan import Plan
@@ -74,7 +73,7 @@ class AdHocSampler:
         """
         planned = self._plan.queries[0]
         widths = widths_of(self.graph, self._plan, planned) if features else []
-        given_now = None if now is None else edge_time("sample", "now", now)
+        given_now = None if now is None else self.graph._edge_time("sample", "now", now)
 
         def ask(slots: Int64Array) -> Answer:
             check_size("sample", (hop.fanout for hop in planned.query.hops), len(slots))

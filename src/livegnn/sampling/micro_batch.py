@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import threading
 import time
 import weakref
@@ -103,8 +104,13 @@ _EXIT_S = 5.0
 @atexit.register
 def _close_all() -> None:
     """At the interpreter's end: a thread that still waits would keep native objects from being freed in order."""
+    until = time.monotonic() + _EXIT_S
     for batcher in list(_open):
-        batcher.close(_EXIT_S)
+        batcher.close(max(0.0, until - time.monotonic()))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _open.clear())  # a child has none of their threads
 
 
 class MicroBatcher:
@@ -161,10 +167,12 @@ class MicroBatcher:
             self._changed.notify()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Refuses new asks, answers those that wait (held ones by an error), and waits for the thread's end."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+        """Refuses new asks, answers those that wait (held ones by an error), and waits until the thread has ended."""
+        if not self._changed.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            return
+        self._closed = True
+        self._changed.notify()
+        self._changed.release()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 

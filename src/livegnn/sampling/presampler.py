@@ -18,7 +18,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import InvariantBroken, StateMismatch, UsageError, ValueInvalid, VersionPending
 from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import edge_time, whole_number
+from livegnn.graph.checks import whole_number
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
 from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
@@ -120,7 +120,7 @@ class PreSampler:
             if now is not None:
                 if not graph.has_time:
                     raise UsageError("[PreSampler] expected now= for a graph whose edges have times, got one without")
-                self.follower.set_now(edge_time("PreSampler", "now", now))
+                self.follower.set_now(graph._edge_time("PreSampler", "now", now))
             for one in queries:
                 self._add(one)
             graph._attach(self)

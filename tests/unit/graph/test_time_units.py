@@ -91,3 +91,52 @@ def test_targets_of_a_temporal_sampler_are_in_the_graphs_unit() -> None:
         sampler.sample([1], dated("D", "2024-01-03"))
     with pytest.raises(ValueInvalid, match=r"\[sample_slots\] expected times in s"):
         sampler.sample_slots([1], dated("D", "2024-01-03"))
+
+
+def test_a_list_is_of_the_unit_that_it_is_counted_in() -> None:
+    days = [np.datetime64("2024-01-02"), np.datetime64("2024-01-03T00:00:00")]  # NumPy makes seconds of both
+    mixed = lg.Graph(np.eye(4, dtype=np.float32), [0, 0], [1, 2], time=days)
+    assert mixed.out_neighbours(0)["time"].tolist() == [1704153600, 1704240000]
+    with pytest.raises(ValueInvalid, match="expected times in s"):
+        mixed.apply(one_day_later("D"))
+    with pytest.raises(ValueInvalid, match="expected times in D"):
+        lg.TemporalSampler(graph("D"), [2]).sample([1, 2], days)
+
+
+def test_no_values_have_no_unit() -> None:
+    empty = lg.Graph(np.eye(4, dtype=np.float32), [], [], time=np.array([], "datetime64"))
+    updates = lg.Updates()
+    updates.add_edges([], [], time=dated("D"))
+    empty.apply(updates)
+    assert empty.apply(one_day_later("s")) == 2
+
+
+def test_a_refused_update_leaves_no_unit() -> None:
+    updates = lg.Updates()
+    for refused in (
+        lambda: updates.add_edge(0, 1, time=np.datetime64("2024-01-02"), edge_type=-1),
+        lambda: updates.remove_edge(0, 1, time=np.datetime64("2024-01-02"), edge_id=-1),
+        lambda: updates.add_edges([0], [1], time=dated("D", "2024-01-02"), weight=[np.nan]),
+    ):
+        with pytest.raises(ValueInvalid):
+            refused()
+    updates.add_edge(0, 1, time=np.datetime64("2024-01-02", "s"))
+    assert graph().apply(updates) == 1
+
+
+def test_what_else_takes_times(tmp_path) -> None:
+    days, second = graph("D"), np.datetime64("2024-01-04", "s")
+    updates = lg.Updates()
+    updates.remove_edges_before(second)
+    engine = lg.Engine(lg.Model([lg.GCN(np.eye(4, dtype=np.float32))]), days)
+    with pytest.raises(ValueInvalid, match=r"\[what_if\] expected times in D"), engine.what_if(updates):
+        pass
+    engine.close()
+    with pytest.raises(ValueInvalid, match=r"\[offload\] expected before in D"):
+        days.offload(second, tmp_path / "edges.parquet")
+    query = lg.query().out().sample(2)
+    with pytest.raises(ValueInvalid, match=r"\[PreSampler\] expected now in D"):
+        lg.PreSampler(days, query, ttl=3, now=second)
+    with pytest.raises(ValueInvalid, match=r"\[sample\] expected now in D"):
+        lg.AdHocSampler(days, query, ttl=3).sample([0], now=second)
+    assert days.edge_count == 1

@@ -8,6 +8,7 @@ import torch
 
 import livegnn as lg
 from livegnn.errors import StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.temporal.link import cut_evenly
 from livegnn.temporal.models import StaticLinks
 from tests.unit.temporal.training import (
     EVENTS,
@@ -711,3 +712,11 @@ def test_a_module_that_is_no_temporal_model_is_told_the_way():
     sampler = lg.TemporalSampler(graph, [5])
     with pytest.raises(UsageError, match="got Linear; wrap a PyG module in StaticLinks"):
         lg.ContinuousTrainer(torch.nn.Linear(2, 2), graph, sampler)
+
+
+def test_mini_batches_of_a_pass_are_few_and_equal():
+    for count in range(60):
+        for size in range(1, 20):
+            lengths = [part.stop - part.start for part in cut_evenly(count, size)]
+            assert sum(lengths) == count and len(lengths) == -(-count // size)
+            assert not lengths or (max(lengths) <= size and max(lengths) - min(lengths) <= 1)
