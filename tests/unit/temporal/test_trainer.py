@@ -718,5 +718,6 @@ def test_mini_batches_of_a_pass_are_few_and_equal():
     for count in range(60):
         for size in range(1, 20):
             lengths = [part.stop - part.start for part in cut_evenly(count, size)]
-            assert sum(lengths) == count and len(lengths) == -(-count // size)
+            assert sum(lengths) == count
+            assert len(lengths) == -(-count // size)
             assert not lengths or (max(lengths) <= size and max(lengths) - min(lengths) <= 1)
