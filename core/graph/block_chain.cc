@@ -287,8 +287,9 @@ void BlockChain::make_table() const {
 
 std::size_t BlockChain::bytes() const {
   std::size_t total = pages_.capacity() * sizeof(Page);
-  if (!table_.empty())
+  if (!table_.empty()) {
     total += static_cast<std::size_t>(BlockTableSlot::kHead + 3 * table_.get().blocks) * sizeof(std::int64_t);
+  }
   for (const Page& page : pages_) total += page.capacity() * sizeof(Block);
   return total;
 }

@@ -95,6 +95,11 @@ ReservoirTable::Staged* ReservoirTable::find_staged(Shard& shard, VertexId v) co
   return place < shard.staged.size() && shard.staged[place].vertex == v ? &shard.staged[place] : nullptr;
 }
 
+ReservoirTable::Staged& ReservoirTable::stage_row(Shard& shard, const Staged& staged) {
+  stage_of_[staged.vertex] = static_cast<std::uint32_t>(shard.staged.size());
+  return shard.staged.emplace_back(staged);
+}
+
 // The vertex's row as it is by now in this batch; one that got entries in front is copied first.
 const Row* ReservoirTable::current(Shard& shard, VertexId v) const {
   Staged* staged = find_staged(shard, v);
@@ -144,8 +149,7 @@ ReservoirTable::Staged& ReservoirTable::touch(Shard& shard, VertexId v) {
     return *staged;
   }
   Row* after = seen == nullptr ? empty_row(shard, 0, 1) : wider_copy(shard, *seen, 0);
-  stage_of_[v] = static_cast<std::uint32_t>(shard.staged.size());
-  return shard.staged.emplace_back(v, 0, seen, after);
+  return stage_row(shard, {v, 0, seen, after});
 }
 
 namespace {
@@ -212,8 +216,7 @@ bool ReservoirTable::add_in_front(Shard& shard, VertexId v, const RowEntry& entr
   if (row->first == in_front || candidates_.before(*row, -in_front, entry)) return false;
   write(*row, -in_front - 1, entry, timed());
   if (staged == nullptr) {
-    stage_of_[v] = static_cast<std::uint32_t>(shard.staged.size());
-    shard.staged.emplace_back(v, 1, row, row);
+    stage_row(shard, {v, 1, row, row});
   } else if (in_front > 0) {
     ++staged->in_front;
   } else {

@@ -78,6 +78,7 @@ class ReservoirTable {
                      Visitor&& visitor) const;
 
   Staged* find_staged(Shard& shard, VertexId v) const;
+  Staged& stage_row(Shard& shard, const Staged& staged);
   Staged& touch(Shard& shard, VertexId v);
   const Row* current(Shard& shard, VertexId v) const;
   bool add_in_front(Shard& shard, VertexId v, const RowEntry& entry);

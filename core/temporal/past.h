@@ -153,7 +153,7 @@ struct HubSearch {
   const BlockChain* chain;
   std::int32_t count;  // edges of the chain
   std::int32_t target;
-  std::int64_t block;          // that the last candidate is in
+  std::int64_t block;          // that the last candidate is in, by its place in the table; -1: the chain's last
   std::int64_t before, place;  // of that block, as in the chain's table
   std::int32_t edges;          // in it
 };

@@ -167,7 +167,10 @@ class MicroBatcher:
             self._changed.notify()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Refuses new asks, answers those that wait (held ones by an error), and waits until the thread has ended."""
+        """Refuses new asks, answers those that wait (held ones by an error), and waits until the thread has ended.
+
+        timeout_s: for its lock, and again for its thread; whatever it has not got by then goes on by itself.
+        """
         if not self._changed.acquire(timeout=-1 if timeout_s is None else timeout_s):
             return
         self._closed = True
