@@ -125,7 +125,7 @@ class LinkPass:
     ) -> float:
         """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs).
 
-        first: events of the first mini-batch, before those of batch_size (cut()); without it all are equal (cut_evenly()).
+        first: events of the first mini-batch, before those of batch_size (cut()); without it all are equal.
         hidden: ids of edges that no sample may hold, beside those of the mini-batch; for graphs without times.
         Raises:  TrainingDiverged where the loss is not finite; the model has then taken the steps before.
         """
