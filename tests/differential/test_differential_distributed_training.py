@@ -20,6 +20,7 @@ from tests.differential import distributed_work
 
 EVENTS, BATCH, SEED, SHARE, RATE = 2000, 50, 4, 0.3, 5e-3
 AP_DIFFERENCE = 0.01  # that the issue allows; rounding alone is much less
+SAME_WAY = 0.99  # cosine
 
 
 class Stream(NamedTuple):
@@ -84,11 +85,17 @@ def one_process(graph, epochs):
     return found, model
 
 
-@pytest.mark.parametrize(("stream", "workers", "rows_atol"), [(generated, 4, 1e-3), (real, 2, 2.0)])
-def test_processes_reach_the_accuracy_and_the_memory_of_one(stream, workers, rows_atol):
-    """rows_atol: rounding of the sums of gradients, carried through the steps of two epochs, comes to 1e-5 on the
-    generated stream. On the real one, whose times are long, it grows until rows are only as good as each other's: there
-    the scores say whether anything is wrong, and rows have but to be in (-1, 1), as a GRU's are.
+def movement(model):
+    """What training has done to the weights, as one vector."""
+    before = dict(model_of().named_parameters())
+    return torch.cat([(now - before[name]).detach().flatten() for name, now in model.named_parameters()])
+
+
+@pytest.mark.parametrize(("stream", "workers"), [(generated, 4), (real, 2)])
+def test_processes_reach_the_accuracy_and_the_memory_of_one(stream, workers):
+    """Sums of gradients are added in another order, and Adam takes steps of one size however small a gradient is, so
+    that rounding grows: one process with weights off by an ulp can end with rows that differ by 0.03. So weights must
+    have gone the same way, and the memory must be, to rounding, what one process makes of these weights.
     """
     graph = graph_of(stream())
     expected, alone = one_process(graph, 2)
@@ -98,13 +105,23 @@ def test_processes_reach_the_accuracy_and_the_memory_of_one(stream, workers, row
     got = [epoch.ap for epoch in report.epochs]
     assert expected[-1] > 0.65  # there is something to learn, and it was learnt
     assert got == pytest.approx(expected, abs=AP_DIFFERENCE)
-    state, other = model.memory.state(), alone.memory.state()
-    for name in ("known", "last", "pending", "origin"):
-        assert torch.equal(state[name], other[name]), name
-    torch.testing.assert_close(state["rows"], other["rows"], atol=rows_atol, rtol=0.0)
+    assert torch.cosine_similarity(movement(model), movement(alone), dim=0) > SAME_WAY
+    assert_memory_is_of_one_process(graph, model)
     assert (len(report.sampling_seconds), len(report.targets)) == (workers, workers)
     assert report.targets.max() - report.targets.min() <= 0.02 * report.targets.mean()
     assert report.sampling_seconds.min() > 0
+
+
+def assert_memory_is_of_one_process(graph, model):
+    alone = model_of()
+    alone.load_state_dict(model.state_dict())
+    alone.memory.reset(graph.slot_count)
+    loader = InputLoader(graph, TemporalSampler(graph, [5]))
+    LinkPass(alone, loader, batch_size=BATCH).observe(Events.of(graph).in_time_order())
+    state, other = model.memory.state(), alone.memory.state()
+    for name in ("known", "last", "pending", "origin"):
+        assert torch.equal(state[name], other[name]), name
+    torch.testing.assert_close(state["rows"], other["rows"], atol=1e-5, rtol=0.0)
 
 
 @pytest.mark.parametrize("options", [{}, {"strategy": "uniform", "seed": 9, "unique": True}])
