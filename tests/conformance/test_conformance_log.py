@@ -121,6 +121,8 @@ def test_waiting_for_more(url):
         assert not log.wait(0, timeout=0.1)
         assert time.monotonic() - start >= 0.1
         assert not log.wait(0, timeout=0)
+        with pytest.raises(ValueInvalid, match="expected a timeout from 0 to"):
+            log.wait(0, timeout=-1)
         timer = threading.Timer(0.1, lambda: other.append(b"a"))
         timer.start()
         assert log.wait(0, timeout=20)

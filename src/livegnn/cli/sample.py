@@ -22,8 +22,9 @@ from livegnn.cli.arguments import positive
 from livegnn.cli.console import Console
 from livegnn.cli.events import Ids
 from livegnn.cli.results import ResultFile
-from livegnn.cli.sample_input import PAPER_QUERY, Source, open_source, read_seeds, read_ttl
+from livegnn.cli.sample_input import PAPER_QUERY, Source, check_seeds, open_source, read_seeds, read_ttl
 from livegnn.sampling import AdHocSampler, Plan, Sample, Schema
+from livegnn.sampling.expiry import Ttl
 
 _COLUMNS = ("version", "seed", "hop", "place", "vertex", "edge_id", "parent")
 _QUERIES, _SECONDS = 2000, 2.0  # of each way: so many queries, or as many as fit
@@ -83,6 +84,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Plays a stream through a pre-sampler and asks it; 0, or 130 if it was interrupted."""
     if (options.features is None) != (options.events is None):
         options.refuse("expected --features and --events together; without both a data set is played")
+    ttl = read_ttl(options.ttl)
+    check_seeds(options.seeds)
     source = open_source(options, console)
     plan = Plan.of([source.query], Schema.of(source.graph))
     console.heading("The plan")
@@ -91,7 +94,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         return 0
     seeds = read_seeds(options.seeds, source.graph, source.query.vertex_type, options.seed)
     results = None if options.out is None else ResultFile(options.out, _COLUMNS)
-    sampler = lg.PreSampler(source.graph, source.query, seed=options.seed, ttl=read_ttl(options.ttl))
+    sampler = lg.PreSampler(source.graph, source.query, seed=options.seed, ttl=ttl)
     console.heading("The stream")
     console.line(f"{source.title}.")
     console.line(f"{source.event_count:,} events, batches of {options.batch:,}.")
@@ -102,7 +105,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if played.interrupted:
         console.warn("The queries and the checks were left out.")
         return 130
-    interrupted = _ask(sampler, source, seeds, options, console)
+    interrupted = _ask(sampler, source, seeds, ttl, options, console)
     if options.verify and not interrupted:
         sampler.verify()
         console.good("verify: every kept sample equals a scan of the graph.")
@@ -150,20 +153,15 @@ def _report_stream(played: Played, sampler: lg.PreSampler, console: Console) -> 
 # ---- answers
 
 
-def _ask(sampler: lg.PreSampler, source: Source, seeds: Ids, options: argparse.Namespace, console: Console) -> bool:
+def _ask(
+    sampler: lg.PreSampler, source: Source, seeds: Ids, ttl: Ttl, options: argparse.Namespace, console: Console
+) -> bool:
     """One query at a time of each way, on the same graph; True if Ctrl-C ended it."""
     console.heading("The queries")
     _show_one(sampler, seeds, console)
-    ttl = read_ttl(options.ttl)
     peers: dict[str, Any] = {"pre-sampled": sampler}
     for method in ("index", "sort"):
-        peers[f"ad hoc, {method}"] = AdHocSampler(
-            source.graph,
-            source.query,
-            seed=options.seed,
-            ttl=ttl,
-            method=method,
-        )
+        peers[f"ad hoc, {method}"] = AdHocSampler(source.graph, source.query, seed=options.seed, ttl=ttl, method=method)
     ways: list[Way] = []
     interrupted = False
     try:

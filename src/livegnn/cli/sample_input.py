@@ -77,19 +77,26 @@ def read_ttl(texts: list[str] | None) -> Ttl:
     return found
 
 
+def check_seeds(text: str) -> None:
+    """Refuses what no graph has seeds for. Raises: DataMissing, ValueInvalid."""
+    if text.isdecimal() and not int(text):
+        raise ValueInvalid(f"[--seeds {text}] expected at least one seed, got none; name how many")
+    if not text.isdecimal() and not Path(text).is_file():
+        raise DataMissing(f"[--seeds {text}] expected a file or a number, got neither; check the path")
+
+
 def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -> Ids:
     """Seeds from a file with one id a line, or so many vertices of the type, drawn at random.
 
     Raises:   DataMissing, ValueInvalid naming the row.
     """
+    check_seeds(text)
     there = graph.vertices(vertex_type)
     if text.isdecimal():
-        if not int(text) or not len(there):
-            raise ValueInvalid(f"[--seeds {text}] expected at least one seed, got none; name how many")
+        if not len(there):
+            raise ValueInvalid(f"[--seeds {text}] expected a graph with vertices to draw from, got none; load some")
         return np.random.default_rng(seed).permutation(there)[: int(text)]
     path = Path(text)
-    if not path.is_file():
-        raise DataMissing(f"[--seeds {text}] expected a file or a number, got neither; check the path")
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     lines = [line for line in lines if line]
     known = {str(vertex): vertex for vertex in there.tolist()}

@@ -10,7 +10,9 @@ Python lists of ints are taken for floats too; arrays of ints are not. datetime6
 
 from __future__ import annotations
 
+import numbers
 import operator
+import threading
 from typing import NoReturn
 
 import numpy as np
@@ -47,6 +49,27 @@ def whole_number(where: str, name: str, value: object) -> int:
             pass
     raise DtypeInvalid(
         f"[{where}] expected {name} as an integer, got {value!r} of {count_of(value)}; convert it with int()"
+    )
+
+
+def version(where: str, name: str, value: object) -> int:
+    """A version of a graph: an integer from 0 on."""
+    number = whole_number(where, name, value)
+    if number < 0:
+        raise ValueInvalid(f"[{where}] expected {name} as a version, from 0 on, got {number}; leave it out for any")
+    return number
+
+
+def timeout(where: str, value: object) -> float | None:
+    """Seconds to wait, as many as a lock can wait; None for ever."""
+    if value is None:
+        return None
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if number and 0 <= value <= threading.TIMEOUT_MAX:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    raise ValueInvalid(
+        f"[{where}] expected a timeout from 0 to {threading.TIMEOUT_MAX:.0f} seconds, or None to wait for ever, "
+        f"got {value!r}; give a number"
     )
 
 
@@ -151,6 +174,11 @@ def _refuse_shape(where: str, name: str, expected: str, array: AnyArray) -> NoRe
     raise WidthMismatch(f"[{where}] expected {name} of shape {expected}, got {array.shape}; reshape it")
 
 
+def _conversion(array: AnyArray, dtype: str) -> str:
+    """How an array of another dtype may become one of this; text and objects are no numbers."""
+    return "read it as numbers first" if array.dtype.kind in "OSUTV" else f"convert it with .astype({dtype})"
+
+
 def first_row(bad: AnyArray) -> int:
     """The first row of a mask that has a True in it."""
     return int(np.argmax(bad)) // int(bad.size // bad.shape[0])
@@ -161,7 +189,7 @@ def integer_array(where: str, name: str, values: object) -> Int64Array:
     array = as_array(where, name, values)
     if array.dtype.kind not in "iu":
         raise DtypeInvalid(
-            f"[{where}] expected {name} as int64, got dtype {array.dtype}; convert it with .astype(np.int64)"
+            f"[{where}] expected {name} as int64, got dtype {array.dtype}; {_conversion(array, 'np.int64')}"
         )
     if array.ndim != 1:
         _refuse_shape(where, name, "(k,)", array)
@@ -213,7 +241,7 @@ def float_array(where: str, name: str, values: object, ndim: int, check_finite: 
         array = array.astype(np.float64)
     if array.dtype != np.float32 and array.dtype != np.float64:
         raise DtypeInvalid(
-            f"[{where}] expected {name} as float32, got dtype {array.dtype}; convert it with .astype(np.float32)"
+            f"[{where}] expected {name} as float32, got dtype {array.dtype}; {_conversion(array, 'np.float32')}"
         )
     if array.ndim == 1 == ndim - 1 and array.size == 0 and isinstance(values, (list, tuple)):
         array = array.reshape(0, 0)
@@ -224,10 +252,10 @@ def float_array(where: str, name: str, values: object, ndim: int, check_finite: 
     if check_finite or array.dtype != np.float32:
         finite = np.isfinite(result)
         if not finite.all():
-            row = first_row(~finite)
-            value = array[row] if ndim == 1 else array[row][~finite[row]][0]
+            at = tuple(np.argwhere(~finite)[0])
+            place = f"row {at[0]}" if ndim == 1 else f"row {at[0]}, column {at[1]}"
             raise ValueInvalid(
-                f"[{where}] expected {name} finite and within float32, got {value} at row {row}; drop or mend the row"
+                f"[{where}] expected {name} finite and within float32, got {array[at]} at {place}; drop or mend the row"
             )
     return result
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LogConflict, LogDamaged, UsageError, ValueInvalid
+from livegnn.graph import checks
 from livegnn.log import frame
 
 _WAIT_SECONDS_MAX = 0.02  # between two looks at the tail
@@ -99,7 +100,8 @@ class ByteLog(ABC):
     def wait(self, offset: int, timeout: float | None = None) -> bool:
         """Waits until the log has an entry at `offset`; False if `timeout` seconds have passed without one."""
         checked_offset("wait", "offset", offset)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit = checks.timeout("wait", timeout)
+        deadline = None if limit is None else time.monotonic() + limit
         pause = 0.001
         while self.tail <= offset:
             if deadline is not None and time.monotonic() >= deadline:

@@ -134,7 +134,7 @@ class LocalCluster:
         Args, Raises: as FrontEnd.sample.
         """
         planned = self.spec.query(query)
-        reading = Reading(planned.number, features, edge_ids, at_least, timeout)
+        reading = Reading.checked(planned.number, features, edge_ids, at_least, timeout)
 
         def ask(slots: Int64Array) -> tuple[int, list[Int64Array], list[Int64Array], list[Float32Array]]:
             version, vertices, ids, rows = self.front_end.answer(slots, reading)

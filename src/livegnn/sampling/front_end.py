@@ -59,7 +59,7 @@ class FrontEnd:
         Raises:  DtypeInvalid; VertexUnknown; VersionPending; UsageError for a bucket that nobody serves.
         """
         slots, planned = checks.id_array("sample", "seeds", seeds), self.spec.query(query)
-        answer = self.answer(slots, Reading(planned.number, features, edge_ids, at_least, timeout))
+        answer = self.answer(slots, Reading.checked(planned.number, features, edge_ids, at_least, timeout))
         return Sample(planned, self.spec.plan, slots, *answer)
 
     def answer(self, seeds: Int64Array, reading: Reading) -> Answer:

@@ -36,6 +36,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import StoredStateInvalid
+from livegnn.graph import checks
 from livegnn.sampling.partition import Int32Array, Owners, PartitionState, ReasonArrays, Serving
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
@@ -130,6 +131,14 @@ class Reading(NamedTuple):
     edge_ids: bool = True
     at_least: int | None = None
     timeout: float | None = None
+
+    @classmethod
+    def checked(
+        cls, query: int, features: bool, edge_ids: bool, at_least: int | None, timeout: float | None
+    ) -> Reading:
+        """Of what a caller gave. Raises: DtypeInvalid, ValueInvalid."""
+        version = None if at_least is None else checks.version("sample", "at_least", at_least)
+        return cls(query, features, edge_ids, version, checks.timeout("sample", timeout))
 
 
 class Ask(NamedTuple):

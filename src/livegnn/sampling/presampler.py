@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import InvariantBroken, StateMismatch, UsageError, ValueInvalid, VersionPending
-from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import whole_number
+from livegnn.errors import InvariantBroken, StateMismatch, UsageError, VersionPending
+from livegnn.graph import Graph, Updates, checks
 from livegnn.graph.graph import core_count
 from livegnn.sampling import expiry
 from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
@@ -258,15 +257,9 @@ class PreSampler:
         }
 
     def _wait(self, version: int, timeout: float | None) -> None:
-        wanted = whole_number("sample", "at_least", version)
-        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-        if timeout is not None and not (number and 0 <= timeout <= threading.TIMEOUT_MAX):
-            raise ValueInvalid(
-                f"[sample] expected a timeout from 0 to {threading.TIMEOUT_MAX:.0f} seconds, or None to wait for ever, "
-                f"got {timeout!r}; give a number"
-            )
+        wanted, limit = checks.version("sample", "at_least", version), checks.timeout("sample", timeout)
         with self._published_version:
-            there = self._published_version.wait_for(lambda: self._closed or self.follower.version() >= wanted, timeout)
+            there = self._published_version.wait_for(lambda: self._closed or self.follower.version() >= wanted, limit)
         self._open("sample")
         if there:
             return

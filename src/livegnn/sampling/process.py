@@ -25,7 +25,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import LogConflict, LogUnavailable, UsageError, WorkerUnavailable
-from livegnn.graph import Graph, Updates
+from livegnn.graph import Graph, Updates, checks
 from livegnn.log import UpdateLog, open_log
 from livegnn.sampling import expiry
 from livegnn.sampling.checkpoints import CheckpointFiles
@@ -340,7 +340,8 @@ class ProcessCluster:
 
         Raises:  as FrontEnd.sample; WorkerUnavailable.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit = checks.timeout("sample", timeout)
+        deadline = None if limit is None else time.monotonic() + limit
         while True:
             self._require_coordinator()
             left = None if deadline is None else max(0.0, deadline - time.monotonic())

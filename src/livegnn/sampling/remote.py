@@ -25,6 +25,7 @@ Line: TypeAlias = "Connection[bytes, bytes]"
 
 _BACKLOG = 64
 _PAUSE_SECONDS = 0.05  # after a refused connection, as without a free file descriptor
+_LONG_SECONDS = 1e6  # is for ever: a poll takes no more than 24 days
 _GRACE_SECONDS = 1.0  # beyond a reader's timeout, for the worker to say that it is over
 
 
@@ -107,7 +108,8 @@ class RemoteServing:
             self._hang_up()
 
     def _ask(self, ask: Ask) -> object:
-        seconds = None if ask.reading.timeout is None else ask.reading.timeout + _GRACE_SECONDS
+        timeout = ask.reading.timeout
+        seconds = None if timeout is None or timeout > _LONG_SECONDS else timeout + _GRACE_SECONDS
         deadline = None if seconds is None else time.monotonic() + seconds
         if not self._lock.acquire(timeout=-1 if seconds is None else seconds):
             raise WorkerUnavailable(

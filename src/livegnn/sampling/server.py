@@ -9,7 +9,8 @@ batch is refused, its requests are run one by one.
 from __future__ import annotations
 
 import asyncio
-import math
+import numbers
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -19,8 +20,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
-from livegnn.graph import Updates
+from livegnn.errors import UsageError, ValueInvalid
+from livegnn.graph import Updates, checks
 from livegnn.sampling.answers import seed_names
 from livegnn.sampling.micro_batch import Ask, LoopReply, MicroBatcher, ReplyTo, ThreadReply
 from livegnn.sampling.model_call import Inputs, ModelCall, trial_sample
@@ -268,8 +269,8 @@ class SampleServer:
             names = seed_names(seeds)
         if len(names) == 0:
             raise ValueInvalid(f"[{where}] expected at least one seed, got none; leave the call out")
-        if at_least is not None and (isinstance(at_least, bool) or not isinstance(at_least, int)):
-            raise DtypeInvalid(f"[{where}] expected at_least as a version, got {at_least!r}; give a whole number")
+        if at_least is not None:
+            at_least = checks.version(where, "at_least", at_least)
         deadline = None if timeout is None else time.monotonic() + _seconds(where, timeout)
         number = self._query if query is None else self.source.plan.query(query).number
         if self._model is not None and predict:
@@ -377,6 +378,8 @@ def _whole(name: str, value: object) -> None:
 
 
 def _seconds(where: str, timeout: object) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise ValueInvalid(f"[{where}] expected a timeout above 0 in seconds, got {timeout!r}; None waits for ever")
-    return float(timeout)
+    number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
+    if not number or not 0 < timeout <= threading.TIMEOUT_MAX:  # type: ignore[operator]
+        expected = f"a timeout above 0 and at most {threading.TIMEOUT_MAX:.0f} seconds"
+        raise ValueInvalid(f"[{where}] expected {expected}, got {timeout!r}; None waits for ever")
+    return float(timeout)  # type: ignore[arg-type]

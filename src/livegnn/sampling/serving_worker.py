@@ -119,7 +119,7 @@ class ServingWorker:
         Raises:  VertexUnknown for a seed that it does not own or that is not live; DtypeInvalid; VersionPending.
         """
         slots, planned = checks.id_array("sample", "seeds", seeds), self.spec.query(query)
-        answer = self.answer(slots, Reading(planned.number, features, edge_ids, at_least, timeout))
+        answer = self.answer(slots, Reading.checked(planned.number, features, edge_ids, at_least, timeout))
         return Sample(planned, self.spec.plan, slots, *answer)
 
     def answer(self, seeds: Int64Array, reading: Reading) -> Answer:

@@ -159,6 +159,15 @@ def test_reads_beside_batches_are_of_whole_versions():
     assert len(versions) > 1
 
 
+@pytest.mark.parametrize("limits", [{"at_least": -1}, {"timeout": -1}, {"timeout": 1e30}, {"timeout": float("nan")}])
+def test_a_reader_gives_a_version_and_a_time_that_can_be_waited_for(limits):
+    cluster = LocalCluster(ring(), QUERY)
+    for reader in (cluster, cluster.front_end):
+        with pytest.raises(ValueInvalid, match=r"^\[sample\] expected (at_least as a version|a timeout from 0)"):
+            reader.sample([0], **limits)
+    assert cluster.sample([0], at_least=np.int64(0), timeout=np.float32(1)).version == 0
+
+
 def test_a_reader_waits_for_a_version():
     cluster = LocalCluster(ring(), QUERY)
     with pytest.raises(VersionPending, match=r"expected version 1 within 0.01 s, got 0"):

@@ -191,6 +191,8 @@ def test_a_timeout_that_is_no_time_to_wait() -> None:
     for timeout in (float("nan"), float("inf"), 1e30, -1, "1", True):
         with pytest.raises(ValueInvalid, match="expected a timeout from 0 to"):
             sampler.sample([0], at_least=9, timeout=timeout)
+    with pytest.raises(ValueInvalid, match="expected at_least as a version, from 0 on, got -1; leave it out"):
+        sampler.sample([0], at_least=-1)
 
 
 def test_negative_weights_refuse_the_batch_and_the_query() -> None:

@@ -161,6 +161,17 @@ def test_an_answer_that_does_not_come_is_not_waited_for(tmp_path):
         assert time.monotonic() - start < 30
 
 
+def test_a_long_timeout_is_for_ever(tmp_path):
+    class Quick:
+        def answer(self, seeds, reading):
+            return Answer(3, (seeds[:, None],), (), ())
+
+    address = str(tmp_path / "s.sock")
+    with answer_questions(Quick(), address):
+        for timeout in (1e7, threading.TIMEOUT_MAX):
+            assert RemoteServing(address).answer(np.arange(1), Reading(1, timeout=timeout)).version == 3
+
+
 def test_owners_share_one_deadline():
     spec = ClusterSpec.of(new_graph(), QUERY)
     asked = []

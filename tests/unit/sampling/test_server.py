@@ -351,6 +351,8 @@ def test_wrong_options(sampler, options, error, words):
         ({"seeds": [1], "timeout": 0}, ValueInvalid),
         ({"seeds": [1], "timeout": float("inf")}, ValueInvalid),
         ({"seeds": [1], "timeout": "soon"}, ValueInvalid),
+        ({"seeds": [1], "timeout": 1e30}, ValueInvalid),
+        ({"seeds": [1], "at_least": -1}, ValueInvalid),
         ({"seeds": [1], "at_least": 1.0}, DtypeInvalid),
         ({"seeds": [1], "at_least": True}, DtypeInvalid),
     ],
