@@ -433,6 +433,17 @@ std::int64_t scan_out_sum(const GraphStore& store) {
   return sum;
 }
 
+// The same of a CSR: what an array that never changes takes.
+std::int64_t scan_csr_sum(Ids starts, nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> csr) {
+  const std::int64_t* at = starts.data();
+  const std::int32_t* neighbours = csr.data();
+  std::int64_t sum = 0;
+  for (std::size_t u = 0; u + 1 < starts.size(); ++u) {
+    for (std::int64_t i = at[u]; i < at[u + 1]; ++i) sum += neighbours[i];
+  }
+  return sum;
+}
+
 void bind_store(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
@@ -499,6 +510,7 @@ void bind_store(nb::module_& m) {
 void bind_graph(nb::module_& m) {
   bind_updates(m);
   bind_store(m);
+  m.def("scan_csr_sum", &scan_csr_sum, nb::arg("starts").noconvert(), nb::arg("neighbours").noconvert());
 }
 
 }  // namespace livegnn
