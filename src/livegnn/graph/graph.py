@@ -161,6 +161,7 @@ class Graph:
         self._supposed = False  # inside a what_if block: the store holds what is only supposed
         self._consumers: list[Consumer] = []
         self._natives: list[Any] = []
+        self._only: Consumer | None = None  # the one consumer, where there is one and it is native
         self._followers: list[Any] = []
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
         self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
@@ -504,13 +505,14 @@ class Graph:
     def _refresh_natives(self) -> None:
         """To be called under _writing() when a consumer's native half has changed."""
         self._natives = [c.native for c in self._consumers if c.native is not None]
+        self._only = self._consumers[0] if len(self._consumers) == len(self._natives) == 1 else None
         self._followers = [c.follower for c in self._consumers if c.follower is not None]
 
-    def _apply_for(self, consumer: Consumer, updates: Updates) -> Any:
-        """Applies a batch and returns what this consumer made of it."""
-        return self._apply(updates, consumer)[1]
-
     def _apply(self, updates: Updates, wanted: Consumer | None) -> tuple[int, Any]:
+        """Applies a batch; the new version, and what this consumer made of the batch.
+
+        At batches of one update every call in here counts: the usual case goes straight through.
+        """
         if type(updates) is not Updates and not isinstance(updates, Updates):
             raise UsageError(
                 f"[apply] expected Updates, got {type(updates).__name__}; collect the changes in livegnn.Updates()"
@@ -528,9 +530,10 @@ class Graph:
                     changes = self._apply_native(updates._buffer, updates)
                 else:
                     changes = self._apply_named(updates)
-                version = self._store.version
-                self._ids_version = version
-                return version, self._notify(changes, version, wanted) if self._consumers else None
+                self._ids_version = version = self._store.version
+                if wanted is not None and wanted is self._only:
+                    return version, wanted._published(changes[0], version)
+                return version, self._notify(changes, version, wanted)
             finally:
                 self._busy = False
                 if version_before is not None and self._store.version != version_before:  # the batch stands

@@ -251,7 +251,7 @@ class Engine:
             raise UsageError(
                 "[apply] expected an open engine, got one that was closed; apply to its graph, or make a new engine"
             )
-        changes: Changes = self.graph._apply_for(self, updates)
+        changes: Changes = self.graph._apply(updates, self)[1]
         return changes
 
     def stream(

@@ -111,7 +111,7 @@ class LocalCluster:
 
     def apply(self, updates: Updates) -> int:
         """Applies a batch to the graph and everything attached to it; returns the version. Raises: as graph.apply."""
-        version: int = self.graph._apply_for(self, updates)
+        version: int = self.graph._apply(updates, self)[1]
         return version
 
     def _published(self, change: Any, version: int) -> int:

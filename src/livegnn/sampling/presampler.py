@@ -183,7 +183,7 @@ class PreSampler:
         """Applies a batch to the graph and everything attached to it; returns the version. Raises: as graph.apply."""
         self._open("apply")
         start = time.perf_counter()
-        version: int = self.graph._apply_for(self, updates)
+        version: int = self.graph._apply(updates, self)[1]
         self._lags.append(time.perf_counter() - start)
         self._batches += 1
         self._updates += len(updates)

@@ -303,7 +303,7 @@ class ProcessCluster:
         """
         self._require_coordinator()
         try:
-            version: int = self.graph._apply_for(self, updates)
+            version: int = self.graph._apply(updates, self)[1]
         except LogConflict as conflict:
             caught_up = self._attachment.catch_up()
             raise LogConflict(

@@ -119,7 +119,7 @@ class TemporalEngine:
 
     def apply(self, updates: Updates) -> int:
         """graph.apply; returns the version. The memory has observed the batch's events when it returns."""
-        version: int = self.graph._apply_for(self, updates)
+        version: int = self.graph._apply(updates, self)[1]
         return version
 
     def _published(self, change: Any, version: int) -> int:

@@ -226,7 +226,7 @@ def test_consumers_hear_in_order_of_attachment_and_answer_for_themselves() -> No
     first, second = Recorder(log, "first"), Recorder(log, "second")
     graph._attach(first)
     graph._attach(second)
-    assert graph._apply_for(second, add_one_edge()) == "second@1"
+    assert graph._apply(add_one_edge(), second)[1] == "second@1"
     assert graph.apply(add_one_edge()) == 2
     graph._detach(first)
     graph.apply(add_one_edge())
