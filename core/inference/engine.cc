@@ -6,13 +6,18 @@
 
 namespace livegnn {
 
+namespace {
+// From one stage to the next of a batch of ten or so: to wake a sleeper for each costs more than it helps with.
+constexpr ThreadPool::Spin kSpin{300};
+}  // namespace
+
 template <typename Acc>
 EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const EngineOptions& options)
     : graph_(graph),
       program_(std::move(program)),
       options_(options),
       pager_(make_pager()),
-      pool_(options.threads),
+      pool_(options.threads, kSpin),
       registers_(at(options.threads)),
       state_(source(), options.compact, pager_.get(), true),
       scales_(source().aggregations.size()),
