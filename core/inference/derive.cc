@@ -24,6 +24,7 @@ struct EngineImpl<Acc>::ViewBefore {
     const Acc* before = engine.journal_.aggregate_before(k, v);
     return before != nullptr ? before : table(k).row(v);
   }
+  void prefetch_sum(int k, VertexId v) const { prefetch_row(table(k).row(v), table(k).row_bytes()); }
   std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
     if (spec.relation >= 0) return engine.state_.contexts[at(spec.context)].edges_before(v);
     const auto gained = engine.in_edges_gained_.find(v);

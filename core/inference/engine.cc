@@ -51,10 +51,10 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
   publication_.reset(graph_);
   const OutputRow out = [this](VertexId v) { return publication_.row(v); };
   if (incremental()) {
-    forward(state_, !given, out);
+    forward(state_, !given, Sums::Kept, out);
   } else {
     State<Acc> bootstrap(source(), false, pager_.get(), false);
-    forward(bootstrap, !given, out);
+    forward(bootstrap, !given, Sums::Passing, out);
     state_.contexts = std::move(bootstrap.contexts);
   }
 }

@@ -190,8 +190,12 @@ class EngineImpl final : public Engine {
 
   // ---- forward.cc: from scratch
   using OutputRow = std::function<float*(VertexId)>;  // where a vertex's output goes
-  void forward(State<Acc>& state, bool choose_scales, const OutputRow& out) const;
-  void forward_stage(int stage, State<Acc>& state, const OutputRow& out) const;
+  enum class Sums { Kept, Passing };                  // whether the state is wanted afterwards, or the outputs alone
+  void forward(State<Acc>& state, bool choose_scales, Sums sums, const OutputRow& out) const;
+  void forward_stage(int stage, State<Acc>& state, Sums sums, const OutputRow& out) const;
+  bool passes(int k) const;
+  PassingSums<Acc> sum_passing(int stage, const State<Acc>& state, VertexId first, VertexId last,
+                               Scratch<Acc>& scratch) const;
   void forward_aggregate(int k, State<Acc>& state) const;
   RowTable<float> run_from_scratch(State<Acc>& state) const;  // the outputs, padded
   void build_state(bool stage_outputs);

@@ -58,15 +58,32 @@ inline constexpr int kRowsAhead = 6;  // rows between the prefetch of a row and 
 // The compute part of an instruction; loads from state and stores to it are the caller's.
 void execute(const CompiledProgram& program, const Instruction& instruction, Registers& registers, int rows);
 
+// Sums of the rows at work, side by side, that are read once and kept in no table.
+template <typename Acc>
+struct PassingSums {
+  VertexId first = 0;                // of the rows at work
+  std::vector<const Acc*> of_first;  // per aggregation; null where a table keeps its sums
+};
+
 // What a stage reads, as it is now.
 template <typename Acc>
 struct CurrentView {
   const State<Acc>& state;
   const GraphStore& graph;
+  const PassingSums<Acc>* passing = nullptr;
 
   void read_input(VertexId v, float* out, std::int32_t width) const { graph.read_features(v, out, width); }
   const RowTable<Acc>& table(int k) const { return state.aggregates[static_cast<std::size_t>(k)]; }
-  const Acc* aggregate(int k, VertexId v) const { return table(k).row(v); }
+  const Acc* passing_sum(int k) const {
+    return passing == nullptr ? nullptr : passing->of_first[static_cast<std::size_t>(k)];
+  }
+  const Acc* aggregate(int k, VertexId v) const {
+    const Acc* sum = passing_sum(k);
+    return sum == nullptr ? table(k).row(v) : sum + std::int64_t{v - passing->first} * table(k).stride();
+  }
+  void prefetch_sum(int k, VertexId v) const {
+    if (passing_sum(k) == nullptr) prefetch_row(table(k).row(v), table(k).row_bytes());
+  }
   std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
     return spec.relation < 0 ? graph.in_degree(v) : state.contexts[static_cast<std::size_t>(spec.context)].edges(v);
   }
@@ -124,7 +141,7 @@ void load_aggregate_row(const CompiledProgram& program, const AggregationSpec& s
 template <typename View>
 void prefetch_aggregate(const Program& program, const View& view, int index, VertexId v) {
   const AggregationSpec& spec = program.aggregations[static_cast<std::size_t>(index)];
-  prefetch_row(view.table(index).row(v), view.table(index).row_bytes());
+  view.prefetch_sum(index, v);
   view.prefetch_factor(spec, v);
   if (spec.attention < 0) return;
   const AttentionSpec& attention = program.attentions[static_cast<std::size_t>(spec.attention)];

@@ -13,16 +13,53 @@ constexpr std::int64_t kSumChunk = 512;
 
 }  // namespace
 
+// Whether the sums of an aggregation, where nobody wants them afterwards, can go to the one stage that reads them row
+// by row: a table of them would be the largest of a run, and its pages come fresh from the system each time.
 template <typename Acc>
-void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, const OutputRow& out) const {
+bool EngineImpl<Acc>::passes(int k) const {
+  const AggregationSpec& spec = aggregation(k);
+  return pager_ == nullptr && !compact() && spec.gather < 0 && spec.consumers.size() == 1;
+}
+
+template <typename Acc>
+PassingSums<Acc> EngineImpl<Acc>::sum_passing(int stage, const State<Acc>& state, VertexId first, VertexId last,
+                                              Scratch<Acc>& scratch) const {
+  PassingSums<Acc> sums{first, std::vector<const Acc*>(plans_.size(), nullptr)};
+  std::vector<int> here;
+  std::size_t row = 0;  // elements of all sums of a vertex
+  for (int k = 0; k < static_cast<int>(plans_.size()); ++k) {
+    if (!passes(k) || aggregation(k).consumers.front() != stage) continue;
+    here.push_back(k);
+    row += at(state.aggregates[at(k)].stride());
+  }
+  Acc* to = scratch.need(row * at(last - first));
+  for (const int k : here) {
+    const int stride = state.aggregates[at(k)].stride();
+    sums.of_first[at(k)] = to;
+    sum_rows(k, state, nullptr, first, last, [&](VertexId v) {
+      Acc* sum = to + std::int64_t{v - first} * stride;
+      if (has_sum(k, v)) return sum_row_all(k, state, v, sum);
+      std::memset(static_cast<void*>(sum), 0, at(stride) * sizeof(Acc));
+    });
+    to += std::int64_t{last - first} * stride;
+  }
+  return sums;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, Sums sums, const OutputRow& out) const {
   const std::int64_t rows = program_.chunk_rows();
+  std::vector<Scratch<Acc>> scratch(at(pool_.threads()));
   const auto run_chunk = [&](std::int64_t first, std::int64_t last, int thread) {
     const int count = static_cast<int>(last - first);
     std::vector<VertexId> vertices(at(count));
     for (int i = 0; i < count; ++i) vertices[at(i)] = static_cast<VertexId>(first + i);
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, static_cast<int>(rows));
-    run_stage(program_, stage, CurrentView<Acc>{state, graph_}, scales_, vertices.data(), count, registers,
+    PassingSums<Acc> passing{0, std::vector<const Acc*>(plans_.size(), nullptr)};
+    if (sums == Sums::Passing)
+      passing = sum_passing(stage, state, vertices.front(), static_cast<VertexId>(last), scratch[at(thread)]);
+    run_stage(program_, stage, CurrentView<Acc>{state, graph_, &passing}, scales_, vertices.data(), count, registers,
               [&](const Instruction& step, Registers& r, int from, int run) {
                 for (int i = 0; i < run; ++i) {
                   const VertexId v = vertices[at(from + i)];
@@ -59,18 +96,18 @@ void EngineImpl<Acc>::forward_aggregate(int k, State<Acc>& state) const {
 }
 
 template <typename Acc>
-void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, const OutputRow& out) const {
+void EngineImpl<Acc>::forward(State<Acc>& state, bool choose, Sums sums, const OutputRow& out) const {
   state.reserve(graph_.slot_count());
   for (DegreeContext& context : state.contexts) context.rebuild(graph_, 0, graph_.slot_count());
   for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
     for (std::size_t t = 0; t < state.stored.size(); ++t) {
       if (source().stored[t].stage == stage) state.stored[t].hold_all(graph_.slot_count());
     }
-    forward_stage(stage, state, out);
+    forward_stage(stage, state, sums, out);
     for (int k = 0; k < static_cast<int>(source().aggregations.size()); ++k) {
       if (aggregation(k).stage != stage) continue;
       if (choose) const_cast<EngineImpl*>(this)->choose_scales(k, state);
-      forward_aggregate(k, state);
+      if (sums == Sums::Kept || !passes(k)) forward_aggregate(k, state);
     }
     state.release_rows();  // of a compact state: what the stage made has done its work
   }
@@ -80,7 +117,7 @@ template <typename Acc>
 RowTable<float> EngineImpl<Acc>::run_from_scratch(State<Acc>& state) const {
   RowTable<float> outputs(round_up(output_width(), 16), pager_.get(), Rows::ByVertex);
   outputs.reserve(graph_.slot_count());
-  forward(state, false, [&](VertexId v) { return outputs.row(v); });
+  forward(state, false, Sums::Kept, [&](VertexId v) { return outputs.row(v); });
   return outputs;
 }
 
@@ -176,7 +213,7 @@ template <typename Acc>
 void EngineImpl<Acc>::recompute(float* out) const {
   refuse_unsound_files();
   State<Acc> fresh = new_state();
-  forward(fresh, false, [&](VertexId v) { return out + std::int64_t{v} * output_width(); });
+  forward(fresh, false, Sums::Passing, [&](VertexId v) { return out + std::int64_t{v} * output_width(); });
 }
 
 template <typename Acc>

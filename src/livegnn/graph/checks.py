@@ -31,12 +31,22 @@ INT64_MIN = -(2**63)
 TYPE_MAX = 2**31 - 1
 TYPE_UNSET = -(2**31)  # in a column of types: none given
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+_SHOWN_CHARACTERS_MAX = 60
 
 
 def count_of(value: object) -> str:
     """The type of a value as messages name it."""
     dtype = getattr(value, "dtype", None)
     return f"dtype {dtype}" if dtype is not None else type(value).__name__
+
+
+def shown(value: object) -> str:
+    """repr(value) on one line, cut to fit into a message."""
+    try:
+        text = repr(value).replace("\n", " ")
+    except ValueError:  # Python writes no integers of thousands of digits
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
 
 
 def whole_number(where: str, name: str, value: object) -> int:
@@ -53,24 +63,36 @@ def whole_number(where: str, name: str, value: object) -> int:
 
 
 def version(where: str, name: str, value: object) -> int:
-    """A version of a graph: an integer from 0 on."""
+    """A version of a graph: an integer from 0 to 2^63 - 1."""
     number = whole_number(where, name, value)
-    if number < 0:
-        raise ValueInvalid(f"[{where}] expected {name} as a version, from 0 on, got {number}; leave it out for any")
+    if not 0 <= number <= INT64_MAX:
+        got = f"{number}" if abs(number) <= 2 * INT64_MAX else f"a number of {number.bit_length()} bits"
+        raise ValueInvalid(f"[{where}] expected {name} as a version, from 0 to 2^63 - 1, got {got}; mend the version")
     return number
 
 
 def timeout(where: str, value: object) -> float | None:
-    """Seconds to wait, as many as a lock can wait; None for ever."""
+    """Seconds to wait, from 0 to as many as a lock can wait; None for ever."""
     if value is None:
         return None
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if number and 0 <= value <= threading.TIMEOUT_MAX:  # type: ignore[operator]
-        return float(value)  # type: ignore[arg-type]
+    seconds = as_seconds(value)
+    if seconds is not None and seconds >= 0:
+        return seconds
     raise ValueInvalid(
         f"[{where}] expected a timeout from 0 to {threading.TIMEOUT_MAX:.0f} seconds, or None to wait for ever, "
-        f"got {value!r}; give a number"
+        f"got {shown(value)}; give a number"
     )
+
+
+def as_seconds(value: object) -> float | None:
+    """A real number as a float that a lock can wait for; None for anything else."""
+    if not isinstance(value, float | numbers.Real) or isinstance(value, (bool, np.timedelta64)):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if seconds <= threading.TIMEOUT_MAX else None
 
 
 def vertex_id(where: str, name: str, value: object) -> int:
@@ -175,8 +197,8 @@ def _refuse_shape(where: str, name: str, expected: str, array: AnyArray) -> NoRe
 
 
 def _conversion(array: AnyArray, dtype: str) -> str:
-    """How an array of another dtype may become one of this; text and objects are no numbers."""
-    return "read it as numbers first" if array.dtype.kind in "OSUTV" else f"convert it with .astype({dtype})"
+    """How an array of another dtype may become one of this; text is no number."""
+    return "read it as numbers first" if array.dtype.kind in "SUTV" else f"convert it with .astype({dtype})"
 
 
 def first_row(bad: AnyArray) -> int:

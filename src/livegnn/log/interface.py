@@ -98,7 +98,10 @@ class ByteLog(ABC):
             return self._committed()
 
     def wait(self, offset: int, timeout: float | None = None) -> bool:
-        """Waits until the log has an entry at `offset`; False if `timeout` seconds have passed without one."""
+        """Waits until the log has an entry at `offset`; False if `timeout` seconds have passed without one.
+
+        timeout: 0 looks once, None waits for ever. Raises: DtypeInvalid, ValueInvalid for a bad offset or timeout.
+        """
         checked_offset("wait", "offset", offset)
         limit = checks.timeout("wait", timeout)
         deadline = None if limit is None else time.monotonic() + limit

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from livegnn.errors import QueryInvalid
-from livegnn.sampling.hop import Direction, Hop, Strategy, called, nearest, shown
+from livegnn.graph.checks import shown
+from livegnn.sampling.hop import Direction, Hop, Strategy, called, nearest
 from livegnn.sampling.query import OpenHop, Query
 from livegnn.sampling.query_text import step_text, underlined
 from livegnn.sampling.schema import EdgeType, Schema

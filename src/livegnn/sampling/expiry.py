@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from livegnn.errors import QueryInvalid, ValueInvalid
+from livegnn.graph.checks import shown
 from livegnn.sampling.decompose import OneHop
-from livegnn.sampling.hop import EdgeTypeName, shown
+from livegnn.sampling.hop import EdgeTypeName
 from livegnn.sampling.schema import Schema
 
 __all__ = ["Ttl", "durations"]

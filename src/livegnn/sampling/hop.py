@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 from livegnn.errors import QueryInvalid
+from livegnn.graph.checks import shown
 
 __all__ = [
     "EDGE_CODE_MAX",
@@ -32,7 +33,6 @@ __all__ = [
     "nearest",
     "plain",
     "plain_edge_type",
-    "shown",
     "strategy_fault",
     "whole",
 ]
@@ -44,7 +44,6 @@ EdgeTypeName: TypeAlias = str | int | tuple[str, str, str] | None  # a relation,
 FANOUT_MAX = 65535
 HOPS_MAX = 16
 EDGE_CODE_MAX = 2**31 - 1
-_SHOWN_CHARACTERS_MAX = 60
 
 
 @dataclass(frozen=True)
@@ -108,15 +107,6 @@ def plain_edge_type(edge_type: EdgeTypeName) -> EdgeTypeName:
     if isinstance(edge_type, tuple):
         return cast(tuple[str, str, str], tuple(map(plain, edge_type)))
     return whole(edge_type)
-
-
-def shown(value: object) -> str:
-    """repr(value) on one line, cut to fit into a message."""
-    try:
-        text = repr(value).replace("\n", " ")
-    except ValueError:  # Python writes no integers of thousands of digits
-        text = f"a very long {type(value).__name__}"
-    return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

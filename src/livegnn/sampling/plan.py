@@ -17,8 +17,8 @@ from operator import mul
 from typing import NamedTuple, Self
 
 from livegnn.errors import UsageError
+from livegnn.graph.checks import shown
 from livegnn.sampling.decompose import OneHop, decompose
-from livegnn.sampling.hop import shown
 from livegnn.sampling.query import Query
 from livegnn.sampling.schema import Schema
 

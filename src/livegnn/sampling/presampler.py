@@ -216,8 +216,9 @@ class PreSampler:
         self._open("sample")
         reader = self._reader(query)
         planned = reader.planned
+        limit = checks.timeout("sample", timeout)
         if at_least is not None:
-            self._wait(at_least, timeout)
+            self._wait(checks.version("sample", "at_least", at_least), limit)
 
         def ask(slots: Int64Array) -> Answer:
             check_size("sample", reader.fan_outs, len(slots))
@@ -257,9 +258,10 @@ class PreSampler:
         }
 
     def _wait(self, version: int, timeout: float | None) -> None:
-        wanted, limit = checks.version("sample", "at_least", version), checks.timeout("sample", timeout)
         with self._published_version:
-            there = self._published_version.wait_for(lambda: self._closed or self.follower.version() >= wanted, limit)
+            there = self._published_version.wait_for(
+                lambda: self._closed or self.follower.version() >= version, timeout
+            )
         self._open("sample")
         if there:
             return

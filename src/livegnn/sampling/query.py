@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 from livegnn.errors import QueryInvalid
+from livegnn.graph.checks import shown
 from livegnn.sampling import query_json, query_text
 from livegnn.sampling.hop import (
     Direction,
@@ -25,7 +26,6 @@ from livegnn.sampling.hop import (
     name_fault,
     plain,
     plain_edge_type,
-    shown,
     strategy_fault,
 )
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from livegnn.errors import QueryInvalid
+from livegnn.graph.checks import shown
 from livegnn.sampling.hop import (
     Draft,
     Hop,
@@ -23,7 +24,6 @@ from livegnn.sampling.hop import (
     hops_fault,
     name_fault,
     nearest,
-    shown,
     strategy_fault,
     whole,
 )

@@ -19,6 +19,7 @@ import unicodedata
 from typing import NamedTuple, NoReturn, cast
 
 from livegnn.errors import QueryInvalid
+from livegnn.graph.checks import shown
 from livegnn.sampling.hop import (
     FANOUT_MAX,
     Direction,
@@ -31,7 +32,6 @@ from livegnn.sampling.hop import (
     hops_fault,
     name_fault,
     nearest,
-    shown,
 )
 
 __all__ = ["TEXT_CHARACTERS_MAX", "Rendered", "edge_type_text", "parse", "render", "step_text", "underlined"]

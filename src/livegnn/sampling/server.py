@@ -9,7 +9,6 @@ batch is refused, its requests are run one by one.
 from __future__ import annotations
 
 import asyncio
-import numbers
 import threading
 import time
 import weakref
@@ -378,8 +377,8 @@ def _whole(name: str, value: object) -> None:
 
 
 def _seconds(where: str, timeout: object) -> float:
-    number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
-    if not number or not 0 < timeout <= threading.TIMEOUT_MAX:  # type: ignore[operator]
+    seconds = checks.as_seconds(timeout)
+    if seconds is None or not seconds > 0:
         expected = f"a timeout above 0 and at most {threading.TIMEOUT_MAX:.0f} seconds"
-        raise ValueInvalid(f"[{where}] expected {expected}, got {timeout!r}; None waits for ever")
-    return float(timeout)  # type: ignore[arg-type]
+        raise ValueInvalid(f"[{where}] expected {expected}, got {checks.shown(timeout)}; None waits for ever")
+    return seconds

@@ -159,7 +159,10 @@ def test_reads_beside_batches_are_of_whole_versions():
     assert len(versions) > 1
 
 
-@pytest.mark.parametrize("limits", [{"at_least": -1}, {"timeout": -1}, {"timeout": 1e30}, {"timeout": float("nan")}])
+@pytest.mark.parametrize(
+    "limits",
+    [{"at_least": -1}, {"at_least": 2**63}, {"timeout": -1}, {"timeout": 1e30}, {"timeout": float("nan")}],
+)
 def test_a_reader_gives_a_version_and_a_time_that_can_be_waited_for(limits):
     cluster = LocalCluster(ring(), QUERY)
     for reader in (cluster, cluster.front_end):

@@ -188,10 +188,12 @@ def test_queries_start_and_end_while_the_graph_runs() -> None:
 
 def test_a_timeout_that_is_no_time_to_wait() -> None:
     sampler = lg.PreSampler(small(), LATEST)
-    for timeout in (float("nan"), float("inf"), 1e30, -1, "1", True):
-        with pytest.raises(ValueInvalid, match="expected a timeout from 0 to"):
-            sampler.sample([0], at_least=9, timeout=timeout)
-    with pytest.raises(ValueInvalid, match="expected at_least as a version, from 0 on, got -1; leave it out"):
+    no_times = (float("nan"), float("inf"), np.float16("inf"), 1e30, 10**5000, -1, "1", True, np.timedelta64(1, "s"))
+    for timeout in no_times:
+        for options in ({"at_least": 9}, {}):
+            with pytest.raises(ValueInvalid, match="expected a timeout from 0 to"):
+                sampler.sample([0], **options, timeout=timeout)  # type: ignore[arg-type]
+    with pytest.raises(ValueInvalid, match=r"expected at_least as a version, from 0 to 2\^63 - 1, got -1; mend"):
         sampler.sample([0], at_least=-1)
 
 
