@@ -26,7 +26,7 @@ from livegnn.errors import (
 )
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import AnyArray
+from livegnn.graph.checks import AnyArray, time_array, time_unit
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Events, smaller_first
 from livegnn.temporal.link import LinkPass, cut
@@ -104,6 +104,7 @@ class TemporalEngine:
         self._loader.check(model)
         self._since: list[_Batch] = []  # batches that a model still in training may not have seen
         self._failed: BaseException | None = None
+        self._closed = False
         self._pass = self._made(model)
         with graph._writing("TemporalEngine"):
             self._since_version = graph.version  # every batch after this version is in _since
@@ -118,7 +119,11 @@ class TemporalEngine:
     # ---- writing
 
     def apply(self, updates: Updates) -> int:
-        """graph.apply; returns the version. The memory has observed the batch's events when it returns."""
+        """graph.apply; returns the version. The memory has observed the batch's events when it returns.
+
+        Raises:  as graph.apply; UsageError after close().
+        """
+        self._refuse_closed()
         version: int = self.graph._apply(updates, self)[1]
         return version
 
@@ -149,8 +154,10 @@ class TemporalEngine:
         Args:    memory: the state of its memory at version `upto` of the graph; the batches since are observed again.
                  Where it is None, or those batches are not known any more, the memory is made from all edges of the
                  graph.
-        Raises:  ModelMismatch; UsageError for a version that is not there yet; EdgeOffloaded. Then the old model stays.
+        Raises:  ModelMismatch; ValueInvalid for weights that are not finite; UsageError for a version that is not there
+                 yet, or after close(); EdgeOffloaded. Then the old model stays.
         """
+        self._refuse_closed()
         new = self._made(model)
         if upto > self.graph.version:
             raise UsageError(
@@ -190,8 +197,10 @@ class TemporalEngine:
             self._since_version = upto
 
     def close(self) -> None:
-        """Follows the graph no more."""
-        self.graph._detach(self)
+        """Follows the graph no more, and so answers no more. A second call does no harm."""
+        with self.graph._lock:
+            self._closed = True
+            self.graph._detach(self)
 
     # ---- reading
 
@@ -203,7 +212,7 @@ class TemporalEngine:
         with ExitStack() as reading:
             reading.enter_context(self.graph._lock)
             slots = self.graph.to_slots(vertices)
-            times = _times("embeddings", time, len(slots))
+            times = _times("embeddings", self.graph, time, len(slots))
             return self._numpy(self._embed(self._pass, slots, times, reading))
 
     def predict(self, src: object, dst: object, time: object) -> Float32Array:
@@ -216,7 +225,7 @@ class TemporalEngine:
                 raise WidthMismatch(
                     f"[predict] expected as many dst as src, got {len(destinations)} and {len(sources)}; give pairs"
                 )
-            times = _times("predict", time, len(sources))
+            times = _times("predict", self.graph, time, len(sources))
             h = self._embed(of, np.concatenate([sources, destinations]), np.tile(times, 2), reading)
             logits = of.score(sources, h[: len(sources)], destinations, h[len(sources) :])
             return self._numpy(self._torch.sigmoid(logits))
@@ -233,7 +242,7 @@ class TemporalEngine:
             slots = self._destinations() if candidates is None else self.graph.to_slots(candidates)
             if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(slots):
                 raise ValueInvalid(f"[next] expected k from 1 to the {len(slots)} candidates, got {k!r}; ask for fewer")
-            times = _times("next", time, len(sources))
+            times = _times("next", self.graph, time, len(sources))
             best = np.zeros((len(sources), k), np.int64)
             probability = np.zeros((len(sources), k), np.float32)
             for at in np.unique(times):
@@ -323,6 +332,7 @@ class TemporalEngine:
             _load_weights(mine, model.state_dict())
         else:
             mine = copy.deepcopy(model).to(self._loader.device)
+        _check_finite(self._torch, mine)
         mine.eval()
         return LinkPass(mine, self._loader, batch_size=self.memory_step)
 
@@ -355,7 +365,15 @@ class TemporalEngine:
         memory.grow(self.graph.slot_count)
         memory.read(self._torch.zeros(0, dtype=self._torch.int64, device=self._loader.device))
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise UsageError(
+                "[TemporalEngine] expected an open engine, got one that was closed and follows its graph no more; make "
+                "a new one"
+            )
+
     def _refuse_failed(self) -> None:
+        self._refuse_closed()
         if self._failed is not None:
             raise InvariantBroken(
                 "[TemporalEngine] expected a memory of every event, got one that failed to observe a batch; swap() the "
@@ -406,15 +424,21 @@ def _load_weights(model: TemporalModel, weights: dict[str, torch.Tensor]) -> Non
         ) from cause
 
 
-def _times(where: str, time: object, count: int) -> Int64Array:
-    times = np.asarray(time)
-    if times.dtype.kind not in "iu":
-        raise ValueInvalid(f"[{where}] expected whole times (int64), got {times.dtype}; they are in the graph's unit")
-    times = times.astype(np.int64)
-    if times.ndim == 0:
-        return np.full(count, int(times), np.int64)
+def _times(where: str, graph: Graph, time: object, count: int) -> Int64Array:
+    """One for each of `count` vertices, in the graph's unit. The caller holds the graph's lock."""
+    if np.ndim(time) == 0:  # type: ignore[arg-type, unused-ignore]
+        return np.full(count, graph._edge_time(where, "time", time), np.int64)
+    times = time_array(where, "time", time)
+    graph._same_unit(where, time_unit(time))
     if times.shape != (count,):
         raise WidthMismatch(
             f"[{where}] expected one time or {count}, got shape {times.shape}; give one for each vertex"
         )
     return times
+
+
+def _check_finite(torch: Any, model: TemporalModel) -> None:
+    for name, value in model.state_dict().items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            got = f"NaN or infinity in {name}"
+            raise ValueInvalid(f"[TemporalEngine] expected finite weights, got {got}; train the model again")

@@ -114,6 +114,7 @@ class ContinuousTrainer:
         self._progress = progress
         self._round_lock = threading.Lock()
         self._background: _Background | None = None
+        self._closed = False
         self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
         self._path = None if folder is None else Path(folder) / "checkpoint.pt"
         self._writer = _tensorboard(folder) if tensorboard else None
@@ -209,7 +210,10 @@ class ContinuousTrainer:
         are applied, and not trained on again.
         Raises:  UpdateError where a batch is refused; then nothing of it is applied.
         """
+        if isinstance(stream, Updates):
+            raise UsageError("[run] expected batches, got one Updates; put it into a list")
         for updates in stream:
+            self._refuse_closed()
             with self._loader.clock.phase("ingest"):
                 self.graph.apply(updates)
             with self._round_lock:
@@ -223,6 +227,7 @@ class ContinuousTrainer:
         Where it fails, weights, memory and events are as before it, and the next round takes them.
         Raises:  UsageError before fit(); TrainingDiverged; what a target of publish_to() raises, after the round.
         """
+        self._refuse_closed()
         with self._round_lock, self._own_chance():
             if not self.rounds:
                 raise UsageError("[round] expected a trainer after fit(), got one before it; call fit() first")
@@ -258,18 +263,26 @@ class ContinuousTrainer:
         """
         publisher = publisher_of(target, self.model)
         with self._round_lock:
-            self._publishers.append(publisher)
             if self.rounds and not self._state.resumed:
                 publisher(self.model, self.report.rounds[-1])
+            self._publishers.append(publisher)  # one that took no model is not asked again
 
     def close(self) -> None:
         """Stops the thread, and follows the graph no more. Raises what ended the thread, if something did."""
+        self._closed = True
         try:
             self.stop()
         finally:
             self._feed.close()
             if self._writer is not None:
                 self._writer.close()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise UsageError(
+                "[ContinuousTrainer] expected an open trainer, got one that was closed and hears of no events; make a "
+                "new one"
+            )
 
     def __enter__(self) -> Self:
         return self

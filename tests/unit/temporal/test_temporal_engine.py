@@ -10,6 +10,7 @@ import torch
 
 import livegnn as lg
 from livegnn.errors import (
+    DtypeInvalid,
     EdgeOffloaded,
     InvariantBroken,
     ModelMismatch,
@@ -436,7 +437,7 @@ def test_wrong_calls():
         engine.predict([1, 2], [31], 5)
     with pytest.raises(WidthMismatch, match="one time or 2"):
         engine.predict([1, 2], [31, 32], [1, 2, 3])
-    with pytest.raises(ValueInvalid, match="whole times"):
+    with pytest.raises(DtypeInvalid, match="time as an integer"):
         engine.embeddings([1], 0.5)
     with pytest.raises(VertexUnknown):
         engine.embeddings([10**6], 5)
@@ -455,3 +456,53 @@ def test_a_closed_engine_hears_no_more():
     engine.close()
     graph.apply(next(batches(WARM, 100)))
     assert engine.state_digest() == digest
+    version = graph.version
+    for call in (
+        lambda: engine.predict([0], [1], 9),
+        lambda: engine.next([0], 9, k=1),
+        lambda: engine.embeddings([0], 9),
+        lambda: engine.apply(next(batches(WARM + 100, 100))),
+        lambda: engine.swap(model_of()),
+        lambda: engine.save("nowhere"),
+    ):
+        with pytest.raises(UsageError, match="expected an open engine, got one that was closed"):
+            call()
+    engine.close()
+    assert graph.version == version
+
+
+@pytest.mark.parametrize(
+    ("time", "error", "words"),
+    [
+        (
+            np.array([2**63 + 5], np.uint64),
+            ValueInvalid,
+            r"\[predict\] expected time that fits int64, got 92233720368547758",
+        ),
+        (2**63, ValueInvalid, r"\[predict\] expected time that fits int64 .*got 9223372036854775808"),
+        (2**64, ValueInvalid, "got 18446744073709551616"),
+        (5.0, DtypeInvalid, "time as an integer"),
+        ([5.0], DtypeInvalid, "time as int64, got dtype float64"),
+        ([5, 6], WidthMismatch, "one time or 1"),
+        (np.datetime64("NaT", "s"), ValueInvalid, "fits int64"),
+    ],
+)
+def test_times_are_those_that_a_sampler_takes(time, error, words):
+    engine = engine_of(graph_of(WARM))
+    for ask in (lambda: engine.predict([0], [1], time), lambda: engine.embeddings([0], time)):
+        with pytest.raises(error, match=words.replace("predict", "(predict|embeddings)")):
+            ask()
+    assert engine.predict([], [], []).shape == (0,)
+    assert engine.predict([0], [1], np.uint64(9)) == engine.predict([0], [1], [9])
+
+
+def test_weights_that_are_not_finite_are_refused():
+    engine, model = engine_of(graph_of(WARM)), model_of()
+    before = engine.state_digest()
+    with torch.no_grad():
+        next(iter(model.parameters())).view(-1)[0] = float("nan")
+    with pytest.raises(ValueInvalid, match="expected finite weights, got NaN or infinity in "):
+        engine.swap(model)
+    with pytest.raises(ValueInvalid, match="expected finite weights"):
+        lg.TemporalEngine(model, engine.graph, lg.TemporalSampler(engine.graph, [5]))
+    assert engine.state_digest() == before

@@ -648,6 +648,32 @@ def test_publishing_to_a_callable_and_to_nothing():
         trainer.publish_to(3)
 
 
+def test_a_target_that_takes_no_model_is_not_asked_again():
+    trainer = trainer_of(graph_of(WARM))
+    trainer.fit(1)
+
+    def full(model, report):
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        trainer.publish_to(full)
+    assert len(list(trainer.run(list(batches(WARM, 200))[:1]))) == 1
+
+
+def test_a_closed_trainer_takes_nothing_more():
+    graph = graph_of(WARM)
+    trainer = trainer_of(graph)
+    trainer.fit(1)
+    with pytest.raises(UsageError, match="expected batches, got one Updates; put it into a list"):
+        next(trainer.run(next(batches(WARM, 100))))
+    trainer.close()
+    version = graph.version
+    for call in (lambda: list(trainer.run(list(batches(WARM, 100))[:1])), trainer.round):
+        with pytest.raises(UsageError, match="expected an open trainer, got one that was closed"):
+            call()
+    assert graph.version == version
+
+
 def test_reports_as_files(tmp_path):
     trainer = trainer_of(graph_of(WARM), folder=tmp_path, tensorboard=True)
     trainer.fit(2)
