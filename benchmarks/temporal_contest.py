@@ -94,10 +94,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Of the learning curve: a stretch of training events, scored before their steps. Events and seconds: so far."""
+    """Of the learning curve: a stretch of training events, scored before their steps. Trained, seconds: so far."""
 
     epoch: int
-    events: int
+    trained: int  # events
     seconds: float
     loss: float
     ap: float

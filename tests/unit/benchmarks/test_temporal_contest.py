@@ -64,6 +64,11 @@ def test_runs_are_kept_and_resumed(data, tmp_path, monkeypatch, capsys):
     rows = path.read_text().splitlines()
     assert len(rows) == 1 + len(quality.MODELS) * len(quality.SIDES) * plan.epochs
     assert (tmp_path / "quality-bitcoin_otc.png").exists()
+    results = quality.Results(path, fresh=False)
+    for model in quality.MODELS:
+        for side in quality.SIDES:
+            curve = results.curve(quality._key(plan, data, model, side, 0))
+            assert {int(point["epoch"]) for point in curve} == {0, 1}
     monkeypatch.setattr(quality, "play", None)  # nothing is run again
     quality.compare(plan, quality.Results(path, fresh=False), Report(), judged=False)
     assert capsys.readouterr().out == table
