@@ -218,3 +218,12 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str], change: st
     arguments = ["train", write(tmp_path), "--set", change, "--set", "cache.vertices=3"]
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
+
+
+def test_ids_of_two_kinds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = tmp_path / "events.csv"
+    events.write_text("src,dst,time\n1,2,10\n2,x,15\n")
+    config = tmp_path / "file.toml"
+    config.write_text(f'[data]\nevents = "{events}"\n[output]\nfolder = "{tmp_path / "out"}"\n')
+    assert main(["train", str(config)]) == 1
+    assert "expected ids of one kind in both columns, got numbers in 'src', text in 'dst'" in capsys.readouterr().err
