@@ -56,10 +56,13 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, Sums sums, con
     for (int i = 0; i < count; ++i) vertices[at(i)] = static_cast<VertexId>(first + i);
     Registers& registers = registers_[at(thread)];
     registers.prepare(program_, static_cast<int>(rows));
-    PassingSums<Acc> passing{0, std::vector<const Acc*>(plans_.size(), nullptr)};
-    if (sums == Sums::Passing)
+    CurrentView<Acc> view{state, graph_};
+    PassingSums<Acc> passing;
+    if (sums == Sums::Passing) {
       passing = sum_passing(stage, state, vertices.front(), static_cast<VertexId>(last), scratch[at(thread)]);
-    run_stage(program_, stage, CurrentView<Acc>{state, graph_, &passing}, scales_, vertices.data(), count, registers,
+      view.passing = &passing;
+    }
+    run_stage(program_, stage, view, scales_, vertices.data(), count, registers,
               [&](const Instruction& step, Registers& r, int from, int run) {
                 for (int i = 0; i < run; ++i) {
                   const VertexId v = vertices[at(from + i)];

@@ -85,7 +85,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if (options.features is None) != (options.events is None):
         options.refuse("expected --features and --events together; without both a data set is played")
     ttl = read_ttl(options.ttl)
-    check_seeds(options.seeds)
+    if not options.explain:
+        check_seeds(options.seeds)
+    results = None if options.out is None else ResultFile(options.out, _COLUMNS)
     source = open_source(options, console)
     plan = Plan.of([source.query], Schema.of(source.graph))
     console.heading("The plan")
@@ -93,7 +95,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.explain:
         return 0
     seeds = read_seeds(options.seeds, source.graph, source.query.vertex_type, options.seed)
-    results = None if options.out is None else ResultFile(options.out, _COLUMNS)
     sampler = lg.PreSampler(source.graph, source.query, seed=options.seed, ttl=ttl)
     console.heading("The stream")
     console.line(f"{source.title}.")

@@ -170,6 +170,7 @@ class ContinuousTrainer:
                  early; the best weights are kept.
         Raises:  UsageError without events or after a round; ValueInvalid.
         """
+        self._refuse_closed()
         if not 0.0 <= validation < 1.0 or (patience is not None and (patience < 1 or validation == 0.0)):
             raise ValueInvalid(
                 f"[fit] expected validation in [0, 1), and patience from 1 with a validation, got {validation} and "
@@ -244,6 +245,7 @@ class ContinuousTrainer:
 
     def start(self, *, events_min: int = 1000, poll_s: float = 0.05) -> None:
         """Rounds in a thread of their own, each when at least events_min events wait, until stop()."""
+        self._refuse_closed()
         if not self.rounds:
             raise UsageError("[start] expected a trainer after fit(), got one before it; call fit() first")
         if self._background is not None:
@@ -269,10 +271,10 @@ class ContinuousTrainer:
 
     def close(self) -> None:
         """Stops the thread, and follows the graph no more. Raises what ended the thread, if something did."""
-        self._closed = True
         try:
-            self.stop()
+            self.stop()  # before it counts as closed: the thread may be about to begin a round
         finally:
+            self._closed = True
             self._feed.close()
             if self._writer is not None:
                 self._writer.close()

@@ -668,7 +668,7 @@ def test_a_closed_trainer_takes_nothing_more():
         next(trainer.run(next(batches(WARM, 100))))
     trainer.close()
     version = graph.version
-    for call in (lambda: list(trainer.run(list(batches(WARM, 100))[:1])), trainer.round):
+    for call in (lambda: list(trainer.run(list(batches(WARM, 100))[:1])), trainer.round, trainer.fit, trainer.start):
         with pytest.raises(UsageError, match="expected an open trainer, got one that was closed"):
             call()
     assert graph.version == version
