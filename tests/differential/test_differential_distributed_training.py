@@ -10,7 +10,7 @@ import torch
 import livegnn as lg
 from livegnn import datasets
 from livegnn.distributed import Layout, Partition, launch, train
-from livegnn.errors import ColumnMissing, DataMissing, UsageError, WorkerUnavailable
+from livegnn.errors import ColumnMissing, DataMissing, UsageError, ValueInvalid, WorkerUnavailable
 from livegnn.temporal import TemporalSampler
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, Negatives
@@ -145,10 +145,19 @@ def test_a_failure_leaves_the_model_as_it_was():
     graph = graph_of(generated())
     model = model_of()
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(WorkerUnavailable, match="batch_size of at least 1"):
-        train(model, graph, TemporalSampler(graph, [5]), workers=1, batch_size=0)
+    with pytest.raises(WorkerUnavailable, match="1 hops"):
+        train(model, graph, TemporalSampler(graph, [5, 5]), workers=1)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
+    for wrong, error, words in (
+        ({"batch_size": 0}, ValueInvalid, "batch_size of at least 1, got 0"),
+        ({"epochs": True}, ValueInvalid, "epochs of at least 1"),
+        ({"learning_rate": float("nan")}, ValueInvalid, "learning_rate from 0 on"),
+        ({"validation": 1.0}, ValueInvalid, r"validation in \[0, 1\), got 1.0"),
+        ({"replay": 0.5}, UsageError, "options among .*batch_size.*, got replay"),
+    ):
+        with pytest.raises(error, match=words):  # no worker was asked
+            train(model, graph, TemporalSampler(graph, [5]), **wrong)
     with pytest.raises(UsageError, match="sampler of this graph"):
         train(model, graph, TemporalSampler(graph_of(generated()), [5]))
     static = lg.Graph(np.zeros((2, 0), np.float32), [0, 1], [1, 0])

@@ -24,7 +24,6 @@ from livegnn.cli.console import Console
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.extras import need
-from livegnn.types import AnyArray
 
 if TYPE_CHECKING:
     from livegnn.temporal.models import TemporalModel
@@ -291,10 +290,6 @@ def _from_dataset(data: DataConfig) -> Stream:
     return Stream(title, found.src, found.dst, found.time, None, features, None)
 
 
-def _ids_kind(ids: AnyArray) -> str:
-    return "numbers" if ids.dtype.kind == "i" else "text"
-
-
 def _from_file(data: DataConfig) -> Stream:
     table = files.read_table(Path(data.events))
     src, dst, times = table.ids(data.src), table.ids(data.dst), table.int64(data.time)
@@ -305,8 +300,7 @@ def _from_file(data: DataConfig) -> Stream:
         features, ids = files.read_features(Path(data.features), data.id or None)
     else:
         if src.dtype.kind != dst.dtype.kind:
-            got = f"{_ids_kind(src)} in {data.src!r}, {_ids_kind(dst)} in {data.dst!r}"
-            raise ValueInvalid(f"[{data.events}] expected ids of one kind in both columns, got {got}; mend the file")
+            table.int64(data.dst if src.dtype.kind == "i" else data.src)  # raises, naming the first that is no number
         ids = np.unique(np.concatenate([src, dst]))
         features = np.zeros((len(ids), 0), np.float32)
     return Stream(data.events, src, dst, times, attributes, features, ids)

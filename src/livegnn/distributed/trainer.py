@@ -11,9 +11,10 @@ Invariants: weights and optimizer state are equal on all workers, bit for bit; a
 
 from __future__ import annotations
 
+import inspect
 import math
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -125,8 +126,7 @@ class DistributedTrainer:
                  epoch, and not trained on.
         Raises:  UsageError without events to train on; ValueInvalid.
         """
-        if not 0.0 <= validation < 1.0:
-            raise ValueInvalid(f"[fit] expected validation in [0, 1), got {validation}; give a share")
+        _check_validation("fit", validation)
         ordered = events.in_time_order()
         count = len(ordered) - int(len(ordered) * validation)
         if not count:
@@ -324,6 +324,21 @@ class DistributedTrainer:
 
     def _of_all(self, number: AnyArray) -> AnyArray:
         return np.concatenate(self.exchange.gather(number))
+
+
+def check_training(options: Mapping[str, Any], validation: float) -> None:
+    """Refuses what DistributedTrainer or its fit() would, for a caller who has yet to start workers."""
+    known = inspect.signature(DistributedTrainer).parameters
+    names = [name for name, parameter in known.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    if unknown := sorted(set(options) - set(names)):
+        raise UsageError(f"[train] expected options among {', '.join(names)}, got {', '.join(unknown)}; leave them out")
+    _check_options(*(options.get(name, known[name].default) for name in ("batch_size", "epochs", "learning_rate")))
+    _check_validation("train", validation)
+
+
+def _check_validation(where: str, validation: float) -> None:
+    if not 0.0 <= validation < 1.0:
+        raise ValueInvalid(f"[{where}] expected validation in [0, 1), got {validation}; give a share")
 
 
 def _check_options(batch_size: int, epochs: int, learning_rate: float) -> None:

@@ -226,4 +226,4 @@ def test_ids_of_two_kinds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     config = tmp_path / "file.toml"
     config.write_text(f'[data]\nevents = "{events}"\n[output]\nfolder = "{tmp_path / "out"}"\n')
     assert main(["train", str(config)]) == 1
-    assert "expected ids of one kind in both columns, got numbers in 'src', text in 'dst'" in capsys.readouterr().err
+    assert f"[{events}, row 2, column dst] expected a whole number" in capsys.readouterr().err
