@@ -45,10 +45,12 @@ class Source:
 
 
 def open_source(options: argparse.Namespace, console: Console) -> Source:
-    """The source that the options name: the user's files, or a data set."""
+    """The source that the options name: the user's files, or a data set. The query is read before either."""
     if options.features is None:
-        return _of_dataset(options, console)
-    return _of_files(options)
+        return _of_dataset(options, read_query(options.query or PAPER_QUERY), console)
+    if options.query is None:
+        raise UsageError("[sample] expected --query with files of your own, got none; see docs/queries.md")
+    return _of_files(options, read_query(options.query))
 
 
 def read_query(text: str) -> lg.Query:
@@ -112,7 +114,7 @@ def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -
 # ---- a data set
 
 
-def _of_dataset(options: argparse.Namespace, console: Console) -> Source:
+def _of_dataset(options: argparse.Namespace, query: lg.Query, console: Console) -> Source:
     if options.generated:
         stream = datasets.generate_typed(options.dataset, options.seed)
     else:
@@ -123,7 +125,6 @@ def _of_dataset(options: argparse.Namespace, console: Console) -> Source:
             stream = datasets.generate_typed(options.dataset, options.seed)
     if stream.generated:
         console.warn("This stream is GENERATED: the shape of the real one, not its content.")
-    query = read_query(options.query or PAPER_QUERY)
 
     def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
         return apply(stream.updates(begin, end))
@@ -134,9 +135,7 @@ def _of_dataset(options: argparse.Namespace, console: Console) -> Source:
 # ---- files
 
 
-def _of_files(options: argparse.Namespace) -> Source:
-    if options.query is None:
-        raise UsageError("[sample] expected --query with files of your own, got none; see docs/queries.md")
+def _of_files(options: argparse.Namespace, query: lg.Query) -> Source:
     features, ids = files.read_features(options.features, options.id_column, options.vertex_type_column)
     known: Ids = np.arange(len(features), dtype=np.int64) if ids is None else ids
     columns = Columns(
@@ -144,7 +143,6 @@ def _of_files(options: argparse.Namespace) -> Source:
     )
     events = read_events(options.events, columns, known, options.features)
     edges = None if options.edges is None else read_edges(options.edges, columns, known, options.features)
-    query = read_query(options.query)
     if options.vertex_type_column is None:
         graph, events = _plain(options, features, ids, edges, events)
     else:

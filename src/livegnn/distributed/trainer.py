@@ -26,6 +26,7 @@ from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.extras import need
+from livegnn.graph.checks import finite_float
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, score_links
 from livegnn.temporal.loading import Fetches, InputLoader
@@ -347,7 +348,7 @@ def _check_options(batch_size: int, epochs: int, learning_rate: float) -> None:
             raise ValueInvalid(
                 f"[DistributedTrainer] expected {name} of at least 1, got {value!r}; give a whole number"
             )
-    if not math.isfinite(learning_rate) or learning_rate < 0:
+    if finite_float("DistributedTrainer", "learning_rate", learning_rate) < 0:
         raise ValueInvalid(
             f"[DistributedTrainer] expected learning_rate from 0 on, got {learning_rate!r}; give a finite number"
         )

@@ -22,6 +22,7 @@ from livegnn.errors import (
     StoredStateInvalid,
     UsageError,
     ValueInvalid,
+    VertexUnknown,
     WidthMismatch,
 )
 from livegnn.extras import need
@@ -211,7 +212,7 @@ class TemporalEngine:
         """
         with ExitStack() as reading:
             reading.enter_context(self.graph._lock)
-            slots = self.graph.to_slots(vertices)
+            slots = self._live("embeddings", "vertices", vertices)
             times = _times("embeddings", self.graph, time, len(slots))
             return self._numpy(self._embed(self._pass, slots, times, reading))
 
@@ -220,7 +221,7 @@ class TemporalEngine:
         with ExitStack() as reading, self._torch.no_grad():
             reading.enter_context(self.graph._lock)
             of = self._pass
-            sources, destinations = self.graph.to_slots(src), self.graph.to_slots(dst)
+            sources, destinations = self._live("predict", "src", src), self._live("predict", "dst", dst)
             if len(sources) != len(destinations):
                 raise WidthMismatch(
                     f"[predict] expected as many dst as src, got {len(destinations)} and {len(sources)}; give pairs"
@@ -232,14 +233,16 @@ class TemporalEngine:
 
     def next(self, src: object, time: object, *, candidates: object = None, k: int = 10) -> WhatNext:
         """The k most probable destinations of each source at a time, among candidates (default: all vertices that an
-        edge leads to; in an undirected graph all that have an edge).
+        edge leads to; in an undirected graph all that have an edge), each of which counts once.
 
         Raises:  as embeddings; ValueInvalid for k.
         Cost:    embeds every candidate once per distinct time.
         """
         with self.graph._lock, self._torch.no_grad():
-            sources = self.graph.to_slots(src)
-            slots = self._destinations() if candidates is None else self.graph.to_slots(candidates)
+            sources = self._live("next", "src", src)
+            slots = (
+                self._destinations() if candidates is None else np.unique(self._live("next", "candidates", candidates))
+            )
             if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(slots):
                 raise ValueInvalid(f"[next] expected k from 1 to the {len(slots)} candidates, got {k!r}; ask for fewer")
             times = _times("next", self.graph, time, len(sources))
@@ -397,6 +400,18 @@ class TemporalEngine:
                 parts.append(of.model.embed(inputs))
             rows: torch.Tensor = self._torch.cat(parts)
             return rows
+
+    def _live(self, where: str, name: str, ids: object) -> Int64Array:
+        """Slots of live vertices. The caller holds the graph's lock."""
+        slots = self.graph.to_slots(ids)
+        try:
+            self.graph._store.in_degree(slots)  # of live vertices alone
+        except VertexUnknown:
+            row = int(np.argmin(self.graph.is_live(slots)))
+            raise VertexUnknown(
+                f"[{where}] expected live vertices in {name}, got {slots[row]} at row {row}; add the vertex first"
+            ) from None
+        return slots
 
     def _destinations(self) -> Int64Array:
         slots = np.flatnonzero(self.graph._store.live())

@@ -146,6 +146,12 @@ class InputLoader:
         if edge_features is None:
             read = partial(_native.edge_attrs, graph._store)
             edge_features = _GraphRows(graph, graph.attr_width, read, device)
+        for name, rows in (("vertex_features", vertex_features), ("edge_features", edge_features)):
+            if not (hasattr(rows, "fetch") and hasattr(rows, "width")):
+                raise UsageError(
+                    f"[InputLoader] expected {name} as a FeatureCache or None, got {type(rows).__name__}; the features "
+                    "themselves belong to the graph"
+                )
         self.vertices, self.edges = vertex_features, edge_features
 
     def check(self, model: TemporalModel) -> None:

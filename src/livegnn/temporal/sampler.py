@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from livegnn import _native
-from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
+from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid
 from livegnn.graph import Graph
 from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_array, time_unit, whole_number
 from livegnn.graph.graph import core_count
@@ -74,7 +76,8 @@ class TemporalSampler:
         _check_graph(graph)
         self.graph = graph
         self.fanouts = _checked_fanouts(fanouts)
-        _check_options(strategy, seed, threads, replace)
+        flags = {"inclusive": inclusive, "prop_time": prop_time, "replace": replace, "unique": unique}
+        _check_options(strategy, seed, threads, flags)
         self.strategy, self.inclusive, self.seed = strategy, bool(inclusive), seed
         self.window = None if window is None else _positive("window", window, INT64_MAX)
         self.snapshots = _positive("snapshots", snapshots, _SNAPSHOTS_MAX)
@@ -92,8 +95,8 @@ class TemporalSampler:
         self._calls = 0
         self._rows_per_target = math.prod(1 + max(fanout, 0) for fanout in self.fanouts)  # at most, but for -1
         how = (strategy == "recent", self.inclusive, self.window or 0, self.snapshots)
-        flags = (self.prop_time, self.replace, self.unique)
-        self._native = _native.TemporalSampler(graph._store, self.fanouts, *how, *flags, seed, self.threads)
+        rest = (self.prop_time, self.replace, self.unique)
+        self._native = _native.TemporalSampler(graph._store, self.fanouts, *how, *rest, seed, self.threads)
 
     @property
     def calls(self) -> int:
@@ -262,7 +265,7 @@ def _checked_fanouts(fanouts: object) -> list[int]:
     return found
 
 
-def _check_options(strategy: object, seed: object, threads: object, replace: object) -> None:
+def _check_options(strategy: object, seed: object, threads: object, flags: dict[str, bool]) -> None:
     where = "TemporalSampler"
     if strategy not in ("recent", "uniform"):
         raise ValueInvalid(f'[{where}] expected strategy="recent" or "uniform", got {strategy!r}; use one of them')
@@ -270,7 +273,10 @@ def _check_options(strategy: object, seed: object, threads: object, replace: obj
         raise ValueInvalid(f"[{where}] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
     if threads is not None and (type(threads) is not int or not 1 <= threads <= 256):
         raise ValueInvalid(f"[{where}] expected 1 to 256 threads, got {threads!r}; leave it out")
-    if replace and strategy != "uniform":
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise DtypeInvalid(f"[{where}] expected {name} as True or False, got {value!r}; give one of them")
+    if flags["replace"] and strategy != "uniform":
         raise UsageError(f'[{where}] expected replace= with strategy="uniform", got {strategy!r}; leave it out')
 
 

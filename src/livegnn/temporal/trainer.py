@@ -7,6 +7,7 @@ killed and started again repeats what the other would have done. What rounds cha
 from __future__ import annotations
 
 import math
+import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ import numpy as np
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
+from livegnn.graph.checks import finite_float
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
 from livegnn.temporal.link import LinkPass, LinkScores
@@ -89,6 +91,7 @@ class ContinuousTrainer:
         numbers = {"batch_size": batch_size, "epochs": epochs, "chunks": chunks, "mrr_candidates": mrr_candidates}
         _check_options(numbers, {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed})
         _check_reals({"replay": replay, "learning_rate": learning_rate})
+        _check_together(batch_size, chunks, replay, memory_states_max, model)
         self._torch: Any = need("torch", "train")
         self.graph, self.sampler = graph, sampler.twin()  # its calls are counted here alone
         self.model = _moved(model, device)
@@ -116,7 +119,7 @@ class ContinuousTrainer:
         self._background: _Background | None = None
         self._closed = False
         self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
-        self._path = None if folder is None else Path(folder) / "checkpoint.pt"
+        self._path = None if folder is None else _folder(folder) / "checkpoint.pt"
         self._writer = _tensorboard(folder) if tensorboard else None
         self._begin(options, memory_states_max)
 
@@ -211,9 +214,7 @@ class ContinuousTrainer:
         are applied, and not trained on again.
         Raises:  UpdateError where a batch is refused; then nothing of it is applied.
         """
-        if isinstance(stream, Updates):
-            raise UsageError("[run] expected batches, got one Updates; put it into a list")
-        for updates in stream:
+        for updates in _batches(stream):
             self._refuse_closed()
             with self._loader.clock.phase("ingest"):
                 self.graph.apply(updates)
@@ -547,6 +548,14 @@ class ContinuousTrainer:
         self._cold = False
 
 
+def _batches(stream: object) -> Iterable[Updates]:
+    if isinstance(stream, Updates):
+        raise UsageError("[run] expected batches, got one Updates; put it into a list")
+    if not isinstance(stream, Iterable):
+        raise UsageError(f"[run] expected batches, got {type(stream).__name__}; give a list of Updates, or yield them")
+    return stream
+
+
 class _Background:
     """The thread of start()."""
 
@@ -570,6 +579,12 @@ class _Background:
         self._thread.join()
         if self._error is not None:
             raise self._error
+
+
+def _folder(folder: object) -> Path:
+    if not isinstance(folder, str | os.PathLike):
+        raise UsageError(f"[ContinuousTrainer] expected folder as a path, got {type(folder).__name__}; give a str")
+    return Path(folder)
 
 
 def _tensorboard(folder: str | Path | None) -> Any:
@@ -597,7 +612,20 @@ def _check_options(from_one: dict[str, Any], from_zero: dict[str, Any]) -> None:
                 )
 
 
+def _check_together(batch_size: int, chunks: int, replay: float, states_max: int, model: TemporalModel) -> None:
+    if chunks > batch_size:
+        raise ValueInvalid(
+            f"[ContinuousTrainer] expected at most as many chunks as a mini-batch has events, {batch_size}, got "
+            f"{chunks}; give fewer"
+        )
+    if replay > 0 and states_max == 0 and getattr(model, "memory", None) is not None:
+        raise UsageError(
+            f"[ContinuousTrainer] expected memory_states_max of at least 1 with replay={replay} and a model with "
+            "memory, got 0, and nothing to replay from; give more, or leave replay out"
+        )
+
+
 def _check_reals(numbers: dict[str, float]) -> None:
     for name, number in numbers.items():
-        if not math.isfinite(number) or number < 0:
+        if finite_float("ContinuousTrainer", name, number) < 0:
             raise ValueInvalid(f"[ContinuousTrainer] expected {name} from 0 on, got {number!r}; give a finite number")

@@ -1,10 +1,12 @@
 """Help, version, exit codes."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import livegnn
 from livegnn import extras
 from livegnn.cli import bench, main
 from livegnn.errors import DataMissing
@@ -82,3 +84,8 @@ def test_bench_finds_the_checkout_or_says_where_to_get_it(monkeypatch: pytest.Mo
     (tmp_path / "pyproject.toml").unlink()
     with pytest.raises(DataMissing, match="clone"):
         bench.checkout()
+
+
+def test_the_package_is_the_command() -> None:
+    found = subprocess.run([sys.executable, "-m", "livegnn", "--version"], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == f"livegnn {livegnn.__version__}"

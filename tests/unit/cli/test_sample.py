@@ -204,6 +204,8 @@ def test_refusals(files: Path, capsys: pytest.CaptureFixture[str], extra: list[s
         (["--seeds", "0"], "[--seeds 0] expected"),
         (["--seeds", "nothing.txt"], "[--seeds nothing.txt] expected"),
         (["--out", "samples.txt"], "[samples.txt] expected"),
+        (["--query", "@nothing.txt"], "[--query @nothing.txt] expected"),
+        ([], "expected --query"),
     ],
 )
 def test_options_are_refused_before_anything_is_loaded(

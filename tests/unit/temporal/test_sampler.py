@@ -295,6 +295,9 @@ def test_walks_equal_their_definition(inclusive: bool, window: int | None) -> No
         ({"seed": -1}, ValueInvalid, "a seed from 0"),
         ({"threads": 0}, ValueInvalid, "1 to 256 threads"),
         ({"replace": True}, UsageError, 'replace= with strategy="uniform"'),
+        ({"inclusive": "no"}, DtypeInvalid, "inclusive as True or False, got 'no'"),
+        ({"prop_time": 2}, DtypeInvalid, "prop_time as True or False, got 2"),
+        ({"unique": None}, DtypeInvalid, "unique as True or False, got None"),
     ],
 )
 def test_arguments_that_are_refused(arguments: dict[str, Any], error: type[LiveGnnError], message: str) -> None:

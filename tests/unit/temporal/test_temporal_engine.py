@@ -179,8 +179,9 @@ def test_next_ranks_every_candidate():
         assert set(best.dst[row]) == set(everyone[np.argsort(-chances)[:4]])
     few = engine.next([3], 500, candidates=[31, 40], k=2)
     assert set(few.dst[0]) == {31, 40}
+    assert engine.next([3], 500, candidates=[40, 31, 40], k=2).dst.tolist() == few.dst.tolist()
     with pytest.raises(ValueInvalid, match="2 candidates"):
-        engine.next([3], 500, candidates=[31, 40], k=3)
+        engine.next([3], 500, candidates=[31, 40, 31], k=3)
 
 
 def test_vertices_come_and_go():
@@ -439,8 +440,15 @@ def test_wrong_calls():
         engine.predict([1, 2], [31, 32], [1, 2, 3])
     with pytest.raises(DtypeInvalid, match="time as an integer"):
         engine.embeddings([1], 0.5)
-    with pytest.raises(VertexUnknown):
-        engine.embeddings([10**6], 5)
+    for ask, words in (
+        (lambda: engine.embeddings([1, 10**6], 5), r"\[embeddings\] .* in vertices, got 1000000 at row 1"),
+        (lambda: engine.predict([10**6], [1], 5), r"\[predict\] .* in src, got 1000000 at row 0"),
+        (lambda: engine.predict([1, 2], [1, 10**6], 5), r"\[predict\] .* in dst, got 1000000 at row 1"),
+        (lambda: engine.next([10**6], 5), r"\[next\] .* in src, got 1000000 at row 0"),
+        (lambda: engine.next([1], 5, candidates=[2, 10**6], k=1), r"\[next\] .* in candidates, got 1000000 at row 1"),
+    ):
+        with pytest.raises(VertexUnknown, match=words):
+            ask()
     with pytest.raises(ValueInvalid, match="memory_step"):
         engine_of(graph, memory_step=0)
     with pytest.raises(WidthMismatch, match="hops"):

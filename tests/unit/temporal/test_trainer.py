@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import livegnn as lg
-from livegnn.errors import StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.errors import DtypeInvalid, StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
 from livegnn.temporal.link import cut_evenly
 from livegnn.temporal.models import StaticLinks
 from tests.unit.temporal.training import (
@@ -703,11 +703,28 @@ def test_reports_as_files(tmp_path):
         {"device": "nowhere"},
         {"replay": -0.1},
         {"learning_rate": float("nan")},
+        {"chunks": 51},
     ],
 )
 def test_wrong_options(options):
     with pytest.raises(ValueInvalid, match="ContinuousTrainer"):
         trainer_of(graph_of(WARM), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"replay": "a"}, DtypeInvalid, "expected replay as a number, got 'a' of str"),
+        ({"folder": 5}, UsageError, "expected folder as a path, got int"),
+        ({"vertex_features": 3}, UsageError, "expected vertex_features as a FeatureCache or None, got int"),
+        ({"edge_features": np.zeros((2, 2))}, UsageError, "expected edge_features as a FeatureCache or None, got nd"),
+        ({"replay": 0.5, "memory_states_max": 0}, UsageError, "memory_states_max of at least 1 with replay=0.5"),
+    ],
+)
+def test_options_of_another_kind(options, error, words):
+    with pytest.raises(error, match=words):
+        trainer_of(graph_of(WARM), **options)
+    trainer_of(graph_of(WARM), model_of("tgat"), replay=0.5, memory_states_max=0)  # nothing to remember
 
 
 def test_calls_that_do_not_fit():
@@ -731,6 +748,8 @@ def test_calls_that_do_not_fit():
         lg.ContinuousTrainer(model_of(), graph, lg.TemporalSampler(graph, [3, 3]))
     with pytest.raises(UsageError, match="folder"):
         trainer_of(graph, tensorboard=True)
+    with pytest.raises(UsageError, match="expected batches, got NoneType"):
+        list(trainer.run(None))
 
 
 def test_a_module_that_is_no_temporal_model_is_told_the_way():

@@ -1,4 +1,4 @@
-"""`python -m livegnn.cli`, the same as `livegnn`."""
+"""`python -m livegnn`, the same as `livegnn`."""
 
 import sys
 
