@@ -7,9 +7,9 @@ releases the rest.
     capsule "arrow_array_stream" -> schema, batch, batch, ..., a batch with release == NULL ends it
     a batch is a struct array; its offset counts for its children too
 
-Types: (u)int8 to (u)int64, float32, float64, timestamp, date, time and duration (as int64 in their own unit), utf8,
-large_utf8, utf8_view, any of these dictionary-encoded, fixed_size_list, list and large_list of float32 or float64,
-null.
+Types: (u)int8 to (u)int64, float32, float64, timestamp and date (as datetime64 of their unit), time and duration (as
+integers of theirs), utf8, large_utf8, utf8_view, any of these dictionary-encoded, fixed_size_list, list and large_list
+of float32 or float64, null.
 """
 
 from __future__ import annotations
@@ -82,13 +82,14 @@ _NUMBERS: dict[str, type[np.generic]] = {
     "L": np.uint64,
     "f": np.float32,
     "g": np.float64,
-    "tdD": np.int32,
-    "tdm": np.int64,
     "tts": np.int32,
     "ttm": np.int32,
     "ttu": np.int64,
     "ttn": np.int64,
 }
+
+
+_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}  # of timestamps
 
 
 @dataclass(frozen=True)
@@ -199,8 +200,13 @@ def _column(where: str, name: str, schema: Any, array: Any, start: int, count: i
         return Column(words.values[codes], valid)
     if kind in _NUMBERS:
         return Column(_buffer(array, 1, _NUMBERS[kind], first, count), valid)
-    if kind.startswith(("ts", "tD")):
-        return Column(_buffer(array, 1, np.int64, first, count), valid)
+    if kind == "tdD":
+        return Column(_buffer(array, 1, np.int32, first, count).astype("datetime64[D]"), valid)
+    if kind == "tdm" or kind.startswith(("ts", "tD")):
+        numbers = _buffer(array, 1, np.int64, first, count)
+        if kind.startswith("tD"):
+            return Column(numbers, valid)
+        return Column(numbers.view(f"datetime64[{_UNITS[kind[2]]}]"), valid)
     if kind in ("u", "U"):
         return Column(_text(array, np.int32 if kind == "u" else np.int64, first, count), valid)
     if kind == "vu":

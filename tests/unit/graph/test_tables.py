@@ -90,22 +90,32 @@ def test_bad_weights_are_refused(values: list[Any], kind: Any, error: type[Excep
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"),
+    ("times", "expected", "unit"),
     [
-        (pa.array([1, 2], pa.timestamp("s")), [1, 2]),
-        (pa.array([1, 2], pa.timestamp("ns", tz="UTC")), [1, 2]),
-        (pa.array([1, 2], pa.date32()), [1, 2]),
-        (pa.array([86400000, 0], pa.date64()), [86400000, 0]),
-        (pa.array([1, 2], pa.duration("ms")), [1, 2]),
-        (pa.array([1, 2], pa.time32("s")), [1, 2]),
-        (pa.array([-1, 2**62], pa.int64()), [-1, 2**62]),
-        (pa.array([5, 5], pa.int8()).dictionary_encode(), [5, 5]),
+        (pa.array([1, 2], pa.timestamp("s")), [1, 2], "s"),
+        (pa.array([1, 2], pa.timestamp("ms")), [1, 2], "ms"),
+        (pa.array([1, 2], pa.timestamp("us")), [1, 2], "us"),
+        (pa.array([1, 2], pa.timestamp("ns", tz="UTC")), [1, 2], "ns"),
+        (pa.array([1, 2], pa.date32()), [1, 2], "D"),
+        (pa.array([86400000, 0], pa.date64()), [86400000, 0], "ms"),
+        (pa.array([1, 2], pa.duration("ms")), [1, 2], None),
+        (pa.array([1, 2], pa.time32("s")), [1, 2], None),
+        (pa.array([-1, 2**62], pa.int64()), [-1, 2**62], None),
+        (pa.array([5, 5], pa.int8()).dictionary_encode(), [5, 5], None),
+        (pa.array([5, 5], pa.timestamp("ms")).dictionary_encode(), [5, 5], "ms"),
     ],
     ids=str,
 )
-def test_times_are_int64_in_their_own_unit(times: Any, expected: list[int]) -> None:
+def test_times_are_int64_in_their_own_unit(times: Any, expected: list[int], unit: str | None) -> None:
     table = pa.table({"src": [0, 1], "dst": [1, 2], "time": times})
-    assert [edge[2] for edge in edges_of(Updates.from_arrow(table), time=(0, int))] == expected
+    updates = Updates.from_arrow(table)
+    assert [edge[2] for edge in edges_of(updates, time=(0, int))] == expected
+    graph = Graph(np.eye(3), [0], [1], time=np.array([9], "datetime64[m]" if unit is None else f"datetime64[{unit}]"))
+    graph.apply(Updates.from_arrow(table))
+    other = Graph(np.eye(3), [0], [1], time=np.array([9], "datetime64[h]"))
+    if unit is not None:
+        with pytest.raises(ValueInvalid, match=rf"expected times in h, .* got datetime64\[{unit}\]"):
+            other.apply(updates)
 
 
 STRINGS = [
