@@ -19,7 +19,7 @@ import livegnn as lg
 from benchmarks.generate import EVENT_SHAPES, Events, EventShape, event_chunks
 from benchmarks.options import Options
 from benchmarks.report import Report, duration, rate
-from livegnn.graph.graph import core_count
+from livegnn.graph.cores import core_count
 
 TARGET = 5e6  # edges/s, batches of 100,000
 RATIO_TARGET = 20.0  # times scipy's rebuild

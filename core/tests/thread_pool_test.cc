@@ -1,10 +1,12 @@
 // Every index runs exactly once, failures come back to the caller, and the pool can be used again (run under TSan too).
 #include "util/thread_pool.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <stdexcept>
 #include <vector>
 
@@ -38,6 +40,26 @@ TEST(thread_numbers_are_below_the_count) {
   });
   CHECK(fine);
 }
+
+#if defined(__linux__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+TEST(where_the_system_gives_no_more_threads_the_others_do_the_work) {
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before;
+  CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit tight = before;  // room for the stacks of a few
+  tight.rlim_cur = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+  CHECK(setrlimit(RLIMIT_AS, &tight) == 0);
+  {
+    ThreadPool pool(200);
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(pool.threads() < 200);
+    std::atomic<int> done = 0;
+    pool.run(1000, [&](std::int64_t, int) { ++done; });
+    CHECK(done == 1000);
+  }
+}
+#endif
 
 TEST(the_first_failure_is_rethrown_and_the_pool_goes_on) {
   ThreadPool pool(2);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <exception>
+#include <system_error>
 
 namespace livegnn {
 
@@ -28,7 +29,11 @@ ThreadPool::ThreadPool(int threads, Spin spin)
       forks_(forks.load(std::memory_order_relaxed)),
       workers_(std::make_unique<std::vector<std::thread>>()),
       wake_(std::make_unique<std::condition_variable>()) {
-  for (int thread = 1; thread < threads; ++thread) workers_->emplace_back([this, thread] { work(thread); });
+  workers_->reserve(static_cast<std::size_t>(threads));
+  try {
+    for (int thread = 1; thread < threads; ++thread) workers_->emplace_back([this, thread] { work(thread); });
+  } catch (const std::system_error&) {  // the system gives no more: the others do all of it
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -152,7 +152,8 @@ def test_a_failure_leaves_the_model_as_it_was():
     for wrong, error, words in (
         ({"batch_size": 0}, ValueInvalid, "batch_size of at least 1, got 0"),
         ({"epochs": True}, ValueInvalid, "epochs of at least 1"),
-        ({"learning_rate": float("nan")}, ValueInvalid, "learning_rate from 0 on"),
+        ({"learning_rate": float("nan")}, ValueInvalid, "learning_rate finite .* got nan"),
+        ({"seed": -1}, ValueInvalid, "seed of at least 0, got -1"),
         ({"validation": 1.0}, ValueInvalid, r"validation in \[0, 1\), got 1.0"),
         ({"replay": 0.5}, UsageError, "options among .*batch_size.*, got replay"),
     ):
@@ -160,6 +161,9 @@ def test_a_failure_leaves_the_model_as_it_was():
             train(model, graph, TemporalSampler(graph, [5]), **wrong)
     with pytest.raises(UsageError, match="sampler of this graph"):
         train(model, graph, TemporalSampler(graph_of(generated()), [5]))
+    empty = lg.Graph(np.zeros((2, 0), np.float32), [], [], time=[])
+    with pytest.raises(UsageError, match="edges to train on"):
+        train(model, empty, TemporalSampler(empty, [5]))
     static = lg.Graph(np.zeros((2, 0), np.float32), [0, 1], [1, 0])
     with pytest.raises(ColumnMissing, match=r"\[train\] expected a graph with times"):
         train(model, static, TemporalSampler(static, [5]))

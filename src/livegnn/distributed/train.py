@@ -57,9 +57,9 @@ def train(
     Args:    sampler: of the graph; its arguments are taken over.  validation: share of the last events, tested on after
              each epoch and not trained on.  timeout_s: for which a worker waits for another.
              options: of DistributedTrainer (batch_size, epochs, learning_rate, seed).
-    Raises:  before a worker is started ValueInvalid, UsageError for options and samplers, ColumnMissing for a graph
-             without times, EdgeOffloaded where edges lie in files; WorkerUnavailable where a worker failed, with its
-             error. Then the model is as before.
+    Raises:  before a worker is started ValueInvalid, UsageError for options, samplers and a graph without edges,
+             ColumnMissing for one without times, EdgeOffloaded where edges lie in files; WorkerUnavailable where a
+             worker failed, with its error. Then the model is as before.
 
     >>> from livegnn.distributed import train                                        # doctest: +SKIP
     >>> train(TGN(), graph, lg.TemporalSampler(graph, [10]), workers=2).sampling_cv  # doctest: +SKIP
@@ -72,6 +72,8 @@ def train(
     from livegnn.distributed.trainer import check_training
 
     check_training(options, validation)
+    if not graph.edge_count:
+        raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     layout = Layout(hosts=1, workers_per_host=workers)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)

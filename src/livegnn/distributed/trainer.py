@@ -86,7 +86,7 @@ class DistributedTrainer:
         device: torch.device | str = "cpu",
         seed: int = 0,
     ) -> None:
-        _check_options(batch_size, epochs, learning_rate)
+        _check_options(batch_size, epochs, learning_rate, seed)
         self._torch: Any = need("torch", "distributed")
         self.model, self.partition, self.sampler = model.to(device), partition, sampler
         self.exchange, self.batch_size, self.epochs, self.seed = exchange, batch_size, epochs, seed
@@ -333,7 +333,9 @@ def check_training(options: Mapping[str, Any], validation: float) -> None:
     names = [name for name, parameter in known.items() if parameter.kind is parameter.KEYWORD_ONLY]
     if unknown := sorted(set(options) - set(names)):
         raise UsageError(f"[train] expected options among {', '.join(names)}, got {', '.join(unknown)}; leave them out")
-    _check_options(*(options.get(name, known[name].default) for name in ("batch_size", "epochs", "learning_rate")))
+    _check_options(
+        *(options.get(name, known[name].default) for name in ("batch_size", "epochs", "learning_rate", "seed"))
+    )
     _check_validation("train", validation)
 
 
@@ -342,11 +344,11 @@ def _check_validation(where: str, validation: float) -> None:
         raise ValueInvalid(f"[{where}] expected validation in [0, 1), got {validation}; give a share")
 
 
-def _check_options(batch_size: int, epochs: int, learning_rate: float) -> None:
-    for name, value in (("batch_size", batch_size), ("epochs", epochs)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def _check_options(batch_size: int, epochs: int, learning_rate: float, seed: int) -> None:
+    for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueInvalid(
-                f"[DistributedTrainer] expected {name} of at least 1, got {value!r}; give a whole number"
+                f"[DistributedTrainer] expected {name} of at least {least}, got {value!r}; give a whole number"
             )
     if finite_float("DistributedTrainer", "learning_rate", learning_rate) < 0:
         raise ValueInvalid(

@@ -34,6 +34,7 @@ from livegnn.errors import (
 )
 from livegnn.graph import checks, halves, load, offload, typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.cores import core_count
 from livegnn.graph.ids import IdMap, Translation, slots_or_ids
 from livegnn.graph.schema import EdgeTriple, Schema, no_type_names, no_vertex_type
 from livegnn.graph.typed_ids import Batch, TypedIds, TypedTranslation
@@ -751,11 +752,6 @@ class Graph:
             slots, got = graph._store.slot_count, len(graph._ids.names)
             raise StoredStateInvalid(f"[load] expected ids for {slots} slots, got {got}; save the graph again")
         return graph
-
-
-def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")

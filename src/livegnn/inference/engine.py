@@ -32,6 +32,7 @@ from livegnn.errors import (
     VertexUnknown,
     WidthMismatch,
 )
+from livegnn.graph.cores import thread_count
 from livegnn.graph.graph import Graph, VertexChange
 from livegnn.graph.ids import Translation
 from livegnn.graph.schema import no_vertex_type
@@ -160,10 +161,7 @@ class Engine:
                 f'[Engine] expected strategy="incremental" with state="compact", got {strategy!r}, which keeps no rows '
                 "to leave out; leave state= out"
             )
-        if threads is not None and (type(threads) is not int or threads < 1):
-            raise ValueInvalid(
-                f"[Engine] expected threads as an int of at least 1, got {threads!r}; leave it out for all cores"
-            )
+        self.threads = thread_count("Engine", threads)
         if type(fanout) is not int or fanout < 1:
             raise ValueInvalid(f"[Engine] expected a fanout of at least 1, got {fanout!r}; pass a positive integer")
         if type(seed) is not int or not 0 <= seed < 2**64:
@@ -171,7 +169,6 @@ class Engine:
         self.graph = graph
         self.strategy = strategy
         self.precision = precision
-        self.threads = threads or _cores()
         self.state = state
         self.mode: Mode = mode
         self._hot, self._demand = hot, Demand(hot if mode == "hybrid" else 0)
@@ -687,10 +684,6 @@ class WhatIfView:
         self._check_open()
         slots: NDArray[np.int64] = self._engine.native.staged_vertices()
         return slots
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _refuse_other(where: str, name: str, value: object, kind: type) -> None:

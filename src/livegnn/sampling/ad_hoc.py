@@ -7,8 +7,9 @@ from typing import Literal
 from livegnn import _native
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Graph
+from livegnn.graph.cores import thread_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
+from livegnn.sampling.answers import Answer, answered, check_seed, check_size, native_hop, widths_of
 from livegnn.sampling.plan import Plan
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
@@ -49,8 +50,9 @@ class AdHocSampler:
             raise UsageError(
                 f"[AdHocSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph"
             )
-        check_options("AdHocSampler", seed, threads)
-        self.graph, self.seed, self.method, self.threads = graph, seed, method, threads
+        check_seed("AdHocSampler", seed)
+        self.graph, self.seed, self.method = graph, seed, method
+        self.threads = thread_count("AdHocSampler", threads)
         schema = Schema.of(graph)
         self._plan = Plan.of([query], schema)
         check_size("AdHocSampler", (hop.fanout for hop in query.hops))

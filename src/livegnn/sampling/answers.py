@@ -14,7 +14,7 @@ from livegnn.sampling.decompose import OneHop
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["Answer", "HopNumbers", "answered", "check_options", "check_size", "native_hop", "seed_names", "widths_of"]
+__all__ = ["Answer", "HopNumbers", "answered", "check_seed", "check_size", "native_hop", "seed_names", "widths_of"]
 
 HopNumbers = tuple[int, int, int, int, int, int]
 Answer = tuple[int, list[Int64Array], list[Int64Array], list[Float32Array]]  # version, then by hop, hop, level
@@ -39,12 +39,10 @@ def native_hop(one_hop: OneHop, ttl: int) -> HopNumbers:
     )
 
 
-def check_options(where: str, seed: object, threads: object) -> None:
-    """Refuses seeds of ranks and numbers of threads that are none. Raises: ValueInvalid."""
+def check_seed(where: str, seed: object) -> None:
+    """Refuses what is no seed of ranks. Raises: ValueInvalid."""
     if type(seed) is not int or not 0 <= seed < 2**64:
         raise ValueInvalid(f"[{where}] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
-    if threads is not None and (type(threads) is not int or not 1 <= threads <= 256):
-        raise ValueInvalid(f"[{where}] expected 1 to 256 threads, got {threads!r}; leave it out")
 
 
 def check_size(where: str, fan_outs: Iterable[int], seeds: int = 1) -> None:

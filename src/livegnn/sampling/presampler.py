@@ -18,9 +18,9 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import InvariantBroken, StateMismatch, UsageError, VersionPending
 from livegnn.graph import Graph, Updates, checks
-from livegnn.graph.graph import core_count
+from livegnn.graph.cores import thread_count
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import Answer, answered, check_options, check_size, native_hop, widths_of
+from livegnn.sampling.answers import Answer, answered, check_seed, check_size, native_hop, widths_of
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.sample import Sample
@@ -100,7 +100,8 @@ class PreSampler:
     ) -> None:
         if not isinstance(graph, Graph):
             raise UsageError(f"[PreSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-        check_options("PreSampler", seed, threads)
+        check_seed("PreSampler", seed)
+        cores = thread_count("PreSampler", threads)
         self.graph = graph
         self.seed = seed
         self._schema = Schema.of(graph)
@@ -115,7 +116,7 @@ class PreSampler:
         queries = list(query) if isinstance(query, (list, tuple)) else [query]
         with graph._writing("PreSampler"):
             everywhere = np.zeros(0, np.uint8)
-            self.follower = _native.Reservoirs(graph._store, seed, threads or core_count(), True, False, everywhere)
+            self.follower = _native.Reservoirs(graph._store, seed, cores, True, False, everywhere)
             if now is not None:
                 if not graph.has_time:
                     raise UsageError("[PreSampler] expected now= for a graph whose edges have times, got one without")

@@ -17,7 +17,7 @@ from livegnn import _native
 from livegnn.errors import QueryInvalid, UsageError
 from livegnn.graph import Graph
 from livegnn.sampling import expiry
-from livegnn.sampling.answers import check_options, check_size, native_hop
+from livegnn.sampling.answers import check_seed, check_size, native_hop
 from livegnn.sampling.plan import Plan, PlannedQuery
 from livegnn.sampling.query import Query
 from livegnn.sampling.schema import EdgeType, Schema
@@ -49,7 +49,7 @@ class ClusterSpec:
         object.__setattr__(self, "ttl", MappingProxyType(dict(self.ttl)))
         if not self.queries:
             raise QueryInvalid("[cluster] expected at least one query, got none; make one with lg.query()")
-        check_options("cluster", self.seed, None)
+        check_seed("cluster", self.seed)
         for table in self.plan.tables:
             expiry.of_hop(table.one_hop, self.ttl, self.schema)
         for query in self.queries:

@@ -15,7 +15,7 @@ from livegnn import _native
 from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid
 from livegnn.graph import Graph
 from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_array, time_unit, whole_number
-from livegnn.graph.graph import core_count
+from livegnn.graph.cores import thread_count
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.temporal.walks import TemporalWalks
@@ -77,7 +77,7 @@ class TemporalSampler:
         self.graph = graph
         self.fanouts = _checked_fanouts(fanouts)
         flags = {"inclusive": inclusive, "prop_time": prop_time, "replace": replace, "unique": unique}
-        _check_options(strategy, seed, threads, flags)
+        _check_options(strategy, seed, flags)
         self.strategy, self.inclusive, self.seed = strategy, bool(inclusive), seed
         self.window = None if window is None else _positive("window", window, INT64_MAX)
         self.snapshots = _positive("snapshots", snapshots, _SNAPSHOTS_MAX)
@@ -91,7 +91,7 @@ class TemporalSampler:
                 "give Graph(time=...)"
             )
         self.prop_time, self.replace, self.unique = bool(prop_time), bool(replace), bool(unique)
-        self.threads = threads or core_count()
+        self.threads = thread_count("TemporalSampler", threads)
         self._calls = 0
         self._rows_per_target = math.prod(1 + max(fanout, 0) for fanout in self.fanouts)  # at most, but for -1
         how = (strategy == "recent", self.inclusive, self.window or 0, self.snapshots)
@@ -265,14 +265,12 @@ def _checked_fanouts(fanouts: object) -> list[int]:
     return found
 
 
-def _check_options(strategy: object, seed: object, threads: object, flags: dict[str, bool]) -> None:
+def _check_options(strategy: object, seed: object, flags: dict[str, bool]) -> None:
     where = "TemporalSampler"
     if strategy not in ("recent", "uniform"):
         raise ValueInvalid(f'[{where}] expected strategy="recent" or "uniform", got {strategy!r}; use one of them')
     if type(seed) is not int or not 0 <= seed < 2**64:
         raise ValueInvalid(f"[{where}] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
-    if threads is not None and (type(threads) is not int or not 1 <= threads <= 256):
-        raise ValueInvalid(f"[{where}] expected 1 to 256 threads, got {threads!r}; leave it out")
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
             raise DtypeInvalid(f"[{where}] expected {name} as True or False, got {value!r}; give one of them")

@@ -421,9 +421,10 @@ def test_float32_is_near_and_has_no_range():
         ({"path": None}, "path .*push.*None"),
         ({"state": "small"}, "state .*compact.*'small'"),
         ({"state": "compact", "strategy": "khop"}, "incremental.*compact.*'khop'"),
-        ({"threads": 0}, "threads .*0"),
-        ({"threads": True}, "threads .*True"),
-        ({"threads": 1.0}, "threads .*1.0"),
+        ({"threads": 0}, "1 to 256 threads, got 0"),
+        ({"threads": 100_000}, "1 to 256 threads, got 100000"),
+        ({"threads": True}, "threads, got True"),
+        ({"threads": 1.0}, "threads, got 1.0"),
         ({"fanout": 0}, "fanout .*0"),
     ],
 )

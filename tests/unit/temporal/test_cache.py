@@ -268,7 +268,7 @@ def test_files_of_another_form(tmp_path):
         ({"max_replace": 1.01}, ValueInvalid, "got 1.01"),
         ({"max_replace": "all"}, DtypeInvalid, "as a number"),
         ({"device": "tape"}, UsageError, "expected a device that torch can use here, got 'tape'"),
-        ({"threads": 0}, ValueInvalid, "at least one thread"),
+        ({"threads": 0}, ValueInvalid, "1 to 256 threads, got 0"),
     ],
 )
 def test_options_out_of_range(options, error, message):

@@ -26,7 +26,7 @@ from livegnn import _native
 from livegnn.errors import DtypeInvalid, StateMismatch, UsageError, ValueInvalid, WidthMismatch
 from livegnn.extras import need
 from livegnn.graph import Graph, checks
-from livegnn.graph.graph import core_count
+from livegnn.graph.cores import thread_count
 from livegnn.temporal.caches.device_rows import CpuRows, InPlaceRows, Rows, TorchRows, bytes_of
 from livegnn.temporal.caches.presample import count_uses
 from livegnn.temporal.caches.sources import RowSource, edge_source, source_of
@@ -89,11 +89,9 @@ class FeatureCache:
                 f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; mend it"
             )
         self._policy, self._max_replace = policy, _checked_share(max_replace)
-        if threads is not None and checks.whole_number("FeatureCache", "threads", threads) < 1:
-            raise ValueInvalid(f"[FeatureCache] expected at least one thread, got {threads}; leave threads out for all")
         self._torch = need("torch", "train")
         self._device = _checked_device(self._torch, device)
-        self._copier = _native.RowCopier(threads or core_count())
+        self._copier = _native.RowCopier(thread_count("FeatureCache", threads))
         self._index = self._new_index(self._capacity, self._source)
         self._rows = self._new_rows(self._capacity, self._source)
         self._lock = threading.Lock()
