@@ -19,7 +19,7 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native bench bench-sampling bench-temporal soak check format clean
+.PHONY: help demo test test-native bench bench-families bench-sampling bench-temporal soak check format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UB
 
 bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks, in small; make bench ARGS=--full for all of them
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-families: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of extremes, attention, edge attributes, demand and memory
+	@$(BIN)/python -m benchmarks families $(ARGS)
 
 bench-sampling: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of pre-sampling and its serving
 	@$(BIN)/python -m benchmarks sampling $(ARGS)

@@ -16,6 +16,8 @@ TABLES = (
     "depth",
     "real",
     "quality",
+)
+FAMILY_TABLES = (  # `make bench-families`
     "extremes",
     "attention",
     "edge_sums",
@@ -43,7 +45,7 @@ TEMPORAL_TABLES = (  # `make bench-temporal`
     "temporal_quality",
     "temporal_distributed",
 )
-SETS = {"sampling": SAMPLING_TABLES, "temporal": TEMPORAL_TABLES}
+SETS = {"families": FAMILY_TABLES, "sampling": SAMPLING_TABLES, "temporal": TEMPORAL_TABLES}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the tables to this file too")
     options = parser.parse_args(arguments)
     named = [table for name in options.tables for table in SETS.get(name, (name,))]
-    known = (*TABLES, *SAMPLING_TABLES, *TEMPORAL_TABLES)
+    known = [*TABLES, *(table for tables in SETS.values() for table in tables)]
     unknown = set(named) - set(known)
     if unknown:
         parser.error(f"[benchmarks] expected tables among {', '.join(known)}, got {', '.join(sorted(unknown))}")

@@ -209,7 +209,7 @@ void GraphStore::compact_if_idle() {
 
 void GraphStore::reset() {
   out_.reset();
-  in_lists_.reset();
+  if (!options_.undirected) in_lists_.reset();
   attributes_ = AttributeTable(options_.attr_width);
   offloaded_ = OffloadedEdges();
   slot_count_ = 0;

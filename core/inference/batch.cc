@@ -45,14 +45,25 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     graph.undo(delta);
     throw;
   }
-  std::size_t reached = 0;
+  std::size_t admitted = 0, reached = 0;
+  try {
+    for (; admitted < engines.size(); ++admitted) engines[admitted]->admit(delta);
+  } catch (...) {
+    for (std::size_t i = 0; i <= admitted; ++i) engines[i]->withdraw();
+    graph.undo(delta);
+    throw;
+  }
   try {
     for (; reached < engines.size(); ++reached) engines[reached]->propagate(delta);
     if (before_publish) before_publish();
   } catch (...) {
     // State is a function of the graph: with the graph as before, a run from scratch gives every bit back.
     graph.undo(delta);
-    for (std::size_t i = 0; i <= reached && i < engines.size(); ++i) {
+    for (std::size_t i = 0; i < engines.size(); ++i) {
+      if (i > reached) {
+        engines[i]->withdraw();
+        continue;
+      }
       try {
         engines[i]->rebuild();
       } catch (const Error&) {  // on demand, of what was pending before; the engine tries again when it is asked
@@ -81,6 +92,7 @@ WhatIf::WhatIf(GraphStore& graph, Engine& engine, const UpdateBuffer& batch) : g
   engine_.begin_journal();
   open_ = true;
   try {
+    engine_.admit(delta_);
     engine_.propagate(delta_);
   } catch (...) {
     close();

@@ -30,8 +30,13 @@ void EngineImpl<Acc>::defer(const BatchDelta& delta) {
   }
   pending_.add(delta, graph_.feature_stride());
   stale_known_ = false;
+}
+
+// A degree without a value is refused now, not when somebody asks.
+template <typename Acc>
+void EngineImpl<Acc>::check_deferred(const BatchDelta& delta) const {
   check_degrees(delta);
-  for (const DegreeContext& context : state_.contexts) {  // a degree without a value is refused now
+  for (const DegreeContext& context : state_.contexts) {
     if (!context.weighted()) continue;
     for (const EdgeRecord& edge : delta.removed) context.check(graph_, context.owner(edge));
     for (const EdgeRecord& edge : delta.added) context.check(graph_, context.owner(edge));

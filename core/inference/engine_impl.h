@@ -43,6 +43,8 @@ class EngineImpl final : public Engine {
   EngineImpl(const GraphStore& graph, Program program, const EngineOptions& options);
 
   void anticipate(const UpdateBuffer& batch) const override;
+  void admit(const BatchDelta& delta) override;
+  void withdraw() override;
   void propagate(const BatchDelta& delta) override;
   Changes publish() override;
   DemandStats demand(std::span<const std::int64_t> ids) override;
@@ -205,6 +207,8 @@ class EngineImpl final : public Engine {
   void use_exponents(int k, const std::vector<int>& exponents);
 
   // ---- demand.cc: batches that wait for a query
+  bool defers() const { return options_.on_demand && !journal_armed_; }
+  void check_deferred(const BatchDelta& delta) const;
   void defer(const BatchDelta& delta);
   void find_stale();
   void find_operands(int k, std::vector<int>* sources, std::vector<int>* targets) const;
@@ -226,6 +230,7 @@ class EngineImpl final : public Engine {
   bool wants_source(int k, VertexId u) const;
 
   // ---- incremental.cc: one batch
+  void take_degrees(const BatchDelta& delta);
   void propagate_now(const BatchDelta& delta);
   void grow();
   void mark_new_vertices();
@@ -434,6 +439,8 @@ class EngineImpl final : public Engine {
   bool journal_armed_ = false;
   std::vector<StageStats> stats_;
   double topology_seconds_ = 0.0, started_ = 0.0;
+  double admit_seconds_ = 0.0;
+  bool admitted_ = false;  // whether the degrees are those after the batch already
   std::vector<VertexId> added_, removed_;
   std::unordered_map<VertexId, std::int32_t> in_edges_gained_;  // by this batch; compact states only
   std::unique_ptr<State<Acc>> scratch_state_;                   // of the strategies that keep no state

@@ -233,6 +233,7 @@ void EngineImpl<Acc>::rebuild() {
 template <typename Acc>
 void EngineImpl<Acc>::build_state(bool stage_outputs) {
   broken_ = true;
+  admitted_ = false;
   pending_.clear();
   demanded_.clear();
   spent_edges_ = 0;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "inference/terms.h"
 
@@ -19,6 +20,13 @@ constexpr double kParallelSeconds = 15e-6;  // of work; below this, waking a thr
 constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4, kDegreesAhead = 12;
 constexpr float kFactorFall = 16.0f;     // of a source's factor in one batch, well inside the headroom of messages
 constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
+
+bool all_finite(const float* row, int width) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  bool fine = true;
+  for (int c = 0; c < width; ++c) fine &= (std::bit_cast<std::uint32_t>(row[c]) & kExponent) != kExponent;
+  return fine;
+}
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
@@ -121,9 +129,36 @@ void EngineImpl<Acc>::grow() {
   for (int stage = 0; incremental() && stage < static_cast<int>(result_rows_.size()); ++stage) find_result_rows(stage);
 }
 
+// What may refuse a batch before any row has changed.
+template <typename Acc>
+void EngineImpl<Acc>::admit(const BatchDelta& delta) {
+  const double begun = seconds_now();
+  slots_before_ = slots_;
+  refuse_unsound_files();
+  if (broken_) return;  // what this batch brings will be in the state that is built
+  if (defers()) return check_deferred(delta);
+  take_degrees(delta);
+  admit_seconds_ = seconds_now() - begun;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::withdraw() {
+  if (!admitted_) return;
+  for (DegreeContext& context : state_.contexts) context.restore();
+  admitted_ = false;
+}
+
+template <typename Acc>
+void EngineImpl<Acc>::take_degrees(const BatchDelta& delta) {
+  check_degrees(delta);
+  for (DegreeContext& context : state_.contexts) context.forget();  // so that stepping back is right at any moment
+  admitted_ = true;
+  for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
+}
+
 template <typename Acc>
 void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
-  started_ = seconds_now();
+  started_ = seconds_now() - std::exchange(admit_seconds_, 0.0);
   refuse_unsound_files();
   added_ = delta.vertices_added;
   removed_ = delta.vertices_removed;
@@ -132,7 +167,7 @@ void EngineImpl<Acc>::propagate(const BatchDelta& delta) {
     std::erase_if(added_, [&](VertexId v) { return !graph_.is_live(v); });
   }
   slots_before_ = slots_;
-  if (options_.on_demand && !journal_armed_) return defer(delta);
+  if (defers()) return defer(delta);
   propagate_now(delta);
 }
 
@@ -148,8 +183,8 @@ void EngineImpl<Acc>::propagate_now(const BatchDelta& delta) {
   }
   if (journal_armed_ || compact()) journal_.begin(source().aggregations.size(), graph_.slot_count(), pool_.threads());
   grow();
-  check_degrees(delta);
-  for (DegreeContext& context : state_.contexts) context.update(graph_, delta, slots_before_);
+  if (!admitted_) take_degrees(delta);
+  admitted_ = false;
   for (std::size_t i = 0; i < delta.features_changed.size(); ++i) {
     const std::size_t v = at(delta.features_changed[i]);
     input_mark_[v] = epoch_;
@@ -522,6 +557,9 @@ void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thr
   StoredRows& table = state_.stored[at(index)];
   float* kept = table.row(v);
   if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
+  for (const int k : spec.attention_source_of) {
+    if (!all_finite(row, spec.width)) not_finite(k, v);
+  }
   if (spec.root_of >= 0) {
     const int k = spec.root_of;
     mark_consumers(aggregation(k).consumers, v, thread);
@@ -578,7 +616,7 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   const bool root_same = spec.root != Root::Message || same_bits(root_factor_before(k, v), root_factor(k, state_, v));
   if (!change.bits_differ && factor_same && root_same) return;
   Plan& plan = plans_[at(k)];
-  bool changed = change.bits_differ || !factor_same;
+  bool changed = change.bits_differ || !factor_same, looked_at = false;
   if (changed && plan.path == Path::Push) {
     std::int64_t* delta = plan.deltas.data() + index * at(plan.stride);
     const int width = spec.extreme() ? plan.stride : state_.aggregates[at(k)].stride();
@@ -590,6 +628,7 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
       kernels_.delta_terms_f32(reinterpret_cast<float*>(delta), change.before, before, change.now, now, width);
     } else {
       const float* up = scales_[at(k)].up.data();
+      looked_at = true;
       if (!kernels_.delta_terms(delta, change.before, before, change.now, now, up, limit_, width, &changed)) {
         out_of_range(k, v, std::max(times_range(k, change.before, before), times_range(k, change.now, now)));
       }
@@ -598,6 +637,7 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   plan.changed[index] = changed ? 1 : 0;
   if (spec.root == Root::Message) update_root_from_message(k, change, thread);
   if (spec.message_table < 0 || !change.bits_differ) return;
+  if (!looked_at && !all_finite(change.now, spec.width)) not_finite(k, v);  // perhaps no edge carries it yet
   note_row_change(spec.message_table, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, spec.message_table, v, thread);
   StoredRows& table = state_.stored[at(spec.message_table)];
@@ -682,7 +722,7 @@ void EngineImpl<Acc>::restore_journal() {
   for (DegreeContext& context : state_.contexts) context.restore();
   publication_.drop_staged();
   slots_ = slots_before_;
-  journal_armed_ = false;
+  journal_armed_ = admitted_ = false;
 }
 
 template class EngineImpl<std::int64_t>;

@@ -101,7 +101,9 @@ class Engine {
 
   // ---- writer
   virtual void anticipate(
-      const UpdateBuffer& batch) const = 0;  // asks for rows that a small batch will touch; no effect else
+      const UpdateBuffer& batch) const = 0;         // asks for rows that a small batch will touch; no effect else
+  virtual void admit(const BatchDelta& delta) = 0;  // degrees follow; may throw: then withdraw()
+  virtual void withdraw() = 0;                      // what admit() did, for a batch that is not propagated
   virtual void propagate(
       const BatchDelta& delta) = 0;    // outputs are staged, not yet visible; may throw: then rebuild()
   virtual Changes publish() = 0;       // one short critical section

@@ -12,7 +12,7 @@ import numpy as np
 
 from livegnn import datasets
 from livegnn.cli import story as st
-from livegnn.cli.arguments import positive
+from livegnn.cli.arguments import from_zero, picture, positive
 from livegnn.cli.console import Console
 from livegnn.errors import DataMissing
 from livegnn.extras import need
@@ -36,9 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", type=positive, default=50, metavar="N", help="events in a batch (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of training and of the split (default: 0)")
     parser.add_argument(
-        "--out", type=Path, default=Path("out/demo.png"), metavar="PNG", help="picture (default: %(default)s)"
+        "--seed", type=from_zero, default=0, metavar="N", help="of training and of the split (default: 0)"
+    )
+    parser.add_argument(
+        "--out", type=picture, default=Path("out/demo.png"), metavar="PNG", help="picture (default: %(default)s)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="a small generated stream, in seconds: to try the machinery"

@@ -124,8 +124,15 @@ def _read_parquet(path: Path) -> Table:
         table = need("pyarrow.parquet", "arrow").read_table(path)
     except pyarrow.ArrowInvalid as cause:
         raise DtypeInvalid(f"[{path}] expected a Parquet file, got: {cause}; write it again") from cause
+    _refuse_twice(path, table.column_names)
     columns = {name: table.column(name).to_numpy() for name in table.column_names}
     return Table(path, columns)
+
+
+def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if twice is not None:
+        raise ValueInvalid(f"[{path}] expected each column once, got {twice!r} again; rename one")
 
 
 def _read_csv(path: Path) -> Table:
@@ -134,6 +141,7 @@ def _read_csv(path: Path) -> Table:
         header = [name.strip() for name in next(rows, [])]
         if not header:
             raise ColumnMissing(f"[{path}] expected a header of column names, got an empty file; add one")
+        _refuse_twice(path, header)
         values: list[Sequence[str]] = []
         for row in rows:
             if not row:
@@ -159,10 +167,23 @@ def read_features(
         return _read_npy(path, id_column or kind_column), None
     table = read_table(path)
     ids = None if id_column is None else table.ids(id_column)
+    if ids is not None and kind_column is None:
+        _refuse_equal_ids(path, str(id_column), ids)
     names = [name for name in table.columns if name not in (id_column, kind_column)]
     if not names:
         raise WidthMismatch(f"[{path}] expected at least one feature column, got none; add one")
     return np.stack([table.float32(name) for name in names], axis=1), ids
+
+
+def _refuse_equal_ids(path: Path, name: str, ids: Column) -> None:
+    row_of: dict[Any, int] = {}
+    for row, vertex in enumerate(ids.tolist()):
+        first = row_of.setdefault(vertex, row)
+        if first != row:
+            raise ValueInvalid(
+                f"[{path}, row {row + 1}, column {name}] expected ids that differ, got {vertex!r} as in row "
+                f"{first + 1}; mend the file"
+            )
 
 
 def _read_npy(path: Path, named: str | None) -> npt.NDArray[np.float32]:

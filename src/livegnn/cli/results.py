@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,20 +12,22 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.errors import DtypeInvalid
+from livegnn.errors import DtypeInvalid, UsageError
 from livegnn.extras import need
 
 
 class ResultFile:
     """A context manager; `finish` makes the file appear, leaving without it discards what was written.
 
-    Args:     columns: their names where there turns out to be no row.
-    Raises:   DtypeInvalid for a suffix other than .parquet and .csv.
+    Args:     columns: their names where there turns out to be no row.  inputs: files whose place it must not take.
+    Raises:   DtypeInvalid for a suffix other than .parquet and .csv; UsageError for one of the inputs.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+    def __init__(self, path: Path, columns: Sequence[str], inputs: Iterable[Path | None] = ()) -> None:
         if path.suffix.lower() not in (".parquet", ".csv"):
             raise DtypeInvalid(f"[{path}] expected .parquet or .csv, got {path.suffix or 'no suffix'!r}; rename --out")
+        if path.resolve() in {given.resolve() for given in inputs if given is not None}:
+            raise UsageError(f"[--out {path}] expected a file of its own, got one that is read; name another")
         self._path = path
         self._beside = path.with_name(path.name + ".part")
         self._columns = columns

@@ -70,6 +70,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Plays the user's events through an engine; 0, or 130 if it was interrupted."""
     if options.batch < 1:
         raise ValueInvalid(f"[run] expected --batch of at least 1, got {options.batch}; choose another")
+    inputs = (options.model, options.features, options.events, options.edges)
+    target = ResultFile(options.out, ("version", "vertex", "prediction"), inputs)
     features, ids = files.read_features(options.features, options.id_column)
     known = np.arange(len(features), dtype=np.int64) if ids is None else ids
     columns = Columns(options.src_column, options.dst_column, options.op_column, options.weight_column)
@@ -79,11 +81,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
     model = read_model(options.model, options.trust_pickle)
     engine = _start(options, model, features, ids, columns)
     console.line(f"{len(features):,} vertices, {len(events):,} events, batches of {options.batch:,}.")
-    with ResultFile(options.out, ("version", "vertex", "prediction")) as results:
+    with target as results:
         interrupted = _play(options, console, engine, events, known, results)
         if options.verify and not interrupted:
             engine.verify()
             console.good("verify: the live state equals a run from scratch.")
+        elif options.verify:
+            console.warn("verify was left out.")
         rows = results.finish()
     console.line(f"{rows:,} predictions: {options.out}")
     return 130 if interrupted else 0

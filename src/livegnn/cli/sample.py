@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import livegnn as lg
 from livegnn import datasets
-from livegnn.cli.arguments import positive
+from livegnn.cli.arguments import from_zero, positive
 from livegnn.cli.console import Console
 from livegnn.cli.events import Ids
 from livegnn.cli.results import ResultFile
@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seeds", default="1000", metavar="FILE|N", help="ids, one a line, or how many at random (1000)")
     how.add_argument("--batch", type=positive, default=100, metavar="N", help="events in a batch (default: 100)")
     how.add_argument("--ttl", action="append", metavar="[TYPE=]N", help="how long edges count, in the unit of times")
-    how.add_argument("--seed", type=int, default=0, metavar="N", help="of random samples and of seeds (default: 0)")
+    how.add_argument(
+        "--seed", type=from_zero, default=0, metavar="N", help="of random samples and of seeds (default: 0)"
+    )
     how.add_argument("--explain", action="store_true", help="print the plan and stop")
     how.add_argument("--verify", action="store_true", help="compare every sample with a scan of the graph at the end")
     how.add_argument("--out", type=Path, metavar="FILE", help=".parquet or .csv to write the seeds' samples to")
@@ -87,7 +89,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     ttl = read_ttl(options.ttl)
     if not options.explain:
         check_seeds(options.seeds)
-    results = None if options.out is None else ResultFile(options.out, _COLUMNS)
+    inputs = (options.features, options.events, options.edges)
+    results = None if options.out is None else ResultFile(options.out, _COLUMNS, inputs)
     source = open_source(options, console)
     plan = Plan.of([source.query], Schema.of(source.graph))
     console.heading("The plan")

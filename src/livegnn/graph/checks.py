@@ -172,6 +172,11 @@ def as_array(where: str, name: str, values: object) -> AnyArray:
     """Any array-like as a numpy array; an empty list keeps no dtype of its own."""
     if type(values) is np.ndarray:
         return values
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        row = first_row(np.ma.getmaskarray(values)) if values.ndim else 0
+        raise ValueInvalid(
+            f"[{where}] expected {name} without masked values, got one at row {row}; drop or fill the row"
+        )
     try:
         array = np.asarray(values)
     except ValueError as cause:
@@ -280,6 +285,13 @@ def float_array(where: str, name: str, values: object, ndim: int, check_finite: 
                 f"[{where}] expected {name} finite and within float32, got {array[at]} at {place}; drop or mend the row"
             )
     return result
+
+
+def flag(where: str, name: str, value: object) -> bool:
+    """True or False. Raises: DtypeInvalid for anything else: "no" would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise DtypeInvalid(f"[{where}] expected {name} as True or False, got {shown(value)}; give one of them")
+    return bool(value)
 
 
 def feature_row(where: str, name: str, x: object) -> Float32Array:

@@ -17,7 +17,8 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Self
+from weakref import WeakSet
 
 import numpy as np
 
@@ -34,39 +35,12 @@ from livegnn.errors import (
 )
 from livegnn.graph import checks, halves, load, offload, typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.consumers import Consumer, HoldsIds, VertexChange
 from livegnn.graph.cores import core_count
 from livegnn.graph.ids import IdMap, Translation, slots_or_ids
 from livegnn.graph.schema import EdgeTriple, Schema, no_type_names, no_vertex_type
 from livegnn.graph.typed_ids import Batch, TypedIds, TypedTranslation
 from livegnn.graph.updates import Updates, VertexType
-
-
-class Consumer(Protocol):
-    """Whatever follows a graph: an engine, a pre-sampler, a cache.
-
-    One that can do with the edges in memory, and asks where it may need more, sets `needs_all_edges = False`; without
-    that attribute it is refused beside offloaded edges.
-    """
-
-    @property
-    def native(self) -> Any:
-        """The native engine that takes part in the batch itself, or None."""
-
-    @property
-    def follower(self) -> Any:
-        """The native follower that may refuse a batch and keeps up with it, or None."""
-
-    def _published(self, change: Any, version: int) -> Any:
-        """Called in the applying thread after version was published; the result is what consumer.apply returns."""
-
-
-class VertexChange(NamedTuple):
-    """One vertex that a batch adds or removes: its slot, its id, and the place of the update in the batch."""
-
-    slot: int
-    id: Any
-    adds: bool
-    update: int
 
 
 class Graph:
@@ -127,6 +101,7 @@ class Graph:
             )
         else:
             arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
+        undirected, simple = checks.flag("Graph", "undirected", undirected), checks.flag("Graph", "simple", simple)
         for part in time.values() if isinstance(time, Mapping) else [time]:
             self._time_unit = checks.same_unit("Graph", "time", self._time_unit, checks.time_unit(part))
         self._build(arrays, undirected, simple)
@@ -165,6 +140,7 @@ class Graph:
         self._only: Consumer | None = None  # the one consumer, where there is one and it is native
         self._followers: list[Any] = []
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
+        self._with_ids: WeakSet[HoldsIds] = WeakSet()  # what is to be told before slots get other ids
         self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
@@ -178,7 +154,7 @@ class Graph:
 
         Raises:  ColumnMissing without x or edge_index; else as Graph.
         """
-        graph = cls.__new__(cls)
+        graph, simple = cls.__new__(cls), checks.flag("Graph.from_pyg", "simple", simple)
         options: dict[str, Any] = {"ids": ids, "feature_dtype": halves.check_dtype("Graph.from_pyg", feature_dtype)}
         if hasattr(data, "node_types") or hasattr(data, "metadata"):
             found = typed_load.hetero_arrays(data)
@@ -490,6 +466,11 @@ class Graph:
 
     # ---- for engines and other consumers
 
+    def _ids_follow(self, holder: HoldsIds) -> None:
+        """Has a holder of slots told before they get other ids; nothing in a graph whose ids are its slots."""
+        if self._ids is not None or self._typed is not None:
+            self._with_ids.add(holder)
+
     def _attach(self, consumer: Consumer) -> None:
         """From the next batch on the consumer takes part; may be called while this thread holds _writing()."""
         with self._lock:
@@ -557,6 +538,10 @@ class Graph:
             self._ask_guards(updates, buffer)
         if translation is None:
             return self._apply_native(buffer, updates)
+        if updates._vertex_ops and self._with_ids:
+            for holder in tuple(self._with_ids):
+                holder._before_ids_move()
+            self._with_ids.clear()
         version = self._store.version
         try:
             return self._apply_native(buffer, updates)
@@ -589,7 +574,7 @@ class Graph:
             change = None if consumer.native is None else next(remaining)
             try:
                 answer = consumer._published(change, version)
-            except Exception as error:  # the batch stands; the others must still hear of it
+            except BaseException as error:  # the batch stands; the others must still hear of it
                 failure = failure or error
                 continue
             if consumer is wanted:

@@ -68,6 +68,9 @@ def append_pandas(updates: Updates, frame: Any, columns: Mapping[str, str | None
         )
     names = _names("from_pandas", columns)
     there = set(frame.columns)
+    for name in names.values():
+        if list(frame.columns).count(name) > 1:
+            raise ValueInvalid(f"[from_pandas] expected each column once, got {name!r} again; rename or drop one")
     found = {key: _pandas_column(name, frame[name]) for key, name in names.items() if name in there}
     _append("from_pandas", updates, found, names, columns)
 
@@ -94,6 +97,9 @@ def _names(where: str, columns: Mapping[str, str | None]) -> dict[str, str]:
                 f"[{where}] expected column parts among {', '.join(_DEFAULTS)}, got {key!r}; mend the argument"
             )
     merged = {**_DEFAULTS, **columns}
+    for key in ("src", "dst"):
+        if merged[key] is None:
+            raise UsageError(f"[{where}] expected a column for {key}, got {key}=None; every update has two ends")
     return {key: name for key, name in merged.items() if name is not None}
 
 

@@ -76,10 +76,11 @@ def _layer(stage: dict[str, Any]) -> LayerStats:
 class Changes:
     """The vertices whose output a batch changed, at the version that the batch made.
 
-    `vertices` and `stats` are worked out when first asked for, so that a batch whose result nobody looks at is cheap.
+    `vertices` and `stats` are worked out when first asked for, so that a batch whose result nobody looks at is cheap;
+    in a graph with ids of its own at the latest before a batch that adds or removes vertices.
     """
 
-    __slots__ = ("_graph", "_native", "_stats", "_vertices", "version")
+    __slots__ = ("__weakref__", "_graph", "_native", "_stats", "_vertices", "version")
 
     def __init__(self, native: Any, graph: Graph, version: int) -> None:
         self._native = native
@@ -87,22 +88,30 @@ class Changes:
         self._vertices: Any = None
         self._stats: Stats | None = None
         self.version = version
+        graph._ids_follow(self)
 
     @property
     def vertices(self) -> Any:
         """Ids of live vertices whose output has other bits than before, (k,) int64 in ascending order of their slots.
 
         In a graph with ids of its own, those ids. Where vertices have types, a dict of such arrays by vertex type, with
-        the types of which any vertex has changed. A vertex that the batch added is always among them. To be read
-        before the next batch where ids are not slots.
+        the types of which any vertex has changed. A vertex that the batch added is always among them.
         """
         if self._vertices is None:
-            slots: NDArray[np.int64] = self._native.vertices()
-            if self._graph.vertex_types is not None:
-                self._vertices = self._by_type(slots)
+            if self._graph.has_ids or self._graph.vertex_types is not None:
+                with self._graph._lock:
+                    self._before_ids_move()
             else:
-                self._vertices = self._graph.to_external(slots) if self._graph.has_ids else slots
+                self._vertices = self._native.vertices()
         return self._vertices
+
+    def _before_ids_move(self) -> None:
+        """Takes the ids while they are those of the version. The caller holds the graph's lock."""
+        if self._vertices is not None:
+            return
+        slots: NDArray[np.int64] = self._native.vertices()
+        typed = self._graph.vertex_types is not None
+        self._vertices = self._by_type(slots) if typed else self._graph.to_external(slots)
 
     def _by_type(self, slots: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         types, names = self._graph.slot_types(slots), self._graph.vertex_types or ()

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
@@ -32,8 +31,10 @@ from livegnn.errors import (
     VertexUnknown,
     WidthMismatch,
 )
+from livegnn.graph import checks
+from livegnn.graph.consumers import VertexChange
 from livegnn.graph.cores import thread_count
-from livegnn.graph.graph import Graph, VertexChange
+from livegnn.graph.graph import Graph
 from livegnn.graph.ids import Translation
 from livegnn.graph.schema import no_vertex_type
 from livegnn.graph.typed_ids import TypedTranslation
@@ -57,6 +58,8 @@ Callback: TypeAlias = Callable[[Changes], object]
 
 _STRATEGIES = {"incremental": 0, "constrained": 0, "affected": 1, "khop": 2, "sampled": 3, "full": 4}
 _PATHS = {"auto": 0, "push": 1, "pull": 2, "sweep": 3}
+_FANOUT_MAX = 2**31 - 1
+_EXPONENTS, _CAPACITIES = (-100, 110), (16, 40)  # of scales that engines choose, rescaled or not
 _log = logging.getLogger("livegnn")
 
 
@@ -162,8 +165,10 @@ class Engine:
                 "to leave out; leave state= out"
             )
         self.threads = thread_count("Engine", threads)
-        if type(fanout) is not int or fanout < 1:
-            raise ValueInvalid(f"[Engine] expected a fanout of at least 1, got {fanout!r}; pass a positive integer")
+        if type(fanout) is not int or not 1 <= fanout <= _FANOUT_MAX:
+            raise ValueInvalid(
+                f"[Engine] expected a fanout from 1 to 2^31 - 1, got {fanout!r}; pass a positive integer"
+            )
         if type(seed) is not int or not 0 <= seed < 2**64:
             raise ValueInvalid(f"[Engine] expected seed as an int from 0 to 2^64 - 1, got {seed!r}; pass another")
         self.graph = graph
@@ -177,6 +182,7 @@ class Engine:
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
+        self._last_version = 0  # once closed
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
             self.model = model
@@ -244,10 +250,7 @@ class Engine:
         Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is
                  rolled back: call rescale()).
         """
-        if self._closed:
-            raise UsageError(
-                "[apply] expected an open engine, got one that was closed; apply to its graph, or make a new engine"
-            )
+        self._refuse_closed("apply")
         changes: Changes = self.graph._apply(updates, self)[1]
         return changes
 
@@ -270,8 +273,7 @@ class Engine:
         Raises:  ValueInvalid, DtypeInvalid for a bad latency; while iterating UpdateError or UsageError, naming the
                  update's place in the stream: all before it is applied, and nothing else.
         """
-        if self._closed:
-            raise UsageError("[stream] expected an open engine, got one that was closed; make a new engine")
+        self._refuse_closed("stream")
         return Stream(self, source, latency, clock=clock)
 
     def _published(self, change: Any, version: int) -> Changes:
@@ -285,11 +287,16 @@ class Engine:
                     follower._after(changed, version)
                 except Exception:
                     _log.exception("[Readout] following failed at version %d; the next reader builds it anew", version)
+        interrupt: BaseException | None = None
         for handle in self._callbacks:
             try:
                 handle._callback(changes)
             except Exception:
                 _log.exception("[on_change] a callback failed at version %d; the batch stands", version)
+            except BaseException as error:  # Ctrl-C: the others must still hear of the version
+                interrupt = interrupt or error
+        if interrupt is not None:
+            raise interrupt
         return changes
 
     def on_change(self, callback: Callback) -> Handle:
@@ -299,6 +306,7 @@ class Engine:
         """
         if not callable(callback):
             raise UsageError(f"[on_change] expected a function of one Changes, got {callback!r}; pass one")
+        self._refuse_closed("on_change")
         handle = Handle(self, callback)
         self._callbacks = [*self._callbacks, handle]
         return handle
@@ -326,6 +334,7 @@ class Engine:
         """
         _refuse_other("swap", "model", model, Model)
         with self.graph._writing("swap"):
+            self._refuse_closed("swap")
             for follower in self._followers:
                 follower._suits(model)
             self.native, self.model = self._build(model, None), model
@@ -345,6 +354,7 @@ class Engine:
             )
         coarser = math.ceil(math.log2(headroom / 512.0))
         with self.graph._writing("rescale"):
+            self._refuse_closed("rescale")
             native = self._build(self.model, None)
             if coarser and self.precision == "exact":
                 *rows, capacity = native.scale_exponents()
@@ -359,16 +369,25 @@ class Engine:
             follower._rebuilt()
 
     def close(self) -> None:
-        """Detaches the engine, and its readouts, from its graph; their last rows stay readable."""
+        """Detaches the engine, and its readouts, from its graph; their last rows stay readable, and nothing else."""
         for follower in self._followers:
             follower.close()
         with self.graph._lock:
+            if self._closed:
+                return
             try:
                 self._complete()
             except (RangeOverflow, SpillUnavailable) as error:
                 _log.warning("[close] outputs stay as they were before the batches that are pending: %s", error)
-        self.graph._detach(self)
-        self._closed = True
+            self.graph._detach(self)
+            self._closed, self._last_version = True, self.graph.version
+
+    def _refuse_closed(self, where: str) -> None:
+        if self._closed:
+            raise UsageError(
+                f"[{where}] expected an open engine, got one that was closed at version {self._last_version}; make a "
+                "new one on its graph"
+            )
 
     # ---- reading (any thread)
 
@@ -456,8 +475,8 @@ class Engine:
 
     @property
     def version(self) -> int:
-        """Number of batches applied to the graph."""
-        return self.graph.version
+        """Number of batches applied to the graph; once closed, to the version that is read."""
+        return self._last_version if self._closed else self.graph.version
 
     @property
     def scales(self) -> list[list[int]]:
@@ -486,6 +505,7 @@ class Engine:
         Row i is slot i: the vertex with id i in a graph without ids=. The live state is left alone.
         """
         with self.graph._lock:
+            self._refuse_closed("recompute")
             rows: Rows = self.native.recompute(self.graph.slot_count)
             rows[~self.graph._store.live()] = 0
         return rows
@@ -499,6 +519,7 @@ class Engine:
         Raises: StateMismatch naming what differs and at which vertex.
         """
         with self.graph._lock:
+            self._refuse_closed("verify")
             self._complete()
             if self.strategy == "sampled":
                 raise UsageError(
@@ -524,6 +545,7 @@ class Engine:
         Cost:   of rescale(): a run from scratch, and its memory for that long.
         """
         with self.graph._lock:
+            self._refuse_closed("resolution")
             if self.graph._supposed:
                 raise UsageError(
                     "[resolution] expected a committed version, got a what_if block in this thread; ask after it"
@@ -550,6 +572,7 @@ class Engine:
         version, edge ids, batching, threads or memory layout.
         """
         with self.graph._lock:
+            self._refuse_closed("state_digest")
             self._complete()
             parts = (
                 model_digest(self.model),
@@ -564,7 +587,10 @@ class Engine:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes graph, model, scales and settings to one file: beside it first, then renamed. No pickle.
 
-        State is not written: it is a function of what is, and load() gives every bit back.
+        State is not written: it is a function of what is, and load() gives every bit back. With precision="float32" it
+        gives what a run from scratch gives: the same but for what the sums have drifted.
+
+        Raises: UsageError for a path without a folder, or that is none.
         """
         settings = {
             "strategy": self.strategy,
@@ -577,11 +603,12 @@ class Engine:
             "seed": self._seed,
         }
         with self.graph._lock:
+            self._refuse_closed("save")
             if self.graph._supposed:
                 raise UsageError(
                     "[save] expected a committed version, got a what_if block in this thread; save after it"
                 )
-            storage.save(Path(path), self.graph._save_arrays(), self.model, self.scales, settings)
+            storage.save(storage.file_path("save", path), self.graph._save_arrays(), self.model, self.scales, settings)
 
     @classmethod
     def load(
@@ -592,10 +619,10 @@ class Engine:
         memory_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """The engine that save() wrote, with the same state_digest(); threads, memory_limit and spill_folder are not
-        saved. Raises: StoredStateInvalid for a damaged or foreign file.
+        """The engine that save() wrote, with the same state_digest() (but for precision="float32": see there); threads,
+        memory_limit and spill_folder are not saved. Raises: StoredStateInvalid for a damaged or foreign file.
         """
-        arrays, model, scales, settings = storage.load(Path(path))
+        arrays, model, scales, settings = storage.load(storage.file_path("load", path))
         graph = Graph._from_arrays(arrays)
         settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
         return cls(model, graph, scales=scales, **settings)
@@ -619,6 +646,7 @@ class WhatIfView:
         self._place = graph._writing("what_if")
         self._place.__enter__()
         try:
+            engine._refuse_closed("what_if")
             for consumer in graph._consumers:
                 if isinstance(consumer, Engine):
                     consumer._complete()
@@ -714,3 +742,11 @@ def _check_scales(scales: list[list[int]] | None, program: Any) -> None:
         raise WidthMismatch(
             f"[Engine] expected scales of {wanted} exponents, got {got}; pass what engine.scales gave for this model"
         )
+    for k, row in enumerate(scales):
+        least, most = _CAPACITIES if k == len(scales) - 1 else _EXPONENTS
+        for column, exponent in enumerate(row):
+            if not least <= checks.whole_number("Engine", f"scales[{k}][{column}]", exponent) <= most:
+                raise ValueInvalid(
+                    f"[Engine] expected scales[{k}][{column}] from {least} to {most}, got {exponent}; pass what "
+                    "engine.scales gave"
+                )

@@ -33,7 +33,8 @@ from livegnn.errors import (
     ValueInvalid,
 )
 from livegnn.graph import checks
-from livegnn.graph.graph import Graph, VertexChange
+from livegnn.graph.consumers import VertexChange
+from livegnn.graph.graph import Graph
 from livegnn.inference.engine import Engine
 from livegnn.inference.pools import KINDS, Joined, Moves, Pool
 from livegnn.inference.reading import Head, Rows, predictions

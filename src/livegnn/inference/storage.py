@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ from livegnn.stored import UNREADABLE, replaced
 __all__ = ["load", "model_digest", "save"]
 
 _FORMAT, _FORMAT_VERSION = "livegnn-engine", 2
+
+
+def file_path(where: str, path: object) -> Path:
+    """What names a file, as a Path. Raises: UsageError for anything else, a folder among it."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"[{where}] expected a path, got {path!r}; give a str or a Path")
+    found = Path(path)
+    if found.is_dir():
+        raise UsageError(f"[{where}] expected a file, got the folder {found}; name a file in it")
+    return found
 
 
 def save(

@@ -67,8 +67,16 @@ def activate(x: ir.Value, activation: str | Activate | None) -> ir.Value:
 def _input_width(weight: Weights) -> int:
     shape = getattr(weight, "shape", None)
     if shape is None or len(shape) != 2:
-        raise ModelError(f"[layer] expected a weight array of shape (out, in), got {shape}; pass a 2-d array")
+        got = f"{weight!r}" if shape is None else f"shape {tuple(shape)}"
+        raise ModelError(f"[layer] expected a weight array of shape (out, in), got {got}; pass a 2-d array")
     return int(shape[1])
+
+
+def _number(where: str, name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ModelError(f"[{where}] expected {name} as a number, got {value!r}; pass a float") from None
 
 
 def aggregate(x: ir.Value, name: str, weighted: bool = False, *, where: str = "layer") -> ir.Propagate:
@@ -310,7 +318,7 @@ class GIN:
 
     def apply(self, x: ir.Value) -> ir.Value:
         a = aggregate(x, self.aggregate, where="GIN")
-        y: ir.Value = ir.Combine(((1.0, a), (1.0 + self.eps, x)))
+        y: ir.Value = ir.Combine(((1.0, a), (1.0 + _number("GIN", "eps", self.eps), x)))
         return activate(apply_all(self.mlp, y), self.activation)
 
 
@@ -351,13 +359,13 @@ class APPNP:
     activation: str | Activate | None = field(default=None, kw_only=True)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        h = x
+        h, alpha = x, _number("APPNP", "alpha", self.alpha)
         for _ in range(_hops(self.hops, "APPNP")):
             if self.normalize:
                 a = gcn_propagate(h, self.weighted, self.self_loops)
             else:
                 a = ir.Propagate(h, "sum", self.weighted)
-            h = ir.Combine(((1.0 - self.alpha, a), (self.alpha, x)))
+            h = ir.Combine(((1.0 - alpha, a), (alpha, x)))
         return activate(h, self.activation)
 
 

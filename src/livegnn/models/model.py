@@ -46,6 +46,8 @@ class Model:
         width = first_input_width(layers) if input_width is None else input_width
         if width is None:
             raise ModelError("[Model] expected a layer that tells the features' width, got none; pass input_width=")
+        if isinstance(width, bool) or not isinstance(width, int | np.integer):
+            raise ModelError(f"[Model] expected input_width as an int, got {width!r}; pass the features' width")
         x: ir.Value = ir.Input(int(width))
         names: dict[int, str] = {id(x): "input"}
         for position, layer in enumerate(layers):

@@ -57,6 +57,8 @@ def prepared(module: nn.Module) -> nn.Module:
 
 def variants(use: Use, weighted: bool | None, kind: str) -> list[bool]:
     """With which of weights and no weights a forward is read. Raises: ModelError for a bad `weighted`."""
+    if weighted is not None and not isinstance(weighted, bool):
+        raise ModelError(f"[from_pyg] expected weighted as True, False or None, got {weighted!r}; leave it out")
     if weighted is None:
         return {"none": [False], "optional": [True, False], "required": [True]}[use]
     if weighted and use == "none":

@@ -15,7 +15,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UsageError
 from livegnn.graph.checks import id_array
-from livegnn.graph.graph import VertexChange
+from livegnn.graph.consumers import VertexChange
 from livegnn.graph.ids import IdMap, slots_or_ids
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.walks import TemporalWalks

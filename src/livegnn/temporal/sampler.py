@@ -9,12 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
 from livegnn import _native
-from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid
+from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
 from livegnn.graph import Graph
-from livegnn.graph.checks import INT64_MAX, integer_array, same_length, time_array, time_unit, whole_number
+from livegnn.graph.checks import INT64_MAX, flag, integer_array, same_length, time_array, time_unit, whole_number
 from livegnn.graph.cores import thread_count
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
@@ -272,8 +270,7 @@ def _check_options(strategy: object, seed: object, flags: dict[str, bool]) -> No
     if type(seed) is not int or not 0 <= seed < 2**64:
         raise ValueInvalid(f"[{where}] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
     for name, value in flags.items():
-        if not isinstance(value, bool | np.bool_):
-            raise DtypeInvalid(f"[{where}] expected {name} as True or False, got {value!r}; give one of them")
+        flag(where, name, value)
     if flags["replace"] and strategy != "uniform":
         raise UsageError(f'[{where}] expected replace= with strategy="uniform", got {strategy!r}; leave it out')
 

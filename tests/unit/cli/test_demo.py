@@ -79,3 +79,20 @@ def test_ctrl_c_leaves_a_summary(
     assert "Interrupted after 1,000 of" in text
     assert "updates per second" in text
     assert (tmp_path / "demo.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--seed", "-1", "expected at least 0, got -1"),
+        ("--out", "demo.xyz", "expected a file .png, .pdf or .svg, got .xyz"),
+        ("--out", ".", "expected a file .png, .pdf or .svg, got a folder"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], option: str, value: str, words: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["demo", option, value])
+    assert end.value.code == 2
+    assert words in capsys.readouterr().err

@@ -70,6 +70,22 @@ def test_parquet_out(files: Path) -> None:
     assert pq.read_table(files / "out.parquet").column_names == ["version", "vertex", "prediction"]
 
 
+@pytest.mark.parametrize("name", ["events.csv", "./events.csv"])
+def test_results_do_not_take_the_place_of_what_is_read(
+    files: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    before = (files / "events.csv").read_text()
+    assert _run(files, out=name) == 1
+    assert "expected a file of its own, got one that is read" in capsys.readouterr().err
+    assert (files / "events.csv").read_text() == before
+
+
+def test_a_column_named_twice_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "events.csv").write_text("src,dst,dst\n1,2,3\n")
+    assert _run(files) == 1
+    assert "events.csv] expected each column once, got 'dst' again" in capsys.readouterr().err
+
+
 def test_a_pickle_needs_trust(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(files, trust=False) == 1
     assert "executes code" in capsys.readouterr().err

@@ -142,6 +142,12 @@ def test_digest_is_of_the_content_alone() -> None:
         ({"ids": [1.0, 2.0, 3.0]}, DtypeInvalid, "ids as int64"),
         ({"ids": [5, 6, 7]}, VertexUnknown, "got 0 at row 0"),
         ({"src": [0, 0], "dst": [1, 1], "simple": True}, EdgeDuplicate, "0 -> 1"),
+        ({"src": [0, 1], "dst": [1, 0], "simple": True, "undirected": True}, EdgeDuplicate, "0 -> 1"),
+        ({"src": [2, 2], "dst": [2, 2], "simple": True, "undirected": True}, EdgeDuplicate, "2 -> 2"),
+        ({"undirected": "no"}, DtypeInvalid, "undirected as True or False, got 'no'"),
+        ({"simple": 1}, DtypeInvalid, "simple as True or False, got 1"),
+        ({"src": np.ma.array([0, 1], mask=[False, True])}, ValueInvalid, "src without masked values, got one at row 1"),
+        ({"features": np.ma.masked_less(np.eye(3), 0.5)}, ValueInvalid, "features without masked values, .* row 0"),
     ],
 )
 def test_bad_construction_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

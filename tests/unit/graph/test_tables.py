@@ -375,3 +375,12 @@ def test_from_temporal_data() -> None:
     events.msg[1, 0] = float("nan")
     with pytest.raises(ValueInvalid, match="nan at row 1"):
         Updates.from_temporal_data(events)
+
+
+def test_ends_have_columns_and_a_name_is_one_column() -> None:
+    frame = pd.DataFrame({"src": [0], "dst": [1]})
+    for read, given in ((Updates.from_pandas, frame), (Updates.from_arrow, pa.table({"src": [0], "dst": [1]}))):
+        with pytest.raises(UsageError, match="a column for dst, got dst=None"):
+            read(given, dst=None)
+    with pytest.raises(ValueInvalid, match="each column once, got 'dst' again"):
+        Updates.from_pandas(pd.concat([frame, frame[["dst"]]], axis=1))

@@ -353,6 +353,8 @@ def test_what_is_no_module():
         from_pyg(pyg.LGConv())
     with pytest.raises(ModelError, match="leave weighted out"):
         from_pyg(pyg.SAGEConv(3, 3), weighted=True)
+    with pytest.raises(ModelError, match="weighted as True, False or None, got 'yes'"):
+        from_pyg(pyg.GCNConv(3, 3), weighted="yes")
     broken = pyg.SAGEConv(3, 3)
     broken.lin_l.weight.data[0, 0] = torch.nan
     with pytest.raises(ModelError, match="finite weights"):

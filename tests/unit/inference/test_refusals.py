@@ -1,0 +1,186 @@
+"""What an engine refuses, and that nothing is left of it."""
+
+import numpy as np
+import pytest
+
+import livegnn as lg
+from tests.unit.inference.samples import (
+    INT_IDS,
+    STR_IDS,
+    WIDTH,
+    N,
+    array,
+    engine,
+    graph,
+    model,
+    row,
+    updates,
+    weighted_gcn,
+    weighted_graph,
+)
+
+# ---- degrees: known before any row has changed
+
+
+def negative_degree(new=N):
+    batch = lg.Updates()
+    batch.add_vertex(new, row())
+    batch.add_edge(0, 2, weight=-5.0)
+    return batch
+
+
+@pytest.mark.parametrize("options", [{}, {"state": "compact"}, {"mode": "on_demand"}, {"strategy": "khop"}])
+def test_a_refused_degree_leaves_every_engine_as_it_was(options):
+    g = weighted_graph()
+    engines = [lg.Engine(model(), g, threads=1), lg.Engine(weighted_gcn(), g, threads=1, **options)]
+    one_more = lg.Updates()
+    one_more.add_vertex(N, row(3))
+    one_more.add_edge(N, 1, weight=0.5)
+    for each in range(3):
+        digests = [e.state_digest() for e in engines]
+        with pytest.raises(lg.errors.DegreeNegative, match="vertex 2, got -3"):
+            g.apply(negative_degree(g.slot_count))
+        with pytest.raises(lg.errors.DegreeNegative), engines[1].what_if(negative_degree(g.slot_count)):
+            pass
+        assert ([e.state_digest() for e in engines], g.version) == (digests, each)
+        for e in engines:
+            e.verify()
+        g.apply(one_more if each == 0 else updates(("set_features", each, row(each))))
+
+
+def test_a_refused_degree_leaves_what_float32_sums_have_drifted():
+    e = lg.Engine(weighted_gcn(), weighted_graph(), precision="float32", threads=1)
+    for step in range(60):
+        e.apply(updates(("set_features", step % N, row(step))))
+    digest = e.state_digest()
+    assert digest != lg.Engine(e.model, e.graph, precision="float32", threads=1).state_digest()  # there is some
+    with pytest.raises(lg.errors.DegreeNegative):
+        e.apply(negative_degree())
+    assert e.state_digest() == digest
+
+
+# ---- messages without a value
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"path": path} for path in ("push", "pull", "sweep")] + [{"precision": "float32"}, {"strategy": "affected"}],
+)
+def test_a_message_that_is_not_finite_is_refused_with_or_without_an_edge_to_carry_it(options):
+    """Vertex 4 sends to nobody; the layer before sends what float32 cannot hold."""
+    tens = np.full((3, WIDTH), 10.0, np.float32)
+    layers = [lg.GraphConv(tens, tens), lg.GraphConv(array(2, 3), array(2, 3))]
+    e = lg.Engine(lg.Model(layers), graph(), threads=1, **options)
+    digest, rows = e.state_digest(), e.embeddings(range(N))
+    with pytest.raises(lg.errors.RangeOverflow):
+        e.apply(updates(("set_features", 4, np.full(WIDTH, 3e38, np.float32))))
+    np.testing.assert_array_equal(e.embeddings(range(N)), rows)
+    e.rescale()
+    e.verify()
+    assert e.version == 0
+    assert e.state_digest() == digest
+
+
+# ---- closed engines
+
+
+def test_a_closed_engine_is_read_and_nothing_else():
+    g = graph()
+    e = lg.Engine(model(), g, threads=1)
+    g.apply(updates(("set_features", 0, row())))
+    rows = e.embeddings(range(N))
+    e.close()
+    e.close()
+    g.apply(updates(("set_features", 0, row(4))))
+    for call in (
+        lambda: e.apply(updates(("add_edge", 0, 3))),
+        lambda: e.stream([], "1s"),
+        lambda: e.on_change(print),
+        lambda: e.swap(model()),
+        e.rescale,
+        e.recompute,
+        e.verify,
+        e.state_digest,
+        e.resolution,
+        lambda: e.save("never.livegnn"),
+        lambda: e.what_if(updates(("add_edge", 0, 3))).__enter__(),
+    ):
+        with pytest.raises(lg.errors.UsageError, match="one that was closed at version 1"):
+            call()
+    assert (e.version, g.version) == (1, 2)
+    np.testing.assert_array_equal(e.embeddings(range(N)), rows)
+    g.apply(updates(("add_edge", 0, 3)))  # what was refused holds no lock
+
+
+# ---- arguments
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda s: s[0].__setitem__(1, -5000), lg.errors.ValueInvalid, r"scales\[0\]\[1\] from -100 to 110, got -5000"),
+        (lambda s: s[0].__setitem__(0, 1.5), lg.errors.DtypeInvalid, r"scales\[0\]\[0\] as an integer, got 1.5"),
+        (lambda s: s[1].__setitem__(0, 10**30), lg.errors.ValueInvalid, r"scales\[1\]\[0\] from"),
+        (lambda s: s[-1].__setitem__(0, -1), lg.errors.ValueInvalid, "from 16 to 40, got -1"),
+    ],
+)
+def test_scales_that_no_engine_has(change, error, words):
+    e = engine()
+    scales = e.scales
+    change(scales)
+    with pytest.raises(error, match=words):
+        lg.Engine(e.model, e.graph, scales=scales)
+    for headroom in (1.0, 2.0**20):
+        e.rescale(headroom)
+        lg.Engine(e.model, e.graph, scales=e.scales).verify()
+
+
+def test_paths_that_are_none(tmp_path):
+    e = engine()
+    for path in (None, 3):
+        with pytest.raises(lg.errors.UsageError, match=f"expected a path, got {path}"):
+            e.save(path)
+        with pytest.raises(lg.errors.UsageError, match=f"expected a path, got {path}"):
+            lg.Engine.load(path)
+    for call in (e.save, lg.Engine.load):
+        with pytest.raises(lg.errors.UsageError, match="expected a file, got the folder"):
+            call(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- what is told of a batch stays true
+
+
+@pytest.mark.parametrize("ids", [INT_IDS, STR_IDS])
+def test_changes_keep_the_ids_of_their_version(ids):
+    e = lg.Engine(model(), graph(ids), threads=1)
+    heard = []
+    e.on_change(heard.append)
+    new = 5 if ids is INT_IDS else "zoe"
+    first = e.apply(updates(("set_features", ids[2], row())))
+    twin = lg.Engine(model(), graph(ids), threads=1)
+    want = twin.apply(updates(("set_features", ids[2], row()))).vertices.tolist()
+    gone = want[-1]
+    second = e.apply(updates(("remove_vertex", gone), ("add_vertex", new, row())))  # takes the slot
+    assert first.vertices.tolist() == want
+    assert new in second.vertices.tolist()
+    e.apply(updates(("remove_vertex", new)))
+    assert new in second.vertices.tolist()
+    assert heard[0] is first
+
+
+def test_an_interrupt_in_a_callback_is_raised_when_all_have_heard():
+    g = graph()
+    e, other = lg.Engine(model(), g, threads=1), lg.Engine(model(), g, threads=1)
+
+    def interrupt(changes):
+        raise KeyboardInterrupt
+
+    heard = []
+    e.on_change(interrupt)
+    e.on_change(lambda changes: heard.append(("e", changes.version)))
+    other.on_change(lambda changes: heard.append(("other", changes.version)))
+    with pytest.raises(KeyboardInterrupt):
+        e.apply(updates(("set_features", 0, row())))
+    assert heard == [("e", 1), ("other", 1)]
+    e.verify()
