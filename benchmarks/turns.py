@@ -3,7 +3,7 @@
 In a turn every engine in its order applies the same run of batches, so that all share the noise of the machine. The
 first batches of each turn are not counted: they find the previous engine's data and code in the caches, and on a
 virtual machine whose host keeps page tables of its own, the memory that an engine had before the others' turns has to
-be mapped again: tens of microseconds for each 2 MiB that are touched, some 10 ms for a state of 800 MiB.
+be mapped again, which takes as long as a turn of small batches.
 """
 
 from __future__ import annotations
