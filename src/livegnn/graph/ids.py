@@ -112,7 +112,7 @@ class Translation:
 
     def slots(self, where: str, ids: object) -> Int64Array:
         """Slots of external ids as this batch leaves them. Raises: VertexUnknown."""
-        return _look_up(where, self._base.listed(where, "ids", ids), self.slot)
+        return _look_up(where, "ids", self._base.listed(where, "ids", ids), self.slot)
 
 
 class IdMap:
@@ -152,7 +152,7 @@ class IdMap:
     def slots(self, where: str, name: str, ids: object) -> Int64Array:
         """(k,) int64 slots of external ids. Raises: VertexUnknown, naming the row."""
         index = self.index
-        return _look_up(where, self.listed(where, name, ids), lambda key: index.get(key, -1))
+        return _look_up(where, name, self.listed(where, name, ids), lambda key: index.get(key, -1))
 
     def external(self, where: str, slots: Int64Array) -> AnyArray:
         """(k,) ids of slots: int64, or strings with dtype object. Raises: VertexUnknown for a slot that is free."""
@@ -249,12 +249,12 @@ def text_from_arrays(arrays: Mapping[str, AnyArray]) -> list[str]:
     return [data[a:b].decode() for a, b in pairwise(offsets)]
 
 
-def _look_up(where: str, names: list[Any], slot_of: Any) -> Int64Array:
+def _look_up(where: str, name: str, names: list[Any], slot_of: Any) -> Int64Array:
     slots = np.fromiter(map(slot_of, names), np.int64, len(names))
     if slots.size and slots.min() < 0:
         row = int(np.argmax(slots < 0))
         raise VertexUnknown(
-            f"[{where}] expected ids of live vertices, got {names[row]!r} at row {row}; add the vertex first"
+            f"[{where}] expected ids of live vertices in {name}, got {names[row]!r} at row {row}; add the vertex first"
         )
     return slots
 
