@@ -40,6 +40,7 @@ EngineImpl<Acc>::EngineImpl(const GraphStore& graph, Program program, const Engi
     invariant(options.scale_exponents.size() == scales_.size() + 1,
               "one row of scale exponents per aggregation, and the capacity");
     capacity_bits_ = options.scale_exponents.back().at(0);
+    check_capacity();
     for (int k = 0; k < static_cast<int>(scales_.size()); ++k) use_exponents(k, options.scale_exponents[at(k)]);
   } else {
     choose_capacity();

@@ -155,6 +155,8 @@ class EngineImpl final : public Engine {
   }
   [[noreturn]] void out_of_range(int k, VertexId v, double times) const;
   [[noreturn]] void not_finite(int k, VertexId v) const;
+  void check_finite(int k, VertexId v, const float* row, int width) const;
+  void check_stored(const Instruction& step, VertexId v, const float* row) const;
   void check_score(int k, float score, VertexId v) const;
   // The whole sum of v from its in-edges and its own term. admit(edge, source): a factor, 0 to leave the edge out.
   template <typename Admit>
@@ -204,6 +206,7 @@ class EngineImpl final : public Engine {
   void choose_scales(int k, const State<Acc>& state);
   void set_scales(int k, const std::vector<float>& magnitudes, int spare_bits);
   void choose_capacity();
+  void check_capacity() const;
   void use_exponents(int k, const std::vector<int>& exponents);
 
   // ---- demand.cc: batches that wait for a query

@@ -70,6 +70,7 @@ void EngineImpl<Acc>::forward_stage(int stage, State<Acc>& state, Sums sums, con
                   if (step.op == Op::Output) {
                     to = out(v);
                   } else {
+                    check_stored(step, v, r.row(step.a, i));
                     const int table = step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
                     to = state.stored[at(table)].row(v);
                   }
@@ -122,6 +123,20 @@ RowTable<float> EngineImpl<Acc>::run_from_scratch(State<Acc>& state) const {
   outputs.reserve(graph_.slot_count());
   forward(state, false, Sums::Kept, [&](VertexId v) { return outputs.row(v); });
   return outputs;
+}
+
+// Capacity that was given, or chosen for another version of the graph.
+template <typename Acc>
+void EngineImpl<Acc>::check_capacity() const {
+  if constexpr (std::is_same_v<Acc, float>) return;
+  const std::int64_t capacity = std::int64_t{1} << capacity_bits_;
+  for (VertexId v = 0; v < graph_.slot_count(); ++v) {
+    if (graph_.in_degree(v) < capacity) continue;
+    throw Error(ErrorKind::RangeOverflow, "[Engine] expected in-degrees below " + std::to_string(capacity) +
+                                              ", for which the scales are, got " + std::to_string(graph_.in_degree(v)) +
+                                              " at vertex " + std::to_string(v) +
+                                              "; choose scales anew: leave them out, or rescale()");
+  }
 }
 
 template <typename Acc>
@@ -245,6 +260,7 @@ void EngineImpl<Acc>::build_state(bool stage_outputs) {
   result_rows_.clear();  // they point into the state that was
   journal_.end();
   slots_before_ = slots_ = graph_.slot_count();
+  check_capacity();
   if (!incremental()) {
     state_.reserve(slots_);
     for (DegreeContext& context : state_.contexts) context.rebuild(graph_, 0, slots_);

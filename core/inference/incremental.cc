@@ -21,13 +21,6 @@ constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4, kDegreesAhead = 
 constexpr float kFactorFall = 16.0f;     // of a source's factor in one batch, well inside the headroom of messages
 constexpr std::size_t kAnticipated = 8;  // updates; more would push each other out of the cache
 
-bool all_finite(const float* row, int width) {
-  constexpr std::uint32_t kExponent = 0x7f800000;
-  bool fine = true;
-  for (int c = 0; c < width; ++c) fine &= (std::bit_cast<std::uint32_t>(row[c]) & kExponent) != kExponent;
-  return fine;
-}
-
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 }  // namespace
@@ -45,7 +38,7 @@ double EngineImpl<Acc>::times_range(int k, const float* message, double scale, i
 
 template <typename Acc>
 void EngineImpl<Acc>::not_finite(int k, VertexId v) const {
-  throw Error(ErrorKind::RangeOverflow, "[apply] expected finite messages in " + aggregation(k).name +
+  throw Error(ErrorKind::RangeOverflow, "[Engine] expected finite messages in " + aggregation(k).name +
                                             ", got NaN or infinity at vertex " + std::to_string(v) +
                                             "; check weights and features");
 }
@@ -135,14 +128,17 @@ void EngineImpl<Acc>::admit(const BatchDelta& delta) {
   const double begun = seconds_now();
   slots_before_ = slots_;
   refuse_unsound_files();
-  if (broken_) return;  // what this batch brings will be in the state that is built
-  if (defers()) return check_deferred(delta);
-  take_degrees(delta);
+  if (broken_ || defers()) {  // degrees follow when the state does
+    check_deferred(delta);
+  } else {
+    take_degrees(delta);
+  }
   admit_seconds_ = seconds_now() - begun;
 }
 
 template <typename Acc>
 void EngineImpl<Acc>::withdraw() {
+  admit_seconds_ = 0.0;
   if (!admitted_) return;
   for (DegreeContext& context : state_.contexts) context.restore();
   admitted_ = false;
@@ -557,9 +553,7 @@ void EngineImpl<Acc>::store_row(int index, VertexId v, const float* row, int thr
   StoredRows& table = state_.stored[at(index)];
   float* kept = table.row(v);
   if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
-  for (const int k : spec.attention_source_of) {
-    if (!all_finite(row, spec.width)) not_finite(k, v);
-  }
+  if (!spec.attention_source_of.empty()) check_finite(spec.attention_source_of.front(), v, row, spec.width);
   if (spec.root_of >= 0) {
     const int k = spec.root_of;
     mark_consumers(aggregation(k).consumers, v, thread);
@@ -637,7 +631,7 @@ void EngineImpl<Acc>::update_source(int k, const SourceChange& change, std::size
   plan.changed[index] = changed ? 1 : 0;
   if (spec.root == Root::Message) update_root_from_message(k, change, thread);
   if (spec.message_table < 0 || !change.bits_differ) return;
-  if (!looked_at && !all_finite(change.now, spec.width)) not_finite(k, v);  // perhaps no edge carries it yet
+  if (!looked_at) check_finite(k, v, change.now, spec.width);  // perhaps no edge carries it yet
   note_row_change(spec.message_table, v, thread);
   if (journal_.on() && !compact()) journal_.save_stored(state_, spec.message_table, v, thread);
   StoredRows& table = state_.stored[at(spec.message_table)];

@@ -182,6 +182,7 @@ void EngineImpl<Acc>::propagate_neighbourhoods(const BatchDelta& delta) {
                     if (step.op == Op::Output) {
                       publication_.stage(v, r.row(step.a, i), thread);
                     } else {
+                      check_stored(step, v, r.row(step.a, i));
                       const int table =
                           step.op == Op::StoreMessage ? aggregation(step.index).message_table : step.index;
                       std::memcpy(state.stored[at(table)].row(v), r.row(step.a, i), at(step.width) * sizeof(float));

@@ -1,6 +1,8 @@
 // EngineImpl: one message into one aggregate row. Inline, because every path ends here.
 #pragma once
 
+#include <bit>
+
 #include "inference/engine_impl.h"
 
 namespace livegnn {
@@ -39,6 +41,23 @@ class MessageRows {
   float* buffer_;
   std::int64_t stride_;
 };
+
+// Refuses a message that no sum can take, whether an edge carries it or not.
+template <typename Acc>
+inline void EngineImpl<Acc>::check_finite(int k, VertexId v, const float* row, int width) const {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  bool fine = true;
+  for (int c = 0; c < width; ++c) fine &= (std::bit_cast<std::uint32_t>(row[c]) & kExponent) != kExponent;
+  if (!fine) not_finite(k, v);
+}
+
+// The same of a row that a run from scratch stores, where it is a message.
+template <typename Acc>
+inline void EngineImpl<Acc>::check_stored(const Instruction& step, VertexId v, const float* row) const {
+  if (step.op == Op::StoreMessage) return check_finite(step.index, v, row, step.width);
+  const std::vector<int>& sent_by = source().stored[at(step.index)].attention_source_of;
+  if (!sent_by.empty()) check_finite(sent_by.front(), v, row, step.width);
+}
 
 template <typename Acc>
 inline void EngineImpl<Acc>::add_term(int k, Acc* acc, const float* x, float factor, float edge, VertexId v) const {

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <exception>
-#include <system_error>
 
 namespace livegnn {
 
@@ -32,7 +31,7 @@ ThreadPool::ThreadPool(int threads, Spin spin)
   workers_->reserve(static_cast<std::size_t>(threads));
   try {
     for (int thread = 1; thread < threads; ++thread) workers_->emplace_back([this, thread] { work(thread); });
-  } catch (const std::system_error&) {  // the system gives no more: the others do all of it
+  } catch (const std::exception&) {  // the system gives no more: the others do all of it
   }
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def positive(text: str) -> int:
     """A whole number of at least 1."""
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
     return value
@@ -16,7 +16,7 @@ def positive(text: str) -> int:
 
 def from_zero(text: str) -> int:
     """A whole number of at least 0."""
-    value = int(text)
+    value = _whole(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"expected at least 0, got {value}")
     return value
@@ -29,3 +29,10 @@ def picture(text: str) -> Path:
         got = "a folder" if path.is_dir() else path.suffix or "no suffix"
         raise argparse.ArgumentTypeError(f"expected a file .png, .pdf or .svg, got {got} in {text!r}")
     return path
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None

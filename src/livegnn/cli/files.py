@@ -6,6 +6,7 @@ Rows count from 1, the header of a CSV not included, so that row k is the k-th e
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,8 @@ def _read_parquet(path: Path) -> Table:
 
 
 def _refuse_twice(path: Path, names: Sequence[str]) -> None:
-    twice = next((name for name in names if list(names).count(name) > 1), None)
+    counted = Counter(names)
+    twice = next((name for name, count in counted.items() if count > 1 and name), None)
     if twice is not None:
         raise ValueInvalid(f"[{path}] expected each column once, got {twice!r} again; rename one")
 

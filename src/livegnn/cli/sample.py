@@ -22,7 +22,15 @@ from livegnn.cli.arguments import from_zero, positive
 from livegnn.cli.console import Console
 from livegnn.cli.events import Ids
 from livegnn.cli.results import ResultFile
-from livegnn.cli.sample_input import PAPER_QUERY, Source, check_seeds, open_source, read_seeds, read_ttl
+from livegnn.cli.sample_input import (
+    PAPER_QUERY,
+    Source,
+    check_seeds,
+    named_files,
+    open_source,
+    read_seeds,
+    read_ttl,
+)
 from livegnn.sampling import AdHocSampler, Plan, Sample, Schema
 from livegnn.sampling.expiry import Ttl
 
@@ -89,7 +97,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     ttl = read_ttl(options.ttl)
     if not options.explain:
         check_seeds(options.seeds)
-    inputs = (options.features, options.events, options.edges)
+    inputs = (options.features, options.events, options.edges, *named_files(options))
     results = None if options.out is None else ResultFile(options.out, _COLUMNS, inputs)
     source = open_source(options, console)
     plan = Plan.of([source.query], Schema.of(source.graph))

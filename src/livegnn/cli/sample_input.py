@@ -53,6 +53,13 @@ def open_source(options: argparse.Namespace, console: Console) -> Source:
     return _of_files(options, read_query(options.query))
 
 
+def named_files(options: argparse.Namespace) -> list[Path]:
+    """What --seeds and --query read, where they name files."""
+    query = options.query or ""
+    seeds = [] if options.seeds.isdecimal() else [Path(options.seeds)]
+    return [*seeds, Path(query[1:])] if query.startswith("@") else seeds
+
+
 def read_query(text: str) -> lg.Query:
     """A query from its text, its JSON, or @FILE with either. Raises: QueryInvalid, DataMissing."""
     if text.startswith("@"):

@@ -57,9 +57,9 @@ def train(
     Args:    sampler: of the graph; its arguments are taken over.  validation: share of the last events, tested on after
              each epoch and not trained on.  timeout_s: for which a worker waits for another.
              options: of DistributedTrainer (batch_size, epochs, learning_rate, seed).
-    Raises:  before a worker is started ValueInvalid, UsageError for options, samplers and a graph without edges,
-             ColumnMissing for one without times, EdgeOffloaded where edges lie in files; WorkerUnavailable where a
-             worker failed, with its error. Then the model is as before.
+    Raises:  before a worker is started ValueInvalid, UsageError for numbers, unknown options, another graph's sampler
+             and a graph without edges, ColumnMissing for one without times, EdgeOffloaded where edges lie in files;
+             WorkerUnavailable where a worker failed, with its error. Then the model is as before.
 
     >>> from livegnn.distributed import train                                        # doctest: +SKIP
     >>> train(TGN(), graph, lg.TemporalSampler(graph, [10]), workers=2).sampling_cv  # doctest: +SKIP

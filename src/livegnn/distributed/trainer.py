@@ -340,7 +340,7 @@ def check_training(options: Mapping[str, Any], validation: float) -> None:
 
 
 def _check_validation(where: str, validation: float) -> None:
-    if not 0.0 <= validation < 1.0:
+    if not 0.0 <= finite_float(where, "validation", validation) < 1.0:
         raise ValueInvalid(f"[{where}] expected validation in [0, 1), got {validation}; give a share")
 
 

@@ -484,6 +484,13 @@ class Graph:
             self._consumers = [c for c in self._consumers if c is not consumer]
             self._refresh_natives()
 
+    def _refuse_detached(self, wanted: Consumer) -> None:
+        if not any(consumer is wanted for consumer in self._consumers):
+            kind = type(wanted).__name__
+            raise UsageError(
+                f"[apply] expected an open {kind}, got one that was closed; apply to its graph, or make a new one"
+            )
+
     def _refresh_natives(self) -> None:
         """To be called under _writing() when a consumer's native half has changed."""
         self._natives = [c.native for c in self._consumers if c.native is not None]
@@ -502,6 +509,8 @@ class Graph:
         with self._lock:
             if self._busy:
                 self._refuse_writer("apply")
+            if wanted is not None and wanted is not self._only:
+                self._refuse_detached(wanted)
             unit = self._time_unit if updates._time_unit is None else self._same_unit("apply", updates._time_unit)
             version_before = self._store.version if unit != self._time_unit else None
             self._busy = True
@@ -575,7 +584,8 @@ class Graph:
             try:
                 answer = consumer._published(change, version)
             except BaseException as error:  # the batch stands; the others must still hear of it
-                failure = failure or error
+                if failure is None or not isinstance(error, Exception):  # Ctrl-C goes first
+                    failure = error
                 continue
             if consumer is wanted:
                 result = answer

@@ -130,7 +130,7 @@ def _append(
         if key not in found and (key in ("src", "dst") or key in asked):
             raise ColumnMissing(f"[{where}] expected a column {name!r} for {key}, got none; name it with {key}=")
     rows = _checked(where, found, names)
-    if "time" in found:  # of a table that is new: nothing was given before
+    if rows.time is not None and (rows.op == _ADD).any():  # of a table that is new: nothing was given before
         updates._time_unit = checks.time_unit(found["time"].values)
     bounds = [*np.flatnonzero(np.diff(rows.op, prepend=-1)).tolist(), len(rows.op)]
     for start, stop in pairwise(bounds):

@@ -229,6 +229,8 @@ class Stream:
                 with _InterruptHeld():
                     return self._apply(chunk, size_max)
             except (UpdateError, UsageError) as error:
+                if not self._chunks or self._chunks[0] is not chunk:
+                    raise  # the batch stands: something else on the graph has failed
                 if len(chunk) == 1:
                     self.close()
                     raise type(error)(f"[stream, update {self.position}] {error}") from error
@@ -242,13 +244,17 @@ class Stream:
 
     def _apply(self, chunk: list[tuple[Item, float]], size_max: int) -> StreamBatch:
         updates = joined([item for item, _ in chunk])
-        begin = self._clock()
-        changes = self.engine.apply(updates)
-        end = self._clock()
-        self._chunks.popleft()
-        size = len(updates)
-        self.position += size
-        self.item_count += len(chunk)
+        size, graph = len(updates), self.engine.graph
+        with graph._lock:
+            version, begin = graph.version, self._clock()
+            try:
+                changes = self.engine.apply(updates)
+            finally:
+                if graph.version != version:  # the batch stands, even where a callback has raised
+                    self._chunks.popleft()
+                    self.position += size
+                    self.item_count += len(chunk)
+            end = self._clock()
         self.cost.observe(max(size, 1), end - begin)
         arrived = min(at for _, at in chunk)
         late = end - arrived > self.latency_seconds

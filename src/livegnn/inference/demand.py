@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import RangeOverflow, SpillUnavailable
+from livegnn.errors import LiveGnnError
 
 __all__ = ["Demand", "DemandStats"]
 
@@ -53,7 +53,7 @@ class Demand:
         if len(asked):
             try:
                 native.demand(asked.astype(np.int64))
-            except (RangeOverflow, SpillUnavailable) as error:  # the batch stands; whoever asks is told
+            except LiveGnnError as error:  # the batch stands; whoever asks is told
                 _log.warning("[hybrid] hot vertices are behind: %s", error)
 
     def _count(self, slots: NDArray[np.int64]) -> None:

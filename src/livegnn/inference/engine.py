@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
+    LiveGnnError,
     ModelMismatch,
-    RangeOverflow,
-    SpillUnavailable,
     StateMismatch,
     UsageError,
     ValueInvalid,
@@ -182,7 +181,7 @@ class Engine:
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
-        self._last_version = 0  # once closed
+        self._last_version, self._ids_moved = 0, False  # once closed
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
             self.model = model
@@ -250,7 +249,6 @@ class Engine:
         Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is
                  rolled back: call rescale()).
         """
-        self._refuse_closed("apply")
         changes: Changes = self.graph._apply(updates, self)[1]
         return changes
 
@@ -369,18 +367,37 @@ class Engine:
             follower._rebuilt()
 
     def close(self) -> None:
-        """Detaches the engine, and its readouts, from its graph; their last rows stay readable, and nothing else."""
-        for follower in self._followers:
-            follower.close()
+        """Detaches the engine, and its readouts, from its graph; their last rows stay readable, and nothing else.
+
+        Where ids are not slots they stay so until vertices come or go.  Raises: UsageError inside a what_if block.
+        """
         with self.graph._lock:
             if self._closed:
                 return
+            if self.graph._supposed:
+                raise UsageError("[close] expected no what_if block under way, got one in this thread; close after it")
+            for follower in self._followers:
+                follower.close()
+            self._last_version = self.graph.version
             try:
                 self._complete()
-            except (RangeOverflow, SpillUnavailable) as error:
+            except LiveGnnError as error:
+                self._last_version = self.native.read_versioned(np.zeros(0, np.int64))[1]
                 _log.warning("[close] outputs stay as they were before the batches that are pending: %s", error)
+            self._closed = True
             self.graph._detach(self)
-            self._closed, self._last_version = True, self.graph.version
+            self.graph._ids_follow(self)
+
+    def _before_ids_move(self) -> None:
+        """Once closed: the graph's ids are no longer those of the rows."""
+        self._ids_moved = True
+
+    def _refuse_moved(self) -> None:
+        if self._ids_moved:
+            raise UsageError(
+                f"[embeddings] expected the vertices of version {self._last_version}, at which the engine was closed, "
+                "got a graph where some have come or gone since; make a new engine on it"
+            )
 
     def _refuse_closed(self, where: str) -> None:
         if self._closed:
@@ -426,11 +443,13 @@ class Engine:
                 found: Rows = rows
                 return found
         with graph._lock:
+            self._refuse_moved()
             last: Rows = self.native.read(graph._slots("embeddings", ids, vertex_type))
         return last
 
     def _demanded(self, ids: object) -> Rows:
         with self.graph._lock:
+            self._refuse_moved()
             slots = self.graph._slots("embeddings", ids)
             if not self.graph._supposed and not self._closed:  # what_if and close have completed the state
                 self._demand.query(self.native, slots)

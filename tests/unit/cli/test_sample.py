@@ -283,3 +283,13 @@ def test_ctrl_c_among_the_queries(
     assert "Interrupted after 1 of 3 ways" in said
     assert "pre-sampled" in said
     assert "verify" not in said
+
+
+def test_samples_do_not_take_the_place_of_seeds_or_query(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "seeds.csv").write_text("0\n1\n")
+    (files / "query.csv").write_text(LATEST)
+    for name, extra in (("seeds", []), ("query", ["--query", f"@{files / 'query.csv'}"])):
+        before = (files / f"{name}.csv").read_text()
+        assert _run(files, "--seeds", str(files / "seeds.csv"), "--out", str(files / f"{name}.csv"), *extra) == 1
+        assert "expected a file of its own" in capsys.readouterr().err
+        assert (files / f"{name}.csv").read_text() == before

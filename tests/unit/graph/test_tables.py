@@ -377,6 +377,13 @@ def test_from_temporal_data() -> None:
         Updates.from_temporal_data(events)
 
 
+def test_a_time_that_no_row_reads_has_no_unit() -> None:
+    graph = Graph(np.eye(3), [0], [1], time=np.array([9], "datetime64[us]"))
+    columns = {"src": [0], "dst": [1], "op": ["remove"], "time": pa.array([None], pa.timestamp("s"))}
+    graph.apply(Updates.from_arrow(pa.table(columns)))
+    assert graph.edge_count == 0
+
+
 def test_ends_have_columns_and_a_name_is_one_column() -> None:
     frame = pd.DataFrame({"src": [0], "dst": [1]})
     for read, given in ((Updates.from_pandas, frame), (Updates.from_arrow, pa.table({"src": [0], "dst": [1]}))):

@@ -62,23 +62,64 @@ def test_a_refused_degree_leaves_what_float32_sums_have_drifted():
 # ---- messages without a value
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"path": path} for path in ("push", "pull", "sweep")] + [{"precision": "float32"}, {"strategy": "affected"}],
-)
-def test_a_message_that_is_not_finite_is_refused_with_or_without_an_edge_to_carry_it(options):
-    """Vertex 4 sends to nobody; the layer before sends what float32 cannot hold."""
-    tens = np.full((3, WIDTH), 10.0, np.float32)
-    layers = [lg.GraphConv(tens, tens), lg.GraphConv(array(2, 3), array(2, 3))]
-    e = lg.Engine(lg.Model(layers), graph(), threads=1, **options)
+EVERY_WAY = [
+    *({"path": path} for path in ("push", "pull", "sweep")),
+    *({"strategy": strategy} for strategy in ("affected", "khop", "full", "sampled")),
+    {"precision": "float32"},
+    {"state": "compact"},
+]
+TENS = np.full((3, WIDTH), 10.0, np.float32)
+LAYERS = {
+    "sum": [lg.GraphConv(TENS, TENS), lg.GraphConv(array(2, 3), array(2, 3))],
+    "mean": [lg.SAGE(TENS, weight_root=TENS), lg.SAGE(array(2, 3), weight_root=array(2, 3))],
+    "max": [lg.SAGE(TENS, weight_root=TENS, aggregate="max"), lg.SAGE(array(2, 3), weight_root=array(2, 3), aggregate="max")],
+}
+
+
+@pytest.mark.parametrize("reduce", LAYERS)
+@pytest.mark.parametrize("options", EVERY_WAY, ids=str)
+def test_a_message_that_is_not_finite_is_refused_with_or_without_an_edge_to_carry_it(options, reduce):
+    """Vertex 4 sends to nobody; the first layer makes of its features what float32 cannot hold."""
+    e = lg.Engine(lg.Model(LAYERS[reduce]), graph(), threads=1, **options)
     digest, rows = e.state_digest(), e.embeddings(range(N))
+    large = np.full(WIDTH, 3e38, np.float32)
     with pytest.raises(lg.errors.RangeOverflow):
-        e.apply(updates(("set_features", 4, np.full(WIDTH, 3e38, np.float32))))
+        e.apply(updates(("set_features", 4, large)))
     np.testing.assert_array_equal(e.embeddings(range(N)), rows)
     e.rescale()
-    e.verify()
+    if options.get("strategy") != "sampled":
+        e.verify()
     assert e.version == 0
     assert e.state_digest() == digest
+    x = e.graph.features()
+    x[4] = large
+    with pytest.raises((lg.errors.RangeOverflow, lg.errors.ValueInvalid), match="expected finite messages"):
+        lg.Engine(e.model, lg.Graph(x, e.graph.edges()["src"], e.graph.edges()["dst"]), threads=1, **options)
+
+
+@pytest.mark.parametrize("mode", ["on_demand", "hybrid"])
+def test_a_broken_engine_admits_no_batch_that_a_whole_one_would_not(mode):
+    e = lg.Engine(weighted_gcn(), weighted_graph(), threads=1, mode=mode)
+    e.apply(updates(("set_features", 1, row(scale=1e9))))
+    with pytest.raises(lg.errors.RangeOverflow):
+        e.complete()
+    version = e.version
+    for _ in range(2):
+        with pytest.raises(lg.errors.DegreeNegative):
+            e.apply(negative_degree())
+    assert e.version == version
+    e.apply(updates(("set_features", 1, row())))
+    e.verify()
+    e.apply(updates(("set_features", 1, row(scale=1e9))))
+    e.close()
+    assert np.isfinite(e.embeddings(range(N))).all()
+
+
+def test_scales_are_for_degrees_below_their_capacity():
+    e = lg.Engine(lg.Model([lg.LG(normalize=False)], input_width=1), lg.Graph(np.ones((3, 1), np.float32), [0], [1]))
+    many = lg.Graph(np.ones((3, 1), np.float32), np.zeros(70_000, np.int64), np.full(70_000, 2))
+    with pytest.raises(lg.errors.RangeOverflow, match=r"in-degrees below 65536, .* got 70000 at vertex 2"):
+        lg.Engine(e.model, many, scales=e.scales)
 
 
 # ---- closed engines
@@ -105,11 +146,29 @@ def test_a_closed_engine_is_read_and_nothing_else():
         lambda: e.save("never.livegnn"),
         lambda: e.what_if(updates(("add_edge", 0, 3))).__enter__(),
     ):
-        with pytest.raises(lg.errors.UsageError, match="one that was closed at version 1"):
+        with pytest.raises(lg.errors.UsageError, match=r"an open (engine|Engine), got one that was closed"):
             call()
     assert (e.version, g.version) == (1, 2)
     np.testing.assert_array_equal(e.embeddings(range(N)), rows)
     g.apply(updates(("add_edge", 0, 3)))  # what was refused holds no lock
+    other = lg.Engine(model(), g, threads=1)
+    with other.what_if(updates(("add_edge", 0, 4))), pytest.raises(lg.errors.UsageError, match="no what_if block"):
+        other.close()
+    assert other.version == 3
+    other.verify()
+
+
+@pytest.mark.parametrize("mode", ["eager", "on_demand"])
+def test_a_closed_engine_answers_for_no_vertex_that_came_later(mode):
+    e = lg.Engine(model(), graph(STR_IDS), threads=1, mode=mode)
+    rows = e.embeddings(STR_IDS)
+    e.close()
+    e.graph.apply(updates(("set_features", "ann", row())))
+    np.testing.assert_array_equal(e.embeddings(STR_IDS), rows)
+    e.graph.apply(updates(("remove_vertex", "eve"), ("add_vertex", "zoe", row())))
+    for name in ("zoe", "ann"):
+        with pytest.raises(lg.errors.UsageError, match="the vertices of version 0"):
+            e.embeddings([name])
 
 
 # ---- arguments
@@ -184,3 +243,23 @@ def test_an_interrupt_in_a_callback_is_raised_when_all_have_heard():
         e.apply(updates(("set_features", 0, row())))
     assert heard == [("e", 1), ("other", 1)]
     e.verify()
+
+
+def test_a_stream_goes_on_behind_a_batch_that_stands():
+    e = engine()
+    source = [("add_edge", 0, 2), ("add_edge", 0, 3), ("add_edge", 0, 4)]
+
+    def interrupt(changes):
+        if changes.version == 1:
+            raise KeyboardInterrupt
+
+    e.on_change(interrupt)
+    before = e.graph.edge_count
+    with e.stream(source, "10s") as stream:
+        with pytest.raises(KeyboardInterrupt):
+            next(stream)
+        assert stream.position == 1
+        for _ in stream:
+            pass
+        assert stream.position == len(source)
+    assert e.graph.edge_count == before + len(source)
