@@ -41,7 +41,7 @@ test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UB
 	@$(CMAKE) --build build/tsan -j $(JOBS)
 	@$(CTEST) --test-dir build/tsan -R thread
 
-bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks, in small; make bench ARGS=--full for all of them
+bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine and the store, in small; make bench ARGS=--full for all sizes
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-families: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of extremes, attention, edge attributes, demand and memory

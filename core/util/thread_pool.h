@@ -18,8 +18,9 @@ namespace livegnn {
 class ThreadPool {
  public:
   using Spin = std::chrono::microseconds;
-  static constexpr Spin kSpin{100}, kNoSpin{0};         // none: where jobs are far apart, or others want the core
-  explicit ThreadPool(int threads, Spin spin = kSpin);  // threads >= 1; threads - 1 workers are started
+  static constexpr Spin kSpin{100}, kNoSpin{0};  // none: where jobs are far apart, or others want the core
+  explicit ThreadPool(int threads,
+                      Spin spin = kSpin);  // threads - 1 workers, or what there is
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

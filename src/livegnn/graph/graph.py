@@ -141,6 +141,7 @@ class Graph:
         self._followers: list[Any] = []
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
         self._with_ids: WeakSet[HoldsIds] = WeakSet()  # what is to be told before slots get other ids
+        self._ids_moves = 0  # batches that have given slots other ids
         self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
@@ -563,6 +564,7 @@ class Graph:
             if self._store.version != version:  # the batch stands, even where something attached has failed since
                 self._ids_version = -1  # until the ids are those of the new version
                 translation.commit()
+                self._ids_moves += bool(updates._vertex_ops)
 
     def _ask_guards(self, updates: Updates, buffer: _native.UpdateBuffer) -> None:
         """Tells every guard which vertices the batch adds and removes, in order; what one raises refuses the batch."""

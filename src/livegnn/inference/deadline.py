@@ -245,8 +245,9 @@ class Stream:
     def _apply(self, chunk: list[tuple[Item, float]], size_max: int) -> StreamBatch:
         updates = joined([item for item, _ in chunk])
         size, graph = len(updates), self.engine.graph
+        begin = self._clock()
         with graph._lock:
-            version, begin = graph.version, self._clock()
+            version = graph.version
             try:
                 changes = self.engine.apply(updates)
             finally:

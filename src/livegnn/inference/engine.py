@@ -181,7 +181,7 @@ class Engine:
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
-        self._last_version, self._ids_moved = 0, False  # once closed
+        self._last_version = self._last_ids_moves = 0  # the graph's, once closed
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
             self.model = model
@@ -384,16 +384,13 @@ class Engine:
             except LiveGnnError as error:
                 self._last_version = self.native.read_versioned(np.zeros(0, np.int64))[1]
                 _log.warning("[close] outputs stay as they were before the batches that are pending: %s", error)
+            self._last_ids_moves = self.graph._ids_moves
             self._closed = True
             self.graph._detach(self)
-            self.graph._ids_follow(self)
-
-    def _before_ids_move(self) -> None:
-        """Once closed: the graph's ids are no longer those of the rows."""
-        self._ids_moved = True
 
     def _refuse_moved(self) -> None:
-        if self._ids_moved:
+        """Once closed: where the graph's ids are no longer those of the rows. The caller holds the graph's lock."""
+        if self._closed and self.graph._ids_moves != self._last_ids_moves:
             raise UsageError(
                 f"[embeddings] expected the vertices of version {self._last_version}, at which the engine was closed, "
                 "got a graph where some have come or gone since; make a new engine on it"

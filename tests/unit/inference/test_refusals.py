@@ -72,7 +72,10 @@ TENS = np.full((3, WIDTH), 10.0, np.float32)
 LAYERS = {
     "sum": [lg.GraphConv(TENS, TENS), lg.GraphConv(array(2, 3), array(2, 3))],
     "mean": [lg.SAGE(TENS, weight_root=TENS), lg.SAGE(array(2, 3), weight_root=array(2, 3))],
-    "max": [lg.SAGE(TENS, weight_root=TENS, aggregate="max"), lg.SAGE(array(2, 3), weight_root=array(2, 3), aggregate="max")],
+    "max": [
+        lg.SAGE(TENS, weight_root=TENS, aggregate="max"),
+        lg.SAGE(array(2, 3), weight_root=array(2, 3), aggregate="max"),
+    ],
 }
 
 
@@ -164,6 +167,8 @@ def test_a_closed_engine_answers_for_no_vertex_that_came_later(mode):
     rows = e.embeddings(STR_IDS)
     e.close()
     e.graph.apply(updates(("set_features", "ann", row())))
+    with pytest.raises(lg.errors.UpdateError):  # refused, so no vertex has come or gone
+        e.graph.apply(updates(("add_vertex", "zoe", row()), ("remove_edge", "ann", "dan")))
     np.testing.assert_array_equal(e.embeddings(STR_IDS), rows)
     e.graph.apply(updates(("remove_vertex", "eve"), ("add_vertex", "zoe", row())))
     for name in ("zoe", "ann"):
