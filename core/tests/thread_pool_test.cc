@@ -1,13 +1,16 @@
 // Every index runs exactly once, failures come back to the caller, and the pool can be used again (run under TSan too).
 #include "util/thread_pool.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "tests/check.h"
@@ -78,6 +81,77 @@ TEST(the_first_failure_is_rethrown_and_the_pool_goes_on) {
     CHECK(sum == 100);
   }
 }
+
+TEST(an_account_in_debt_is_solvent_again_after_time_alone) {
+  SharingAccount account;
+  CHECK(account.solvent());
+  account.shared(5'000'000, 3'000'000);  // saved 2 ms
+  CHECK(account.balance() == 2'000'000);
+  account.shared(1'000'000, 6'000'000);
+  CHECK(account.balance() == -3'000'000);
+  CHECK(!account.solvent());
+  account.alone(3'000'000 * SharingAccount::kAloneShare - SharingAccount::kAloneShare);
+  CHECK(!account.solvent());
+  account.alone(SharingAccount::kAloneShare);
+  CHECK(account.solvent());
+}
+
+TEST(an_account_forgets_what_is_long_ago) {
+  SharingAccount account;
+  for (int i = 0; i < 100; ++i) account.shared(10'000'000, 0);
+  CHECK(account.balance() == SharingAccount::kMost);
+  for (int i = 0; i < 100; ++i) account.shared(0, 10'000'000);
+  CHECK(account.balance() == SharingAccount::kLeast);
+}
+
+// Every index once, whoever has the core: workers that sleep, that are late, or that share the caller's core.
+TEST(jobs_are_done_beside_threads_that_never_sleep) {
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> spinners;
+  for (unsigned i = 0; i < std::max(2u, std::thread::hardware_concurrency()); ++i) {
+    spinners.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  ThreadPool pool(3, ThreadPool::Spin{20});
+  bool fine = true;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> hits(40, 0);
+    std::atomic<std::int64_t> sink = 0;
+    pool.run(40, [&](std::int64_t i, int) {
+      ++hits[static_cast<std::size_t>(i)];
+      for (int k = 0; k < 2000; ++k) sink.fetch_add(k, std::memory_order_relaxed);
+    });
+    for (const int hit : hits) fine &= hit == 1;
+  }
+  stop = true;
+  for (std::thread& spinner : spinners) spinner.join();
+  CHECK(fine);
+}
+
+#if defined(__linux__)
+TEST(workers_go_nowhere_that_their_process_may_not) {
+  cpu_set_t all, one;
+  CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(sched_getcpu()), &one);
+  CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+  const int core = sched_getcpu();
+  {
+    ThreadPool pool(2);
+    std::atomic<bool> fine = true;
+    for (int round = 0; round < 300; ++round) {
+      pool.run(8, [&](std::int64_t, int) {
+        if (sched_getcpu() != core) fine = false;
+      });
+      if (round % 50 == 0) ::usleep(500);  // until the worker sleeps
+    }
+    CHECK(fine);
+  }
+  CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
+}
+#endif
 
 // The child makes a pool of its own, too: its threads may get the handles of those that stayed behind.
 TEST(a_forked_process_works_alone_and_ends) {
