@@ -195,6 +195,7 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       .def("pending", &Engine::pending);
   engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
+      .def_prop_ro("version", &Engine::version)
       .def("scale_exponents", &Engine::scale_exponents)
       .def("output_width", &Engine::output_width)
       .def("threads", &Engine::threads)
@@ -218,6 +219,42 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       });
 }
 
+// Reads under way in other threads keep a snapshot that is closed alive.
+struct NativeSnapshot {
+  std::shared_ptr<Snapshot> held;
+};
+
+void bind_snapshot(nb::module_& m) {
+  nb::class_<NativeSnapshot>(m, "NativeSnapshot")
+      .def(
+          "__init__",
+          [](NativeSnapshot* made, Engine& engine) {
+            nb::gil_scoped_release release;  // a publication at work may hold it up
+            new (made) NativeSnapshot{std::make_shared<Snapshot>(engine)};
+          },
+          "engine"_a, nb::keep_alive<1, 2>())
+      .def_prop_ro("version", [](const NativeSnapshot& s) { return s.held ? s.held->version() : -1; })
+      .def_prop_ro("vertex_count", [](const NativeSnapshot& s) { return s.held ? s.held->vertex_count() : -1; })
+      .def(
+          "read",
+          [](const NativeSnapshot& s, Ids ids) -> nb::object {
+            const std::shared_ptr<Snapshot> held = s.held;
+            if (!held) return nb::none();
+            FloatRows out = rows(ids.size(), static_cast<std::size_t>(held->width()));
+            {
+              nb::gil_scoped_release release;
+              held->read(span_of(ids), out.data());
+            }
+            return nb::cast(out);
+          },
+          nb::arg("ids").noconvert())
+      .def("close", [](NativeSnapshot& s) {
+        std::shared_ptr<Snapshot> dropped = std::move(s.held);
+        nb::gil_scoped_release release;
+        dropped.reset();
+      });
+}
+
 }  // namespace
 
 void bind_engine(nb::module_& m) {
@@ -225,6 +262,7 @@ void bind_engine(nb::module_& m) {
   bind_changes(m);
   nb::class_<Engine> engine = bind_engine_class(m);
   bind_engine_facts(engine);
+  bind_snapshot(m);
   m.def(
       "apply_batch",
       [](GraphStore& graph, const std::vector<Engine*>& engines, const std::vector<BatchFollower*>& followers,

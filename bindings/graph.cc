@@ -457,12 +457,20 @@ void bind_store(nb::module_& m) {
            nb::arg("vertex_type").noconvert() = nb::none())
       .def("set_apply_threads", &GraphStore::set_apply_threads, "threads"_a)
       .def(
-          "apply", [](GraphStore& store, const UpdateBuffer& buffer) { store.apply_unread(buffer); }, "buffer"_a,
-          Release())
+          "apply",
+          [](GraphStore& store, const UpdateBuffer& buffer) {
+            store.apply_unread(buffer);
+            store.publish();
+          },
+          "buffer"_a, Release())
       .def_prop_ro("version", &GraphStore::version)
       .def_prop_ro("slot_count", &GraphStore::slot_count)
       .def_prop_ro("vertex_count", &GraphStore::vertex_count)
       .def_prop_ro("edge_count", &GraphStore::edge_count)
+      .def_prop_ro("published_version", &GraphStore::published_version)
+      .def_prop_ro("published_slot_count", &GraphStore::published_slot_count)
+      .def_prop_ro("published_vertex_count", &GraphStore::published_vertex_count)
+      .def_prop_ro("published_edge_count", &GraphStore::published_edge_count)
       .def_prop_ro("next_edge_id", &GraphStore::next_edge_id)
       .def("live", &live)
       .def("features", &features, nb::arg("ids").noconvert(), "width"_a = nb::none())

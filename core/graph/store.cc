@@ -104,7 +104,18 @@ GraphStore::GraphStore(const GraphOptions& options)
 
 GraphStore::~GraphStore() = default;
 
-void GraphStore::set_version(std::int64_t version) { version_ = version; }
+void GraphStore::set_version(std::int64_t version) {
+  version_ = version;
+  publish();
+}
+
+// The version last: counts read after it are of that version or of a later one.
+void GraphStore::publish() {
+  published_.slot_count.store(slot_count_, std::memory_order_release);
+  published_.vertex_count.store(vertex_count_, std::memory_order_release);
+  published_.edge_count.store(edge_count_, std::memory_order_release);
+  published_.version.store(version_, std::memory_order_release);
+}
 
 void GraphStore::resize_slots(VertexId slot_count) {
   out_.resize(slot_count);

@@ -330,6 +330,7 @@ void GraphStore::restore(const GraphArrays& arrays, int threads) {
   edge_count_ = edges;
   const EdgeId past = edges == 0 ? 0 : (arrays.id.empty() ? edges : arrays.id[edges - 1] + 1);
   next_edge_id_ = std::max(arrays.next_edge_id, past);
+  publish();
 }
 
 }  // namespace livegnn

@@ -64,6 +64,7 @@ std::int64_t GraphStore::offload_before(EdgeTime before) {
   offloaded_ = std::move(next);
   scratch_->serial_latest = 0;  // what batches before did can no longer be taken back
   compact();
+  publish();
   return static_cast<std::int64_t>(ids.size());
 }
 
@@ -130,6 +131,7 @@ void GraphStore::reload(const EdgeColumnsView& edges, EdgeTime before) {
   edge_count_ += static_cast<std::int64_t>(edges.id.size());
   offloaded_ = std::move(next);
   scratch_->serial_latest = 0;
+  publish();
 }
 
 void GraphStore::restore_offloaded(OffloadedEdges offloaded) {

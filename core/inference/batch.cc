@@ -83,6 +83,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
   std::vector<Changes> changes;
   changes.reserve(engines.size());
   for (Engine* engine : engines) changes.push_back(engine->publish());
+  graph.publish();
   if (failure) std::rethrow_exception(failure);
   return changes;
 }

@@ -63,6 +63,13 @@ class EngineImpl final : public Engine {
     refuse_unsound_files();
     publication_.read_staged(ids, out, graph_);
   }
+  std::int64_t version() const override { return publication_.version(); }
+  SnapshotFacts open_snapshot() override { return publication_.open_snapshot(); }
+  void close_snapshot(std::int64_t moment) override { publication_.close_snapshot(moment); }
+  void read_snapshot(std::int64_t moment, std::span<const std::int64_t> ids, float* out) const override {
+    refuse_unsound_files();
+    publication_.read_snapshot(moment, ids, out);
+  }
 
   void recompute(float* out) const override;
   Mismatch verify() const override;

@@ -42,45 +42,47 @@ void load_row(float* to, const float* from, int width) {
 
 class Publication::ReadLock {
  public:
-  explicit ReadLock(const Publication& p) : p_(p) {
-    while (p_.writer_waits_.load(std::memory_order_acquire)) std::this_thread::yield();
-    p_.mutex_.lock_shared();
+  explicit ReadLock(Gate& gate) : gate_(gate) {
+    while (gate_.writers_waiting.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+    gate_.mutex.lock_shared();
   }
-  ~ReadLock() { p_.mutex_.unlock_shared(); }
+  ~ReadLock() { gate_.mutex.unlock_shared(); }
   ReadLock(const ReadLock&) = delete;
   ReadLock& operator=(const ReadLock&) = delete;
 
  private:
-  const Publication& p_;
+  Gate& gate_;
 };
 
 class Publication::WriteLock {
  public:
-  explicit WriteLock(const Publication& p) : p_(p) {
-    p_.writer_waits_.store(true, std::memory_order_release);
-    p_.mutex_.lock();
-    p_.writer_waits_.store(false, std::memory_order_release);
+  explicit WriteLock(Gate& gate) : gate_(gate) {
+    gate_.writers_waiting.fetch_add(1, std::memory_order_acq_rel);
+    gate_.mutex.lock();
+    gate_.writers_waiting.fetch_sub(1, std::memory_order_acq_rel);
   }
-  ~WriteLock() { p_.mutex_.unlock(); }
+  ~WriteLock() { gate_.mutex.unlock(); }
   WriteLock(const WriteLock&) = delete;
   WriteLock& operator=(const WriteLock&) = delete;
 
  private:
-  const Publication& p_;
+  Gate& gate_;
 };
 
 Publication::Publication(int width, int threads, Pager* pager)
     : width_(width),
       rows_(round_up(width, 16), pager, Rows::KeptByVertex),
       journals_(at(threads)),
-      old_rows_(rows_.stride(), pager, Rows::ByPlace) {}
+      old_rows_(rows_.stride(), pager, Rows::ByPlace),
+      snapshots_(width) {}
 
 void Publication::reset(const GraphStore& graph) {
   const VertexId slots = graph.slot_count();
   rows_.reserve(slots);
   marks_.assign(at(slots), 0);
   live_.assign(at(slots), 0);
-  for (VertexId v = 0; v < slots; ++v) live_[at(v)] = graph.is_live(v) ? 1 : 0;
+  live_count_ = 0;
+  for (VertexId v = 0; v < slots; ++v) set_live(v, graph.is_live(v));
   version_ = graph.version();
 }
 
@@ -88,7 +90,7 @@ void Publication::prepare(VertexId slots_before, VertexId slots) {
   slots_before_ = slots_before;
   const std::int64_t journal = slots + kClaim * static_cast<std::int64_t>(journals_.size());
   if (slots <= rows_.capacity() && at(slots) <= marks_.size() && journal <= old_rows_.capacity()) return;
-  WriteLock lock(*this);
+  WriteLock lock(rows_gate_);
   rows_.reserve(slots);
   if (marks_.size() < at(slots)) marks_.resize(at(slots + slots / 2), 0);
   if (old_rows_.capacity() < journal) {  // empty between batches: nothing to copy
@@ -160,8 +162,23 @@ void Publication::drop_staged() {
       store_row(rows_.row(v), journal_row(marks_[at(v)]), rows_.row_bytes());
     }
   }
-  WriteLock lock(*this);
+  WriteLock lock(rows_gate_);
   end_epoch();
+}
+
+void Publication::set_live(VertexId v, bool live) {
+  std::uint8_t& now = live_[at(v)];
+  live_count_ += (live ? 1 : 0) - now;
+  now = live ? 1 : 0;
+}
+
+// The rows that this epoch has overwritten, and who was live.
+void Publication::keep_for_snapshots(const std::vector<VertexId>& changed, const std::vector<VertexId>& added,
+                                     const std::vector<VertexId>& removed) {
+  for (const VertexId v : changed) snapshots_.keep(v, journal_row(marks_[at(v)]));
+  for (const auto* moved : {&added, &removed}) {
+    for (const VertexId v : *moved) snapshots_.keep_live(v, at(v) < live_.size() && live_[at(v)] != 0);
+  }
 }
 
 std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::vector<VertexId>& added,
@@ -170,12 +187,15 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
   for (std::size_t i = 1; i < journals_.size(); ++i)
     changed.insert(changed.end(), journals_[i].vertices.begin(), journals_[i].vertices.end());
   {
-    WriteLock lock(*this);
+    WriteLock opening(snapshots_gate_);  // none opens from here on
+    if (!snapshots_.none()) keep_for_snapshots(changed, added, removed);
+    WriteLock lock(rows_gate_);
     end_epoch();
     live_.resize(at(graph.slot_count()), 0);
-    for (const VertexId v : added) live_[at(v)] = 1;
-    for (const VertexId v : removed) live_[at(v)] = 0;
-    version_ = graph.version();
+    for (const VertexId v : added) set_live(v, true);
+    for (const VertexId v : removed) set_live(v, false);
+    ++moment_;
+    version_.store(graph.version(), std::memory_order_release);
   }
   keep_news(changed, graph, added, removed);
   return changed;
@@ -193,7 +213,7 @@ void Publication::copy_committed(VertexId v, float* out) const {
 }
 
 std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) const {
-  ReadLock lock(*this);
+  ReadLock lock(rows_gate_);
   for (const std::int64_t id : ids) {
     if (id < 0 || at(id) >= live_.size()) refuse(id, live_.size(), false);
     if (live_[at(id)] == 0) refuse(id, live_.size(), true);
@@ -202,7 +222,39 @@ std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) co
     if (i + kReadAhead < ids.size()) prefetch(static_cast<VertexId>(ids[i + kReadAhead]));
     copy_committed(static_cast<VertexId>(ids[i]), out + i * at(width_));
   }
-  return version_;
+  return version_.load(std::memory_order_relaxed);
+}
+
+SnapshotFacts Publication::open_snapshot() {
+  WriteLock opening(snapshots_gate_);
+  ReadLock lock(rows_gate_);
+  const Snapshots::Group& group = snapshots_.open(moment_, version(), static_cast<VertexId>(live_.size()), live_count_);
+  return {group.moment, group.version, group.vertex_count};
+}
+
+void Publication::close_snapshot(std::int64_t moment) {
+  std::unique_ptr<Snapshots::Group> closed;  // outlives the lock
+  WriteLock opening(snapshots_gate_);
+  closed = snapshots_.close(moment);
+}
+
+void Publication::read_snapshot(std::int64_t moment, std::span<const std::int64_t> ids, float* out) const {
+  ReadLock opening(snapshots_gate_);
+  ReadLock lock(rows_gate_);  // so that what is not kept is what is published, all the while
+  const std::size_t place = snapshots_.place(moment);
+  const VertexId slots = snapshots_.group(place).slots;
+  for (const std::int64_t id : ids) {
+    if (id < 0 || id >= slots) refuse(id, at(slots), false);
+    if (!snapshots_.live(place, static_cast<VertexId>(id), live_[at(id)] != 0)) refuse(id, at(slots), true);
+  }
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto v = static_cast<VertexId>(ids[i]);
+    if (const float* kept = snapshots_.row(place, v); kept != nullptr) {
+      std::memcpy(out + i * at(width_), kept, at(width_) * sizeof(float));
+    } else {
+      copy_committed(v, out + i * at(width_));
+    }
+  }
 }
 
 void Publication::read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const {
@@ -215,7 +267,9 @@ void Publication::read_staged(std::span<const std::int64_t> ids, float* out, con
 }
 
 std::size_t Publication::bytes() const {
-  return rows_.bytes() + at(most_claimed_) * rows_.row_bytes() + marks_.capacity() * sizeof(std::uint64_t);
+  ReadLock opening(snapshots_gate_);
+  return rows_.bytes() + at(most_claimed_) * rows_.row_bytes() + marks_.capacity() * sizeof(std::uint64_t) +
+         snapshots_.bytes();
 }
 
 }  // namespace livegnn

@@ -4,6 +4,9 @@
 //
 // A reader never waits for a batch. It copies the row, then looks whether the row was journalled meanwhile; the writer
 // journals first and overwrites after, with fences between, so a torn copy is always noticed and thrown away.
+//
+// Snapshots: where some are open, a publication first hands them the journal's rows, which it would forget; neither
+// waits for the other but for that copy. Locks are taken in the order snapshots_gate_, rows_gate_.
 #pragma once
 
 #include <atomic>
@@ -13,6 +16,8 @@
 #include <span>
 #include <vector>
 
+#include "inference/snapshots.h"
+#include "livegnn/engine.h"
 #include "livegnn/graph.h"
 #include "livegnn/prefetch.h"
 #include "livegnn/types.h"
@@ -45,8 +50,14 @@ class Publication {
   void drop_staged();  // every overwritten row is put back
 
   // ---- readers
-  std::int64_t read(std::span<const std::int64_t> ids, float* out) const;  // the version that the rows are of
+  std::int64_t read(std::span<const std::int64_t> ids, float* out) const;            // the version that the rows are of
+  std::int64_t version() const { return version_.load(std::memory_order_acquire); }  // of what read() gives now
   void read_staged(std::span<const std::int64_t> ids, float* out, const GraphStore& graph) const;
+
+  // ---- snapshots (any thread)
+  SnapshotFacts open_snapshot();  // of what is published now; to be closed once
+  void close_snapshot(std::int64_t moment);
+  void read_snapshot(std::int64_t moment, std::span<const std::int64_t> ids, float* out) const;
 
   int width() const { return width_; }
   std::size_t bytes() const;
@@ -66,6 +77,13 @@ class Publication {
   void keep_news(std::vector<VertexId>& changed, const GraphStore& graph, const std::vector<VertexId>& added,
                  const std::vector<VertexId>& removed) const;
   void end_epoch();
+  void keep_for_snapshots(const std::vector<VertexId>& changed, const std::vector<VertexId>& added,
+                          const std::vector<VertexId>& removed);
+  void set_live(VertexId v, bool live);
+  struct Gate {
+    std::shared_mutex mutex;
+    std::atomic<int> writers_waiting{0};  // readers that come later let them in first
+  };
   class ReadLock;
   class WriteLock;
 
@@ -79,9 +97,12 @@ class Publication {
   std::int64_t most_claimed_ = 0;
   std::vector<std::uint8_t> live_;
   VertexId slots_before_ = 0;
-  std::int64_t version_ = 0;
-  mutable std::shared_mutex mutex_;
-  mutable std::atomic<bool> writer_waits_{false};  // readers that come later let the writer in first
+  std::int64_t live_count_ = 0;
+  std::atomic<std::int64_t> version_ = 0;
+  std::int64_t moment_ = 0;  // publications so far
+  Snapshots snapshots_;
+  mutable Gate snapshots_gate_;  // of snapshots_ and moment_
+  mutable Gate rows_gate_;       // of the epoch and of what is sized by slots
 };
 
 }  // namespace livegnn

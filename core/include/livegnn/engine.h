@@ -87,6 +87,11 @@ struct DemandStats {
   bool whole = false;
 };
 
+// A snapshot of published rows. moment: what the engine finds it by; several may be of one version.
+struct SnapshotFacts {
+  std::int64_t moment = 0, version = 0, vertex_count = 0;
+};
+
 // Difference found by verify(): the first one, in words.
 struct Mismatch {
   bool found = false;
@@ -121,6 +126,12 @@ class Engine {
   virtual std::int64_t read(std::span<const std::int64_t> ids,
                             float* out) const = 0;  // the rows' version; throws VertexUnknown
   virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
+  virtual std::int64_t version() const = 0;  // of what read() gives now: that, or a later one once it is called
+
+  // ---- snapshots (any thread): see Snapshot
+  virtual SnapshotFacts open_snapshot() = 0;
+  virtual void close_snapshot(std::int64_t moment) = 0;
+  virtual void read_snapshot(std::int64_t moment, std::span<const std::int64_t> ids, float* out) const = 0;
 
   // ---- audits (no writer at work)
   virtual void recompute(float* out) const = 0;  // slot_count x output_width, from scratch, with the recorded scales
@@ -140,6 +151,26 @@ class Engine {
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
                                  std::span<BatchFollower* const> followers, const UpdateBuffer& batch,
                                  const std::function<void()>& before_publish = {});
+
+// The rows that are published when it is made, for as long as it is open: batches that come later keep the old rows of
+// what they change for it. Neither waits for the other. One on demand must have nothing pending. The engine must
+// outlive it; any thread may read.
+class Snapshot {
+ public:
+  explicit Snapshot(Engine& engine) : engine_(engine), facts_(engine.open_snapshot()) {}
+  ~Snapshot() { engine_.close_snapshot(facts_.moment); }
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+  // Throws VertexUnknown for what was not live then.
+  void read(std::span<const std::int64_t> ids, float* out) const { engine_.read_snapshot(facts_.moment, ids, out); }
+  std::int64_t version() const { return facts_.version; }
+  std::int64_t vertex_count() const { return facts_.vertex_count; }
+  int width() const { return engine_.output_width(); }
+
+ private:
+  Engine& engine_;
+  SnapshotFacts facts_;
+};
 
 // A batch that is looked at and taken back. Between construction and close() the graph and the engine are as after the
 // batch; readers still see the committed version.

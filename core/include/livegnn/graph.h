@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -170,6 +171,14 @@ class GraphStore {
   // Exact: ids, order, next edge id and version as before the batch; only for the latest batch. After that, the batch
   // before is the latest.
   void undo(const BatchDelta& delta);
+  // Shows readers the graph as it is now: the last step of a batch that stands. Loading, offload_before() and reload()
+  // do it themselves.
+  void publish();
+  // Version and counts as published last; for any thread, a batch under way or not.
+  std::int64_t published_version() const { return published_.version.load(std::memory_order_acquire); }
+  std::int64_t published_slot_count() const { return published_.slot_count.load(std::memory_order_acquire); }
+  std::int64_t published_vertex_count() const { return published_.vertex_count.load(std::memory_order_acquire); }
+  std::int64_t published_edge_count() const { return published_.edge_count.load(std::memory_order_acquire); }
 
   // ---- edges in files; the graph has times. Version, digest and ids stay; batches before cannot be undone.
   // The edges that offload_before would move: visitor(src, const EdgeEntry&), undirected ones once.
@@ -201,7 +210,7 @@ class GraphStore {
     return static_cast<std::size_t>(v) < counts.size() ? counts[static_cast<std::size_t>(v)] : 0;
   }
 
-  // ---- reading
+  // ---- reading (the writer, or between batches)
   const GraphOptions& options() const;
   std::int64_t version() const;       // number of batches applied
   void set_version(std::int64_t);     // for loading a saved graph
@@ -363,6 +372,9 @@ class GraphStore {
   EdgeId next_edge_id_ = 0;
   std::int64_t version_ = 0;
   int apply_threads_ = 1;
+  struct {
+    std::atomic<std::int64_t> version = 0, slot_count = 0, vertex_count = 0, edge_count = 0;
+  } published_;
 };
 
 // Short readers, inline for the engine's loops.

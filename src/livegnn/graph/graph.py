@@ -38,6 +38,7 @@ from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, 
 from livegnn.graph.consumers import Consumer, HoldsIds, VertexChange
 from livegnn.graph.cores import core_count
 from livegnn.graph.ids import IdMap, Translation, slots_or_ids
+from livegnn.graph.ids_then import OldIds
 from livegnn.graph.schema import EdgeTriple, Schema, no_type_names, no_vertex_type
 from livegnn.graph.typed_ids import Batch, TypedIds, TypedTranslation
 from livegnn.graph.updates import Updates, VertexType
@@ -142,6 +143,7 @@ class Graph:
         self._guards: list[Callable[[list[VertexChange]], None]] = []  # hear of a batch first, and may refuse it
         self._with_ids: WeakSet[HoldsIds] = WeakSet()  # what is to be told before slots get other ids
         self._ids_moves = 0  # batches that have given slots other ids
+        self._old_ids = OldIds()  # of the snapshots that are open
         self._record: Callable[[Updates], object] | None = None  # hears last before publication; raising takes it back
 
     @classmethod
@@ -166,26 +168,29 @@ class Graph:
         return graph
 
     # ---- what it is
+    #
+    # Version and counts are those of the batch published last, in every thread: also while another batch is under way
+    # and inside a what_if block. They take no lock.
 
     @property
     def version(self) -> int:
-        """Number of batches applied."""
-        return self._store.version
+        """Number of batches published. It moves last: what is attached to the graph serves this version or a later."""
+        return self._store.published_version
 
     @property
     def vertex_count(self) -> int:
         """Live vertices."""
-        return self._store.vertex_count
+        return self._store.published_vertex_count
 
     @property
     def slot_count(self) -> int:
         """Slots that vertices take inside, some perhaps free; without ids= and types a vertex's id is its slot."""
-        return self._store.slot_count
+        return self._store.published_slot_count
 
     @property
     def edge_count(self) -> int:
         """Live edges in memory; an undirected edge counts once. `offloaded.count` more lie in files."""
-        return self._store.edge_count
+        return self._store.published_edge_count
 
     @property
     def feature_width(self) -> int:
@@ -256,7 +261,9 @@ class Graph:
         return f"Graph({size}, version={self.version})"
 
     # ---- reading
-
+    #
+    # Of the graph's content, under its lock: other threads wait for a batch under way or a what_if block; inside the
+    # block, its own thread reads what the updates would make.
     #
     # Where vertices have types, vertex_type= says whose ids are meant: a name or a code. It is wanted there, and
     # refused elsewhere (ColumnMissing; ValueInvalid for a type that is not there).
@@ -526,6 +533,9 @@ class Graph:
                 if wanted is not None and wanted is self._only:
                     return version, wanted._published(changes[0], version)
                 return version, self._notify(changes, version, wanted)
+            except BaseException:
+                self._ids_version = self._store.version  # the batch may stand all the same
+                raise
             finally:
                 self._busy = False
                 if version_before is not None and self._store.version != version_before:  # the batch stands
@@ -563,6 +573,7 @@ class Graph:
         finally:
             if self._store.version != version:  # the batch stands, even where something attached has failed since
                 self._ids_version = -1  # until the ids are those of the new version
+                self._old_ids.before_commit(translation)
                 translation.commit()
                 self._ids_moves += bool(updates._vertex_ops)
 

@@ -10,7 +10,7 @@ store has taken the batch. Dropping the Translation instead leaves everything as
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -94,6 +94,10 @@ class Translation:
         name_before = names[slot] if slot < len(names) else None
         return None if name_before in self._changed else name_before
 
+    def before(self) -> dict[ExternalId, int]:
+        """Slots that the ids of this batch's vertices have until it is committed, -1 where there is none."""
+        return {name: self._base.index.get(name, -1) for name in self._changed}
+
     def commit(self) -> None:
         """Makes the map what the batch made of it."""
         if not self._changed:
@@ -112,7 +116,7 @@ class Translation:
 
     def slots(self, where: str, ids: object) -> Int64Array:
         """Slots of external ids as this batch leaves them. Raises: VertexUnknown."""
-        return _look_up(where, "ids", self._base.listed(where, "ids", ids), self.slot)
+        return look_up(where, "ids", self._base.listed(where, "ids", ids), self.slot)
 
 
 class IdMap:
@@ -152,7 +156,7 @@ class IdMap:
     def slots(self, where: str, name: str, ids: object) -> Int64Array:
         """(k,) int64 slots of external ids. Raises: VertexUnknown, naming the row."""
         index = self.index
-        return _look_up(where, name, self.listed(where, name, ids), lambda key: index.get(key, -1))
+        return look_up(where, name, self.listed(where, name, ids), lambda key: index.get(key, -1))
 
     def external(self, where: str, slots: Int64Array) -> AnyArray:
         """(k,) ids of slots: int64, or strings with dtype object. Raises: VertexUnknown for a slot that is free."""
@@ -249,7 +253,8 @@ def text_from_arrays(arrays: Mapping[str, AnyArray]) -> list[str]:
     return [data[a:b].decode() for a, b in pairwise(offsets)]
 
 
-def _look_up(where: str, name: str, names: list[Any], slot_of: Any) -> Int64Array:
+def look_up(where: str, name: str, names: list[Any], slot_of: Callable[[Any], int]) -> Int64Array:
+    """(k,) int64 slots of names. Raises: VertexUnknown where slot_of gives -1, naming the row."""
     slots = np.fromiter(map(slot_of, names), np.int64, len(names))
     if slots.size and slots.min() < 0:
         row = int(np.argmax(slots < 0))

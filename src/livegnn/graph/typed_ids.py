@@ -33,10 +33,11 @@ class Counted:
 
     def look_up(self, ids: AnyArray) -> Int64Array:
         """(k,) slots of (k,) int64 ids, -1 where there is no such vertex."""
-        known = self._slots[: self.count]
-        if not self.count:
+        count = self.count  # first, since a writer raises it last
+        known = self._slots[:count]
+        if not count:
             return np.full(len(ids), -1, np.int64)
-        inside = ids < self.count
+        inside = ids < count
         return known[ids] if inside.all() else np.where(inside, known[np.where(inside, ids, 0)], -1)
 
     def one(self, name: Any) -> int:
@@ -140,11 +141,15 @@ class TypedIds:
 
     def slots(self, where: str, ids: object, vertex_type: object) -> Int64Array:
         """(k,) slots of ids of one type. Raises: VertexUnknown, naming the row."""
-        slots = self.find(where, ids, vertex_type)
+        code = self.schema.vertex_code(where, vertex_type)
+        names = self.listed(where, "ids", ids)
+        return self.refuse_unknown(where, self.maps[code].look_up(names), names, code)
+
+    def refuse_unknown(self, where: str, slots: Int64Array, names: AnyArray, code: int) -> Int64Array:
+        """The slots of ids of one type, none of them -1. Raises: VertexUnknown, naming the row."""
         if slots.size and slots.min() < 0:
             row = int(np.argmax(slots < 0))
-            got = self.listed(where, "ids", ids)[row : row + 1].tolist()[0]
-            kind = self.schema.vertex_types[self.schema.vertex_code(where, vertex_type)]
+            kind, got = self.schema.vertex_types[code], names[row : row + 1].tolist()[0]
             raise VertexUnknown(
                 f"[{where}] expected ids of live vertices of type {kind!r}, got {got!r} at row {row}; add the vertex "
                 "first"
@@ -276,6 +281,10 @@ class TypedTranslation:
             kind, got = self.base.schema.vertex_types[code], names[int(np.argmax(slots < 0))]
             raise VertexUnknown(f"[{where}] expected ids of live vertices of type {kind!r}, got {got!r}; add it first")
         return slots
+
+    def before(self) -> dict[tuple[int, ExternalId], int]:
+        """Slots that the ids of this batch's vertices have until it is committed, by type; -1 where there is none."""
+        return {(code, name): self.base.maps[code].one(name) for code, name in self._changed}
 
     def commit(self) -> None:
         """Makes the map what the batch made of it."""

@@ -2,9 +2,10 @@
 
 from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
 from livegnn.inference.deadline import Stream, StreamBatch
-from livegnn.inference.engine import Engine, Handle, WhatIfView
+from livegnn.inference.engine import Engine, Handle
 from livegnn.inference.readout import Readout
 from livegnn.inference.resolution import LayerResolution
+from livegnn.inference.views import SnapshotView, WhatIfView
 
 __all__ = [
     "Changes",
@@ -14,6 +15,7 @@ __all__ = [
     "LayerResolution",
     "LayerStats",
     "Readout",
+    "SnapshotView",
     "Stats",
     "Stream",
     "StreamBatch",

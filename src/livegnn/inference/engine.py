@@ -10,10 +10,10 @@ import hashlib
 import logging
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -34,9 +34,7 @@ from livegnn.graph import checks
 from livegnn.graph.consumers import VertexChange
 from livegnn.graph.cores import thread_count
 from livegnn.graph.graph import Graph
-from livegnn.graph.ids import Translation
 from livegnn.graph.schema import no_vertex_type
-from livegnn.graph.typed_ids import TypedTranslation
 from livegnn.graph.updates import Updates, VertexType
 from livegnn.inference import over_types, storage
 from livegnn.inference.changes import Changes
@@ -46,10 +44,11 @@ from livegnn.inference.memory import Memory, memory_options
 from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
 from livegnn.inference.storage import model_digest
+from livegnn.inference.views import SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
 from livegnn.models.model import Model
 
-__all__ = ["Engine", "Handle", "WhatIfView"]
+__all__ = ["Engine", "Handle"]
 
 Mode: TypeAlias = Literal["eager", "on_demand", "hybrid"]
 Strategy: TypeAlias = Literal["incremental", "constrained", "affected", "khop", "sampled", "full"]
@@ -181,6 +180,7 @@ class Engine:
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
+        self._switching = threading.Lock()  # native and model change together
         self._last_version = self._last_ids_moves = 0  # the graph's, once closed
         with graph._writing("Engine"):
             self.native = self._build(model, scales)
@@ -323,6 +323,7 @@ class Engine:
         Readers go on seeing the committed version; writers wait until the block ends. Leaving the block puts every
         row back, bit for bit. Raises: UpdateError as apply(), on entering the block.
         """
+        _refuse_other("what_if", "updates", updates, Updates)
         return WhatIfView(self, updates)
 
     def swap(self, model: Model) -> None:
@@ -335,7 +336,9 @@ class Engine:
             self._refuse_closed("swap")
             for follower in self._followers:
                 follower._suits(model)
-            self.native, self.model = self._build(model, None), model
+            native = self._build(model, None)
+            with self._switching:
+                self.native, self.model = native, model
             self._made_anew()
 
     def rescale(self, headroom: float = 512.0) -> None:
@@ -465,6 +468,12 @@ class Engine:
         if self.native.pending() and not self.graph._supposed and not self._closed:
             self.native.settle()
 
+    def _complete_all(self) -> None:
+        """Completes every engine of the graph. The caller holds the graph's lock."""
+        for consumer in self.graph._consumers:
+            if isinstance(consumer, Engine):
+                consumer._complete()
+
     @property
     def last_demand(self) -> DemandStats:
         """What the latest query cost; zeros with mode="eager"."""
@@ -489,10 +498,25 @@ class Engine:
         rows = self.embeddings(array.reshape(-1))
         return pair_scores(rows[0::2], rows[1::2], self.model.edge_head)
 
+    def snapshot(self) -> SnapshotView:
+        """A view of the outputs of the version that is published now, used as `with engine.snapshot() as view`.
+
+        All that is read of it is of `view.version`, while batches go on being applied in any thread, this one too:
+        neither waits for the other. swap() and rescale() leave it at the rows it began with.
+
+        Raises: on entering the block UsageError for a closed engine; with mode="on_demand" or "hybrid", where what is
+                pending is completed first, as complete().
+        Cost:   of a batch while snapshots are open: a copy of each old row that it changes, kept until they close; at
+                most one row for each vertex and version that has snapshots.
+        """
+        return SnapshotView(self)
+
     @property
     def version(self) -> int:
-        """Number of batches applied to the graph; once closed, to the version that is read."""
-        return self._last_version if self._closed else self.graph.version
+        """The version that reads are of: rows read later are of this version or a later one, rows read before of this
+        or an earlier one. Never falls; at most the batch under way ahead of graph.version.
+        """
+        return self._last_version if self._closed else int(self.native.version)
 
     @property
     def scales(self) -> list[list[int]]:
@@ -522,7 +546,7 @@ class Engine:
         """
         with self.graph._lock:
             self._refuse_closed("recompute")
-            rows: Rows = self.native.recompute(self.graph.slot_count)
+            rows: Rows = self.native.recompute(self.graph._store.slot_count)
             rows[~self.graph._store.live()] = 0
         return rows
 
@@ -645,89 +669,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r}, precision={self.precision!r})"
-
-
-class WhatIfView:
-    """Outputs as they would be after some updates; valid inside its `with` block only."""
-
-    def __init__(self, engine: Engine, updates: Updates) -> None:
-        self._engine = engine
-        self._updates = updates
-        self._native: Any = None
-        self._translation: Translation | TypedTranslation | None = None
-
-    def __enter__(self) -> Self:
-        _refuse_other("what_if", "updates", self._updates, Updates)
-        engine, graph = self._engine, self._engine.graph
-        self._place = graph._writing("what_if")
-        self._place.__enter__()
-        try:
-            engine._refuse_closed("what_if")
-            for consumer in graph._consumers:
-                if isinstance(consumer, Engine):
-                    consumer._complete()
-            graph._same_unit("what_if", self._updates._time_unit)
-            buffer, self._translation = graph._translated(self._updates)
-            self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
-            graph._supposed = True
-        except BaseException:
-            self._place.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._native.close()
-        finally:
-            self._native = None
-            self._engine.graph._supposed = False
-            self._place.__exit__(None, None, None)
-
-    def _check_open(self) -> None:
-        if self._native is None:
-            raise UsageError(
-                "[what_if] expected a view inside its with block, got one outside; read it before the block ends"
-            )
-
-    def _slots(self, ids: object, vertex_type: VertexType | None) -> NDArray[np.int64]:
-        if isinstance(self._translation, TypedTranslation):
-            return self._translation.slots("what_if", ids, vertex_type)
-        no_vertex_type("what_if", vertex_type)
-        if self._translation is not None:
-            return self._translation.slots("what_if", ids)
-        return self._engine.graph._slots("what_if", ids)
-
-    def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
-        """As Engine.embeddings, after the updates."""
-        self._check_open()
-        engine = self._engine
-        typed = engine.graph._typed is not None
-        width = over_types.width_of(engine.model, engine.graph, "what_if", vertex_type) if typed else None
-        rows: Rows = engine.native.read_staged(self._slots(ids, vertex_type))
-        return rows if width is None else over_types.cut(rows, width)
-
-    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
-        """As Engine.predict, after the updates."""
-        return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
-
-    def predict_edges(
-        self, pairs: object, *, vertex_types: tuple[VertexType, VertexType] | None = None
-    ) -> NDArray[Any]:
-        """As Engine.predict_edges, after the updates."""
-        array = pair_array(pairs)
-        if self._engine.graph._typed is not None:
-            return over_types.scores_of(array, vertex_types, self.embeddings)
-        rows = self.embeddings(array.reshape(-1))
-        return pair_scores(rows[0::2], rows[1::2], self._engine.model.edge_head)
-
-    @property
-    def vertices(self) -> NDArray[np.int64]:
-        """Slots of the vertices whose output the updates would change, (k,) int64, ascending."""
-        self._check_open()
-        slots: NDArray[np.int64] = self._engine.native.staged_vertices()
-        return slots
 
 
 def _refuse_other(where: str, name: str, value: object, kind: type) -> None:

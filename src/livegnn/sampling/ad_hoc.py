@@ -97,7 +97,11 @@ class AdHocSampler:
         """The largest time of an edge, looked up once a version; the caller holds the graph's lock."""
         if not self._expires:
             return 0
-        if self._latest[0] != self.graph.version:
-            times = self.graph._store.edges()["time"]
-            self._latest = (self.graph.version, int(times.max()) if len(times) else 0)
+        graph = self.graph
+        if graph._supposed or self._latest[0] != graph.version:
+            times = graph._store.edges()["time"]
+            latest = int(times.max()) if len(times) else 0
+            if graph._supposed:
+                return latest
+            self._latest = (graph.version, latest)
         return self._latest[1]
