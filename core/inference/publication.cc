@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -57,6 +58,7 @@ class Publication::ReadLock {
 class Publication::WriteLock {
  public:
   explicit WriteLock(Gate& gate) : gate_(gate) {
+    if (gate_.mutex.try_lock()) return;
     gate_.writers_waiting.fetch_add(1, std::memory_order_acq_rel);
     gate_.mutex.lock();
     gate_.writers_waiting.fetch_sub(1, std::memory_order_acq_rel);
@@ -186,10 +188,15 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
   std::vector<VertexId> changed = std::move(journals_[0].vertices);
   for (std::size_t i = 1; i < journals_.size(); ++i)
     changed.insert(changed.end(), journals_[i].vertices.begin(), journals_[i].vertices.end());
-  {
-    WriteLock opening(snapshots_gate_);  // none opens from here on
-    if (!snapshots_.none()) keep_for_snapshots(changed, added, removed);
+  for (bool published = false; !published;) {
+    std::optional<WriteLock> opening;  // none opens from here on
+    if (snapshots_open_ > 0) {
+      opening.emplace(snapshots_gate_);
+      if (!snapshots_.none()) keep_for_snapshots(changed, added, removed);
+    }
     WriteLock lock(rows_gate_);
+    if (!opening && snapshots_open_ > 0) continue;  // one has opened meanwhile
+    published = true;
     end_epoch();
     live_.resize(at(graph.slot_count()), 0);
     for (const VertexId v : added) set_live(v, true);
@@ -227,7 +234,8 @@ std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) co
 
 SnapshotFacts Publication::open_snapshot() {
   WriteLock opening(snapshots_gate_);
-  ReadLock lock(rows_gate_);
+  ReadLock lock(rows_gate_);  // no publication meanwhile
+  ++snapshots_open_;
   const Snapshots::Group& group = snapshots_.open(moment_, version(), static_cast<VertexId>(live_.size()), live_count_);
   return {group.moment, group.version, group.vertex_count};
 }
@@ -236,6 +244,7 @@ void Publication::close_snapshot(std::int64_t moment) {
   std::unique_ptr<Snapshots::Group> closed;  // outlives the lock
   WriteLock opening(snapshots_gate_);
   closed = snapshots_.close(moment);
+  --snapshots_open_;
 }
 
 void Publication::read_snapshot(std::int64_t moment, std::span<const std::int64_t> ids, float* out) const {

@@ -101,8 +101,9 @@ class Publication {
   std::atomic<std::int64_t> version_ = 0;
   std::int64_t moment_ = 0;  // publications so far
   Snapshots snapshots_;
-  mutable Gate snapshots_gate_;  // of snapshots_ and moment_
-  mutable Gate rows_gate_;       // of the epoch and of what is sized by slots
+  std::atomic<int> snapshots_open_{0};  // raised while rows_gate_ is held: a publication holds it and sees them all
+  mutable Gate snapshots_gate_;         // of snapshots_
+  mutable Gate rows_gate_;              // of the epoch, moment_ and what is sized by slots
 };
 
 }  // namespace livegnn

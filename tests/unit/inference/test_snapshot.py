@@ -113,6 +113,15 @@ def test_swap_and_rescale_leave_a_snapshot_as_it_is(swap):
             assert (view.version, after.version, e.version) == (0, 0, 1)
 
 
+def test_a_closed_engine_leaves_an_open_snapshot_readable():
+    e = lg.Engine(model(), graph(STR_IDS), threads=1)
+    rows = e.embeddings(STR_IDS).tobytes()
+    with e.snapshot() as view:
+        e.close()
+        e.graph.apply(updates(("remove_vertex", "ann"), ("add_vertex", "gus", row())))
+        assert view.embeddings(STR_IDS).tobytes() == rows
+
+
 def test_a_batch_that_fails_and_a_what_if_block_leave_it_as_it_is():
     e = engine()
     rows = e.embeddings(range(N)).tobytes()
