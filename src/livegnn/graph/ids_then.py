@@ -53,8 +53,8 @@ class IdsThen:
         if known is None:
             return slots_or_ids(where, "ids", ids, None)
         index = known.index
-        names = known.listed(where, "ids", ids)
-        return look_up(where, "ids", names, lambda name: before.get(name, index.get(name, -1)))
+        listed = known.listed(where, "ids", ids)
+        return look_up(where, "ids", listed, lambda name: before.get(name, index.get(name, -1)))
 
 
 class OldIds:
