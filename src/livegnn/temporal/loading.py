@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UsageError, WidthMismatch
+from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
 from livegnn.extras import need
 from livegnn.graph import Graph
+from livegnn.graph.checks import shown
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.types import Float32Array, Int64Array
@@ -25,7 +26,18 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.inputs import TemporalInput
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["Clock", "Fetches", "HopSource", "InputLoader", "LiveSampler", "SlotSampler"]
+__all__ = [
+    "Clock",
+    "Fetches",
+    "HopSource",
+    "InputLoader",
+    "LiveSampler",
+    "SlotSampler",
+    "check_graph",
+    "check_model",
+    "check_sampler",
+    "checked_device",
+]
 
 
 class HopSource(Protocol):
@@ -136,8 +148,9 @@ class InputLoader:
         edge_features: Fetches | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        if sampler.graph is not graph:
-            raise UsageError("[InputLoader] expected a sampler of this graph, got one of another; make one for it")
+        check_graph("InputLoader", graph)
+        check_sampler("InputLoader", sampler, graph)
+        device = checked_device("InputLoader", device)
         self.graph, self.device = graph, device
         self.sampler = sampler
         self.clock = Clock()
@@ -158,11 +171,7 @@ class InputLoader:
         """Raises: UsageError for a module that is no temporal model; WidthMismatch if the sampler's hops or snapshots,
         or the features' widths, are not the model's.
         """
-        if not hasattr(model, "hop_count"):
-            raise UsageError(
-                f"[InputLoader] expected a model of livegnn.temporal.models, got {type(model).__name__}; "
-                "wrap a PyG module in StaticLinks"
-            )
+        check_model("InputLoader", model)
         got = (len(self.sampler.fanouts), self.sampler.snapshots)
         if got != (model.hop_count, model.snapshot_count):
             raise WidthMismatch(
@@ -226,6 +235,54 @@ class InputLoader:
             x = self._rows(self.vertices, hops[-1].next_targets, source, edges=False)
             edge_x = [self._rows(self.edges, hop.edge_ids, source, edges=True) for hop in hops]
             return TemporalInput.of(hops, x, edge_x, self.device)
+
+
+def check_graph(where: str, graph: object) -> None:
+    """Raises: UsageError for what is no Graph."""
+    if not isinstance(graph, Graph):
+        raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+
+
+def check_sampler(where: str, sampler: object, graph: object, *, live: bool = False) -> None:
+    """Refuses what samples no slots of this graph; live: what cannot be held to one version, too.
+
+    Raises:  UsageError.
+    """
+    wanted = ["graph", "fanouts", "snapshots", "sample_slots", *(["twin", "pin", "options"] if live else [])]
+    if not all(hasattr(sampler, name) for name in wanted):
+        raise UsageError(
+            f"[{where}] expected a TemporalSampler of the graph, got {type(sampler).__name__}; make one with "
+            "livegnn.TemporalSampler"
+        )
+    if getattr(sampler, "graph", None) is not graph:
+        raise UsageError(f"[{where}] expected a sampler of this graph, got one of another; make one for it")
+
+
+def check_model(where: str, model: object) -> None:
+    """Raises: UsageError for a module that is no temporal model."""
+    if isinstance(model, type) or not all(hasattr(model, name) for name in ("hop_count", "embed", "score", "memory")):
+        raise UsageError(
+            f"[{where}] expected a model of livegnn.temporal.models, got {_kind(model)}; "
+            "wrap a PyG module in StaticLinks"
+        )
+
+
+def checked_device(where: str, device: object) -> Any:
+    """The torch.device, which a tensor was put on. Raises: ValueInvalid for one that is not at hand."""
+    torch: Any = need("torch", "train")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as cause:
+        reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+        raise ValueInvalid(
+            f"[{where}] expected a device that is at hand, got {shown(device)} ({reason}); give another"
+        ) from cause
+    return found
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def _less(hop: TemporalHop, edge_ids: Int64Array) -> TemporalHop:

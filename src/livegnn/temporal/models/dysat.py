@@ -59,7 +59,8 @@ class DySAT(TemporalModel):
     Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0. Without either, vertices differ by
              nothing: give vertices features, random ones if need be.   snapshot_count: inputs of embed, newest first.
              embed_width: a multiple of heads.
-    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1).
+    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid
+             for what is no number.
     """
 
     def __init__(

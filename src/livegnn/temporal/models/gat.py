@@ -33,7 +33,8 @@ class TemporalGAT(TemporalModel):
     Edges' ages and features enter the attention (GATConv's edge_attr) where time_width or edge_width is above 0.
 
     Args:    x_width, edge_width, time_width: perhaps 0.   embed_width: a multiple of heads.
-    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1).
+    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid
+             for what is no number.
     """
 
     def __init__(

@@ -16,6 +16,7 @@ from torch_geometric.nn.models.tgn import TimeEncoder
 from torch_geometric.utils import softmax
 
 from livegnn.errors import DtypeInvalid, ModelMismatch, ValueInvalid, WidthMismatch
+from livegnn.graph.checks import INT64_MAX, finite_float, shown, whole_number
 from livegnn.temporal.models.inputs import HopInput, TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 
@@ -144,20 +145,22 @@ def checked_config(
 
     Args:    positive, any_width: whole numbers from 1 and from 0 on.  heads: None without attention.
              others: arguments that need no check.
-    Raises:  ValueInvalid.
+    Raises:  ValueInvalid; DtypeInvalid for what is no number.
     """
     attention = {} if heads is None else {"heads": heads}
     for low, values in ((1, {**attention, "embed_width": embed_width, **positive}), (0, any_width)):
         for argument, value in values.items():
-            if value < low:
-                raise ValueInvalid(f"[{where}] expected {argument} of {low} or more, got {value}; mend the argument")
+            if not low <= whole_number(where, argument, value) <= INT64_MAX:
+                raise ValueInvalid(
+                    f"[{where}] expected {argument} of {low} or more, got {shown(value)}; give such a number"
+                )
     if heads is not None and embed_width % heads:
         raise ValueInvalid(
             f"[{where}] expected embed_width to be a multiple of heads, got {embed_width} and {heads}; "
             f"take embed_width={embed_width - embed_width % heads + heads}"
         )
-    if not 0.0 <= dropout < 1.0:
-        raise ValueInvalid(f"[{where}] expected dropout in [0, 1), got {dropout}; mend the argument")
+    if not 0.0 <= finite_float(where, "dropout", dropout) < 1.0:
+        raise ValueInvalid(f"[{where}] expected dropout in [0, 1), got {dropout}; give a share")
     own = {"name": name, "embed_width": embed_width, **attention, "dropout": dropout}
     return {**own, **others, **positive, **any_width}
 

@@ -16,6 +16,7 @@ Invariants: rows hold no gradient; pending implies known; slots of slot_count an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 import torch
@@ -143,9 +144,10 @@ class VertexMemory(nn.Module):
     def load_state(self, state: dict[str, Tensor]) -> None:
         """What state() gave, exactly, for a memory of the same widths. Raises: StoredStateInvalid."""
         blank = {name[1:]: column for name, column in self._blank(0).items()}
-        if set(state) != {*blank, "origin"}:
+        if not isinstance(state, Mapping) or set(state) != {*blank, "origin"}:
+            found = ", ".join(sorted(map(str, state))) if isinstance(state, Mapping) else type(state).__name__
             raise StoredStateInvalid(
-                f"[memory] expected the state's parts {', '.join(blank)}, origin, got {', '.join(sorted(state))}; "
+                f"[memory] expected the state's parts {', '.join(blank)}, origin, got {found}; "
                 "pass what state() returned"
             )
         count = len(state["known"])

@@ -35,7 +35,7 @@ class TemporalSAGE(TemporalModel):
     the middle term only where time_width or edge_width is above 0.
 
     Args:    x_width, edge_width, time_width: perhaps 0.
-    Raises:  ValueInvalid for widths below 1 or dropout out of [0, 1).
+    Raises:  ValueInvalid for widths below 1 or dropout out of [0, 1); DtypeInvalid for what is no number.
     """
 
     def __init__(

@@ -8,7 +8,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from livegnn.errors import ModelMismatch, ValueInvalid, WidthMismatch
+from livegnn.errors import ModelMismatch, UsageError, ValueInvalid, WidthMismatch
+from livegnn.graph.checks import whole_number
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 
@@ -26,13 +27,17 @@ class StaticLinks(TemporalModel):
 
     Args:    module: forward(x, edge_index) -> (N, D).  hop_count: its layers.  x_width: floats of x.  out_width: D.
              head: (h_src, h_dst) -> (B,) logits, a module; by default the dot product.
-    Raises:  ValueInvalid.
+    Raises:  ValueInvalid; UsageError, DtypeInvalid for what is no module or no number.
     """
 
     def __init__(
         self, module: nn.Module, *, hop_count: int, x_width: int, out_width: int, head: nn.Module | None = None
     ) -> None:
-        if min(hop_count, x_width, out_width) < 1:
+        if not isinstance(module, nn.Module) or not (head is None or isinstance(head, nn.Module)):
+            got = type(module if not isinstance(module, nn.Module) else head).__name__
+            raise UsageError(f"[StaticLinks] expected module and head as torch modules, got {got}; give such")
+        given = {"hop_count": hop_count, "x_width": x_width, "out_width": out_width}
+        if min(whole_number("StaticLinks", name, value) for name, value in given.items()) < 1:
             raise ValueInvalid(
                 f"[StaticLinks] expected hop_count, x_width and out_width of at least 1, got {hop_count}, {x_width} "
                 f"and {out_width}; give the module's layers and widths"

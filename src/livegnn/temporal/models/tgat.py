@@ -10,6 +10,7 @@ from typing import final
 
 from torch import Tensor, nn
 
+from livegnn.graph.checks import flag
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 from livegnn.temporal.models.layers import (
@@ -32,7 +33,8 @@ class TGAT(TemporalModel):
              as zeros and only times, edge features and shape tell vertices apart.   embed_width: a multiple of heads.
              learn_time: train the time encoding, as published; where ages are large in their unit (1e5 and more), a
              small step of a frequency turns the encoding round, and fixed frequencies train more steadily.
-    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1).
+    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid
+             for what is no number.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class TGAT(TemporalModel):
             dropout=dropout,
             positive={"time_width": time_width, "hop_count": hop_count},
             any_width={"x_width": x_width, "edge_width": edge_width},
-            learn_time=learn_time,
+            learn_time=flag("TGAT", "learn_time", learn_time),
         )
         super().__init__(config, out_width=embed_width)
         self.rows = InputRows(x_width, embed_width)

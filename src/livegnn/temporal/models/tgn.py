@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import TransformerConv
 
+from livegnn.graph.checks import edge_time
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 from livegnn.temporal.models.layers import LinkScore, check_inputs, checked_config, edge_rows, time_encoder
@@ -32,7 +33,8 @@ class TGN(TemporalModel):
 
     Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0.   embed_width: of an embedding, a
              multiple of heads.   time_origin: see VertexMemory.
-    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1).
+    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid
+             for what is no number.
     """
 
     memory: VertexMemory
@@ -58,11 +60,11 @@ class TGN(TemporalModel):
             dropout=dropout,
             positive={"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count},
             any_width={"x_width": x_width, "edge_width": edge_width},
-            time_origin=time_origin,
+            time_origin=None if time_origin is None else edge_time("TGN", "time_origin", time_origin),
         )
         super().__init__(config, out_width=embed_width)
         self.time = time_encoder(time_width)
-        self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, time_origin)
+        self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, config["time_origin"])
         self.features = nn.Linear(x_width, memory_width) if x_width else None
         widths = [memory_width] + [embed_width] * hop_count
         options = {"heads": heads, "dropout": dropout, "edge_dim": time_width + edge_width}
