@@ -136,7 +136,9 @@ class EventTable:
         return self._count
 
     def append(self, events: Events) -> None:
-        """Events with ids above all that are here."""
+        """Events that came later; those that were appended already are ignored."""
+        if self._count > self._history:
+            events = events.at(events.edge_ids > self._columns[3][self._count - 1])
         end = self._count + len(events)
         if end > len(self._there):
             room = max(end, 2 * len(self._there), 1024)

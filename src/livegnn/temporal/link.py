@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from livegnn.errors import TrainingDiverged, UsageError
+from livegnn.errors import TrainingDiverged, UsageError, ValueInvalid
 from livegnn.extras import need
+from livegnn.graph.checks import whole_number
 from livegnn.temporal.events import Events
-from livegnn.temporal.loading import HopSource, InputLoader
+from livegnn.temporal.loading import HopSource, InputLoader, check_model
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -64,21 +65,23 @@ class Negatives:
         return len(self.seen)
 
 
-def cut(count: int, size: int, first: int | None = None) -> Iterator[slice]:
-    """Mini-batches of `size` events; the first one of `first`, for random chunk scheduling (TGL)."""
-    start = 0
-    while start < count:
-        end = min(start + (first if first and start == 0 else size), count)
-        yield slice(start, end)
-        start = end
+def cut(count: int, size: int) -> Iterator[slice]:
+    """Parts of `size` events, the last one perhaps shorter."""
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
 
 
-def cut_evenly(count: int, size: int) -> Iterator[slice]:
+def cut_evenly(count: int, size: int, first: int = 0) -> Iterator[slice]:
     """Mini-batches of at most `size` events, as few as will do, equal but for one event: a step on the few that were
-    left over would move the weights as far as one on many."""
-    parts = -(-count // size)
+    left over would move the weights as far as one on many. first: events of one before them, cut short on purpose, for
+    random chunk scheduling (TGL)."""
+    first = min(first, count)
+    if first:
+        yield slice(0, first)
+    rest = count - first
+    parts = -(-rest // size)
     for part in range(parts):
-        yield slice(count * part // parts, count * (part + 1) // parts)
+        yield slice(first + rest * part // parts, first + rest * (part + 1) // parts)
 
 
 def score_links(
@@ -102,6 +105,12 @@ class LinkPass:
     def __init__(
         self, model: TemporalModel, loader: InputLoader, *, batch_size: int = 200, mrr_candidates: int = 20
     ) -> None:
+        check_model("LinkPass", model)
+        if not isinstance(loader, InputLoader):
+            raise UsageError(f"[LinkPass] expected an InputLoader, got {type(loader).__name__}; make one of the graph")
+        for name, number in (("batch_size", batch_size), ("mrr_candidates", mrr_candidates)):
+            if whole_number("LinkPass", name, number) < 1:
+                raise ValueInvalid(f"[LinkPass] expected {name} of at least 1, got {number}; give a whole number")
         if loader.graph.has_time and getattr(loader.sampler, "inclusive", False):
             raise UsageError(
                 "[LinkPass] expected a sampler whose past ends before the event, got inclusive=True, with which events "
@@ -119,20 +128,20 @@ class LinkPass:
         optimizer: Optimizer,
         *,
         source: HopSource | None = None,
-        first: int | None = None,
+        first: int = 0,
         hidden: Int64Array | None = None,
         progress: Progress | None = None,
     ) -> float:
         """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs).
 
-        first: events of the first mini-batch, before those of batch_size (cut()); without it all are equal.
+        first: events of the first mini-batch, where that is to be a shorter one; the others are equal (cut_evenly()).
         hidden: ids of edges that no sample may hold, beside those of the mini-batch; for graphs without times.
         Raises:  TrainingDiverged where the loss is not finite; the model has then taken the steps before.
         """
         functional = self._torch.nn.functional
         self.model.train()
         total = 0.0
-        for part in cut(len(events), self.batch_size, first) if first else cut_evenly(len(events), self.batch_size):
+        for part in cut_evenly(len(events), self.batch_size, first):
             batch = events.at(part)
             src, dst, other = self._embed(batch, negatives[part], source, hidden)
             with self.loader.clock.phase("model"):

@@ -7,7 +7,6 @@ killed and started again repeats what the other would have done. What rounds cha
 from __future__ import annotations
 
 import math
-import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -19,14 +18,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from livegnn.errors import UsageError, ValueInvalid
+from livegnn.errors import InvariantBroken, UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import finite_float
+from livegnn.graph.checks import as_seconds, finite_float, flag, shown
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
+from livegnn.temporal.folder import writable_folder
 from livegnn.temporal.link import LinkPass, LinkScores
-from livegnn.temporal.loading import Fetches, HopSource, InputLoader, LiveSampler
+from livegnn.temporal.loading import (
+    Fetches,
+    HopSource,
+    InputLoader,
+    LiveSampler,
+    check_graph,
+    check_model,
+    check_sampler,
+    checked_device,
+)
 from livegnn.temporal.publish import Publisher, publisher_of
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
 from livegnn.temporal.training_state import Best, TrainingState, copied
@@ -58,8 +67,9 @@ class ContinuousTrainer:
              vertex_features, edge_features: FeatureCache, or None to read the graph.
              batch_size: events of a mini-batch.  epochs: passes of a round.  replay: old events per new one and epoch.
              train_every: rounds of which the last trains, on the events of all; 0: none trains, all test.
-             chunks: of a mini-batch, for random chunk scheduling.  learning_rate: of Adam.
-             mrr_candidates: destinations that the true one is ranked among.  memory_states_max: kept for replay.
+             chunks: of a mini-batch, for random chunk scheduling; at most batch_size.  learning_rate: of Adam.
+             mrr_candidates: destinations that the true one is ranked among.  memory_states_max: kept for replay, of
+             a model with memory. With train_every=0 epochs is that of fit() alone, and replay has no effect.
              folder: where checkpoints go; one that is there is continued.  device: of the model and its inputs.
              tensorboard: writes curves to the folder, too.  progress: called with what is done, and how far it is.
     Raises:  ValueInvalid, UsageError, WidthMismatch; StoredStateInvalid for a folder of another training.
@@ -88,19 +98,24 @@ class ContinuousTrainer:
         tensorboard: bool = False,
         progress: Progress | None = None,
     ) -> None:
+        device = _checked_parts(model, graph, sampler, device, progress)
+        tensorboard = flag("ContinuousTrainer", "tensorboard", tensorboard)
         numbers = {"batch_size": batch_size, "epochs": epochs, "chunks": chunks, "mrr_candidates": mrr_candidates}
         _check_options(numbers, {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed})
         _check_reals({"replay": replay, "learning_rate": learning_rate})
         _check_together(batch_size, chunks, replay, memory_states_max, model)
         self._torch: Any = need("torch", "train")
         self.graph, self.sampler = graph, sampler.twin()  # its calls are counted here alone
-        self.model = _moved(model, device)
+        self.model = model
         self.epochs, self.replay, self.chunks, self.seed = epochs, replay, chunks, seed
         self.train_every = train_every
         self._loader = InputLoader(
             graph, self.sampler, vertex_features=vertex_features, edge_features=edge_features, device=device
         )
         self._loader.check(model)
+        self._path = _folder(folder)
+        self._writer: Any = _tensorboard(folder) if tensorboard else None
+        model.to(device)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
         self._optimizer = self._torch.optim.Adam(model.parameters(), lr=learning_rate)
         options = {
@@ -119,13 +134,12 @@ class ContinuousTrainer:
         self._background: _Background | None = None
         self._closed = False
         self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
-        self._path = None if folder is None else _folder(folder) / "checkpoint.pt"
-        self._writer = _tensorboard(folder) if tensorboard else None
         self._begin(options, memory_states_max)
 
     def _begin(self, options: dict[str, Any], memory_states_max: int) -> None:
         """Before the first round, or where the folder's checkpoint is."""
-        self._marked = False  # whether the caches have a checkpoint of this round
+        self._marked = False  # whether the caches have a checkpoint of the round that is under way, or failed
+        self._arrived: list[Arrived] = []  # what the feed gave and the state has not taken in yet
         self._cold = False  # whether caches that were saved are still to be read
         stored, graph = None, self.graph
         if self._path is not None and self._path.exists():
@@ -144,11 +158,11 @@ class ContinuousTrainer:
             )
             self._feed = EventFeed(graph)
         try:
-            if self.model.memory is not None:
-                self.model.memory.reset(graph.slot_count)
             if stored is not None:
                 self._state.load(stored, self._path)
                 self._cold = True
+            elif self.model.memory is not None:
+                self.model.memory.reset(graph.slot_count)
         except BaseException:
             self._feed.close()
             raise
@@ -174,13 +188,13 @@ class ContinuousTrainer:
         Raises:  UsageError without events or after a round; ValueInvalid.
         """
         self._refuse_closed()
-        if not 0.0 <= validation < 1.0 or (patience is not None and (patience < 1 or validation == 0.0)):
+        if not 0.0 <= finite_float("fit", "validation", validation) < 1.0 or (patience is not None and not validation):
             raise ValueInvalid(
-                f"[fit] expected validation in [0, 1), and patience from 1 with a validation, got {validation} and "
+                f"[fit] expected validation in [0, 1), and patience with a validation alone, got {validation} and "
                 f"{patience}; leave patience out, or hold some events back"
             )
         count = self.epochs if epochs is None else epochs
-        _check_options({"epochs": count}, {})
+        _check_options({"epochs": count, **({} if patience is None else {"patience": patience})}, {})
         with self._round_lock, self._own_chance():
             if self.rounds:
                 return self.report.rounds[0]
@@ -191,8 +205,7 @@ class ContinuousTrainer:
                     f"{self._state.fit_options}, got {options}; give those, or another folder"
                 )
             self._state.fit_options = options
-            with self._reading() as (source, version, arrived):
-                self._state.take(arrived, self._loader.device)
+            with self._reading() as (source, version):
                 return self._warm_start(source, version, count, validation, patience)
 
     def take_as_trained(self) -> RoundReport:
@@ -200,11 +213,11 @@ class ContinuousTrainer:
 
         Raises:  UsageError without events or after a round.
         """
+        self._refuse_closed()
         with self._round_lock, self._own_chance():
             if self.rounds:
                 raise UsageError("[take_as_trained] expected a trainer before its first round, got one after it")
-            with self._reading() as (source, version, arrived):
-                self._state.take(arrived, self._loader.device)
+            with self._reading() as (source, version):
                 return self._take_history(source, version, 0, _NAN)
 
     def run(self, stream: Iterable[Updates]) -> Iterator[RoundReport]:
@@ -212,10 +225,16 @@ class ContinuousTrainer:
 
         A resumed trainer takes the stream that comes after its graph's version: batches up to its checkpoint's version
         are applied, and not trained on again.
-        Raises:  UpdateError where a batch is refused; then nothing of it is applied.
+        A round that fails has applied its batch: call round() again, or run() with the rest of the stream.
+        Raises:  UsageError before fit(), UpdateError where a batch is refused: then nothing of it is applied. Else as
+                 round().
         """
-        for updates in _batches(stream):
+        return self._run(_batches(stream))
+
+    def _run(self, stream: Iterable[Updates]) -> Iterator[RoundReport]:
+        for updates in stream:
             self._refuse_closed()
+            self._refuse_before_fit("run")
             with self._loader.clock.phase("ingest"):
                 self.graph.apply(updates)
             with self._round_lock:
@@ -226,32 +245,33 @@ class ContinuousTrainer:
     def round(self) -> RoundReport:
         """One round on the events that came since the last one: test, train, advance, checkpoint, publish.
 
-        Where it fails, weights, memory and events are as before it, and the next round takes them.
-        Raises:  UsageError before fit(); TrainingDiverged; what a target of publish_to() raises, after the round.
+        Where it fails before its checkpoint is written, all is as before it, and the next round takes its events.
+        Raises:  UsageError before fit(), or where the checkpoint cannot be written; TrainingDiverged; what a target of
+                 publish_to() raises, after the round, which stands: the other targets have the model.
         """
         self._refuse_closed()
         with self._round_lock, self._own_chance():
-            if not self.rounds:
-                raise UsageError("[round] expected a trainer after fit(), got one before it; call fit() first")
+            self._refuse_before_fit("round")
             self._catch_up()
             if self._state.resumed:
                 raise UsageError(
                     f"[round] expected a graph of version {self._state.resumed['version']}, as the checkpoint is, got "
                     f"{self.graph.version}; apply the stream up to there first"
                 )
-            with self._reading() as (source, version, arrived):
-                self._state.take(arrived, self._loader.device)
+            with self._reading() as (source, version):
                 self._warm_caches()
                 return self._one_round(source, version)
 
     def start(self, *, events_min: int = 1000, poll_s: float = 0.05) -> None:
         """Rounds in a thread of their own, each when at least events_min events wait, until stop()."""
         self._refuse_closed()
-        if not self.rounds:
-            raise UsageError("[start] expected a trainer after fit(), got one before it; call fit() first")
+        _check_options({"events_min": events_min}, {})
+        if (seconds := as_seconds(poll_s)) is None or seconds < 0:
+            raise ValueInvalid(f"[start] expected poll_s from 0 on, got {shown(poll_s)}; give seconds")
+        self._refuse_before_fit("start")
         if self._background is not None:
             raise UsageError("[start] expected a trainer that is not running, got one that is; call stop() first")
-        self._background = _Background(self, events_min, poll_s)
+        self._background = _Background(self, events_min, seconds)
 
     def stop(self) -> None:
         """Ends the thread after the round that it is in. Raises what ended it before, if something did."""
@@ -286,6 +306,15 @@ class ContinuousTrainer:
                 "[ContinuousTrainer] expected an open trainer, got one that was closed and hears of no events; make a "
                 "new one"
             )
+        if self._state.broken is not None:
+            raise InvariantBroken(
+                "[ContinuousTrainer] expected a training as its last round left it, got one of which a failed round "
+                "could not be taken back; make a new trainer on its folder"
+            ) from self._state.broken
+
+    def _refuse_before_fit(self, where: str) -> None:
+        if not self.rounds:
+            raise UsageError(f"[{where}] expected a trainer after fit(), got one before it; call fit() first")
 
     def __enter__(self) -> Self:
         return self
@@ -298,24 +327,30 @@ class ContinuousTrainer:
     # ---- what a round reads
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[HopSource, int, Arrived]]:
-        """One version of the graph, and the events up to it."""
+    def _reading(self) -> Iterator[tuple[HopSource, int]]:
+        """One version of the graph; the events up to it are taken in."""
         with ExitStack() as stack:
             with self.graph._lock:
                 source = stack.enter_context(self.sampler.pin()) if self.graph.has_time else self.sampler
-                arrived, version = self._feed.take(), self.graph.version
+                self._arrived.append(self._feed.take())
+                version = self.graph.version
                 if self.model.memory is not None:
                     self.model.memory.grow(self.graph.slot_count)
-            yield source, version, arrived
+            while self._arrived:
+                self._state.take(self._arrived[0], self._loader.device)
+                del self._arrived[0]
+            yield source, version
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """What fails inside leaves no trace, in the report's seconds neither."""
+        """What fails inside leaves no trace, in the report's seconds neither. Caches go back as the next one begins."""
+        clock = self._loader.clock
+        seconds = dict(clock.seconds)
         try:
             with self._state.all_or_nothing():
                 yield
         except BaseException:
-            self._loader.clock.take()
+            clock.seconds = seconds
             raise
 
     @contextmanager
@@ -333,7 +368,6 @@ class ContinuousTrainer:
         everything = self._state.table.between(0, len(self._state.table)).in_time_order()
         if not len(everything):
             raise UsageError("[fit] expected a graph with edges, got none; add the first part of the events")
-        self._state.negatives.add(everything.dst)
         held = int(len(everything) * validation)
         events, later = (
             everything.at(slice(0, len(everything) - held)),
@@ -344,11 +378,9 @@ class ContinuousTrainer:
             if patience is not None and self._state.best is not None and self._state.best.since >= patience:
                 break
             with self._all_or_nothing():
+                self._state.negatives.add(everything.dst)
                 loss = self._warm_epoch(events, later, epoch, epochs, source)
-            self._save()
-        if self._state.best is not None:
-            self.model.load_state_dict(self._state.best.weights)
-            self._state.best = None
+                self._save()
         return self._take_history(source, version, len(events), loss)
 
     def _warm_epoch(self, events: Events, later: Events, epoch: int, epochs: int, source: HopSource) -> float:
@@ -373,11 +405,15 @@ class ContinuousTrainer:
         """Ends the warm start: every event is old, and observed under the weights of now."""
         count = len(self._state.table)
         with self._all_or_nothing():
+            if self._state.best is not None:
+                self.model.load_state_dict(self._state.best.weights)
+                self._state.best = None
             self._state.negatives.add(self._state.table.between(0, count).dst)
             self._advance_through_history(source, count)
             self._state.next = self._state.untrained = count
             self._state.before = None if self.model.memory is None else self.model.memory.state()
-        return self._end_round(RoundReport(0, version, trained, 0, loss, _NAN, _NAN, _NAN, {}))
+            report = self._end_round(RoundReport(0, version, trained, 0, loss, _NAN, _NAN, _NAN, {}))
+        return self._publish(report)
 
     def _advance_through_history(self, source: HopSource, count: int) -> None:
         """The memory of all events under the weights as they are now, and its states on the way, for replay."""
@@ -410,9 +446,10 @@ class ContinuousTrainer:
                 loss, replayed = self._fine_tune(number, source)
                 self._state.untrained = last
                 self._state.before = None if self.model.memory is None else self.model.memory.state()
-        return self._end_round(
-            RoundReport(number, version, len(events), replayed, loss, scores.ap, scores.auc, scores.mrr, {})
-        )
+            report = self._end_round(
+                RoundReport(number, version, len(events), replayed, loss, scores.ap, scores.auc, scores.mrr, {})
+            )
+        return self._publish(report)
 
     def _fine_tune(self, number: int, source: HopSource) -> tuple[float, int]:
         """Trains on the events that none has trained on; the loss, and how many old events were trained on besides."""
@@ -456,7 +493,7 @@ class ContinuousTrainer:
         hidden: Int64Array | None = None,
     ) -> float:
         negatives = self._state.negatives.draw(len(events), self._rng(number, epoch, _NEGATIVES))
-        size, first = self._pass.batch_size, None
+        size, first = self._pass.batch_size, 0
         if self.chunks > 1:
             piece = int(self._rng(number, epoch, _CHUNK).integers(1, self.chunks + 1))
             first = max(1, size * piece // self.chunks)
@@ -466,20 +503,46 @@ class ContinuousTrainer:
         )
 
     def _end_round(self, report: RoundReport) -> RoundReport:
+        """The round is in the report and in the folder; what fails here still undoes it."""
         self._state.version = report.version
-        seconds = self._loader.clock.take()
-        report = replace(report, seconds=seconds)
+        report = replace(report, seconds=self._loader.clock.take())
         self.report.rounds.append(report)
-        with self._loader.clock.phase("checkpoint"):
-            self._save()
-        with self._loader.clock.phase("publish"):
-            for publisher in self._publishers:
-                publisher(self.model, report)
-        seconds.update(self._loader.clock.take())
-        if self._writer is not None:
-            for name in ("ap", "auc", "mrr", "loss"):
-                self._writer.add_scalar(f"round/{name}", getattr(report, name), report.round)
+        self._save()
         return report
+
+    def _publish(self, report: RoundReport) -> RoundReport:
+        """Hands over the model of a round that stands, whatever happens here."""
+        self._marked = False
+        try:
+            with self._loader.clock.phase("publish"):
+                self._hand_over(report, [*self._publishers, *([] if self._writer is None else [self._write_curves])])
+        finally:
+            report.seconds.update(self._loader.clock.take())
+        return report
+
+    def _hand_over(self, report: RoundReport, publishers: list[Publisher]) -> None:
+        """To every target, also behind one that fails.
+
+        Raises:  what the first to fail raised, the others' errors as its notes.
+        """
+        failed: list[Exception] = []
+        for publisher in publishers:
+            try:
+                publisher(self.model, report)
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            failed[0].add_note(
+                f"[publish] round {report.round} stands, {len(failed)} of {len(publishers)} targets did not take its "
+                "model and are given that of the next round"
+            )
+            for other in failed[1:]:
+                failed[0].add_note(f"[publish] another target: {type(other).__name__}: {other}")
+            raise failed[0]
+
+    def _write_curves(self, model: TemporalModel, report: RoundReport) -> None:
+        for name in ("ap", "auc", "mrr", "loss"):
+            self._writer.add_scalar(f"round/{name}", getattr(report, name), report.round)
 
     def _note_epoch(self, number: int, epoch: int, events: int, loss: float, scores: LinkScores | None) -> None:
         rest = () if scores is None else (scores.ap, scores.auc)
@@ -491,13 +554,14 @@ class ContinuousTrainer:
         return np.random.default_rng((self.seed, number, epoch + 1, purpose))
 
     def _begin_epoch(self, number: int, epoch: int) -> None:
-        """Dropout and samples of an epoch follow from its name alone; caches begin it as they began the round."""
-        begins_round = epoch < 0 or (number == 0 and epoch == 0) or not self._marked
+        """Dropout and samples of an epoch follow from its name alone; caches begin it as they began the round, and so
+        they begin the round that comes after one that failed.
+        """
         for cache in self._caches:
-            if begins_round:
-                cache.checkpoint()
-            else:
+            if self._marked:
                 cache.restore()
+            else:
+                cache.checkpoint()
         self._marked = True
         name = zlib.crc32(repr((self.seed, number, epoch)).encode())
         self._torch.manual_seed(name)
@@ -512,11 +576,20 @@ class ContinuousTrainer:
     # ---- checkpoints
 
     def _save(self) -> None:
+        """The checkpoint's rename is the last that happens: what the caches held changes no number."""
         if self._path is None:
             return
-        write_checkpoint(self._path, self._state.saved())
-        for number, cache in enumerate(self._caches):
-            cache.save(self._path.with_name(f"cache-{number}.npz"))
+        with self._loader.clock.phase("checkpoint"):
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                for number, cache in enumerate(self._caches):
+                    cache.save(self._path.with_name(f"cache-{number}.npz"))
+                write_checkpoint(self._path, self._state.saved())
+            except OSError as cause:
+                raise UsageError(
+                    f"[ContinuousTrainer] expected to write a checkpoint to {self._path}, got {cause}; the round was "
+                    "taken back: make room, or the folder writable, and call it again"
+                ) from cause
 
     def _catch_up(self) -> bool:
         """Of a resumed trainer: what came up to the checkpoint's version is history already. Whether all was such.
@@ -532,11 +605,12 @@ class ContinuousTrainer:
                     f"[round] expected to hear of version {self._state.resumed['version']}, as the checkpoint is, got "
                     f"the graph at {self.graph.version} already; make the trainer anew, and let run() apply the stream"
                 )
-            arrived = self._feed.take()
-        self._state.catch_up(arrived, behind=behind)
-        if not self._state.resumed:
-            for publisher in self._publishers:
-                publisher(self.model, self.report.rounds[-1])
+            self._arrived.append(self._feed.take())
+        while self._arrived:
+            self._state.catch_up(self._arrived[0], behind=behind)
+            del self._arrived[0]
+        if not self._state.resumed and self.rounds:
+            self._hand_over(self.report.rounds[-1], self._publishers)
         return not behind
 
     def _warm_caches(self) -> None:
@@ -581,12 +655,6 @@ class _Background:
             raise self._error
 
 
-def _folder(folder: object) -> Path:
-    if not isinstance(folder, str | os.PathLike):
-        raise UsageError(f"[ContinuousTrainer] expected folder as a path, got {type(folder).__name__}; give a str")
-    return Path(folder)
-
-
 def _tensorboard(folder: str | Path | None) -> Any:
     if folder is None:
         raise UsageError("[ContinuousTrainer] expected folder= with tensorboard=True, got none; give one")
@@ -594,13 +662,22 @@ def _tensorboard(folder: str | Path | None) -> Any:
     return need("torch.utils.tensorboard", "train").SummaryWriter(log_dir=str(folder))
 
 
-def _moved(model: TemporalModel, device: Any) -> TemporalModel:
-    try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as cause:
-        raise ValueInvalid(
-            f"[ContinuousTrainer] expected a device that is at hand, got {device!r} ({cause}); give another"
-        ) from cause
+def _folder(folder: object) -> Path | None:
+    """Where the checkpoint is."""
+    return None if folder is None else writable_folder("ContinuousTrainer", "folder", folder) / "checkpoint.pt"
+
+
+def _checked_parts(model: object, graph: object, sampler: object, device: object, progress: object) -> Any:
+    """The device; what a training cannot be made of is refused."""
+    check_model("ContinuousTrainer", model)
+    check_graph("ContinuousTrainer", graph)
+    check_sampler("ContinuousTrainer", sampler, graph, live=True)
+    if progress is not None and not callable(progress):
+        raise UsageError(
+            f"[ContinuousTrainer] expected progress as a callable(what, done, count), got {shown(progress)}; leave it "
+            "out, or give a function"
+        )
+    return checked_device("ContinuousTrainer", device)
 
 
 def _check_options(from_one: dict[str, Any], from_zero: dict[str, Any]) -> None:

@@ -20,13 +20,16 @@ from livegnn.temporal.events import Arrived, EventTable, Mark
 from livegnn.temporal.link import Negatives
 from livegnn.temporal.replay import MemoryStates
 from livegnn.temporal.report import TrainingReport
+from livegnn.types import Int64Array
 
 if TYPE_CHECKING:
     import torch
 
-    from livegnn.temporal.models.interface import TemporalModel
+    from livegnn.temporal.models.interface import EventMemory, TemporalModel
 
 __all__ = ["Best", "TrainingState", "copied"]
+
+_VALUES = ("version", "next", "untrained", "before", "fit_epochs", "best")  # replaced by rounds, never changed in place
 
 
 class Best(NamedTuple):
@@ -67,19 +70,22 @@ class TrainingState:
         self.fit_options: list[Any] = []  # of the warm start that was begun
         self.best: Best | None = None  # of the warm start, where it has a validation
         self.resumed: dict[str, Any] = {}  # marks of a checkpoint whose version the graph has not reached
+        self.broken: BaseException | None = None  # what kept a failed round from being taken back
         self._options, self._start = options, start
 
     # ---- what events and rounds do
 
     def take(self, arrived: Arrived, device: torch.device | str) -> None:
-        """Events that came, edges and vertices that went."""
+        """Events that came, edges and vertices that went. Where it fails, the same may be taken again."""
+        if self.model.memory is not None and len(arrived.vertices):
+            self._forget(arrived.vertices, self.model.memory, device)
         self.table.remove(arrived.removed)
         self.table.append(arrived.events)
-        memory = self.model.memory
         self.negatives.drop(arrived.vertices)
-        if memory is None or not len(arrived.vertices):
-            return
-        slots = need("torch", "train").from_numpy(arrived.vertices).to(device)
+
+    def _forget(self, vertices: Int64Array, memory: EventMemory, device: torch.device | str) -> None:
+        """Vertices that went are forgotten in every state that is kept, and in the memory itself."""
+        slots = need("torch", "train").from_numpy(vertices).to(device)
         now = memory.state()
 
         def forgotten(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -87,10 +93,14 @@ class TrainingState:
             memory.forget(slots)
             return memory.state()
 
-        if self.before is not None:
-            self.before = forgotten(self.before)
-        self.memory_states.states = [forgotten(state) for state in self.memory_states.states]
-        self.remember(forgotten(now))
+        try:
+            before = None if self.before is None else forgotten(self.before)
+            states = [forgotten(state) for state in self.memory_states.states]
+            forgotten(now)
+        except BaseException:
+            self.remember(now)
+            raise
+        self.before, self.memory_states.states = before, states
 
     def remember(self, state: dict[str, torch.Tensor] | None) -> None:
         """Puts the memory to a state, with room for the vertices that came since."""
@@ -100,21 +110,26 @@ class TrainingState:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """What fails inside leaves weights, optimiser, memory and places as they were."""
-        memory, kept = self.model.memory, self.memory_states
+        """What fails inside leaves weights, optimiser, memory, destinations, places and report as they were."""
+        memory, kept, training = self.model.memory, self.memory_states, self.model.training
         weights, optimizer = copied(self.model.state_dict()), copy.deepcopy(self.optimizer.state_dict())
         state = None if memory is None else memory.state()
-        places = (self.next, self.untrained, self.before, list(kept.places), list(kept.states))
-        seen, rounds, epochs = self.negatives.seen, len(self.report.rounds), len(self.report.epochs)
+        values = {name: getattr(self, name) for name in _VALUES}
+        places, states, seen = list(kept.places), list(kept.states), self.negatives.seen
+        rounds, epochs = len(self.report.rounds), len(self.report.epochs)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            self.broken = error
             self.model.load_state_dict(weights)
+            self.model.train(training)
             self.optimizer.load_state_dict(optimizer)
             self.remember(state)
-            self.next, self.untrained, self.before, kept.places, kept.states = places
-            self.negatives.seen = seen
+            for name, value in values.items():
+                setattr(self, name, value)
+            kept.places, kept.states, self.negatives.seen = places, states, seen
             del self.report.rounds[rounds:], self.report.epochs[epochs:]
+            self.broken = None  # all is back
             raise
 
     # ---- checkpoints
