@@ -73,6 +73,8 @@ def check_graph(where: str, graph: Graph) -> None:
 
     Raises:  UsageError, ColumnMissing, EdgeOffloaded.
     """
+    if not isinstance(graph, Graph):
+        raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
     if graph.vertex_types is not None:
         raise UsageError(f"[{where}] expected a graph of one kind of vertex, got one with types; make it without")
     if graph.feature_dtype != "float32":
@@ -176,6 +178,7 @@ class Partition:
         columns, keys, types = updates._to_columns()
         if keys is not None or types:
             raise UsageError("[apply] expected updates with slots for ids and no named types, got others; translate")
+        self.graph._same_unit("apply", updates._time_unit)  # every worker has the same, and refuses the same
         kept = self._kept(columns)
         mine, next_edge_id = self._mine(columns, kept)
         wrong_row, voted = self._wrong_row(columns), False
@@ -187,6 +190,8 @@ class Partition:
             if refused is not None:
                 raise refused
 
+        part = Updates._from_columns(mine, None, [])
+        part._time_unit = updates._time_unit
         before = self.graph.version
         try:
             with self.graph._lock:
@@ -194,7 +199,7 @@ class Partition:
                     raise UsageError("[apply] expected a part that is attached to no log, got one that is; detach it")
                 self.graph._record = vote
                 try:
-                    return self.graph.apply(Updates._from_columns(mine, None, []))
+                    return self.graph.apply(part)
                 except UpdateError as error:
                     if voted:
                         raise

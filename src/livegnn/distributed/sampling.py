@@ -19,7 +19,7 @@ from livegnn.distributed.draws import call_of_hop, rows_apart
 from livegnn.distributed.exchange import Exchange, Route
 from livegnn.distributed.partition import Partition
 from livegnn.errors import VertexUnknown, WidthMismatch
-from livegnn.graph.checks import id_array, time_array
+from livegnn.graph.checks import id_array, time_array, time_unit
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray, Int64Array
@@ -50,18 +50,23 @@ class RemoteSampler:
 
     def sample(self, vertices: object, times: object) -> list[TemporalHop]:
         """sample_slots() of arrays as TemporalSampler.sample() takes them. Raises: DtypeInvalid, ValueInvalid too."""
-        return self.sample_slots(id_array("sample", "vertices", vertices), time_array("sample", "times", times))
+        return self._sample("sample", vertices, times, 1)[0]
 
-    def sample_slots(self, slots: Int64Array, times: Int64Array) -> list[TemporalHop]:
-        """The hops from these targets outward: (B,) slots and times. Raises: VertexUnknown, WidthMismatch."""
-        return self._sample(slots, times, 1)[0]
+    def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
+        """The hops from these targets outward: (B,) slots and times, in the unit of the graph's times.
 
-    def sample_snapshot_slots(self, slots: Int64Array, times: Int64Array) -> list[list[TemporalHop]]:
+        Raises:  VertexUnknown, WidthMismatch, DtypeInvalid, ValueInvalid.
+        """
+        return self._sample("sample_slots", slots, times, 1)[0]
+
+    def sample_snapshot_slots(self, slots: object, times: object) -> list[list[TemporalHop]]:
         """The hops of each snapshot, newest first; one call. Raises: as sample_slots()."""
-        return self._sample(slots, times, self.snapshots)
+        return self._sample("sample_snapshot_slots", slots, times, self.snapshots)
 
-    def _sample(self, slots: Int64Array, times: Int64Array, snapshots: int) -> list[list[TemporalHop]]:
-        self._check(slots, times)
+    def _sample(self, where: str, vertices: object, moments: object, snapshots: int) -> list[list[TemporalHop]]:
+        slots, times = id_array(where, "vertices", vertices), time_array(where, "times", moments)
+        self.graph._same_unit(where, time_unit(moments))
+        self._check(where, slots, times)
         self.held_edges = []
         found = []
         for snapshot in range(snapshots):
@@ -74,16 +79,16 @@ class RemoteSampler:
         self.calls = (self.calls + 1) % 2**64
         return found
 
-    def _check(self, slots: Int64Array, times: Int64Array) -> None:
+    def _check(self, where: str, slots: Int64Array, times: Int64Array) -> None:
         if slots.shape != times.shape:
             raise WidthMismatch(
-                f"[sample] expected a time for each target, got {len(times)} for {len(slots)}; pass one each"
+                f"[{where}] expected a time for each target, got {len(times)} for {len(slots)}; pass one each"
             )
         live = self.graph.is_live(slots)
         if not live.all():
             row = int(np.argmin(live))
             raise VertexUnknown(
-                f"[sample] expected live vertices as targets, got {slots[row]} at row {row}; add the vertex first"
+                f"[{where}] expected live vertices as targets, got {slots[row]} at row {row}; add the vertex first"
             )
 
     # ---- a hop

@@ -121,9 +121,12 @@ def time_unit(values: object) -> str | None:
 
     values: what edge_time() or time_array() has taken: a list is of the unit that NumPy gives it.
     """
-    if isinstance(values, (list, tuple)):
-        values = np.asarray(values)
+    if isinstance(values, int):
+        return None
     dtype = getattr(values, "dtype", None)
+    if not isinstance(dtype, np.dtype) and type(values).__module__.partition(".")[0] != "torch":  # whose times are bare
+        values = np.asarray(values)
+        dtype = values.dtype
     if not isinstance(dtype, np.dtype) or dtype.kind != "M" or np.size(values) == 0:  # type: ignore[arg-type]
         return None
     unit, count = np.datetime_data(dtype)
@@ -140,6 +143,16 @@ def same_unit(where: str, name: str, known: str | None, given: str | None) -> st
         f"[{where}] expected {name} in {known}, as the times before, got datetime64[{given}]; cast them with "
         f".astype('datetime64[{known}]')"
     )
+
+
+def stored_unit(letters: AnyArray | None) -> str | None:
+    """The unit that a saved graph names; None of one without. Raises: ValueError for what is no unit."""
+    if letters is None:
+        return None
+    unit = letters.astype(np.uint8).tobytes().decode("ascii")
+    if time_unit(np.zeros(1, f"datetime64[{unit}]")) != unit:
+        raise ValueError(f"a unit {unit!r}")
+    return unit
 
 
 def edge_type(where: str, name: str, value: object) -> int:

@@ -103,9 +103,13 @@ class Graph:
         else:
             arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
         undirected, simple = checks.flag("Graph", "undirected", undirected), checks.flag("Graph", "simple", simple)
-        for part in time.values() if isinstance(time, Mapping) else [time]:
-            self._time_unit = checks.same_unit("Graph", "time", self._time_unit, checks.time_unit(part))
+        self._keep_unit("Graph", time)
         self._build(arrays, undirected, simple)
+
+    def _keep_unit(self, where: str, time: object) -> None:
+        """Of the times that a new graph is made of. Raises: ValueInvalid for two units."""
+        for part in time.values() if isinstance(time, Mapping) else [time]:
+            self._time_unit = checks.same_unit(where, "time", self._time_unit, checks.time_unit(part))
 
     def _build(self, arrays: load.GraphArrays, undirected: bool, simple: bool) -> None:
         options: dict[str, Any] = {
@@ -161,9 +165,12 @@ class Graph:
         options: dict[str, Any] = {"ids": ids, "feature_dtype": halves.check_dtype("Graph.from_pyg", feature_dtype)}
         if hasattr(data, "node_types") or hasattr(data, "metadata"):
             found = typed_load.hetero_arrays(data)
+            graph._keep_unit("Graph.from_pyg", found["time"])
             arrays = typed_load.check_typed(**found, vertex_type=None, **options, by_row=True)
         else:
-            arrays = load.check_arrays(**load.pyg_arrays(data), **options, by_row=True)
+            columns = load.pyg_arrays(data)
+            graph._keep_unit("Graph.from_pyg", columns["time"])
+            arrays = load.check_arrays(**columns, **options, by_row=True)
         graph._build(arrays, undirected=False, simple=simple)
         return graph
 
@@ -725,6 +732,8 @@ class Graph:
                 arrays.update({f"ids.{name}": array for name, array in self._typed.to_arrays().items()})
                 arrays.update({f"types.{name}": array for name, array in self._typed.schema.to_arrays().items()})
             arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(self).items()})
+            if self._time_unit is not None:  # version 0.1 saved none
+                arrays["time.unit"] = np.frombuffer(self._time_unit.encode(), np.uint8)
             dtype = halves.FEATURE_DTYPES.index(self.feature_dtype)
             for name, value in (self._options | {"feature_dtype": dtype}).items():
                 arrays[f"option.{name}"] = np.array(int(value), np.int64)
@@ -747,6 +756,7 @@ class Graph:
             ids, typed = _stored_ids(parts)
             graph._set_up(options, ids, typed)
             graph._store.from_arrays(parts["store"])
+            graph._time_unit = checks.stored_unit(arrays.get("time.unit"))
             graph._offloaded = offload.from_arrays(graph, parts["offload"])
             graph._store.check_invariants()
             graph._ids_version = graph._store.version
