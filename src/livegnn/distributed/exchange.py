@@ -8,17 +8,20 @@ once, in a Route: rows go out in that order and answers come back in the order o
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from livegnn.errors import UsageError
+from livegnn.graph.checks import as_seconds, shown
 from livegnn.types import AnyArray, Int64Array
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Exchange", "Route", "gather_text"]
+__all__ = ["Exchange", "Route", "checked_group", "gather_text"]
 
 
 class Exchange(Protocol):
@@ -71,6 +74,17 @@ class Route:
         out = np.empty_like(found)
         out[self.order] = found
         return out
+
+
+def checked_group(where: str, workers: object, timeout_s: object) -> float:
+    """The seconds that a worker waits for another. Raises: UsageError where no group can be made of the numbers."""
+    seconds = as_seconds(timeout_s)
+    if type(workers) is not int or workers < 1 or seconds is None or not seconds > 0:
+        raise UsageError(
+            f"[{where}] expected at least one worker, and timeout_s above 0 and within {threading.TIMEOUT_MAX:.0f}, "
+            f"got {shown(workers)} and {shown(timeout_s)}; give such numbers"
+        )
+    return seconds
 
 
 def gather_text(exchange: Exchange, text: str) -> list[str]:

@@ -20,9 +20,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.processes import TorchExchange
 from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.extras import need
+from livegnn.graph.checks import shown
 
 __all__ = ["launch"]
 
@@ -67,10 +69,13 @@ def launch(
     Raises:  WorkerUnavailable with the error of the worker that failed first; UsageError; DataMissing without torch.
     """
     need("torch.distributed", "distributed")
-    if type(workers) is not int or workers < 1 or not timeout_s > 0:
+    timeout_s = checked_group("launch", workers, timeout_s)
+    if backend not in ("gloo", "nccl") or type(threads) is not int or threads < 1:
         raise UsageError(
-            f"[launch] expected at least one worker and a timeout above 0, got {workers!r} and {timeout_s}; mend them"
+            f'[launch] expected backend="gloo" or "nccl" and at least one thread, got {backend!r} and {threads!r}; '
+            "give such"
         )
+    _check_picklable(fn, args)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)
         meeting = init_method or (folder / "meeting").as_uri()
@@ -84,6 +89,18 @@ def launch(
         finally:
             _end(processes)
         return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(workers)]
+
+
+def _check_picklable(fn: object, args: Sequence[Any]) -> None:
+    """Raises: UsageError for what new processes cannot be given."""
+    for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
+        try:
+            pickle.dumps(value)
+        except (pickle.PicklingError, TypeError, AttributeError) as cause:
+            raise UsageError(
+                f"[launch] expected {name} that can be pickled for another process, got {shown(value)} ({cause}); use "
+                "a function or an object of a module"
+            ) from cause
 
 
 def _work(job: _Job, rank: int) -> None:
@@ -119,7 +136,7 @@ def _meet(job: _Job, rank: int) -> None:
         )
     except RuntimeError as cause:
         raise WorkerUnavailable(
-            f"[launch] expected {job.workers} workers to meet at {job.init_method} within {job.timeout_s} s, got "
+            f"[launch] expected {job.workers} workers to meet at {job.init_method} within {job.timeout_s:g} s, got "
             f"{cause} (seen by worker {rank}); see another's error, mend the cause, or give a longer timeout_s"
         ) from cause
 
@@ -134,7 +151,7 @@ def _watch(processes: Sequence[BaseProcess], folder: Path, timeout_s: float) -> 
         if not ended:
             late = ", ".join(map(str, sorted(running.values())))
             raise WorkerUnavailable(
-                f"[launch] expected {len(processes)} workers to finish within {timeout_s} s of the first, got worker "
+                f"[launch] expected {len(processes)} workers to finish within {timeout_s:g} s of the first, got worker "
                 f"{late} still at work; all were ended; give a longer timeout_s, or mend what keeps it"
             )
         for sentinel in ended:

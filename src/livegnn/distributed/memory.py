@@ -29,7 +29,7 @@ from livegnn.types import AnyArray, Float32Array, Int64Array
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["PartitionedMemory"]
+__all__ = ["PartitionedMemory", "check_memory"]
 
 _INTEGERS, _FLOATS = ("last", "other", "time", "known", "pending"), ("rows", "raw")
 _FLAGS = ("known", "pending")
@@ -40,6 +40,16 @@ _LATEST = 2**63 - 1
 State = dict[str, Tensor]
 
 
+def check_memory(model: TemporalModel) -> VertexMemory:
+    """The memory of a model, which can be parted. Raises: ModelUnsupported for another kind."""
+    if not isinstance(model.memory, VertexMemory):
+        raise ModelUnsupported(
+            f"[PartitionedMemory] expected a model with a VertexMemory, got {type(model.memory).__name__}; train it in "
+            "one process"
+        )
+    return model.memory
+
+
 class PartitionedMemory:
     """One worker's rows, and what all workers do together. Every call is made by all, each with what is its own.
 
@@ -48,13 +58,7 @@ class PartitionedMemory:
     """
 
     def __init__(self, model: TemporalModel, exchange: Exchange) -> None:
-        memory = model.memory
-        if not isinstance(memory, VertexMemory):
-            raise ModelUnsupported(
-                f"[PartitionedMemory] expected a model with a VertexMemory, got {type(memory).__name__}; train it in "
-                "one process"
-            )
-        self._memory, self._exchange = memory, exchange
+        self._memory, self._exchange = check_memory(model), exchange
         self.reset(0)
 
     def reset(self, slot_count: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from livegnn.distributed.exchange import Exchange
+from livegnn.distributed.exchange import Exchange, checked_group
 from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.types import AnyArray
 
@@ -91,11 +91,10 @@ def run_threads(fn: Callable[[Exchange], Result], workers: int, *, timeout_s: fl
     """Runs fn in so many threads, each with its end of one exchange; their results in order.
 
     Args:    timeout_s: for which one may wait for another.
-    Raises:  what the first worker to fail raised; UsageError for fewer than one worker.
+    Raises:  what the first worker to fail raised; WorkerUnavailable where one is late; UsageError for numbers that make
+             no group.
     """
-    if workers < 1:
-        raise UsageError(f"[run_threads] expected at least one worker, got {workers}; give a number from 1")
-    table = _Table(workers, timeout_s)
+    table = _Table(workers, checked_group("run_threads", workers, timeout_s))
     results: list[Any] = [None] * workers
     errors: list[BaseException] = []
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from livegnn.distributed.exchange import Exchange
+from livegnn.distributed.exchange import Exchange, checked_group
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
-from livegnn.distributed.partition import Partition, check_graph
+from livegnn.distributed.partition import Partition
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
@@ -56,28 +57,28 @@ def train(
 
     Args:    sampler: of the graph; its arguments are taken over.  validation: share of the last events, tested on after
              each epoch and not trained on.  timeout_s: for which a worker waits for another.
-             options: of DistributedTrainer (batch_size, epochs, learning_rate, seed).
-    Raises:  before a worker is started ValueInvalid, UsageError for numbers, unknown options, another graph's sampler
-             and a graph without edges, ColumnMissing for one without times, EdgeOffloaded where edges lie in files;
+             options: of DistributedTrainer (batch_size, epochs, learning_rate, optimizer, device, seed); optimizer= is
+             pickled: a class or a function of a module.
+    Raises:  before a worker is started ValueInvalid, UsageError for numbers, options, another graph's sampler and a
+             graph without edges, WidthMismatch for a sampler or features that are not the model's, ModelUnsupported for
+             its memory, ColumnMissing for a graph without times, EdgeOffloaded where edges lie in files;
              WorkerUnavailable where a worker failed, with its error. Then the model is as before.
 
     >>> from livegnn.distributed import train                                        # doctest: +SKIP
     >>> train(TGN(), graph, lg.TemporalSampler(graph, [10]), workers=2).sampling_cv  # doctest: +SKIP
     0.01
     """
-    if sampler.graph is not graph:
-        raise UsageError("[train] expected a sampler of this graph, got one of another; make one for it")
-    check_graph("train", graph)
     torch = need("torch", "distributed")
     from livegnn.distributed.trainer import check_training
 
-    check_training(options, validation)
+    timeout_s = checked_group("train", workers, timeout_s)
+    check_training(model, graph, sampler, options, validation)
     if not graph.edge_count:
         raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     layout = Layout(hosts=1, workers_per_host=workers)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)
-        torch.save(model, folder / "model.pt")
+        _save_model(torch, model, folder / "model.pt")
         with graph._lock:
             events = Events.of(graph)
             _save(folder / "events.npz", dict(zip(_EVENTS, events.columns(), strict=True)))
@@ -90,6 +91,16 @@ def train(
     if model.memory is not None:
         model.memory.load_state(trained["memory"])
     return report
+
+
+def _save_model(torch: Any, model: TemporalModel, path: Path) -> None:
+    try:
+        torch.save(model, path)
+    except (pickle.PicklingError, TypeError, AttributeError) as cause:
+        raise UsageError(
+            f"[train] expected a model that can be pickled for another process, got {type(model).__name__} ({cause}); "
+            "define it in a module"
+        ) from cause
 
 
 def _work(exchange: Exchange, task: _Task) -> DistributedReport:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import pickle
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,16 +22,18 @@ import numpy as np
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
-from livegnn.distributed.partition import Changes, Partition
+from livegnn.distributed.partition import Changes, Partition, check_graph
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.extras import need
-from livegnn.graph.checks import finite_float
+from livegnn.graph import Graph
+from livegnn.graph.checks import finite_float, shown
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, score_links
-from livegnn.temporal.loading import Fetches, InputLoader
+from livegnn.temporal.loading import Fetches, InputLoader, check_model, check_sampler, checked_device
 from livegnn.temporal.report import EpochReport
+from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -87,6 +90,8 @@ class DistributedTrainer:
         seed: int = 0,
     ) -> None:
         _check_options(batch_size, epochs, learning_rate, seed)
+        check_model("DistributedTrainer", model)
+        device = checked_device("DistributedTrainer", device)
         self._torch: Any = need("torch", "distributed")
         self.model, self.partition, self.sampler = model.to(device), partition, sampler
         self.exchange, self.batch_size, self.epochs, self.seed = exchange, batch_size, epochs, seed
@@ -100,8 +105,8 @@ class DistributedTrainer:
         self._loader.check(model)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size)
         parameters = list(model.parameters())
-        make = optimizer or (lambda given: self._torch.optim.Adam(given, lr=learning_rate))
-        self._optimizer, self._parameters = make(parameters), parameters
+        self._optimizer = made_optimizer("DistributedTrainer", optimizer, parameters, learning_rate)
+        self._parameters = parameters
         self._destinations = np.zeros(0, np.int64)  # that fit() has seen, each once
         self._removed: list[Int64Array] = []  # vertices that the memory has yet to forget
         self._fits = 0
@@ -128,6 +133,8 @@ class DistributedTrainer:
         Raises:  UsageError without events to train on; ValueInvalid.
         """
         _check_validation("fit", validation)
+        count_of_epochs = self.epochs if epochs is None else epochs
+        _check_options(self.batch_size, count_of_epochs, 0.0, self.seed)
         ordered = events.in_time_order()
         count = len(ordered) - int(len(ordered) * validation)
         if not count:
@@ -135,7 +142,7 @@ class DistributedTrainer:
         known, later = ordered.at(slice(0, count)), ordered.at(slice(count, None))
         self._destinations = np.union1d(self._destinations, ordered.dst)
         self._fits += 1
-        for epoch in range(epochs or self.epochs):
+        for epoch in range(count_of_epochs):
             self._begin_epoch(epoch)
             self._reset_memory()
             negatives = self._drawn("fit", count, epoch, 0)
@@ -327,16 +334,66 @@ class DistributedTrainer:
         return np.concatenate(self.exchange.gather(number))
 
 
-def check_training(options: Mapping[str, Any], validation: float) -> None:
+def check_training(
+    model: TemporalModel, graph: Graph, sampler: TemporalSampler, options: Mapping[str, Any], validation: float
+) -> None:
     """Refuses what DistributedTrainer or its fit() would, for a caller who has yet to start workers."""
+    check_model("train", model)
+    check_graph("train", graph)
+    check_sampler("train", sampler, graph, live=True)
     known = inspect.signature(DistributedTrainer).parameters
     names = [name for name, parameter in known.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    names = [name for name in names if not name.endswith("_features")]  # of one process, which others cannot be given
     if unknown := sorted(set(options) - set(names)):
         raise UsageError(f"[train] expected options among {', '.join(names)}, got {', '.join(unknown)}; leave them out")
-    _check_options(
-        *(options.get(name, known[name].default) for name in ("batch_size", "epochs", "learning_rate", "seed"))
-    )
+    given = {name: options.get(name, known[name].default) for name in names}
+    _check_options(*(given[name] for name in ("batch_size", "epochs", "learning_rate", "seed")))
     _check_validation("train", validation)
+    device = checked_device("train", given["device"])
+    loader = InputLoader(graph, sampler, device=device)
+    loader.check(model)
+    LinkPass(model, loader, batch_size=given["batch_size"])
+    if model.memory is not None:
+        from livegnn.distributed.memory import check_memory
+
+        check_memory(model)
+    made_optimizer("train", given["optimizer"], list(model.parameters()), given["learning_rate"])
+    try:
+        pickle.dumps(given["optimizer"])
+    except (pickle.PicklingError, TypeError, AttributeError) as cause:
+        raise UsageError(
+            f"[train] expected an optimizer= that can be pickled for the workers, got {shown(given['optimizer'])} "
+            f"({cause}); give a class of torch.optim, or a function or functools.partial of a module"
+        ) from cause
+
+
+def made_optimizer(
+    where: str,
+    make: Callable[[Iterable[torch.nn.Parameter]], Optimizer] | None,
+    parameters: list[torch.nn.Parameter],
+    learning_rate: float,
+) -> Optimizer:
+    """What `make` makes of the parameters, by default Adam. Raises: UsageError where that is no optimizer."""
+    torch: Any = need("torch", "distributed")
+    if not parameters:
+        raise UsageError(f"[{where}] expected a model with parameters to train, got one without; give it some")
+    if make is None:
+        adam: Optimizer = torch.optim.Adam(parameters, lr=learning_rate)
+        return adam
+    try:
+        made: object = make(parameters)
+    except (TypeError, ValueError, AttributeError) as cause:
+        raise UsageError(
+            f"[{where}] expected optimizer as a callable(parameters), got {shown(make)} ({cause}); give a class of "
+            "torch.optim, or a function that makes one"
+        ) from cause
+    if not isinstance(made, torch.optim.Optimizer):
+        raise UsageError(
+            f"[{where}] expected an optimizer= that makes a torch.optim.Optimizer, got {type(made).__name__} of it; "
+            "return the optimizer"
+        )
+    optimizer: Optimizer = made
+    return optimizer
 
 
 def _check_validation(where: str, validation: float) -> None:
