@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,11 +28,21 @@ from livegnn.errors import (
 )
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import AnyArray, time_array, time_unit
+from livegnn.graph.checks import AnyArray, time_array, time_unit, whole_number
+from livegnn.graph.ids import slots_or_ids
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Events, smaller_first
 from livegnn.temporal.link import LinkPass, cut
-from livegnn.temporal.loading import Fetches, InputLoader, SlotSampler
+from livegnn.temporal.loading import (
+    Fetches,
+    InputLoader,
+    SlotSampler,
+    check_graph,
+    check_model,
+    check_sampler,
+    checked_device,
+)
+from livegnn.temporal.view import View
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -90,6 +101,10 @@ class TemporalEngine:
         events_kept_max: int = 1_000_000,
         device: torch.device | str = "cpu",
     ) -> None:
+        check_model("TemporalEngine", model)
+        check_graph("TemporalEngine", graph)
+        check_sampler("TemporalEngine", sampler, graph)
+        device = checked_device("TemporalEngine", device)
         for name, value in (("memory_step", memory_step), ("events_kept_max", events_kept_max)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueInvalid(
@@ -104,6 +119,7 @@ class TemporalEngine:
         )
         self._loader.check(model)
         self._since: list[_Batch] = []  # batches that a model still in training may not have seen
+        self._views: list[View] = []  # of answers under way; changed under the graph's lock
         self._failed: BaseException | None = None
         self._closed = False
         self._pass = self._made(model)
@@ -135,6 +151,9 @@ class TemporalEngine:
         try:
             events = smaller_first(self.graph, Events(src, dst, time, ids)).in_time_order()
             batch = _Batch(version, events, vertices, self._loader.edge_rows(events.edge_ids))
+            for view in self._views:
+                if view.model is self._pass.model:
+                    view.keep(np.concatenate([events.src, events.dst, vertices]))
             self._since.append(batch)
             if self._failed is None:
                 self._observe(self._pass, [batch])
@@ -159,7 +178,7 @@ class TemporalEngine:
                  yet, or after close(); EdgeOffloaded. Then the old model stays.
         """
         self._refuse_closed()
-        new = self._made(model)
+        new, upto = self._made(model), whole_number("swap", "upto", upto)
         if upto > self.graph.version:
             raise UsageError(
                 f"[swap] expected the memory of version {self.graph.version} or before, got that of {upto}; apply the "
@@ -214,7 +233,8 @@ class TemporalEngine:
             reading.enter_context(self.graph._lock)
             slots = self._live("embeddings", "vertices", vertices)
             times = _times("embeddings", self.graph, time, len(slots))
-            return self._numpy(self._embed(self._pass, slots, times, reading))
+            with self._viewed(len(slots)) as view:
+                return self._numpy(self._embed(view, slots, times, reading))
 
     def predict(self, src: object, dst: object, time: object) -> Float32Array:
         """(k,) float32 probabilities of links src[i] -> dst[i] at a time. Raises: as embeddings."""
@@ -227,7 +247,9 @@ class TemporalEngine:
                     f"[predict] expected as many dst as src, got {len(destinations)} and {len(sources)}; give pairs"
                 )
             times = _times("predict", self.graph, time, len(sources))
-            h = self._embed(of, np.concatenate([sources, destinations]), np.tile(times, 2), reading)
+            roots = np.concatenate([sources, destinations])
+            with self._viewed(len(roots)) as view:
+                h = self._embed(view, roots, np.tile(times, 2), reading)
             logits = of.score(sources, h[: len(sources)], destinations, h[len(sources) :])
             return self._numpy(self._torch.sigmoid(logits))
 
@@ -235,29 +257,34 @@ class TemporalEngine:
         """The k most probable destinations of each source at a time, among candidates (default: all vertices that an
         edge leads to; in an undirected graph all that have an edge), each of which counts once.
 
-        Raises:  as embeddings; ValueInvalid for k.
+        Raises:  as embeddings; ValueInvalid, DtypeInvalid for k.
         Cost:    embeds every candidate once per distinct time.
         """
-        with self.graph._lock, self._torch.no_grad():
-            sources = self._live("next", "src", src)
+        with ExitStack() as reading, self._torch.no_grad():
+            reading.enter_context(self.graph._lock)
+            of, sources = self._pass, self._live("next", "src", src)
             slots = (
                 self._destinations() if candidates is None else np.unique(self._live("next", "candidates", candidates))
             )
-            if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= len(slots):
-                raise ValueInvalid(f"[next] expected k from 1 to the {len(slots)} candidates, got {k!r}; ask for fewer")
+            if not 1 <= (k := whole_number("next", "k", k)) <= len(slots):
+                raise ValueInvalid(f"[next] expected k from 1 to the {len(slots)} candidates, got {k}; ask for fewer")
             times = _times("next", self.graph, time, len(sources))
             best = np.zeros((len(sources), k), np.int64)
             probability = np.zeros((len(sources), k), np.float32)
-            for at in np.unique(times):
-                rows = np.flatnonzero(times == at)
-                h_dst = self._embed(self._pass, slots, np.full(len(slots), at))
-                h_src = self._embed(self._pass, sources[rows], times[rows])
-                for row, h in zip(rows, h_src, strict=True):
-                    logits = self._pass.score(sources[row].repeat(len(slots)), h.expand(len(slots), -1), slots, h_dst)
-                    top = self._torch.topk(logits, k)
-                    best[row] = slots[top.indices.cpu().numpy()]
-                    probability[row] = self._numpy(self._torch.sigmoid(top.values))
-            names = self.graph.to_external(best.reshape(-1)).reshape(best.shape)
+            moments = np.unique(times)
+            with self._viewed(len(sources) + len(moments) * len(slots)) as view:
+                reads_on = None if view.source is None else reading  # not pinned, all is read under the lock
+                for at in moments:
+                    rows = np.flatnonzero(times == at)
+                    h_dst = self._embed(view, slots, np.full(len(slots), at), reads_on)
+                    h_src = self._embed(view, sources[rows], times[rows], reads_on)
+                    for row, h in zip(rows, h_src, strict=True):
+                        logits = of.score(sources[row].repeat(len(slots)), h.expand(len(slots), -1), slots, h_dst)
+                        top = self._torch.topk(logits, k)
+                        best[row] = slots[top.indices.cpu().numpy()]
+                        probability[row] = self._numpy(self._torch.sigmoid(top.values))
+                named = self.graph if view.source is None else view.source
+                names = named.to_external(best.reshape(-1)).reshape(best.shape)
             return WhatNext(names, probability)
 
     @property
@@ -383,27 +410,50 @@ class TemporalEngine:
                 "model to make it anew"
             ) from self._failed
 
-    def _embed(
-        self, of: LinkPass, slots: Int64Array, times: Int64Array, reading: ExitStack | None = None
-    ) -> torch.Tensor:
-        """Rows by the model of this pass. The caller holds the graph's lock; `reading`, which holds it, is closed once
-        nothing is read any more: before the last roots go through the model, if that looks at no memory by itself.
+    @contextmanager
+    def _viewed(self, roots: int) -> Iterator[View]:
+        """What an answer reads; the caller holds the graph's lock. Of many roots a version that stays while the lock
+        is let go between forward passes, unless this thread's what_if block holds it anyway.
         """
-        self._refuse_failed()
+        pinned = getattr(self._loader.sampler, "pin", None)
+        with ExitStack() as held:
+            source = None
+            if roots > _ROOTS_MAX and pinned is not None and not self.graph._supposed:
+                source = held.enter_context(pinned())
+            view = View(self._pass.model, source, self.graph.slot_count, self._loader.device)
+            if source is not None:
+                self._views.append(view)
+                held.callback(self._unview, view)
+            yield view
+
+    def _unview(self, view: View) -> None:
+        with self.graph._lock:
+            self._views = [other for other in self._views if other is not view]
+
+    def _embed(
+        self, view: View, slots: Int64Array, times: Int64Array, reading: ExitStack | None = None
+    ) -> torch.Tensor:
+        """Rows by the model of a view. `reading`, which holds the graph's lock, is closed before roots go through a
+        model that looks at no memory by itself: before the first of them where the view is pinned, else the last.
+        """
+        parts = []
         with self._torch.no_grad():
-            parts = []
             for part in cut(max(len(slots), 1), _ROOTS_MAX):
-                inputs = of.model.recall(self._loader.load(slots[part], times[part]))
-                recalled = of.model.memory is None or all(each.memory is not None for each in inputs)
-                if reading is not None and recalled and part.stop >= len(slots):
-                    reading.close()
-                parts.append(of.model.embed(inputs))
+                with ExitStack() as piece:
+                    piece.enter_context(self.graph._lock)
+                    self._refuse_failed()
+                    inputs = view.recalled(self._loader.load(slots[part], times[part], view.source))
+                    if view.model.memory is None or all(each.memory is not None for each in inputs):
+                        piece.close()
+                        if reading is not None and (view.source is not None or part.stop >= len(slots)):
+                            reading.close()
+                    parts.append(view.model.embed(inputs))
             rows: torch.Tensor = self._torch.cat(parts)
             return rows
 
     def _live(self, where: str, name: str, ids: object) -> Int64Array:
         """Slots of live vertices. The caller holds the graph's lock."""
-        slots = self.graph.to_slots(ids)
+        slots = slots_or_ids(where, name, ids, self.graph._ids)
         try:
             self.graph._store.in_degree(slots)  # of live vertices alone
         except VertexUnknown:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UsageError
+from livegnn.errors import UsageError, VertexUnknown
 from livegnn.graph.checks import id_array
 from livegnn.graph.consumers import VertexChange
 from livegnn.graph.ids import IdMap, slots_or_ids
@@ -123,13 +123,15 @@ class PinnedSampler:
             return rows
 
     def edge_attrs(self, edge_ids: object) -> Float32Array:
-        """(k, A) float32, attributes of edges in the pinned version, also of such as have gone since.
+        """(k, A) float32, attributes of edges in the pinned version, also of such as have gone since. In a graph whose
+        edges have none A is 0, and which edges there are is not looked at.
 
         Raises:  EdgeMissing.
         """
         with self._graph._lock:
             numbers = id_array("edge_attrs", "edge_ids", edge_ids)
-            rows: Float32Array = self._opened("edge_attrs").edge_attrs(numbers, self._graph.attr_width)
+            pin, width = self._opened("edge_attrs"), self._graph.attr_width
+            rows: Float32Array = pin.edge_attrs(numbers, width) if width else np.zeros((len(numbers), 0), np.float32)
             return rows
 
     def kept(self, ids: Int64Array, *, edges: bool) -> BoolArray:
@@ -143,10 +145,15 @@ class PinnedSampler:
     def to_external(self, slots: object) -> AnyArray:
         """(k,) ids that slots had in the pinned version: graph.to_external() of it. Raises: VertexUnknown."""
         with self._graph._lock:
-            self._opened("to_external")
+            pin, known = self._opened("to_external"), self._known_ids()
             numbers = id_array("to_external", "slots", slots)
-            known = self._known_ids()
-            return numbers if known is None else known.external("to_external", numbers)
+            if known is not None:
+                return known.external("to_external", numbers)
+            try:
+                pin.features(numbers, 0)  # of vertices of the version alone
+            except VertexUnknown as error:
+                raise VertexUnknown(str(error).replace("[features]", "[to_external]", 1)) from None
+            return numbers
 
     # ---- for the graph and the sampler
 

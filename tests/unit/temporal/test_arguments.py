@@ -186,10 +186,17 @@ def test_calls_of_a_pin():
     graph = graph_of(WARM)
     with sampler_of(graph).pin() as pin:
         assert pin.edge_attrs([0, 3]).shape == (2, 0)
-        with pytest.raises(lg.errors.EdgeMissing, match=r"^\[edge_attrs\]"):
-            pin.edge_attrs([10**6])
-        with pytest.raises(VertexUnknown, match=r"^\[to_external\] expected slots of live vertices, got 999 at row 1"):
+        with pytest.raises(VertexUnknown, match=r"^\[to_external\] expected vertices of version 0, got 999 at row 1"):
             pin.to_external([3, 999])
+        gone = lg.Updates()
+        gone.remove_vertex(3)
+        graph.apply(gone)
+        assert pin.to_external([3, 4]).tolist() == [3, 4]
+    with sampler_of(graph).pin() as pin, pytest.raises(VertexUnknown, match="version 1, got 3 at row 0"):
+        pin.to_external([3])
+    attributed = graph_of(WARM, attributes=2)
+    with sampler_of(attributed).pin() as pin, pytest.raises(lg.errors.EdgeMissing, match=r"^\[edge_attrs\]"):
+        pin.edge_attrs([10**6])
     named = lg.Graph(np.zeros((2, 0), np.float32), ["a"], ["b"], time=[1], ids=["a", "b"])
     with sampler_of(named).pin() as pin, pytest.raises(VertexUnknown, match="got 2 at row 0"):
         pin.to_external([2])
