@@ -24,6 +24,7 @@ from livegnn.cli.console import Console
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.extras import need
+from livegnn.temporal.folder import writable_folder
 
 if TYPE_CHECKING:
     from livegnn.temporal.models import TemporalModel
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.print_config:
         console.line(config.to_toml().rstrip())
         return 0
-    folder = Path(config.output.folder)
+    folder = writable_folder("train", "output.folder", config.output.folder)  # before events are read, perhaps for long
     if options.fresh:
         (folder / "checkpoint.pt").unlink(missing_ok=True)
     _refuse_another(config, folder)
@@ -104,7 +105,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.heading("The stream")
     console.line(f"{stream.title}: {len(stream):,} events, {graph.vertex_count:,} vertices.")
     console.line(f"Warm start on {warm:,}, then rounds of {config.data.batch:,}.")
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
     bars = _Bars(console)
     with _trainer(config, model, graph, folder, bars) as trainer:
