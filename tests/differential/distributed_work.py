@@ -1,6 +1,21 @@
 """What worker processes do in the differential tests of distributed training."""
 
+import torch
+
 from livegnn.distributed import Layout, Partition, RemoteSampler
+from livegnn.errors import ValueInvalid
+
+
+class OneStep(torch.optim.SGD):
+    """An optimizer that fails in the worker, once the weights have moved."""
+
+    steps = 0
+
+    def step(self, *given):
+        if self.steps:
+            raise ValueInvalid("[here] expected no second step, got one; stop")
+        self.steps += 1
+        super().step(*given)
 
 
 def sample_all(exchange, graph_arrays, targets, fanouts, options):

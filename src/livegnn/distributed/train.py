@@ -73,8 +73,6 @@ def train(
 
     timeout_s = checked_group("train", workers, timeout_s)
     check_training(model, graph, sampler, options, validation)
-    if not graph.edge_count:
-        raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     layout = Layout(hosts=1, workers_per_host=workers)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)

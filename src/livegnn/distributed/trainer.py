@@ -341,6 +341,8 @@ def check_training(
     check_model("train", model)
     check_graph("train", graph)
     check_sampler("train", sampler, graph, live=True)
+    if not graph.edge_count:
+        raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     known = inspect.signature(DistributedTrainer).parameters
     names = [name for name, parameter in known.items() if parameter.kind is parameter.KEYWORD_ONLY]
     names = [name for name in names if not name.endswith("_features")]  # of one process, which others cannot be given
