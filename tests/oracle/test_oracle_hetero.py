@@ -126,6 +126,24 @@ def test_to_hetero(make, aggr):
     run(module, 8)
 
 
+MODELS = {
+    "GraphSAGE": lambda: pyg.GraphSAGE((-1, -1), 6, 2, 3),
+    "GraphSAGE jk": lambda: pyg.GraphSAGE((-1, -1), 6, 3, 3, jk="cat", norm="batch_norm", act="elu"),
+    "GAT": lambda: pyg.GAT((-1, -1), 6, 2, 3, heads=2, add_self_loops=False),
+    "GAT v2": lambda: pyg.GAT((-1, -1), 6, 2, 3, v2=True, add_self_loops=False),
+}
+
+
+@pytest.mark.parametrize("aggr", ["sum", "max"])
+@pytest.mark.parametrize("name", MODELS)
+def test_to_hetero_of_whole_models(name, aggr):
+    """Their TrimToLayer does nothing without numbers of sampled vertices."""
+    module = pyg.to_hetero(MODELS[name](), METADATA, aggr).eval()
+    x = {key: torch.zeros(1, width) for key, width in WIDTHS.items()}
+    module(x, {triple: torch.zeros(2, 0, dtype=torch.long) for triple in TRIPLES})  # makes the lazy layers
+    run(module, 9)
+
+
 class Transformer(nn.Module):
     """HGT as in PyG's example: a layer per type, attention over all relations at once."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx, nn
 from torch_geometric import nn as pyg
+from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from livegnn.errors import ModelError
 from livegnn.models.pyg_columns import stated_widths
@@ -72,6 +73,9 @@ def _follow(root: nn.Module, graph: fx.Graph, given: tuple[Any, ...], found: dic
         first = args[0] if args else next(iter(kwargs.values()), None)
         if node.op == "call_module":
             layer = root.get_submodule(str(node.target))
+            if type(layer) is TrimToLayer:
+                env[node] = tuple(args[3:6])
+                continue
             _note(layer, first, found)
             env[node] = first if isinstance(first, _Rows) and not stated_widths(layer) else None
         elif name == "get_dict":

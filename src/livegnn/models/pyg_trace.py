@@ -15,6 +15,7 @@ import torch
 from torch import fx, nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric import nn as pyg
+from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
@@ -188,6 +189,8 @@ class _Reader:
         for each in (*args, *kwargs.values()):
             if isinstance(each, Refusal):
                 raise each.error
+        if type(module) is TrimToLayer:
+            return _untrimmed(where, *args, **kwargs)
         if isinstance(module, pyg.MessagePassing):
             return convert_conv(module, name, args, kwargs, self.record, self.local)
         kind = type(module)
@@ -284,6 +287,15 @@ class _Reader:
                     "make it run as module(x, edge_index) or module(x, edge_index, edge_weight)",
                 ) from error
             return recorder.symbols_of(result)
+
+
+def _untrimmed(
+    where: str, layer: int, nodes: Any, edges: Any, x: Any, edge_index: Any, edge_attr: Any = None
+) -> tuple[Any, Any, Any]:
+    """What TrimToLayer returns without numbers of sampled vertices and edges. Raises: ModelUnsupported with them."""
+    if isinstance(nodes, list) or edges is not None:
+        raise refuse(where, "it leaves out what was sampled for other layers", "leave num_sampled_*_per_hop out")
+    return x, edge_index, edge_attr
 
 
 class _Function(nn.Module):
