@@ -71,6 +71,7 @@ class Graph:
     """
 
     _block_edges_max: ClassVar[int] = 128  # tests make blocks tiny
+    _weight_column: load.WeightColumn | None = "weight"  # where the weights, if any, come from
     _time_unit: str | None = None  # of the datetime64 values that were given so far; numbers have none
 
     def __init__(
@@ -154,10 +155,11 @@ class Graph:
     def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False, feature_dtype: object = None) -> Self:
         """The graph of a torch_geometric.data.Data or HeteroData.
 
-        x -> features, edge_index -> src, dst, edge_weight or 1-D edge_attr -> weight, 2-D edge_attr -> edge_attr,
-        edge_type -> edge_type, edge_time (or time, one an edge) -> time. Other attributes (y, masks) are not read. With
-        ids=, edge_index still counts rows of x. Of HeteroData the same for each type; a type with num_nodes and no x
-        has features of width 0.
+        x -> features, edge_index -> src, dst, edge_weight -> weight, edge_attr -> edge_attr, edge_type -> edge_type,
+        edge_time (or time, one an edge) -> time. Other attributes (y, masks) are not read. A 1-D edge_attr without an
+        edge_weight is kept as weights, so updates give weight=; weight_column says so, and a model reads it as its
+        forward reads edge_attr. With ids=, edge_index still counts rows of x. Of HeteroData the same for each type; a
+        type with num_nodes and no x has features of width 0.
 
         Raises:  ColumnMissing without x or edge_index; else as Graph.
         """
@@ -167,10 +169,12 @@ class Graph:
             found = typed_load.hetero_arrays(data)
             graph._keep_unit("Graph.from_pyg", found["time"])
             arrays = typed_load.check_typed(**found, vertex_type=None, **options, by_row=True)
+            graph._weight_column = typed_load.weight_column(data)
         else:
             columns = load.pyg_arrays(data)
             graph._keep_unit("Graph.from_pyg", columns["time"])
             arrays = load.check_arrays(**columns, **options, by_row=True)
+            graph._weight_column = load.weight_column(data)
         graph._build(arrays, undirected=False, simple=simple)
         return graph
 
@@ -237,6 +241,11 @@ class Graph:
     def has_weight(self) -> bool:
         """Whether edges have weights."""
         return bool(self._options["has_weight"])
+
+    @property
+    def weight_column(self) -> load.WeightColumn | None:
+        """Where weights come from: "weight" as Graph has it, PyG's "edge_weight" or a 1-D "edge_attr"; None without."""
+        return self._weight_column if self.has_weight else None
 
     @property
     def has_time(self) -> bool:
@@ -737,6 +746,8 @@ class Graph:
             dtype = halves.FEATURE_DTYPES.index(self.feature_dtype)
             for name, value in (self._options | {"feature_dtype": dtype}).items():
                 arrays[f"option.{name}"] = np.array(int(value), np.int64)
+            if self.weight_column is not None:
+                arrays["option.weight_column"] = np.array(load.WEIGHT_COLUMNS.index(self.weight_column), np.int64)
             return arrays
 
     @classmethod
@@ -755,12 +766,13 @@ class Graph:
             options["feature_dtype"] = halves.stored_dtype(int(parts["option"].get("feature_dtype", 0)))
             ids, typed = _stored_ids(parts)
             graph._set_up(options, ids, typed)
+            graph._weight_column = load.WEIGHT_COLUMNS[int(parts["option"].get("weight_column", 0))]
             graph._store.from_arrays(parts["store"])
             graph._time_unit = checks.stored_unit(arrays.get("time.unit"))
             graph._offloaded = offload.from_arrays(graph, parts["offload"])
             graph._store.check_invariants()
             graph._ids_version = graph._store.version
-        except (KeyError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
+        except (LookupError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
             if isinstance(cause, StoredStateInvalid):
                 raise
             raise StoredStateInvalid(

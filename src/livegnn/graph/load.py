@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from livegnn.errors import ColumnMissing, ValueInvalid, VertexUnknown, WidthMismatch
+from livegnn.errors import ColumnMissing, VertexUnknown, WidthMismatch
 from livegnn.graph import checks, halves
 from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import IdMap, check_ids
 from livegnn.graph.typed_ids import TypedIds
 
 _WHERE = "Graph"
+
+WeightColumn: TypeAlias = Literal["weight", "edge_weight", "edge_attr"]
+WEIGHT_COLUMNS: tuple[WeightColumn, ...] = get_args(WeightColumn)  # places are saved
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,9 @@ def _endpoints(name: str, values: object, count: int, known: IdMap | None) -> In
 def pyg_arrays(data: Any) -> dict[str, Any]:
     """The arguments of Graph(...) from a torch_geometric.data.Data.
 
-    x -> features, edge_index -> src and dst, edge_weight (or edge_attr with one number an edge) -> weight, edge_attr
-    (E, A) -> edge_attr, edge_type -> edge_type, edge_time (or time with one value an edge) -> time. Other attributes
-    are not read.
+    x -> features, edge_index -> src and dst, edge_weight -> weight, edge_attr -> edge_attr (or weight, see
+    weight_column), edge_type -> edge_type, edge_time (or time with one value an edge) -> time. Other attributes are not
+    read.
     """
     where = "Graph.from_pyg"
     for name in ("x", "edge_index"):
@@ -107,16 +110,28 @@ def pyg_arrays(data: Any) -> dict[str, Any]:
     return {"features": data.x, **pyg_edges(where, data), "edge_type": getattr(data, "edge_type", None)}
 
 
+def weight_column(data: Any) -> WeightColumn | None:
+    """Which column of a Data, or of one edge type of a HeteroData, the graph keeps as its weights.
+
+    A 1-D edge_attr without an edge_weight is kept there, one number an edge, under its own name: a model reads it as
+    attributes or as weights, as its forward does (livegnn.models.joining).
+    """
+    if getattr(data, "edge_weight", None) is not None:
+        return "edge_weight"
+    attr = getattr(data, "edge_attr", None)
+    return "edge_attr" if attr is not None and attr.ndim == 1 else None
+
+
 def pyg_edges(where: str, data: Any) -> dict[str, Any]:
     """src, dst, weight, time and edge_attr of a Data, or of one edge type of a HeteroData; None where not there."""
     edge_index = checks.as_array(where, "edge_index", data.edge_index)
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise WidthMismatch(f"[{where}] expected edge_index of shape (2, E), got {edge_index.shape}; transpose it")
     weight, attr = getattr(data, "edge_weight", None), getattr(data, "edge_attr", None)
-    if attr is not None and attr.ndim == 1:
-        if weight is not None:
-            raise ValueInvalid(f"[{where}] expected edge_weight or a 1-D edge_attr, got both; drop one of them")
+    if weight_column(data) == "edge_attr":
         weight, attr = attr, None
+    elif attr is not None and attr.ndim == 1:
+        attr = attr[:, None]
     time = getattr(data, "edge_time", None)
     if time is None:
         time = getattr(data, "time", None)

@@ -350,3 +350,18 @@ def hetero_arrays(data: Any) -> dict[str, Any]:
             if found[name] is not None:
                 columns[name][key] = found[name]
     return {**arguments, **{name: values or None for name, values in columns.items()}}
+
+
+def weight_column(data: Any) -> load.WeightColumn | None:
+    """Which column of a HeteroData the graph keeps as its weights; see load.weight_column.
+
+    Raises: ValueInvalid where it is another for another edge type.
+    """
+    found = {key: load.weight_column(data[key]) for key in data.edge_types}
+    names = {column: key for key, column in found.items() if column is not None}
+    if len(names) > 1:
+        raise ValueInvalid(
+            "[Graph.from_pyg] expected edge_weight or a 1-D edge_attr, the same for all edge types, got edge_weight "
+            f"for {names['edge_weight']!r} and a 1-D edge_attr alone for {names['edge_attr']!r}; rename one of them"
+        )
+    return next(iter(names), None)

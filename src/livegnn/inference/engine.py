@@ -46,6 +46,7 @@ from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_c
 from livegnn.inference.storage import model_digest
 from livegnn.inference.views import SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
+from livegnn.models.joining import EdgeColumns, joined
 from livegnn.models.model import Model
 
 __all__ = ["Engine", "Handle"]
@@ -196,7 +197,7 @@ class Engine:
                 "use the graph it was trained on"
             )
         over_types.check_options(model, self.strategy, self.mode, self.state)
-        fitted = model.for_graph(self.graph.has_weight)
+        fitted = self._joined(model)
         self._check_columns(fitted)
         split = self.precision == "exact" and self.strategy in ("incremental", "constrained")
         program = compile_model(fitted.output, closed=self.state == "compact", split=split, codes=codes)
@@ -218,18 +219,10 @@ class Engine:
             spill_folder=self._spill_folder,
         )
 
+    def _joined(self, model: Model) -> Model:
+        return joined(model, EdgeColumns(self.graph.weight_column, self.graph.attr_width))
+
     def _check_columns(self, model: Model) -> None:
-        wanted, found = model.attribute_width, self.graph.attr_width
-        if wanted is not None and found == 0:
-            raise ColumnMissing(
-                f"[Engine] expected edge attributes of width {wanted}, which the model reads, got a graph without; "
-                "pass edge_attr= to Graph"
-            )
-        if wanted is not None and wanted != found:
-            raise ModelMismatch(
-                f"[Engine] expected edge attributes of width {wanted}, as the model takes, got {found}; "
-                "use the graph it was trained on"
-            )
         if model.uses_types and not self.graph.has_type:
             raise ColumnMissing(
                 "[Engine] expected edge types, which the model reads, got a graph without; pass edge_type= to Graph"
@@ -590,7 +583,7 @@ class Engine:
                 raise UsageError(
                     "[resolution] expected a committed version, got a what_if block in this thread; ask after it"
                 )
-            names = aggregation_names(self.model.for_graph(self.graph.has_weight).output)
+            names = aggregation_names(self._joined(self.model).output)
             fresh = self._build(self.model, None).scale_exponents()
             layers = resolutions(names, self.scales[:-1], fresh[:-1])
             version = self.graph.version

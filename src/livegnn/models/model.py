@@ -7,6 +7,7 @@ model that may or may not read them into one that certainly does or does not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,9 +17,10 @@ from livegnn.errors import ColumnMissing, ModelError, WidthMismatch
 from livegnn.models import edges, ir, stored
 from livegnn.models.layers import Layer, first_input_width
 
-__all__ = ["Model", "WeightUse"]
+__all__ = ["Model", "WeightUse", "WeightsFrom"]
 
 WeightUse: TypeAlias = Literal["none", "optional", "required"]
+WeightsFrom: TypeAlias = Literal["edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr"]
 EdgeTriple: TypeAlias = tuple[str, str, str]
 
 
@@ -33,6 +35,9 @@ class Model:
                   side by side; None scores a pair by their dot product.
     Raises:   ModelError, WidthMismatch if layers do not fit together.
     """
+
+    _weights_from: WeightsFrom | None = None
+    _refused: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -72,15 +77,20 @@ class Model:
         names: Mapping[int, str] | None = None,
         vertex_types: Sequence[str] = (),
         edge_types: Sequence[EdgeTriple] = (),
+        weights_from: WeightsFrom | None = None,
+        refused: Mapping[str, str] | None = None,
     ) -> Model:
         """A model from values built by hand.
 
         Args:     unweighted: the output on a graph without weights, where the model may be used with or without.
                   names: id(value) -> name for messages.
                   vertex_types, edge_types: names of the types that values are numbered by; output is then a ByType.
+                  weights_from: the property.   refused: column of a graph ("edge_weight" or "edge_attr") -> why the
+                  model is refused on a graph that has it.
         Raises:   ModelError if there is not exactly one Input.
         """
         model = cls.__new__(cls)
+        model._weights_from, model._refused = weights_from, dict(refused or {})
         model._set_types(output, unweighted, tuple(vertex_types), tuple(edge_types))
         model._define(output, unweighted, edge_head, dict(names or {}))
         return model
@@ -182,6 +192,19 @@ class Model:
         return "required" if self._unweighted is None else "optional"
 
     @property
+    def weights_from(self) -> WeightsFrom | None:
+        """What the PyG forward hands to its layers as edge weights: an argument, or a column of its Data.
+
+        None for a model that takes the graph's weights wherever they come from, or takes none.
+        """
+        return self._weights_from
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Column of a graph ("edge_weight" or "edge_attr") -> why the model cannot run on a graph that has it."""
+        return MappingProxyType(dict(self._refused))
+
+    @property
     def attribute_width(self) -> int | None:
         """Width of the edge attributes that the model reads; None if it reads none."""
         return next((value.width for value in self._values if isinstance(value, edges.EdgeAttribute)), None)
@@ -222,6 +245,8 @@ class Model:
             names=self._names,
             vertex_types=self._vertex_types,
             edge_types=self._edge_types,
+            weights_from=self._weights_from,
+            refused=self._refused,
         )
 
     def name_of(self, value: ir.Value) -> str:
@@ -243,6 +268,10 @@ class Model:
         structure, arrays = stored.to_arrays(self._output, self._unweighted, self._edge_head, self._names)
         if self._vertex_types:
             structure |= {"vertex_types": [*self._vertex_types], "edge_types": [[*each] for each in self._edge_types]}
+        if self._weights_from is not None:
+            structure["weights_from"] = self._weights_from
+        if self._refused:
+            structure["refused"] = dict(self._refused)
         return structure, arrays
 
     @classmethod
@@ -253,6 +282,7 @@ class Model:
         """
         output, unweighted, edge_head, names = stored.from_arrays(structure, arrays)
         vertex_types, edge_types = stored.types(structure)
+        weights_from, refused = stored.columns(structure)
         return cls.from_output(
             output,
             unweighted=unweighted,
@@ -260,6 +290,8 @@ class Model:
             names=names,
             vertex_types=vertex_types,
             edge_types=edge_types,
+            weights_from=weights_from,
+            refused=refused,
         )
 
     def __repr__(self) -> str:

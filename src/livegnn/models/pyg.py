@@ -8,15 +8,16 @@ imported here and nowhere else, and only when it is needed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from livegnn.errors import DataMissing, ModelError, ModelUnsupported, UpdateError
-from livegnn.models import ir
 from livegnn.models.graph_level import GraphLevel
 from livegnn.models.model import Model
 
 if TYPE_CHECKING:
     import torch
+
+    from livegnn.models.pyg_variants import Reading
 
 __all__ = ["from_pyg", "graph_level_from_pyg"]
 
@@ -59,14 +60,14 @@ def from_pyg(
     types = types_of(module, metadata)
     try:
         if types is not None:
-            outputs, names = import_over_types(module, types, check, weighted, input_width, edge_width)
-            return _model(outputs, names, types)
+            reading, names = import_over_types(module, types, check, weighted, input_width, edge_width)
+            return _model(reading, names, types)
         if isinstance(input_width, Mapping):
             raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
-        outputs, names = import_module(module, check, weighted, input_width, edge_width)
+        reading, names = import_module(module, check, weighted, input_width, edge_width)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error)) from error
-    return _model(outputs, names, ((), ()))
+    return _model(reading, names, ((), ()))
 
 
 def graph_level_from_pyg(
@@ -117,7 +118,14 @@ def _require_pyg(module: object) -> None:
         raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
 
 
-def _model(outputs: dict[bool, ir.Value], names: dict[int, str], types: Metadata) -> Model:
-    unweighted = outputs.get(False) if True in outputs else None
-    output = outputs[True] if True in outputs else outputs[False]
-    return Model.from_output(output, unweighted=unweighted, names=names, vertex_types=types[0], edge_types=types[1])
+def _model(reading: Reading[Any], names: dict[int, str], types: Metadata) -> Model:
+    outputs = reading.outputs
+    return Model.from_output(
+        outputs[True] if True in outputs else outputs[False],
+        unweighted=outputs.get(False) if True in outputs else None,
+        names=names,
+        vertex_types=types[0],
+        edge_types=types[1],
+        weights_from=reading.weights_from,
+        refused=reading.refused,
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
@@ -20,9 +22,12 @@ __all__ = [
     "TOLERANCE_FLOAT32",
     "TOLERANCE_ROUNDED",
     "Columns",
+    "as_given",
     "as_tensors",
     "check_import",
     "compare",
+    "computing_in",
+    "edge_list",
     "sample",
 ]
 
@@ -37,7 +42,9 @@ TOLERANCE_FLOAT32 = 2e-2  # the module in float32 beside itself in float64: coar
 class Columns:
     """What a module is given: features of `width`, weights or none, attributes of a width, types below a number.
 
-    batch: whether it is given the vertices' graphs.
+    batch: whether it is given the vertices' graphs.   flat: whether the attributes, of width 1, are given as a vector.
+    bare: whether a Data without attributes says so by None, as PyG's does.   as_weights: whether the model reads the
+    attributes as weights.
     """
 
     width: int
@@ -45,6 +52,9 @@ class Columns:
     attributes: int | None = None
     types: int | None = None
     batch: bool = False
+    flat: bool = False
+    bare: bool = False
+    as_weights: bool = False
 
 
 def sample(columns: Columns, vertices: int, edges: int, seed: int) -> tuple[Any, Any, Any, Any, Any]:
@@ -71,12 +81,49 @@ def _float32(array: Any) -> Any:
     return array.astype(np.float32).astype(np.float64)
 
 
+def edge_list(columns: Columns, given: tuple[Any, ...]) -> EdgeList:
+    """The edges of a sample as the model reads them."""
+    _, (src, dst), weight, attributes, types = given
+    return EdgeList(src, dst, attributes[:, 0] if columns.as_weights else weight, attributes, types)
+
+
+def as_given(columns: Columns, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A sample as the module is given it."""
+    return (*given[:3], given[3][:, 0], *given[4:]) if columns.flat else given
+
+
 def as_tensors(given: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
     """The same as tensors, floats of `dtype`."""
     return tuple(
         None if each is None else torch.tensor(each, dtype=dtype if each.dtype.kind == "f" else torch.int64)
         for each in given
     )
+
+
+class _KeepsFloat64(TorchFunctionMode):
+    """Casts to float32 leave the rows of a float64 copy as they are: x.float() is there for other inputs."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == torch.Tensor.float:
+            func = torch.Tensor.double
+        names = {key: _DOUBLE.get(each, each) if _is_name(each) else each for key, each in (kwargs or {}).items()}
+        return func(*(_DOUBLE.get(each, each) if _is_name(each) else each for each in args), **names)
+
+
+_DOUBLE: dict[Any, Any] = {torch.float32: torch.float64, "torch.FloatTensor": "torch.DoubleTensor"}
+
+
+def _is_name(option: Any) -> bool:
+    return isinstance(option, (torch.dtype, str))
+
+
+def computing_in(dtype: Any) -> AbstractContextManager[object]:
+    """Where a module's copy of `dtype` is run without gradients."""
+    stack = ExitStack()
+    stack.enter_context(torch.no_grad())
+    if dtype == torch.float64:
+        stack.enter_context(_KeepsFloat64())
+    return stack
 
 
 def check_import(
@@ -92,8 +139,9 @@ def check_import(
     tolerance = TOLERANCE_ROUNDED if rounded else TOLERANCE_EXACT
     for seed, (vertices, edges) in enumerate(_SIZES + _LARGE if recorded else _SIZES):
         given = sample(columns, vertices, edges, seed)
-        features, edge_index, *rest = given
-        got = evaluate(output, features, EdgeList(edge_index[0], edge_index[1], *rest))
+        features, edge_index = given[:2]
+        got = evaluate(output, features, edge_list(columns, given))
+        given = as_given(columns, given)
         want = _run(double, signature, given, torch.float64)
         if want is None:
             continue
@@ -105,7 +153,7 @@ def check_import(
 
 def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype: Any) -> Any:
     features, edge_index = given[:2]
-    with torch.no_grad():
+    with computing_in(dtype):
         try:
             result = signature.run(module, *as_tensors(given, dtype))
         except Exception as error:

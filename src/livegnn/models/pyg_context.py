@@ -131,6 +131,7 @@ class Import:
     pools: Pools | None = None
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 
     def constant(self, array: Any) -> Any:

@@ -15,7 +15,18 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg_attention import ATTENTION
 from livegnn.models.pyg_call import BY_OPTION, Call, Conv, Run
-from livegnn.models.pyg_context import EDGES, TYPES, VERTEX_COUNT, WEIGHTS, Flat, Import, Marker, Relation, refuse
+from livegnn.models.pyg_context import (
+    EDGES,
+    TYPES,
+    VERTEX_COUNT,
+    WEIGHTS,
+    Flat,
+    Import,
+    Marker,
+    Relation,
+    is_symbol,
+    refuse,
+)
 from livegnn.models.pyg_edgewise import EDGEWISE
 from livegnn.models.pyg_linear import LINEAR
 from livegnn.models.pyg_multi import MULTI
@@ -120,24 +131,50 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     where = context[1]
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
     size, types = given.pop("size", None), given.pop("edge_type", None)
-    attributes = _attributes(conv, given.pop("edge_attr", None), where)
+    attributes = _attributes(conv, given.pop("edge_attr", None), context[3], where)
     if not isinstance(edges, Marker) or edges.what != EDGES.what:
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
     relation = edges.relation
     x, own = _ends(x, relation, where)
-    if isinstance(weight, EdgeAttribute):
-        raise refuse(where, "its edge_weight is the forward's edge_attr", "name that argument edge_weight")
-    if weight is not None and not is_weights(weight):
-        raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
+    weight = _weights(weight, context[3], where)
     _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
-    if size is not None and tuple(size) != (VERTEX_COUNT, VERTEX_COUNT):
-        raise refuse(where, "it is given size, as for two kinds of vertices", "leave size out")
+    if size is not None:
+        _refuse_size(size, where)
     for key in given:
         if key not in CONVS[type(conv)].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
     return Call(conv, x, own, weight is not None, attributes, types is TYPES, given, *context), relation
+
+
+def _weights(given: Any, record: Import, where: str) -> Any:
+    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column."""
+    rows = given.value if isinstance(given, Flat) else given
+    if isinstance(rows, EdgeAttribute):
+        if rows.width != 1:
+            raise refuse(
+                where,
+                f"its edge_weight is the forward's edge_attr, which has {rows.width} columns",
+                "give it one number per edge",
+            )
+        record.weights_from.add("edge_attr")
+        return rows
+    if is_weights(given):
+        record.weights_from.add("edge_weight")
+    elif given is not None:
+        raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
+    return given
+
+
+def _refuse_size(size: Any, where: str) -> None:
+    """Refuses another size than (number of vertices, number of vertices)."""
+    if is_symbol(size) and not isinstance(size, (list, tuple)) and size is not VERTEX_COUNT:
+        raise refuse(
+            where, "it is given a column of the edges as its third argument, which is size", "leave that argument out"
+        )
+    if not isinstance(size, (list, tuple)) or tuple(size) != (VERTEX_COUNT, VERTEX_COUNT):
+        raise refuse(where, "it is given size, as for two kinds of vertices", "leave size out")
 
 
 def _ends(x: Any, relation: Relation | None, where: str) -> tuple[ir.Value, ir.Value]:
@@ -171,11 +208,13 @@ def is_weights(given: Any) -> bool:
     return isinstance(given, Marker) and given.what == WEIGHTS.what
 
 
-def _attributes(conv: Any, given: Any, where: str) -> ir.Value | None:
+def _attributes(conv: Any, given: Any, record: Import, where: str) -> ir.Value | None:
     """A convolution's edge_attr as rows of edges."""
     if given is None:
         return None
     vector = is_weights(given) or isinstance(given, Flat)
+    if is_weights(given):
+        record.weights_from.add("edge_weight")
     rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
     if not isinstance(rows, ir.Value) or not rows.on_edges:
         raise refuse(where, "its edge_attr is not one row per edge", "pass the graph's attributes")

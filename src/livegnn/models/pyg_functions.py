@@ -25,6 +25,7 @@ from livegnn.models.pyg_context import (
     WEIGHTS,
     Flat,
     Import,
+    Marker,
     Refusal,
     Stacked,
     Unfit,
@@ -371,7 +372,7 @@ def _getitem(record: Import, input: Any, index: Any) -> Any:
     if index is BATCH:
         raise Unfit(BACK_TO_VERTICES, "keep what follows the pool row by row")
     if index in ((slice(None), None), (Ellipsis, None)) and (isinstance(input, Flat) or input is WEIGHTS):
-        return _column(input)
+        return _column(record, input)
     x = _value(input)
     if isinstance(index, tuple) and len(index) == 2 and index[0] in (slice(None), Ellipsis):
         columns = index[1]
@@ -381,6 +382,8 @@ def _getitem(record: Import, input: Any, index: Any) -> Any:
             start, stop, _ = columns.indices(x.width)
             return ir.Slice(x, start, stop)
         if isinstance(columns, int):
+            if x.width == 1 and columns in (0, -1):
+                return Flat(x)
             return Flat(ir.Slice(x, columns % x.width, columns % x.width + 1))
     raise Unfit("it picks rows, and the rows of a graph that changes are not fixed", "pick columns only")
 
@@ -401,15 +404,20 @@ def _split(record: Import, tensor: Any, split_size_or_sections: Any, dim: int = 
     return tuple(ir.Slice(x, int(end) - int(size), int(end)) for end, size in zip(ends, sizes, strict=True))
 
 
-def _column(input: Any) -> ir.Value:
+def _column(record: Import, input: Any) -> ir.Value:
     """One number per row, or the graph's weights, as a column."""
-    return EdgeWeight() if input is WEIGHTS else _value(input.value)
+    if input is WEIGHTS:
+        record.weights_from.add("edge_weight")
+        return EdgeWeight()
+    return _value(input.value)
 
 
 def _reshape(record: Import, input: Any, *shape: Any) -> Any:
     extents = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     if input is WEIGHTS and extents == (-1, 1):
-        return _column(input)
+        return _column(record, input)
+    if input is WEIGHTS and extents == (-1,):
+        return input
     value = input.value if isinstance(input, Flat) else _value(input)
     rows = extents[:1] in ((-1,), (VERTEX_COUNT,))
     if rows and len(extents) == 2 and extents[1] == value.width:
@@ -434,7 +442,7 @@ def _flatten(record: Import, input: Any, start_dim: int = 0, end_dim: int = -1) 
 
 def _unsqueeze(record: Import, input: Any, dim: int) -> Any:
     if (isinstance(input, Flat) or input is WEIGHTS) and dim in (1, -1):
-        return _column(input)
+        return _column(record, input)
     raise Unfit("it does not turn a vector into a column")
 
 
@@ -443,11 +451,28 @@ def _same(record: Import, input: Any, **options: Any) -> Any:
 
 
 def _cast(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
-    given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.dtype)]
-    if any(each not in (torch.float32, torch.float64) for each in given):
-        raise Unfit(f"{given[0]} would round the rows", "stay in float32")
-    record.rounded = True
+    given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.dtype) or _names_type(each)]
+    wanted = _WHOLE if isinstance(input, Marker) and input.what != WEIGHTS.what else _REAL
+    other = next((each for each in given if each not in wanted), None)
+    if other is not None:
+        raise Unfit(f"{other} would round the rows", f"stay in {'int64' if wanted is _WHOLE else 'float32'}")
     return input
+
+
+_REAL = (torch.float32, torch.float64, "torch.FloatTensor", "torch.DoubleTensor")
+_WHOLE = (torch.int64, "torch.LongTensor")
+
+
+def _names_type(option: Any) -> bool:
+    return isinstance(option, str) and option.endswith("Tensor")
+
+
+def _as_float(record: Import, input: Any, memory_format: Any = None) -> Any:
+    return _cast(record, input, torch.float32)
+
+
+def _as_long(record: Import, input: Any, memory_format: Any = None) -> Any:
+    return _cast(record, input, torch.int64)
 
 
 def _shape(record: Import, input: Any) -> Any:
@@ -473,7 +498,9 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
         for kind in ("abs", "relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign")
     },
     **dict.fromkeys(("contiguous", "clone", "detach", "requires_grad", "cpu"), _same),
-    **dict.fromkeys(("to", "float", "type_as", "type"), _cast),
+    **dict.fromkeys(("to", "type_as", "type"), _cast),
+    **dict.fromkeys(("float", "double"), _as_float),
+    "long": _as_long,
     **dict.fromkeys(("dropout", "dropout1d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _dropout),
     **dict.fromkeys(("add", "radd"), _add),
     **dict.fromkeys(("mul", "rmul", "multiply"), _mul),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -27,14 +28,18 @@ from livegnn.models.pyg_check import (
     TOLERANCE_FLOAT32,
     TOLERANCE_ROUNDED,
     Columns,
+    as_given,
     as_tensors,
     compare,
+    computing_in,
+    edge_list,
     sample,
 )
 from livegnn.models.pyg_context import Import, refuse
-from livegnn.models.pyg_import import columns_of, inputs_of, prepared, read_symbol, variants
+from livegnn.models.pyg_import import columns_of, inputs_of, prepared, read_symbol, runs
 from livegnn.models.pyg_pools import BACK_TO_VERTICES, Pools, reading_pools
 from livegnn.models.pyg_signature import Signature, read_signature
+from livegnn.models.pyg_variants import Reading, VariantReader, takes_attributes
 
 __all__ = ["import_graph_level"]
 
@@ -63,35 +68,45 @@ def import_graph_level(
     frozen = prepared(module)
     signature = read_signature(frozen, graph_level=True)
     batched = signature.batch is not None or signature.data
-    columns = columns_of(frozen, signature, input_width, edge_width, batched)
+    columns, choice = columns_of(frozen, signature, input_width, edge_width, batched)
     inputs, record = inputs_of(columns), Import()
     record.name(inputs[0], "input")
-    found: dict[bool, _Parts] = {}
-    for with_weights in variants(signature.weights, weighted, type(module).__name__):
-        columns = dataclasses.replace(columns, weighted=with_weights)
+
+    def read(columns: Columns, compared: bool) -> _Parts:
         record.pools = Pools(batched)
         with reading_pools():
             result = read_symbol(frozen, signature, inputs, columns, record)
-        found[with_weights] = _cut(result, record.pools, record, type(module).__name__)
-        if check or record.recorded:
-            _check(frozen, signature, found[with_weights], columns, record.rounded)
-    return _joined(found, record, type(module).__name__)
+        parts = _cut(result, record.pools, record, type(module).__name__)
+        as_weights = takes_attributes(record.weights_from, type(module).__name__)
+        if compared and (check or record.recorded):
+            here = dataclasses.replace(columns, as_weights=as_weights)
+            _check(frozen, signature, parts, here, record.rounded)
+        return parts
+
+    reader = VariantReader(
+        frozen, signature, record, read, partial(runs, frozen, signature), lambda parts: (parts.rows,)
+    )
+    return _joined(reader.all(columns, choice, weighted), record, type(module).__name__)
 
 
-def _joined(found: dict[bool, _Parts], record: Import, kind: str) -> GraphLevel:
+def _joined(reading: Reading[_Parts], record: Import, kind: str) -> GraphLevel:
     """One model with and without weights; what follows the pools must be the same."""
-    with_weights, without = found.get(True), found.get(False)
+    with_weights, without = reading.outputs.get(True), reading.outputs.get(False)
     parts = with_weights or without
     assert parts is not None
-    if with_weights is not None and without is not None:
-        if with_weights.pools != without.pools or not _same(with_weights.head, without.head):
-            raise refuse(
-                f"{kind}.forward", "its pools, or what follows them, differ with weights", "pass weighted=True or False"
-            )
-        if not Model.from_output(with_weights.rows).uses_weights:
-            parts, without = without, None
+    both = with_weights is not None and without is not None
+    if both and (with_weights.pools != without.pools or not _same(with_weights.head, without.head)):
+        raise refuse(
+            f"{kind}.forward", "its pools, or what follows them, differ with weights", "pass weighted=True or False"
+        )
     unweighted = without.rows if with_weights is not None and without is not None else None
-    model = Model.from_output(parts.rows, unweighted=unweighted, names=record.names)
+    model = Model.from_output(
+        parts.rows,
+        unweighted=unweighted,
+        names=record.names,
+        weights_from=reading.weights_from,
+        refused=reading.refused,
+    )
     head = None if parts.bare else Model.from_output(parts.head, names=record.names)
     return GraphLevel(model, parts.pools, head)
 
@@ -199,9 +214,10 @@ def _check(module: nn.Module, signature: Signature, parts: _Parts, columns: Colu
     kind = type(module).__name__
     for seed, sizes in enumerate(_GRAPHS if columns.batch else tuple((each,) for many in _GRAPHS for each in many)):
         given, batch = _graphs(columns, sizes, seed)
-        features, edge_index, *rest = given
-        rows = evaluate(parts.rows, features, EdgeList(edge_index[0], edge_index[1], *rest))
+        features, edge_index = given[:2]
+        rows = evaluate(parts.rows, features, edge_list(columns, given))
         got = evaluate(parts.head, _pooled(rows, parts.pools, batch), _NO_EDGES)
+        given = as_given(columns, given)
         tensors = (*given, batch) if columns.batch else given
         where = f"{len(sizes)} graphs of {len(features)} vertices and {edge_index.shape[1]} edges"
         want = _run(double, signature, tensors, torch.float64, where)
@@ -238,7 +254,7 @@ def _pooled(rows: Any, pools: tuple[PoolPart, ...], batch: Any) -> Any:
 
 
 def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype: Any, where: str) -> Any:
-    with torch.no_grad():
+    with computing_in(dtype):
         try:
             result = signature.run(module, *as_tensors(given, dtype))
         except Exception as error:

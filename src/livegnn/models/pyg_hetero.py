@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,16 +18,15 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.model import Model
-from livegnn.models.pyg_columns import edge_widths
 from livegnn.models.pyg_context import Flat, Import, Marker, Refusal, Relation, refuse
 from livegnn.models.pyg_convs import refuse_unknown
 from livegnn.models.pyg_hetero_check import TypedColumns, as_typed_tensors, check_typed_import, typed_sample
 from livegnn.models.pyg_hetero_signature import TypedSignature, Types, read_typed_signature
 from livegnn.models.pyg_hetero_widths import find_widths
 from livegnn.models.pyg_hgt import OVER_TYPES
-from livegnn.models.pyg_import import prepared, variants
+from livegnn.models.pyg_import import prepared
 from livegnn.models.pyg_trace import read_forward
+from livegnn.models.pyg_variants import Choice, Reading, VariantReader, attribute_choices, takes_attributes
 
 __all__ = ["import_over_types", "types_of"]
 
@@ -80,8 +80,8 @@ def import_over_types(
     weighted: bool | None,
     input_width: int | Mapping[str, int] | None,
     edge_width: int | None,
-) -> tuple[dict[bool, ir.Value], dict[int, str]]:
-    """As import_module: ({weighted: output}, names by id), the outputs ByType.
+) -> tuple[Reading[ir.ByType], dict[int, str]]:
+    """As import_module, the outputs ByType.
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
@@ -90,29 +90,52 @@ def import_over_types(
         refuse_unknown(frozen, OVER_TYPES)
     signature = read_typed_signature(frozen, types)
     record = Import()
-    relations = _relations(types)
     given = dict.fromkeys(types[0], input_width) if isinstance(input_width, int) else dict(input_width or {})
-    attributes = _attribute_width(frozen, signature, edge_width)
-    markers = _markers(relations, signature, weighted=signature.weights != "none", attributes=attributes)
-    widths = find_widths(frozen, signature, markers, given)
-    columns = TypedColumns(types, widths, attributes=attributes)
-    x = ir.Input(max(widths))
+    columns, choice = _columns_of(frozen, signature, given, edge_width)
+    x = ir.Input(max(columns.widths))
     record.name(x, "input")
-    outputs: dict[bool, ir.Value] = {}
-    for with_weights in variants(signature.weights, weighted, type(module).__name__):
-        columns = dataclasses.replace(columns, weighted=with_weights)
-        rows = tuple(ir.OfType(x, code, width) for code, width in enumerate(widths))
-        markers = _markers(relations, signature, weighted=with_weights, attributes=attributes)
-        outputs[with_weights] = _read(frozen, signature, rows, markers, columns, record)
-        if check or record.recorded:
-            check_typed_import(frozen, signature, outputs[with_weights], columns, record.rounded)
-    if True in outputs and not _model(outputs[True], types).uses_weights:
-        outputs = {False: outputs.get(False, outputs[True])}
-    return outputs, dict(record.names)
+
+    def read(columns: TypedColumns, compared: bool) -> ir.ByType:
+        rows = tuple(ir.OfType(x, code, width) for code, width in enumerate(columns.widths))
+        output = _read(frozen, signature, rows, columns, record)
+        as_weights = takes_attributes(record.weights_from, type(module).__name__)
+        if compared and (check or record.recorded):
+            here = dataclasses.replace(columns, as_weights=as_weights)
+            check_typed_import(frozen, signature, output, here, record.rounded)
+        return output
+
+    reader = VariantReader(frozen, signature, record, read, partial(_runs, frozen, signature), lambda output: (output,))
+    return reader.all(columns, choice, weighted), dict(record.names)
 
 
-def _model(output: ir.Value, types: Types) -> Model:
-    return Model.from_output(output, vertex_types=types[0], edge_types=types[1])
+def _columns_of(
+    module: nn.Module, signature: TypedSignature, given: Mapping[str, int], edge_width: int | None
+) -> tuple[TypedColumns, Choice]:
+    """The first columns with which the module runs."""
+    choices = attribute_choices(module, signature, edge_width)
+    tries = []
+    for each in choices:
+        known = TypedColumns(signature.types, (), signature.weights != "none", each.width, each.flat, edge_width == 0)
+        widths = find_widths(module, signature, _markers(known), given)
+        columns = dataclasses.replace(known, widths=widths, weighted=signature.weights == "required")
+        tries.append((columns, each))
+        if _runs(module, signature, columns):
+            return tries[-1]
+    if edge_width is None and signature.attributes == "required" and len(choices) == 1:
+        raise ModelError(
+            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {type(module).__name__}; "
+            "pass edge_width="
+        )
+    return tries[-1] if choices[0].guessed else tries[0]
+
+
+def _runs(module: nn.Module, signature: TypedSignature, columns: TypedColumns) -> bool:
+    try:
+        with torch.no_grad():
+            signature.run(module, *as_typed_tensors(columns, typed_sample(columns, 5, 12, seed=99), torch.float32))
+    except Exception:  # a wrong width fails in as many ways as there are modules
+        return False
+    return True
 
 
 def _relations(types: Types) -> list[Relation]:
@@ -120,47 +143,28 @@ def _relations(types: Types) -> list[Relation]:
     return [Relation(number, code[src], code[dst]) for number, (src, _, dst) in enumerate(types[1])]
 
 
-def _markers(
-    relations: list[Relation], signature: TypedSignature, *, weighted: bool, attributes: int | None
-) -> tuple[Any, ...]:
+def _markers(columns: TypedColumns) -> tuple[Any, ...]:
     """What the forward is given after the features: edges, weights and attributes by relation, and no types."""
+    relations, width = _relations(columns.types), columns.attributes
     edges = tuple(Marker("edge_index", relation) for relation in relations)
-    weights = tuple(Marker("edge_weight", relation) for relation in relations) if weighted else None
-    rows = None if attributes is None else tuple(EdgeAttribute(attributes) for _ in relations)
-    return edges, weights, rows, None
-
-
-def _attribute_width(module: nn.Module, signature: TypedSignature, edge_width: int | None) -> int | None:
-    kind = type(module).__name__
-    if signature.attributes == "none":
-        if edge_width:
-            raise ModelError(
-                f"[from_pyg] expected a forward with edge_attr, got {kind}'s without; leave edge_width out"
-            )
-        return None
-    if edge_width is not None:
-        return edge_width or None
-    found = edge_widths(module, signature.attributes == "required")
-    if not found and signature.attributes == "required":
-        raise ModelError(
-            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {kind}; pass edge_width="
-        )
-    return found[0] if found else None
+    weights = tuple(Marker("edge_weight", relation) for relation in relations) if columns.weighted else None
+    rows: Any = None if width is None else tuple(EdgeAttribute(width) for _ in relations)
+    return edges, weights, tuple(map(Flat, rows)) if rows and columns.flat else rows, None
 
 
 def _read(
     module: nn.Module,
     signature: TypedSignature,
     rows: tuple[ir.OfType, ...],
-    markers: tuple[Any, ...],
     columns: TypedColumns,
     record: Import,
 ) -> ir.ByType:
-    attributes = markers[2] or ()
-    for marker, each in zip(markers[0], attributes, strict=False):
-        record.attribute_relations[id(each)] = marker.relation
-        record.keep.append(each)
-    example = as_typed_tensors(typed_sample(columns, 5, 12, seed=99), torch.float32)
+    markers = _markers(columns)
+    for marker, each in zip(markers[0], markers[2] or (), strict=False):
+        attribute = each.value if isinstance(each, Flat) else each
+        record.attribute_relations[id(attribute)] = marker.relation
+        record.keep.append(attribute)
+    example = as_typed_tensors(columns, typed_sample(columns, 5, 12, seed=99), torch.float32)
     kind = type(module).__name__
     result = read_forward(module, signature.call, (rows, *markers), example, record, "")
     if isinstance(result, Refusal):

@@ -13,7 +13,14 @@ from torch import nn
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
 from livegnn.models.evaluate import EdgeList, evaluate
-from livegnn.models.pyg_check import TOLERANCE_EXACT, TOLERANCE_FLOAT32, TOLERANCE_ROUNDED, as_tensors, compare
+from livegnn.models.pyg_check import (
+    TOLERANCE_EXACT,
+    TOLERANCE_FLOAT32,
+    TOLERANCE_ROUNDED,
+    as_tensors,
+    compare,
+    computing_in,
+)
 from livegnn.models.pyg_hetero_signature import TypedSignature, Types
 
 __all__ = ["TypedColumns", "as_typed_tensors", "check_typed_import", "typed_sample"]
@@ -23,12 +30,18 @@ _SIZES = ((1, 0), (1, 2), (3, 5), (9, 30))  # vertices of a type at least, edges
 
 @dataclass(frozen=True)
 class TypedColumns:
-    """What a module is given: features of a width for each vertex type, weights or none, attributes of a width."""
+    """What a module is given: features of a width for each vertex type, weights or none, attributes of a width.
+
+    flat, bare, as_weights: as those of Columns.
+    """
 
     types: Types
     widths: tuple[int, ...]
     weighted: bool = False
     attributes: int | None = None
+    flat: bool = False
+    bare: bool = False
+    as_weights: bool = False
 
 
 Sample = tuple[Any, Any, Any, Any, None]
@@ -63,8 +76,10 @@ def _float32(array: Any) -> Any:
     return array.astype(np.float32).astype(np.float64)
 
 
-def as_typed_tensors(given: Sample, dtype: Any) -> tuple[Any, ...]:
-    """The same as tensors, floats of `dtype`."""
+def as_typed_tensors(columns: TypedColumns, given: Sample, dtype: Any) -> tuple[Any, ...]:
+    """The same as tensors, floats of `dtype`, as the module is given them."""
+    if columns.flat:
+        given = (*given[:3], tuple(rows[:, 0] for rows in given[3]), None)
     return tuple(None if each is None else as_tensors(each, dtype) for each in given)
 
 
@@ -80,10 +95,10 @@ def check_typed_import(
     widths = {part.vertex_type: part.width for part in getattr(output, "parts", ())}
     for seed, (vertices, edges) in enumerate(_SIZES):
         given = typed_sample(columns, vertices, edges, seed)
-        want = _run(double, signature, given, torch.float64)
+        want = _run(double, signature, columns, given, torch.float64)
         if want is None:
             continue
-        single = _run(module, signature, given, torch.float32)
+        single = _run(module, signature, columns, given, torch.float32)
         rows = _evaluate(output, given, columns)
         first = 0
         for code, name in enumerate(columns.types[0]):
@@ -99,6 +114,7 @@ def check_typed_import(
 def _evaluate(output: ir.Value, given: Sample, columns: TypedColumns) -> Any:
     """The model's rows, the vertices of one type after those of another."""
     features, ends, weights, attributes, _ = given
+    weights = tuple(rows[:, 0] for rows in attributes) if columns.as_weights else weights
     names, triples = columns.types
     first = dict(zip(names, np.cumsum([0, *(len(x) for x in features)]).tolist(), strict=False))
     rows = np.concatenate([np.pad(x, ((0, 0), (0, max(columns.widths) - x.shape[1]))) for x in features])
@@ -115,11 +131,11 @@ def _evaluate(output: ir.Value, given: Sample, columns: TypedColumns) -> Any:
     return evaluate(output, rows, edges)
 
 
-def _run(module: nn.Module, signature: TypedSignature, given: Sample, dtype: Any) -> Any:
+def _run(module: nn.Module, signature: TypedSignature, columns: TypedColumns, given: Sample, dtype: Any) -> Any:
     """{vertex type: rows in float64}; None where the module cannot run without edges."""
-    with torch.no_grad():
+    with computing_in(dtype):
         try:
-            result = signature.run(module, *as_typed_tensors(given, dtype))
+            result = signature.run(module, *as_typed_tensors(columns, given, dtype))
         except Exception as error:
             if all(pairs.shape[1] == 0 for pairs in given[1]):
                 return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,58 +15,48 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.model import Model
-from livegnn.models.pyg_check import Columns, as_tensors, check_import, sample
-from livegnn.models.pyg_columns import edge_widths, relations, stated_widths
+from livegnn.models.pyg_check import Columns, as_given, as_tensors, check_import, sample
+from livegnn.models.pyg_columns import relations, stated_widths
 from livegnn.models.pyg_context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg_modules import uninitialised
-from livegnn.models.pyg_signature import Signature, Use, read_signature
+from livegnn.models.pyg_signature import Means, Signature, read_signature
 from livegnn.models.pyg_trace import read_forward
+from livegnn.models.pyg_variants import Choice, Reading, VariantReader, attribute_choices, takes_attributes
 
-__all__ = ["columns_of", "import_module", "inputs_of", "prepared", "read_symbol", "variants"]
+__all__ = ["columns_of", "import_module", "inputs_of", "prepared", "read_symbol", "runs"]
 
 
 def import_module(
     module: nn.Module, check: bool, weighted: bool | None, input_width: int | None, edge_width: int | None
-) -> tuple[dict[bool, ir.Value], dict[int, str]]:
-    """({weighted: output}, names by id), on one shared Input.
+) -> tuple[Reading[ir.Value], dict[int, str]]:
+    """(the outputs with and without weights, names by id), on one shared Input.
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
     frozen = prepared(module)
     signature = read_signature(frozen)
-    columns = columns_of(frozen, signature, input_width, edge_width)
+    columns, choice = columns_of(frozen, signature, input_width, edge_width)
     inputs, record = inputs_of(columns), Import()
     record.name(inputs[0], "input")
-    outputs: dict[bool, ir.Value] = {}
-    for with_weights in variants(signature.weights, weighted, type(module).__name__):
-        columns = dataclasses.replace(columns, weighted=with_weights)
-        outputs[with_weights] = _read(frozen, signature, inputs, columns, record)
-        if check or record.recorded:
-            check_import(frozen, signature, outputs[with_weights], columns, record.rounded, recorded=record.recorded)
-    if True in outputs and not Model.from_output(outputs[True]).uses_weights:
-        outputs = {False: outputs.get(False, outputs[True])}
-    return outputs, dict(record.names)
+
+    def read(columns: Columns, compared: bool) -> ir.Value:
+        output = _read(frozen, signature, inputs, columns, record)
+        as_weights = takes_attributes(record.weights_from, type(module).__name__)
+        if compared and (check or record.recorded):
+            here = dataclasses.replace(columns, as_weights=as_weights)
+            check_import(frozen, signature, output, here, record.rounded, recorded=record.recorded)
+        return output
+
+    reader = VariantReader(frozen, signature, record, read, partial(runs, frozen, signature), lambda output: (output,))
+    return reader.all(columns, choice, weighted), dict(record.names)
 
 
 def prepared(module: nn.Module) -> nn.Module:
     """A private copy to read. Raises: ModelUnsupported for what no reading could see."""
     module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
     _refuse_unreadable(module)
-    return _frozen(module)
-
-
-def variants(use: Use, weighted: bool | None, kind: str) -> list[bool]:
-    """With which of weights and no weights a forward is read. Raises: ModelError for a bad `weighted`."""
-    if weighted is not None and not isinstance(weighted, bool):
-        raise ModelError(f"[from_pyg] expected weighted as True, False or None, got {weighted!r}; leave it out")
-    if weighted is None:
-        return {"none": [False], "optional": [True, False], "required": [True]}[use]
-    if weighted and use == "none":
-        raise ModelError(f"[from_pyg] expected a forward with edge_weight, got {kind}'s without; leave weighted out")
-    if not weighted and use == "required":
-        raise ModelError(f"[from_pyg] expected weighted=True, got {kind}'s edge_weight without default; leave it out")
-    return [weighted]
+    frozen = _frozen(module)
+    return Means(frozen.encoder) if type(frozen) is pyg.VGAE else frozen
 
 
 def _frozen(module: nn.Module) -> nn.Module:
@@ -113,10 +104,11 @@ def inputs_of(columns: Columns) -> tuple[ir.Input, EdgeAttribute | None]:
 
 def columns_of(
     module: nn.Module, signature: Signature, input_width: int | None, edge_width: int | None, batch: bool = False
-) -> Columns:
+) -> tuple[Columns, Choice]:
     """The features' and the attributes' widths: of those that the layers state, the first with which the module runs.
 
-    Attributes or types that a forward may do without are given where a layer reads them.
+    Attributes or types that a forward may do without are given where a layer reads them; attributes are tried, too,
+    where no layer tells whether it reads any.
     """
     stated = stated_widths(module) if input_width is None else [input_width]
     if not stated:
@@ -126,30 +118,23 @@ def columns_of(
         )
     weighted = signature.weights == "required"
     types = None if signature.types == "none" else relations(module, signature.types == "required")
-    attributes = _attribute_widths(module, signature, edge_width)
-    tries = [Columns(width, weighted, each, types, batch) for each in attributes for width in stated]
-    return next((columns for columns in tries if _runs(module, signature, columns)), tries[0])
-
-
-def _attribute_widths(module: nn.Module, signature: Signature, edge_width: int | None) -> list[int | None]:
-    kind = type(module).__name__
-    if edge_width is not None:
-        if edge_width and signature.attributes == "none":
-            raise ModelError(
-                f"[from_pyg] expected a forward with edge_attr, got {kind}'s without; leave edge_width out"
-            )
-        return [edge_width or None]
-    if signature.attributes == "none":
-        return [None]
-    found: list[int | None] = [*edge_widths(module, signature.attributes == "required")]
-    if not found and signature.attributes == "required":
+    choices = attribute_choices(module, signature, edge_width)
+    tries = [
+        (Columns(width, weighted, each.width, types, batch, each.flat, edge_width == 0), each)
+        for each in choices
+        for width in stated
+    ]
+    found = next((each for each in tries if runs(module, signature, each[0])), None)
+    if found is None and edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
-            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {kind}; pass edge_width="
+            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {type(module).__name__}; "
+            "pass edge_width="
         )
-    return found or [None]
+    return found or (tries[-len(stated)] if choices[0].guessed else tries[0])
 
 
-def _runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
+def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
+    """Whether the module itself runs on a small graph with such columns."""
     try:
         with torch.no_grad():
             signature.run(module, *_example(columns))
@@ -160,7 +145,7 @@ def _runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
 
 def _example(columns: Columns) -> tuple[Any, ...]:
     """A small graph, or two, as float32 tensors."""
-    given: tuple[Any, ...] = sample(columns, 7, 20, seed=99)
+    given = as_given(columns, sample(columns, 7, 20, seed=99))
     return as_tensors((*given, np.repeat([0, 1], [4, 3])) if columns.batch else given, torch.float32)
 
 
@@ -172,9 +157,11 @@ def read_symbol(
     record: Import,
 ) -> Any:
     """What the forward returns. Raises: ModelUnsupported."""
-    x, attributes = inputs
+    x, rows = inputs
     given = list(_example(columns))
+    attributes = None if columns.attributes is None else Flat(rows) if rows and columns.flat else rows
     symbols = [x, EDGES, WEIGHTS if columns.weighted else None, attributes, None if columns.types is None else TYPES]
+    signature = dataclasses.replace(signature, bare=columns.bare)
     if columns.batch:
         symbols.append(BATCH)
     if signature.edges is None:

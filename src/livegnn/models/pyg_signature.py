@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from livegnn.models.pyg_context import refuse
 from livegnn.models.pyg_pools import GRAPH_LEVEL
 
-__all__ = ["Signature", "Use", "parameters_of", "read_signature", "role_of"]
+__all__ = ["Means", "Signature", "Use", "parameters_of", "read_signature", "role_of"]
 
 _FEATURES = ("x", "features", "feats", "feat", "h", "inputs", "input")
 _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
@@ -36,7 +36,8 @@ class Signature:
     """How to call a module: its forward's names for what livegnn supplies, and whether it must have them.
 
     Everything is called with these things in this order: features, edges, weights, attributes, types; None where the
-    graph has none. A module with one row per graph is given the vertices' batch as a sixth.
+    graph has none. A module with one row per graph is given the vertices' batch as a sixth. bare: a data object
+    without attributes has None for them, as PyG's has; else a forward that reads them is refused.
     """
 
     features: str
@@ -49,10 +50,11 @@ class Signature:
     type: str | None = None
     types: Use = "none"
     batch: str | None = None
+    bare: bool = False
 
     def call(self, module: Any, *given: Any) -> Any:
         """The module's result in its own terms; data objects are stood in for."""
-        return module(_DataView(*given)) if self.data else self._call(module, *given)
+        return module(_DataView(*given, bare=self.bare)) if self.data else self._call(module, *given)
 
     def run(self, module: Any, *given: Any) -> Any:
         """The same with a real data object."""
@@ -70,14 +72,33 @@ class Signature:
         return module(*arguments, **named)
 
 
+class Means(nn.Module):
+    """What a VGAE's encode gives in eval mode: the means, the first of the two things that its encoder returns."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.encoder(*args, **kwargs)[0]
+
+
 class _DataView:
     """What a forward(data) may read of a torch_geometric Data."""
 
     def __init__(
-        self, x: Any, edge_index: Any, edge_weight: Any, edge_attr: Any, edge_type: Any, batch: Any = None
+        self,
+        x: Any,
+        edge_index: Any,
+        edge_weight: Any,
+        edge_attr: Any,
+        edge_type: Any,
+        batch: Any = None,
+        *,
+        bare: bool = False,
     ) -> None:
         self.x, self.edge_index, self.edge_weight, self.batch = x, edge_index, edge_weight, batch
-        if edge_attr is not None:
+        if edge_attr is not None or bare:
             self.edge_attr = edge_attr
         if edge_type is not None:
             self.edge_type = edge_type
@@ -108,7 +129,7 @@ def read_signature(module: nn.Module, *, graph_level: bool = False) -> Signature
         del parameters[batch]
     required = [name for name, default in parameters.items() if default is inspect.Parameter.empty]
     names = list(parameters)
-    if not names:  # forward(*args), as GAE has it: passed on
+    if not names:  # forward(*args)
         return Signature("x", "edge_index", None, "none")
     if len(required) == 1 and required[0] not in _FEATURES:
         return Signature(
@@ -141,7 +162,9 @@ def read_signature(module: nn.Module, *, graph_level: bool = False) -> Signature
 
 
 def parameters_of(module: nn.Module) -> dict[str, Any]:
-    """Name -> default of the forward's parameters, self left out."""
+    """Name -> default of the forward's parameters, self left out; of an autoencoder, those of its encoder."""
+    while type(module) in (pyg.GAE, Means):  # forward(*args) hands them on
+        module = module.encoder
     if type(module) is pyg.Sequential:
         sequential: Any = module
         return dict.fromkeys(sequential.signature.param_dict, inspect.Parameter.empty)

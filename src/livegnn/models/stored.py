@@ -1,8 +1,10 @@
 """Models as JSON and arrays, for saved engines and for the reference, which reads this form and shares no code.
 
     structure := {"format": 1, "values": [value...], "output": index, "unweighted": index | null,
-                  "edge_head": structure | null, "vertex_types": [name...], "edge_types": [[name, name, name]...]}
-                 (the last two only in models over vertex types)
+                  "edge_head": structure | null, "vertex_types": [name...], "edge_types": [[name, name, name]...],
+                  "weights_from": column, "refused": {"edge_weight" | "edge_attr": text}}
+                 (types only in models over vertex types; the last two only in imported ones that need them)
+    column    := "edge_weight" | "edge_attr" | "data.edge_weight" | "data.edge_attr"
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
                | relation | relations | columns | heads | loops | code | target (there if not null)
@@ -22,9 +24,10 @@ from numpy.typing import NDArray
 from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
 from livegnn.models import edges, ir
 
-__all__ = ["FORMAT", "from_arrays", "to_arrays", "types"]
+__all__ = ["FORMAT", "columns", "from_arrays", "to_arrays", "types"]
 
 FORMAT = 1
+_COLUMNS = ("edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr")
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _ARRAYS: dict[str, tuple[str, ...]] = {
     "Linear": ("weight", "bias"),
@@ -126,6 +129,15 @@ def types(structure: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[st
         return tuple(str(name) for name in structure.get("vertex_types", ())), triples
     except (TypeError, ValueError) as error:
         raise StoredStateInvalid(f"[model] expected names of types, got {error}; load a backup") from error
+
+
+def columns(structure: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    """(weights_from, refused) of the stored form. Raises: StoredStateInvalid."""
+    weights_from, refused = structure.get("weights_from"), structure.get("refused", {})
+    fits = weights_from is None or weights_from in _COLUMNS
+    if not fits or not isinstance(refused, Mapping) or not {*refused} <= {"edge_weight", "edge_attr"}:
+        raise StoredStateInvalid(f"[model] expected columns of edges, got {weights_from!r}, {refused!r}; load a backup")
+    return weights_from, {name: str(reason) for name, reason in refused.items()}
 
 
 def _read(

@@ -168,6 +168,15 @@ def test_from_pyg_reads_what_pyg_calls_by_other_names() -> None:
     assert plain.features().tolist() == x.tolist()
     weighted = Graph.from_pyg(data.Data(x=x, edge_index=edge_index, edge_attr=torch.tensor([1.0, 2.0])))
     assert weighted.edges()["weight"].tolist() == [1, 2]
+    assert (weighted.weight_column, plain.weight_column) == ("edge_attr", None)
+    both = data.Data(
+        x=x, edge_index=edge_index, edge_weight=torch.tensor([3.0, 4.0]), edge_attr=torch.tensor([1.0, 2.0])
+    )
+    graph = Graph.from_pyg(both)
+    assert (graph.weight_column, graph.attr_width) == ("edge_weight", 1)
+    assert graph.edges()["weight"].tolist() == [3, 4]
+    assert graph.edges()["attr"].tolist() == [[1], [2]]
+    assert Graph([[1.0]], [0], [0], weight=[1.0]).weight_column == "weight"
     full = Graph.from_pyg(
         data.Data(
             x=x,
@@ -197,10 +206,8 @@ def test_from_pyg_refuses_what_it_cannot_read() -> None:
         Graph.from_pyg(data.Data(x=torch.eye(3)))
     with pytest.raises(ValueInvalid, match="at least one vertex type"):
         Graph.from_pyg(data.HeteroData())
-    with pytest.raises(ValueInvalid, match="got both"):
-        Graph.from_pyg(
-            data.Data(x=torch.eye(3), edge_index=edge_index, edge_weight=torch.ones(2), edge_attr=torch.ones(2))
-        )
+    with pytest.raises(DtypeInvalid, match="edge_attr"):
+        Graph.from_pyg(data.Data(x=torch.eye(3), edge_index=edge_index, edge_attr=torch.ones(2, 2, dtype=torch.int64)))
 
 
 # ---- one writer, many consumers

@@ -173,3 +173,11 @@ def test_a_missing_folder_is_named_and_the_mode_is_the_user_s(tmp_path):
     engine().save(tmp_path / "engine.lg")
     (tmp_path / "other").touch()
     assert (tmp_path / "engine.lg").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_file_of_version_0_1_loads():
+    """Whose model and graph do not say which column their weights come from: they are joined as they were."""
+    e = lg.Engine.load(os.path.join(os.path.dirname(__file__), "data", "optional_weights_0_1.npz"), threads=1)
+    assert (e.model.weights_from, e.graph.weight_column) == (None, "weight")
+    assert e.embeddings([0, 1, 2]).ravel().tolist() == [0.9291475415229797, 1.618186354637146, 2.9908809661865234]
+    e.verify()

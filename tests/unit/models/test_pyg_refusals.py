@@ -211,7 +211,7 @@ def test_widths_of_attributes():
 
     class Untold(nn.Module):
         def forward(self, x, edge_index, edge_attr):
-            return x
+            return x + (edge_attr @ torch.ones(5, 3)).sum()
 
     with pytest.raises(ModelError, match=r"tells the edge attributes' width, got none in Untold; pass edge_width="):
         from_pyg(Untold(), input_width=3)
