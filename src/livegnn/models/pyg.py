@@ -42,8 +42,9 @@ def from_pyg(
                   by type, or one HeteroData (docs/hetero.md).
               check: compare the result with the module on random graphs; a module that had to be recorded is always
                   compared.
-              weighted: whether the forward is given the graph's edge weights. None: as its signature says; where they
-                  are optional, the model reads them on a graph that has them (Model.for_graph).
+              weighted: whether the forward is given the graph's edge weights, whatever column they come from. None: as
+                  its signature and its layers say; where they are optional, the model reads them on a graph that has
+                  them, and whose they are is decided by name (Model.weights_from, Graph.weight_column).
               input_width: the features' width, where no layer tells it; by vertex type where there are types.
               edge_width: the edge attributes' width, where no layer tells it; 0 gives none to a forward that can do
                   without.
@@ -60,8 +61,8 @@ def from_pyg(
     types = types_of(module, metadata)
     try:
         if types is not None:
-            reading, names = import_over_types(module, types, check, weighted, input_width, edge_width)
-            return _model(reading, names, types)
+            by_type, names = import_over_types(module, types, check, weighted, input_width, edge_width)
+            return _model(by_type, names, types)
         if isinstance(input_width, Mapping):
             raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
         reading, names = import_module(module, check, weighted, input_width, edge_width)

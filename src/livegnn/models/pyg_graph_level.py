@@ -94,8 +94,11 @@ def _joined(reading: Reading[_Parts], record: Import, kind: str) -> GraphLevel:
     with_weights, without = reading.outputs.get(True), reading.outputs.get(False)
     parts = with_weights or without
     assert parts is not None
-    both = with_weights is not None and without is not None
-    if both and (with_weights.pools != without.pools or not _same(with_weights.head, without.head)):
+    if (
+        with_weights is not None
+        and without is not None
+        and not (with_weights.pools == without.pools and _same(with_weights.head, without.head))
+    ):
         raise refuse(
             f"{kind}.forward", "its pools, or what follows them, differ with weights", "pass weighted=True or False"
         )

@@ -56,7 +56,8 @@ def prepared(module: nn.Module) -> nn.Module:
     module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
     _refuse_unreadable(module)
     frozen = _frozen(module)
-    return Means(frozen.encoder) if type(frozen) is pyg.VGAE else frozen
+    encoder: Any = getattr(frozen, "encoder", None)
+    return Means(encoder) if type(frozen) is pyg.VGAE else frozen
 
 
 def _frozen(module: nn.Module) -> nn.Module:

@@ -164,7 +164,8 @@ def read_signature(module: nn.Module, *, graph_level: bool = False) -> Signature
 def parameters_of(module: nn.Module) -> dict[str, Any]:
     """Name -> default of the forward's parameters, self left out; of an autoencoder, those of its encoder."""
     while type(module) in (pyg.GAE, Means):  # forward(*args) hands them on
-        module = module.encoder
+        encoder: Any = module.encoder
+        module = encoder
     if type(module) is pyg.Sequential:
         sequential: Any = module
         return dict.fromkeys(sequential.signature.param_dict, inspect.Parameter.empty)
