@@ -293,6 +293,17 @@ def test_weighted_says_which(name, kind):
     np.testing.assert_allclose(left.embeddings(np.arange(VERTICES)), of(module, plain), rtol=1e-4, atol=1e-5)
 
 
+def test_rows_that_no_layer_tells_of():
+    """GENConv adds an edge_attr as wide as its rows, though it has no edge_dim; without edge_width it is asked for."""
+    module, mirror = liven(OnAttr(third, pyg.GENConv(4, 4))), Mirror("edge_attr in rows")
+    module.lin, module.layer = liven(nn.Linear(4, 2)), liven(pyg.GENConv(2, 2))
+    with pytest.raises(ModelUnsupported, match=r"reads it in rows of width 2 with edge_width=2\), got one with it"):
+        lg.Engine(lg.from_pyg(module), mirror.graph)
+    close(lg.Engine(lg.from_pyg(module, edge_width=2), mirror.graph), module, mirror, "edge_width")
+    plain = Mirror("nothing")
+    close(lg.Engine(lg.from_pyg(module), plain.graph), module, plain, "none")
+
+
 @pytest.mark.parametrize("name", ["edge_attr as size", "edge_attr encoded", "data.edge_attr"])
 def test_an_edge_width_of_0_leaves_attributes_out(name):
     module, mirror = liven(FORWARDS[name]()), Mirror("edge_attr in rows")

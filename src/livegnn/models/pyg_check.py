@@ -104,17 +104,17 @@ class _KeepsFloat64(TorchFunctionMode):
     """Casts to float32 leave the rows of a float64 copy as they are: x.float() is there for other inputs."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == torch.Tensor.float:
-            func = torch.Tensor.double
-        names = {key: _DOUBLE.get(each, each) if _is_name(each) else each for key, each in (kwargs or {}).items()}
-        return func(*(_DOUBLE.get(each, each) if _is_name(each) else each for each in args), **names)
+        kwargs = kwargs or {}
+        if func == torch.Tensor.float and args[0].dtype == torch.float64:
+            return args[0]
+        if func in (torch.Tensor.to, torch.Tensor.type) and args[0].dtype == torch.float64:
+            args, kwargs = [_double(each) for each in args], {key: _double(each) for key, each in kwargs.items()}
+        return func(*args, **kwargs)
 
 
-_DOUBLE: dict[Any, Any] = {torch.float32: torch.float64, "torch.FloatTensor": "torch.DoubleTensor"}
-
-
-def _is_name(option: Any) -> bool:
-    return isinstance(option, (torch.dtype, str))
+def _double(option: Any) -> Any:
+    names: dict[Any, Any] = {torch.float32: torch.float64, "torch.FloatTensor": "torch.DoubleTensor"}
+    return names.get(option, option) if isinstance(option, (torch.dtype, str)) else option
 
 
 def computing_in(dtype: Any) -> AbstractContextManager[object]:

@@ -145,7 +145,7 @@ class VariantReader(Generic[T]):
         return Reading(outputs, self.name("edge_weight") if named else None, self.refused)
 
     def settled(self, columns: _Columns) -> _Columns:
-        """Columns with attributes only if the forward reads the ones that it can do without."""
+        """Columns with attributes only if the forward takes the ones that it can do without for weights."""
         bare: _Columns = dataclasses.replace(columns, attributes=None, flat=False)  # type: ignore[type-var]
         if columns.attributes is None:
             self.refused["edge_attr"] = f"{self.kind}.forward fails with edge_attr of any width that was tried"
@@ -158,8 +158,12 @@ class VariantReader(Generic[T]):
                 raise
             self.refused["edge_attr"] = _reason(error)
             return bare
-        reads = any(isinstance(each, edges.EdgeAttribute) for each in ir.walk(*self.roots(read)))
-        return columns if reads or "edge_attr" in self.record.weights_from else bare
+        if "edge_attr" in self.record.weights_from:
+            return columns
+        if any(isinstance(each, edges.EdgeAttribute) for each in ir.walk(*self.roots(read))):
+            width = columns.attributes
+            self.refused["edge_attr"] = f"{self.kind}.forward reads it in rows of width {width} with edge_width={width}"
+        return bare
 
     def shaped(self, columns: _Columns) -> _Columns:
         """Attributes of width 1 as rows, or as a vector where only that can be read."""
