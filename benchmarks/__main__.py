@@ -11,6 +11,7 @@ from pathlib import Path
 
 TABLES = (
     "speed",
+    "contention",
     "strategies",
     "store",
     "depth",

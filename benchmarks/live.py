@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 import livegnn
-from benchmarks.networks import Network
 from benchmarks.stream import Batch, Workload, to_updates, to_updates_singly
+
+if TYPE_CHECKING:
+    from benchmarks.networks import Network  # which loads torch: an engine alone runs without it
 
 
 class Live:

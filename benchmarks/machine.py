@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -33,6 +31,8 @@ def best_seconds(work: Callable[[], object], repeats: int) -> float:
 
 def measure(threads: int) -> Machine:
     """In-place update of 512 MiB, copy of 512 MiB, and GEMMs of 1024 and 2048 rows; the best of each."""
+    import torch  # here: processes that know the constants alone run without it
+
     torch.set_num_threads(threads)
     size = 1 << 27
     x, y = torch.ones(size), torch.ones(size)
