@@ -8,26 +8,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import livegnn
 from benchmarks.live import Live, timed
-from benchmarks.runs import Run, restoring
+from benchmarks.runs import Played, Run, ids_compared, restoring
 from benchmarks.stream import workload
 
 HIDDEN = 256
 SIDE = 600  # of the two matrices whose product torch computes before each batch
-SAMPLE = 5000  # vertices whose outputs are compared
-
-
-class Played(NamedTuple):
-    """Seconds of the counted batches, and rows of some vertices after them."""
-
-    seconds: npt.NDArray[np.float64]
-    rows: npt.NDArray[np.float32]
 
 
 class Contended:
@@ -38,8 +30,7 @@ class Contended:
         self.work = workload(name, updates)
         widths = (self.work.features.shape[1], hidden, self.work.classes)
         self.live = Live(self.work, graphconv(widths), threads=threads)
-        ids = np.random.default_rng(1).choice(self.work.vertices, min(SAMPLE, self.work.vertices), replace=False)
-        self.ids = ids.astype(np.int64)
+        self.ids = ids_compared(self.work)
         if torch_threads is not None:
             import torch  # here, not above: the others run without it
 

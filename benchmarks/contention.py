@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.contended import HIDDEN, Contended, Played, Spinner
+from benchmarks.contended import HIDDEN, Contended, Spinner
 from benchmarks.options import Options
 from benchmarks.report import Report, rate
-from benchmarks.runs import Run, consecutive
+from benchmarks.runs import Played, Run, consecutive
 from benchmarks.worker import Worker
 
 THREADS = (1, 2)  # of the engine

@@ -1,5 +1,6 @@
-"""One model on one workload: livegnn and the peers take the same batches in turns, and must agree at the end of each
-cell.
+"""One model on one workload, all engines in one process: livegnn and the peers take the same batches in turns, and must
+agree at the end of each cell. `extremes` counts what livegnn returns, batch by batch; contests of speed alone give each
+engine a process of its own (`benchmarks.process_contest`).
 
 A cell is one batch size; its turns (`benchmarks.turns`) repeat until its time is spent. PyG, whose cost does not depend
 on the batch, is timed on the last batch alone and brought up to date untimed before. One engine works at a time, and
@@ -16,17 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.bound import Counter, LayerCount, bounds
-from benchmarks.live import Live, timed
-from benchmarks.machine import Machine
-from benchmarks.networks import Network, network
+from benchmarks.bound import Counter, LayerCount
+from benchmarks.live import timed
+from benchmarks.networks import Network
 from benchmarks.peers.bootstrap import bootstrap
 from benchmarks.peers.inkstream_layer import InkStreamLayer
 from benchmarks.peers.inkstream_vertex import InkStreamVertex
 from benchmarks.peers.pyg_full import PygFull
 from benchmarks.peers.rc import RecomputeAffected
-from benchmarks.peers.ripple_numpy import RippleNumpy
-from benchmarks.peers.ripple_torch import RippleTorch
 from benchmarks.stream import Batch, Workload
 from benchmarks.turns import Turns
 
@@ -37,8 +35,8 @@ SAMPLE = 5000  # vertices compared at the end of a cell
 
 @dataclass
 class Cell:
-    """What one batch size gave. seconds[name]: of the counted batches, in order; results[name]: what apply returned for
-    them, if the contest was told to `read` it."""
+    """What one batch size gave. seconds[name]: of the counted batches, in order; results[name]: what `read`
+    kept of what apply returned for them."""
 
     size: int
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -59,41 +57,30 @@ class Contest:
         self,
         workload: Workload,
         kind: str,
-        hidden: Sequence[int],
+        module: Network,
+        live: Any,
         *,
-        threads: int,
         peers: Sequence[str],
+        read: Callable[[str, Any], Any],
         short: bool = False,
-        module: Network | None = None,
-        live: Any = None,
-        read: Callable[[str, Any], Any] | None = None,
     ) -> None:
-        """short: turns of a tenth, for graphs on which one update reaches a large part of all vertices.
-
-        module, live: in place of a seeded network and of livegnn started with it.   read: (engine's name, what its
-        apply returned) -> what to keep of it, called outside the clock.
+        """live: livegnn, started with the module.   read: (engine's name, what its apply returned) -> what to keep of
+        it, called outside the clock.   short: turns of a tenth, for graphs on which one update reaches a large part of
+        all vertices.
         """
         self.turns = Turns(workload, short=short)
         self.workload, self.kind = workload, kind
-        self.widths = [workload.features.shape[1], *hidden, workload.classes]
         self.read = read
-        module = network(kind, self.widths) if module is None else module
-        self.live = Live(workload, module, threads=threads) if live is None else live
+        self.live = live
         self.engines: dict[str, Any] = {"livegnn": self.live}
         state = bootstrap(workload, kind, module)
-        known = {
-            "rc": RecomputeAffected,
-            "torch": RippleTorch,
-            "numpy": RippleNumpy,
-            "ink-vertex": InkStreamVertex,
-            "ink-layer": InkStreamLayer,
-        }
+        known = {"rc": RecomputeAffected, "ink-vertex": InkStreamVertex, "ink-layer": InkStreamLayer}
         for name in peers:
-            if name in known and not (kind == "gcn" and name != "rc"):
+            if name in known:
                 peer: Any = known[name](workload, kind, module, state)
                 self.engines[peer.name] = peer
         self.pyg = PygFull(workload, kind, module) if "pyg" in peers else None
-        self.counter = Counter(workload, len(self.widths) - 1)
+        self.counter = Counter(workload, len(module.convs))
 
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
@@ -113,12 +100,11 @@ class Contest:
     def _turn(self, cell: Cell, batches: list[Batch], skipped: int) -> None:
         for name, engine in self.engines.items():
             items = [engine.prepare(batch) for batch in batches] if engine is self.live else batches
-            results: list[Any] | None = None if self.read is None else []
+            results: list[Any] = []
             time.sleep(SETTLE_S)
             cell.seconds[name] += timed(engine.apply, items, results)[skipped:].tolist()
-            if self.read is not None and results is not None:
-                cell.results[name] += [self.read(name, result) for result in results[skipped:]]
-        counted = [self.counter.count(batch, follows_degree=self.kind == "gcn") for batch in batches]
+            cell.results[name] += [self.read(name, result) for result in results[skipped:]]
+        counted = [self.counter.count(batch, follows_degree=False) for batch in batches]
         cell.counts += counted[skipped:]
 
     def _compare(self, cell: Cell) -> None:
@@ -132,24 +118,6 @@ class Contest:
             difference = row_difference(output, outputs["livegnn"])
             if not difference <= cell.difference:
                 cell.difference, cell.disagreeing = difference, name
-
-    def times_bound(self, cell: Cell, machine: Machine) -> tuple[float, float]:
-        """livegnn's seconds over (bound A, bound B) of the same batches."""
-        found = bounds(self.kind, self.widths, cell.counts, machine)
-        spent = sum(cell.seconds["livegnn"])
-        return spent / found.seconds_a, spent / found.seconds_b
-
-    def strongest_peer(self, cell: Cell) -> str | None:
-        """The fastest engine that is not livegnn."""
-        names = [name for name in cell.seconds if name != "livegnn"]
-        return max(names, key=cell.rate) if names else None
-
-    def latencies(self, count: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """livegnn alone at batch 1: (apply, build one by one and apply), `count` batches each. Ends the contest."""
-        batches = list(self.workload.stream.batches(self.turns.position, 1, 2 * count))
-        self.turns.position += 2 * count
-        apply = timed(self.live.apply, [self.live.prepare(batch) for batch in batches[:count]])
-        return apply[1:], timed(self.live.apply_singly, batches[count:])[1:]
 
 
 def row_difference(got: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:

@@ -3,38 +3,33 @@ VI)."""
 
 from __future__ import annotations
 
-import dataclasses
+from functools import partial
 from typing import Any
 
-from benchmarks import generate
 from benchmarks.live import Live
 from benchmarks.networks import network
 from benchmarks.options import Options
 from benchmarks.peers.bootstrap import bootstrap
+from benchmarks.process_contest import updates_needed
 from benchmarks.report import Report, size
-from benchmarks.speed import COLUMNS, SIZES, Entry, machine_line, run_contest
+from benchmarks.speed import Entry, head, run_contest
 from benchmarks.stream import Workload, workload
-from benchmarks.turns import updates_needed
 
-SMALLER = "products-shaped-150k"  # a quarter of products-like-small: same mean degree and exponent
+SMALLER = "products-shaped-150k"
 HIDDEN = (256, 256)
 KINDS = ("graphconv", "gcn", "sage", "gin")
 
 
 def run(options: Options, report: Report) -> None:
     """Default: the smaller graph; --full: products-like-small and all models."""
-    shape = generate.SHAPES["products-like-small"]
-    generate.SHAPES.setdefault(SMALLER, dataclasses.replace(shape, vertices=150_000, edges=7_500_000))
     name = "tiny" if options.tiny else "products-like-small" if options.full else SMALLER
     report.heading("Depth: three layers, products-shaped")
-    report.line(machine_line(options.machine))
-    report.columns(COLUMNS)
+    library = head(options.machine, report)
     notes = []
     for kind in KINDS if options.full else ("graphconv",):
-        entry = Entry(name, kind, HIDDEN, 4.0, peers=("rc", "torch", "pyg"), short=True, latency_batches=100)
-        report.progress(f"{name}, {kind}, three layers: generating and starting")
-        work = workload(name, 4500 if options.tiny else updates_needed(SIZES, 100))
-        notes.append(run_contest(entry, work, options, report))
+        entry = Entry(name, kind, HIDDEN, 4.0, peers=("rc", "torch", "pyg"), dense=True, latency_batches=100)
+        length = updates_needed(entry.shapes(options.tiny), entry.latency_batches)
+        notes.append(run_contest(entry, partial(workload, name, length), library, options, report))
     report.line()
     for note in notes:
         report.line(note)

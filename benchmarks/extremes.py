@@ -135,13 +135,11 @@ def _contest(entry: Entry, options: Options, report: Report, notes: list[str]) -
     contest = Contest(
         work,
         entry.kind,
-        (entry.hidden,),
-        threads=options.threads,
+        module,
+        start_livegnn(work, module, entry.aggregate, options.threads),
         peers=entry.peers,
-        short=entry.short,
-        module=module,
-        live=start_livegnn(work, module, entry.aggregate, options.threads),
         read=read_counts,
+        short=entry.short,
     )
     for batch_size in entry.sizes:
         if not contest.turns.has_room(batch_size):

@@ -62,6 +62,14 @@ SHAPES = {
         in_exponent=3.757,
         in_degree_max=17_481,
     ),
+    "products-shaped-150k": Shape(  # a quarter of products-like-small: same mean degree and exponent
+        vertices=150_000,
+        edges=7_500_000,
+        feature_width=100,
+        classes=47,
+        in_exponent=3.757,
+        in_degree_max=17_481,
+    ),
     "reddit-like-small": Shape(
         vertices=58_000,
         edges=14_000_000,

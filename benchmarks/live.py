@@ -58,8 +58,13 @@ class Live:
         return sum(self.engine.state_bytes().values())
 
 
-def timed(work: Any, items: Iterable[Any], results: list[Any] | None = None) -> npt.NDArray[np.float64]:
-    """Seconds of work(item), item by item, without garbage collections in between; what it returned goes to results."""
+def timed(
+    work: Any, items: Iterable[Any], results: list[Any] | None = None, limit_s: float = float("inf")
+) -> npt.NDArray[np.float64]:
+    """Seconds of work(item), item by item, without garbage collections in between; what it returned goes to results.
+
+    limit_s: no item begins once this much time is spent; there is one at least.
+    """
     seconds = []
     clock = time.perf_counter
     gc.collect()
@@ -69,8 +74,11 @@ def timed(work: Any, items: Iterable[Any], results: list[Any] | None = None) -> 
             begin = clock()
             result = work(item)
             seconds.append(clock() - begin)
+            limit_s -= seconds[-1]
             if results is not None:
                 results.append(result)
+            if limit_s <= 0:
+                break
     finally:
         gc.enable()
     return np.array(seconds)

@@ -7,10 +7,25 @@ between their times is noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from benchmarks.stream import Batch, Workload
+
+SAMPLE = 5000  # vertices whose outputs are compared
+
+Source = Callable[[], Workload]  # makes the same workload in every process that calls it
+
+
+class Played(NamedTuple):
+    """Seconds of the counted batches, and the rows of some vertices at the end of the run."""
+
+    seconds: npt.NDArray[np.float64]
+    rows: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -60,3 +75,9 @@ def consecutive(shapes: dict[int, tuple[int, int]]) -> list[Run]:
     for size, (warm_up, counted) in shapes.items():
         runs.append(Run(runs[-1].stop if runs else 0, size, warm_up, counted))
     return runs
+
+
+def ids_compared(work: Workload) -> npt.NDArray[np.int64]:
+    """The same ids in every process."""
+    ids = np.random.default_rng(1).choice(work.vertices, min(SAMPLE, work.vertices), replace=False)
+    return ids.astype(np.int64)

@@ -5,20 +5,33 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from benchmarks.contest import AGREEMENT, Cell, Contest
-from benchmarks.live import percentiles, timed
+from benchmarks.contest import AGREEMENT
+from benchmarks.live import percentiles
 from benchmarks.machine import REFERENCE, Machine
 from benchmarks.options import Options
-from benchmarks.peers.pyg_full import PygFull
-from benchmarks.peers.rc import RecomputeAffected
-from benchmarks.peers.ripple_numpy import RippleNumpy
-from benchmarks.peers.ripple_torch import RippleTorch
+from benchmarks.peers import prototype
+from benchmarks.players import Facts
+from benchmarks.process_contest import (
+    DENSE,
+    LIVE,
+    NORMAL,
+    PROTOTYPE,
+    PYG,
+    RANGE_MAX,
+    TINY,
+    Cell,
+    ProcessContest,
+    updates_needed,
+)
 from benchmarks.report import Report, duration, rate, size
-from benchmarks.stream import Workload, workload
-from benchmarks.turns import updates_needed
+from benchmarks.runs import Source
+from benchmarks.stream import workload
 
 SIZES = (1, 10, 100, 1000)
 P99_TARGET_S = {"arxiv-like": 60e-6}
@@ -44,39 +57,44 @@ STRONG_PEERS = ("rc", "torch", "pyg")  # where RIPPLE in NumPy is never the stro
 
 @dataclass(frozen=True)
 class Entry:
-    """One contest of the plan. short: see Contest."""
+    """One contest of the plan. budget_s: of an engine in a cell, see ProcessContest.   dense: one update reaches a
+    large part of all vertices, so that runs are short."""
 
     workload: str
     kind: str
     hidden: tuple[int, ...] = (256,)
-    budget_s: float = 8.0
+    budget_s: float = 2.5
     peers: tuple[str, ...] = ALL_PEERS
-    short: bool = False
+    dense: bool = False
     latency_batches: int = 3000
+
+    def shapes(self, tiny: bool) -> dict[int, tuple[int, int]]:
+        """(batches not counted, batches counted) of each size."""
+        return TINY if tiny else DENSE if self.dense else NORMAL
 
 
 DEFAULT_PLAN = (
     Entry("arxiv-like", "graphconv"),
-    Entry("arxiv-like", "gcn", budget_s=3),
-    Entry("arxiv-like", "sage", budget_s=3),
-    Entry("arxiv-like", "gin", budget_s=3),
-    Entry("arxiv-like", "graphconv", (64,), budget_s=3),
-    Entry("products-like-small", "graphconv", budget_s=5, peers=STRONG_PEERS, latency_batches=500),
-    Entry("reddit-like-small", "graphconv", peers=STRONG_PEERS, budget_s=3, short=True, latency_batches=100),
+    Entry("arxiv-like", "gcn"),
+    Entry("arxiv-like", "sage"),
+    Entry("arxiv-like", "gin"),
+    Entry("arxiv-like", "graphconv", (64,)),
+    Entry("products-like-small", "graphconv", peers=STRONG_PEERS, budget_s=5.0, dense=True, latency_batches=500),
+    Entry("reddit-like-small", "graphconv", peers=STRONG_PEERS, budget_s=4.0, dense=True, latency_batches=100),
 )
 FULL_PLAN = tuple(
-    Entry(name, kind, (hidden,), 20.0)
+    Entry(name, kind, (hidden,), 20.0, dense=name != "arxiv-like")
     for name in TARGETS
     for kind in ("graphconv", "gcn", "sage", "gin")
     for hidden in (256, 64)
 )
-TINY_PLAN = tuple(Entry("tiny", kind, (32,), 0.2, latency_batches=50) for kind in ("graphconv", "gcn", "sage", "gin"))
+TINY_PLAN = tuple(Entry("tiny", kind, (64,), 0.2, latency_batches=50) for kind in ("graphconv", "gcn", "sage", "gin"))
 COLUMNS = (
     "workload",
     "model",
     "hidden",
     "batch",
-    "updates/s",
+    "updates/s (range)",
     "p50 / p99",
     "x bound B, this machine",
     "x bound B, reference",
@@ -88,6 +106,7 @@ COLUMNS = (
     "x strongest peer",
     "at least",
     "met",
+    "prototype",
     "largest difference",
 )
 
@@ -96,16 +115,30 @@ def run(options: Options, report: Report) -> None:
     """The targets table: a row per workload, model, hidden width and batch size; notes for each contest below."""
     plan = TINY_PLAN if options.tiny else FULL_PLAN if options.full else DEFAULT_PLAN
     report.heading("Speed: updates per second, two layers, exact")
-    report.line(machine_line(options.machine))
-    report.columns(COLUMNS)
+    library = head(options.machine, report)
     notes = []
     for entry in plan:
-        report.progress(f"{entry.workload}, {entry.kind}, hidden {_hidden(entry)}: generating and starting")
-        length = 4500 if options.tiny else updates_needed(SIZES, entry.latency_batches)
-        notes.append(run_contest(entry, workload(entry.workload, length), options, report))
+        length = updates_needed(entry.shapes(options.tiny), entry.latency_batches)
+        source = partial(workload, entry.workload, length)
+        notes.append(run_contest(entry, source, library, options, report))
     report.line()
     for note in notes:
         report.line(note)
+
+
+def head(machine: Machine, report: Report) -> Path | None:
+    """What stands above the rows; returns the prototype's library, if there is one."""
+    library, missing = prototype.built()
+    report.line(machine_line(machine))
+    report.line(
+        "Every engine is a process of its own. Rates are medians over turns, in parentheses the range: fastest turn "
+        f"over slowest (above {RANGE_MAX}, measured twice and still marked !; - for one turn), for the others also "
+        "livegnn's rate over theirs on the same batches."
+        + (f" The prototype is left out: {missing}." if library is None else "")
+        + "\n"
+    )
+    report.columns(COLUMNS)
+    return library
 
 
 def machine_line(machine: Machine) -> str:
@@ -117,21 +150,31 @@ def machine_line(machine: Machine) -> str:
     )
 
 
-def run_contest(entry: Entry, work: Workload, options: Options, report: Report) -> str:
-    """Rows of one contest, printed as they come; returns a note on latency, bootstrap and memory."""
+def run_contest(entry: Entry, source: Source, library: Path | None, options: Options, report: Report) -> str:
+    """Rows of one contest, printed as they come; returns a note on latency, full runs and memory."""
+    report.progress(f"{entry.workload}, {entry.kind}, hidden {_hidden(entry)}: generating and starting")
     begin = time.perf_counter()
-    contest = Contest(work, entry.kind, entry.hidden, threads=options.threads, peers=entry.peers, short=entry.short)
-    report.progress(f"  started in {time.perf_counter() - begin:.1f} s")
-    for batch_size in SIZES:
-        if not contest.turns.has_room(batch_size):
-            report.progress(f"  batch {batch_size} left out: the stream is too short")
-            continue
-        cell = contest.cell(batch_size, entry.budget_s)
-        _check(entry, cell, report)
-        report.row(_row(entry, contest, cell, options.machine))
-        report.progress(f"  batch {batch_size} done")
-    note = _note(entry, contest)
-    contest.live.engine.verify()
+    shapes = entry.shapes(options.tiny)
+    with ProcessContest(
+        source,
+        entry.kind,
+        entry.hidden,
+        threads=options.threads,
+        peers=entry.peers,
+        shapes=shapes,
+        prototype=library,
+    ) as contest:
+        report.progress(f"  started in {time.perf_counter() - begin:.1f} s")
+        for batch_size in SIZES:
+            if not contest.has_room(batch_size):
+                report.progress(f"  batch {batch_size} left out: the stream is too short")
+                continue
+            cell = contest.cell(batch_size, entry.budget_s)
+            _check(entry, cell, report)
+            report.row(_row(entry, contest, cell, options.machine))
+            report.progress(f"  batch {batch_size} done")
+        note = _note(entry, contest)
+        contest.call(LIVE, "verify")
     return note
 
 
@@ -143,30 +186,43 @@ def _check(entry: Entry, cell: Cell, report: Report) -> None:
         )
 
 
-def _row(entry: Entry, contest: Contest, cell: Cell, machine: Machine) -> list[object]:
-    here, reference = contest.times_bound(cell, machine)[1], contest.times_bound(cell, REFERENCE)[1]
-    strongest = max(cell.rate(name) for name in cell.seconds if name not in ("livegnn", PygFull.name))
-    ratio = cell.rate("livegnn") / strongest
+def _row(entry: Entry, contest: ProcessContest, cell: Cell, machine: Machine) -> list[object]:
+    here, reference = contest.times_bound(cell, machine), contest.times_bound(cell, REFERENCE)
+    ratio = min(cell.ratio(name) for name in cell.turns if name not in (LIVE, PYG, PROTOTYPE))
     bound_target, peer_target = _targets(entry, cell.size)
     met = (bound_target is None or here <= bound_target) and (peer_target is None or ratio >= peer_target)
     judged = bound_target is not None or peer_target is not None
-    named = (RecomputeAffected.name, RippleTorch.name, RippleNumpy.name, PygFull.name)
     return [
         entry.workload,
         entry.kind,
         _hidden(entry),
         cell.size,
-        f"**{rate(cell.rate('livegnn'))}**",
-        percentiles(np.array(cell.seconds["livegnn"])),
+        f"**{rate(cell.rate(LIVE))}** ({_range(cell, LIVE)})",
+        percentiles(np.concatenate(cell.turns[LIVE])),
         f"{here:.1f}",
         f"{reference:.1f}",
         "-" if bound_target is None else f"{bound_target:g}",
-        *(rate(cell.rate(name)) if name in cell.seconds else "-" for name in named),
+        *(_other(cell, name) for name in ("rc", "torch", "numpy", PYG)),
         f"{ratio:.1f}",
         "-" if peer_target is None else f"{peer_target:g}",
         ("yes" if met else "NO") if judged else "-",
+        _other(cell, PROTOTYPE),
         f"{cell.difference:.1e}",
     ]
+
+
+def _other(cell: Cell, name: str) -> str:
+    """Rate and range of another engine, and livegnn's rate over it."""
+    if name not in cell.turns:
+        return "-"
+    return f"{rate(cell.rate(name))} ({_range(cell, name)}; {cell.ratio(name):.3g}x)"
+
+
+def _range(cell: Cell, name: str) -> str:
+    found = cell.range(name)
+    if found is None:
+        return "-"
+    return f"{found:.2f}" + ("!" if found > RANGE_MAX else "")
 
 
 def _targets(entry: Entry, batch_size: int) -> tuple[float | None, float | None]:
@@ -181,28 +237,26 @@ def _targets(entry: Entry, batch_size: int) -> tuple[float | None, float | None]
     return target.bound[index], GCN_AGAINST_RC if against_rc else None
 
 
-def _note(entry: Entry, contest: Contest) -> str:
-    """Latency at batch 1, bootstrap against PyG's CSR run, and memory."""
-    room = (len(contest.workload.stream) - contest.turns.position) // 2
-    apply, singly = contest.latencies(min(entry.latency_batches, room))
-    live = contest.live
-    fresh = float(np.median(timed(lambda _: live.engine.recompute(), range(3))))
+def _note(entry: Entry, contest: ProcessContest) -> str:
+    """Latency at batch 1, full run against PyG's CSR run, and memory."""
+    room = len(contest.work.stream) // 2
+    facts = cast(Facts, contest.call(LIVE, "facts", min(entry.latency_batches, room)))
+    fresh = facts.full_run_s
     started = f"full run {duration(fresh)}"
-    if contest.pyg is not None:
-        pyg = contest.pyg
-        pyg_run = float(np.median(timed(lambda _: pyg.run(), range(3))))
+    if contest.has(PYG):
+        pyg_run = cast(float, contest.call(PYG, "full_run_s"))
         met = "met" if pyg_run >= fresh else "NOT met"
         started += f", PyG's CSR run {duration(pyg_run)} ({pyg_run / fresh:.2f} times livegnn's; at least 1: {met})"
     p99_target = P99_TARGET_S.get(entry.workload)
     judged = ""
     if p99_target is not None and entry.hidden == (256,):
-        met = np.percentile(apply, 99) <= p99_target
-        judged = f" (p99 at most {duration(p99_target)}: {'met' if met else 'NOT met'})"
-    graph_bytes = sum(live.graph.memory().values())
+        met = "met" if np.percentile(facts.apply, 99) <= p99_target else "NOT met"
+        judged = f" (p99 at most {duration(p99_target)}: {met})"
     return (
-        f"- {entry.workload}, {entry.kind}, hidden {_hidden(entry)}: batch 1 p50 / p99 {percentiles(apply)}{judged}, "
-        f"with Updates built one by one {percentiles(singly)}; {started}; state {size(live.state_bytes())} "
-        f"({live.state_bytes() / contest.workload.vertices:.0f} B per vertex), graph {size(graph_bytes)}."
+        f"- {entry.workload}, {entry.kind}, hidden {_hidden(entry)}: batch 1 p50 / p99 {percentiles(facts.apply)}"
+        f"{judged}, with Updates built one by one {percentiles(facts.singly)}; {started}; state "
+        f"{size(facts.state_bytes)} ({facts.state_bytes / contest.work.vertices:.0f} B per vertex), graph "
+        f"{size(facts.graph_bytes)}."
     )
 
 

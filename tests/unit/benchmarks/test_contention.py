@@ -11,7 +11,7 @@ from benchmarks.contention import LOADS, THREADS
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
-from benchmarks.runs import Run, consecutive, restoring
+from benchmarks.runs import Played, Run, consecutive, restoring
 from benchmarks.stream import workload
 from benchmarks.worker import Worker
 
@@ -25,7 +25,7 @@ class Wrong(Contended):
         super().__init__(name, updates, hidden, threads, torch_threads)
         self.error = np.float32(threads - 1)
 
-    def play(self, run: Run, multiply: bool) -> contention.Played:
+    def play(self, run: Run, multiply: bool) -> Played:
         played = super().play(run, multiply)
         return played._replace(rows=played.rows + self.error)
 
