@@ -28,8 +28,7 @@ TORCH_THREADS = 2
 SPINNERS = 2
 TURNS_MIN, TURNS_MAX = 5, 9
 BUDGET_S = 200.0
-WARM_UP = {1: 150, 10: 15, 100: 3, 1000: 1}  # batches that are not counted
-COUNTED = {1: 2000, 10: 400, 100: 80, 1000: 20}
+SHAPES = {1: (150, 2000), 10: (15, 400), 100: (3, 80), 1000: (1, 20)}  # batches not counted and counted, by size
 COUNTED_AFTER_PRODUCTS = {1: 250, 10: 60, 100: 15, 1000: 4}
 DEFAULT_OVER_PASSIVE_MIN = 0.85
 TWO_OVER_ONE_MIN = 0.95
@@ -66,8 +65,7 @@ Seconds = dict[tuple[Load, int, int], list[npt.NDArray[np.float64]]]  # of (load
 def run(options: Options, report: Report) -> None:
     """A table of rates and one of ratios; engines that disagree or differ from a run from scratch fail the run."""
     tiny = options.tiny
-    warm_up, counted = (dict.fromkeys(WARM_UP, (1, 3)[i]) if tiny else (WARM_UP, COUNTED)[i] for i in range(2))
-    runs = consecutive({size: (warm_up[size], counted[size]) for size in WARM_UP})
+    runs = consecutive(dict.fromkeys(SHAPES, (1, 3)) if tiny else SHAPES)
     name, hidden = ("tiny", 32) if tiny else ("arxiv-like", HIDDEN)
     report.heading(f"Contention: livegnn, {name}, GraphConv {hidden}, updates per second")
     with ExitStack() as stack:
@@ -79,8 +77,10 @@ def run(options: Options, report: Report) -> None:
             spinner.pause()
         seconds = _turns(engines, spinners, runs, tiny, report)
         report.progress("  verifying")
-        for worker in engines.values():
-            worker.call("verify")
+        for (load, threads), worker in engines.items():
+            mismatch = worker.call("mismatch")
+            if mismatch:
+                report.fail(f"[contention] {load.name}, {_threads(threads)}: {mismatch}")
     _rates(seconds, report)
     _ratios(seconds, report)
 
@@ -146,11 +146,11 @@ def _spread(values: list[float], write: Callable[[float], str]) -> str:
 def _rates(seconds: Seconds, report: Report) -> None:
     turns = len(next(iter(seconds.values())))
     report.line(f"Medians of {turns} turns (slowest to fastest).\n")
-    report.columns(("load", "threads", *(f"batch {size}" for size in WARM_UP)))
+    report.columns(("load", "threads", *(f"batch {size}" for size in SHAPES)))
     for load in LOADS:
         for threads in THREADS:
             cells = []
-            for size in WARM_UP:
+            for size in SHAPES:
                 rates = [size * len(turn) / turn.sum() for turn in seconds[load, threads, size]]
                 cells.append(_spread(rates, rate))
             report.row([load.name, threads, *cells])
@@ -158,7 +158,7 @@ def _rates(seconds: Seconds, report: Report) -> None:
 
 def _ratios(seconds: Seconds, report: Report) -> None:
     report.heading("Contention: ratios of rates, turn by turn")
-    report.columns(("ratio", *(f"batch {size}" for size in WARM_UP), "at least", "met"))
+    report.columns(("ratio", *(f"batch {size}" for size in SHAPES), "at least", "met"))
     for threads in THREADS:
         pair = (DEFAULT, threads), (PASSIVE, threads)
         name = f"torch as it comes over passive, {_threads(threads)}"
@@ -176,7 +176,7 @@ def _ratio_row(
     name: str, above: Engine, below: Engine, seconds: Seconds, report: Report, least: float | None = None
 ) -> None:
     cells, met = [], True
-    for size in WARM_UP:
+    for size in SHAPES:
         ratios = turn_ratios(seconds[*above, size], seconds[*below, size])
         cells.append(_spread(ratios, lambda ratio: f"{ratio:.2f}"))
         met &= least is None or float(np.median(ratios)) >= least
