@@ -122,7 +122,7 @@ class ProcessContest:
                 self._workers[name].result()
 
     def _worker(self, name: str, library: Path | None) -> Worker:
-        environment = {"OMP_WAIT_POLICY": None}  # alone on its cores: spinning is at no other's cost
+        environment = {"OMP_WAIT_POLICY": None}  # spinning costs no other engine, and is worth up to 2 to torch's peers
         model = self._source, self.kind, self._hidden, self._threads
         if name == LIVE:
             return Worker(LivePlayer, *model, environment=environment)
