@@ -16,7 +16,7 @@ import zlib
 
 from livegnn.errors import DtypeInvalid, LogDamaged, ValueInvalid
 
-__all__ = ["check_key", "claimed_offset", "decode", "encode"]
+__all__ = ["check_key", "checksum_of", "claimed_offset", "decode", "encode"]
 
 _MAGIC = b"LGL1"
 _HEAD = struct.Struct("<4sI")
@@ -62,6 +62,11 @@ def claimed_offset(log: str, place: int, framed: bytes) -> int:
     if found is not None:
         raise LogDamaged(f"[{log}, offset {place}] {found}; restore the log from a copy")
     return int(_FIELDS.unpack_from(framed, _HEAD.size)[0])
+
+
+def checksum_of(framed: bytes) -> int:
+    """The checksum that a frame carries, as it stands there."""
+    return int.from_bytes(framed[4:8], "little")
 
 
 def check_key(where: str, key: object) -> None:

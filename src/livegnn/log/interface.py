@@ -24,6 +24,7 @@ from livegnn.errors import DtypeInvalid, LogConflict, LogDamaged, UsageError, Va
 from livegnn.graph import checks
 from livegnn.log import frame
 
+OFFSET_MAX = 2**63 - 1
 _WAIT_SECONDS_MAX = 0.02  # between two looks at the tail
 
 
@@ -209,3 +210,5 @@ def checked_offset(where: str, name: str, value: int | None) -> None:
         raise DtypeInvalid(f"[{where}] expected {name} as an integer, got {value!r}; convert it with int()")
     if value < 0:
         raise ValueInvalid(f"[{where}] expected {name} of at least 0, got {value}; offsets count from 0")
+    if value > OFFSET_MAX:
+        raise ValueInvalid(f"[{where}] expected {name} of at most 2^63 - 1, got {value}; name a smaller one")

@@ -20,11 +20,14 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from livegnn.errors import LogDamaged, LogUnavailable, ValueInvalid
+from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.extras import need
+from livegnn.graph import checks
 from livegnn.log import frame
 from livegnn.log.interface import ByteLog
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
+from livegnn.log.secrets import Secrets
+from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
 
 _READ_COUNT_MAX = 256
 _POLL_SECONDS = 0.05
@@ -37,6 +40,7 @@ class KafkaLog(ByteLog):
     Args:    timeout_seconds_max: how long a call waits for the cluster.  replicas: of a topic that is made now.
              keys_kept_max: keys of so many of the latest entries are known.  entry_bytes_max: as max.message.bytes of
              the topic.  config: more settings for librdkafka, such as security.protocol.
+             must_exist: never makes a topic.
     """
 
     def __init__(
@@ -49,18 +53,24 @@ class KafkaLog(ByteLog):
         keys_kept_max: int = KEYS_KEPT_MAX,
         entry_bytes_max: int = 16 << 20,
         config: dict[str, Any] | None = None,
+        must_exist: bool = False,
     ) -> None:
         super().__init__(name)
+        settings = checked_mapping("config", config)
+        replicas = checked_count("replicas", replicas)
+        kept_max = checked_count("keys_kept_max", keys_kept_max)
+        must_exist = checks.flag("open_log", "must_exist", must_exist)
+        self._secrets = Secrets(host, settings)
         self._kafka = need("confluent_kafka", "kafka")
-        self._seconds_max = timeout_seconds_max
-        self._entry_bytes_max = entry_bytes_max
-        self._keys = RecentKeys(keys_kept_max)
+        self._seconds_max = checked_seconds("timeout_seconds_max", timeout_seconds_max)
+        self._entry_bytes_max = checked_count("entry_bytes_max", entry_bytes_max)
+        self._keys = RecentKeys(kept_max)
         self._scanned = 0  # records [0, _scanned) were looked at; those in _passed_over do not count
         self._passed_over: list[int] = []
         self._position: int | None = None  # where the consumer reads on
         self._clients: list[Any] = []
-        common = {"bootstrap.servers": host, "log_level": 0, "error_cb": _quiet, **(config or {})}
-        room = entry_bytes_max + 65536  # for headers and the request
+        common = {"bootstrap.servers": host, "log_level": 0, "error_cb": _quiet, **settings}
+        room = self._entry_bytes_max + 65536  # for headers and the request
         try:
             self._consumer = self._consumer_of(common, room)
             self._watcher = self._consumer_of(common, room)  # a question does not wait behind a fetch
@@ -71,14 +81,21 @@ class KafkaLog(ByteLog):
                     "enable.idempotence": True,
                     "linger.ms": 0,
                     "message.max.bytes": room,
-                    "message.timeout.ms": int(timeout_seconds_max * 1000),
+                    "message.timeout.ms": int(self._seconds_max * 1000),
                 }
             )
-            self._make_topic(common, replicas)
+            self._make_topic(common, replicas, must_exist)
             self._begin()
-        except BaseException:
+        except BaseException as cause:
             self._closed = True
             self._close()
+            if isinstance(cause, (self._kafka.KafkaException, TypeError, ValueError)) and not isinstance(
+                cause, LiveGnnError
+            ):
+                raise ValueInvalid(
+                    "[open_log] expected settings that librdkafka takes in config=, got others "
+                    f"({self._secrets.masked(cause)}); correct them"
+                ) from self._secrets.cause(cause)
             raise
 
     def _consumer_of(self, common: dict[str, Any], room: int) -> Any:
@@ -127,8 +144,8 @@ class KafkaLog(ByteLog):
             return offset
         if failure is not None:
             raise LogUnavailable(
-                f"[append, log {self.name}] expected the record to be acknowledged, got {failure}; "
-                "see to the cluster and append again with the same key"
+                f"[append, log {self.name}] expected the record to be acknowledged, got "
+                f"{self._secrets.masked(failure)}; see to the cluster and append again with the same key"
             )
         return None
 
@@ -153,6 +170,11 @@ class KafkaLog(ByteLog):
                 self._scanned = end
 
     def _scan(self, end: int) -> None:
+        if end < self._scanned:
+            raise LogDamaged(
+                f"[{self.name}, record {end}] expected at least {self._scanned} records, got {end}: the topic has lost "
+                "its end; restore it from a copy"
+            )
         while self._scanned < end:
             for record in self._records(self._scanned, min(end, self._scanned + _READ_COUNT_MAX)):
                 place = record.offset()
@@ -188,12 +210,17 @@ class KafkaLog(ByteLog):
 
     # ---- the cluster
 
-    def _make_topic(self, config: dict[str, Any], replicas: int) -> None:
+    def _make_topic(self, config: dict[str, Any], replicas: int, must_exist: bool) -> None:
         """The topic, kept for ever; whoever comes second finds it."""
         try:
             topics = self._watcher.list_topics(timeout=self._seconds_max).topics
             if self.name in topics and topics[self.name].error is None:
                 return
+            if must_exist:
+                raise UsageError(
+                    f"[open_log] expected a topic {self.name} on the cluster, got none; correct the URL, or leave "
+                    "must_exist out"
+                )
             admin = need("confluent_kafka.admin", "kafka")
             settings = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
             settings["max.message.bytes"] = str(self._entry_bytes_max)
@@ -205,9 +232,9 @@ class KafkaLog(ByteLog):
             error = cause.args[0] if cause.args else None
             if error is None or error.code() != self._kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                 raise LogUnavailable(
-                    f"[open_log] expected a Kafka cluster with topic {self.name}, got {error or 'no answer'}; "
-                    "start it, mend the URL, or make the topic"
-                ) from cause
+                    f"[open_log] expected a Kafka cluster with topic {self.name}, got "
+                    f"{self._secrets.masked(error or 'no answer')}; start it, correct the URL, or make the topic"
+                ) from self._secrets.cause(cause)
 
     def _end(self) -> int:
         """The high watermark: records below it are acknowledged by all replicas in sync."""
@@ -218,7 +245,7 @@ class KafkaLog(ByteLog):
                 low, high = self._watcher.get_watermark_offsets(partition, timeout=_CALL_SECONDS_MAX, cached=False)
             except self._kafka.KafkaException as cause:
                 if time.monotonic() >= deadline:
-                    raise self._unavailable(cause.args[0]) from cause
+                    raise self._unavailable(cause.args[0]) from self._secrets.cause(cause)
                 time.sleep(_POLL_SECONDS)
                 continue
             if low > 0:
@@ -282,7 +309,8 @@ class KafkaLog(ByteLog):
 
     def _unavailable(self, got: object) -> LogUnavailable:
         return LogUnavailable(
-            f"[log {self.name}] expected an answer within {self._seconds_max} s, got {got}; see to the cluster"
+            f"[log {self.name}] expected an answer within {self._seconds_max} s, got {self._secrets.masked(got)}; "
+            "see to the cluster"
         )
 
 

@@ -16,10 +16,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
-from livegnn.errors import LogDamaged, LogUnavailable, ValueInvalid
+from livegnn.errors import LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.extras import need
+from livegnn.graph import checks
 from livegnn.log.interface import ByteLog
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
+from livegnn.log.secrets import Secrets, masked_url
+from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
 
 _WRONG_LAST_SEQUENCE = 10071  # the server's code for "another message has this sequence"
 _TRY_SECONDS_MAX = 2.0
@@ -36,7 +39,7 @@ class NatsLog(ByteLog):
 
     Args:    timeout_seconds_max: how long a call waits for the server to come back.  replicas: of a stream that is made
              now.  keys_kept_max: keys of so many of the latest entries are known.  connect: more arguments for
-             nats.connect, such as user, password, token or tls.
+             nats.connect, such as user, password, token or tls.  must_exist: never makes a stream.
     """
 
     def __init__(
@@ -48,23 +51,29 @@ class NatsLog(ByteLog):
         replicas: int = 1,
         keys_kept_max: int = KEYS_KEPT_MAX,
         connect: dict[str, Any] | None = None,
+        must_exist: bool = False,
     ) -> None:
         super().__init__(name)
+        options = checked_mapping("connect", connect)
+        replicas = checked_count("replicas", replicas)
+        kept_max = checked_count("keys_kept_max", keys_kept_max)
+        must_exist = checks.flag("open_log", "must_exist", must_exist)
+        self._seconds_max = checked_seconds("timeout_seconds_max", timeout_seconds_max)
+        self._secrets = Secrets(host, options)
         self._nats = need("nats", "nats")
         self._api = need("nats.js.api", "nats")
         self._refusals = need("nats.js.errors", "nats").APIError
-        self._seconds_max = timeout_seconds_max
         self._subject = f"livegnn.log.{name}"
-        self._keys = RecentKeys(keys_kept_max)
+        self._keys = RecentKeys(kept_max)
         self._reader: tuple[Any, int] | None = None  # a subscription, and the sequence that comes next
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"livegnn-nats-{name}", daemon=True)
         self._thread.start()
         self._client: Any = None
         try:
-            self._client = self._connected(f"nats://{host}", connect or {})
+            self._client = self._connected(f"nats://{host}", options)
             self._stream = self._client.jetstream(timeout=_TRY_SECONDS_MAX)
-            self._ask("open_log", lambda: self._make_stream(replicas))
+            self._ask("open_log", lambda: self._make_stream(replicas, must_exist))
         except BaseException:
             self._closed = True
             self._close()
@@ -144,12 +153,18 @@ class NatsLog(ByteLog):
 
         try:
             return asyncio.run_coroutine_threadsafe(connect(), self._loop).result()
-        except (TimeoutError, OSError, self._nats.errors.Error) as cause:
+        except TypeError as cause:
+            raise ValueInvalid(
+                f"[open_log] expected settings that nats.connect takes in connect=, got others "
+                f"({self._secrets.masked(cause)}); leave them out"
+            ) from self._secrets.cause(cause)
+        except (TimeoutError, OSError, ValueError, self._nats.errors.Error) as cause:
             raise LogUnavailable(
-                f"[open_log] expected a NATS server at {url}, got no connection ({cause!r}); start it, or mend the URL"
-            ) from cause
+                f"[open_log] expected a NATS server at {masked_url(url)}, got no connection "
+                f"({self._secrets.masked(repr(cause))}); start it, or correct the URL"
+            ) from self._secrets.cause(cause)
 
-    async def _make_stream(self, replicas: int) -> None:
+    async def _make_stream(self, replicas: int, must_exist: bool) -> None:
         config = self._api.StreamConfig(
             name=self.name,
             subjects=[self._subject],
@@ -163,6 +178,11 @@ class NatsLog(ByteLog):
         except self._refusals as cause:
             if cause.code != 404:
                 raise
+            if must_exist:
+                raise UsageError(
+                    f"[open_log] expected a stream {self.name} on the server, got none; correct the URL, or leave "
+                    "must_exist out"
+                ) from cause
             await self._stream.add_stream(config)
             return
         limits = (found.max_msgs, found.max_bytes, found.max_msgs_per_subject)
@@ -194,14 +214,15 @@ class NatsLog(ByteLog):
             if time.monotonic() >= deadline:
                 raise LogUnavailable(
                     f"[{where}, log {self.name}] expected an answer within {self._seconds_max} s, got none "
-                    f"({failure!r}); see to the server and try again"
-                ) from failure
+                    f"({self._secrets.masked(repr(failure))}); see to the server and try again"
+                ) from self._secrets.cause(failure)
             time.sleep(_PAUSE_SECONDS)
 
     def _refuse(self, where: str, cause: Exception) -> NoReturn:
         raise LogUnavailable(
-            f"[{where}, log {self.name}] expected the server to take the call, got {cause}; see its configuration"
-        ) from cause
+            f"[{where}, log {self.name}] expected the server to take the call, got {self._secrets.masked(cause)}; "
+            "see its configuration"
+        ) from self._secrets.cause(cause)
 
     # ---- reading
 

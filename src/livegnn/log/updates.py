@@ -105,6 +105,7 @@ class Attachment:
     """A graph that writes its history; see the head of this file for the protocol. Ends with detach()."""
 
     def __init__(self, log: UpdateLog, graph: Graph, at: int | None) -> None:
+        _checked_graph("attach", graph)
         checked_offset("attach", "at", at)
         self.log, self.graph = log, graph
         self._replaying = False
@@ -167,6 +168,11 @@ def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | 
     Raises:  UsageError if the log has fewer entries, if the graph writes a log itself (use Attachment.catch_up), or if
              the graph refuses an entry; what was applied before it stays.  LogDamaged, LogUnavailable.
     """
+    if not isinstance(log, UpdateLog):
+        raise UsageError(
+            f"[replay] expected an UpdateLog, got {type(log).__name__}; make one: UpdateLog(open_log(url))"
+        )
+    _checked_graph("replay", graph)
     checked_offset("replay", "from_offset", from_offset)
     checked_offset("replay", "to_offset", to_offset)
     if graph._record is not None:
@@ -180,6 +186,13 @@ def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | 
     for entry in log.read(from_offset, last - from_offset):
         _apply(graph, entry)
     return graph.version
+
+
+def _checked_graph(where: str, graph: object) -> None:
+    if not isinstance(graph, Graph):
+        raise UsageError(
+            f"[{where}] expected a livegnn.Graph, got {type(graph).__name__}; of an engine, give engine.graph"
+        )
 
 
 def _apply(graph: Graph, entry: UpdateEntry) -> None:
