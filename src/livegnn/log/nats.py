@@ -11,12 +11,13 @@ event loop, reconnects, and every call waits for its answer, trying again for at
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
-from livegnn.errors import LogDamaged, LogUnavailable, UsageError, ValueInvalid
+from livegnn.errors import DataMissing, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.graph import checks
 from livegnn.log.interface import ByteLog
@@ -127,7 +128,8 @@ class NatsLog(ByteLog):
     def _close(self) -> None:
         async def end() -> None:
             if self._client is not None:
-                await self._client.close()
+                with contextlib.suppress(OSError, self._nats.errors.Error):  # the server may be gone
+                    await self._client.close()
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
             for task in others:
                 task.cancel()
@@ -153,6 +155,11 @@ class NatsLog(ByteLog):
 
         try:
             return asyncio.run_coroutine_threadsafe(connect(), self._loop).result()
+        except ImportError as cause:
+            raise DataMissing(
+                f"[open_log] expected the package {cause.name} for these settings in connect=, got none installed; "
+                "install it"
+            ) from cause
         except TypeError as cause:
             raise ValueInvalid(
                 f"[open_log] expected settings that nats.connect takes in connect=, got others "

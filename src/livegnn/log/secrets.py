@@ -5,6 +5,7 @@ A cause whose text holds one is not chained: a traceback prints causes as they a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,20 +17,18 @@ _SECRET_WORDS = ("password", "passphrase", "secret", "token", "seed", "jaas", "s
 
 
 def masked_url(url: str) -> str:
-    """A URL as a message may show it: without user, password and token, and with the name of each setting only."""
+    """A URL as a message may show it: without user, password, token and settings."""
     scheme, _, rest = url.partition(":")
     if scheme == "sqlite" and not rest.startswith("//"):
         path, mark, query = rest.partition("?")
-        settings = parse_qsl(query, keep_blank_values=True)
-        shown = "&".join(f"{key}={value if key == 'name' else _HIDDEN}" for key, value in settings)
-        return f"{scheme}:{path}{mark}{shown if settings or not query else _HIDDEN}"
+        settings = [f"name={value}" if key == "name" else _HIDDEN for key, value in parse_qsl(query)]
+        return f"{scheme}:{path}{mark}{'&'.join(settings) or _HIDDEN * bool(query)}"
     before, at, after = url.rpartition("@")
-    if at:
-        before = before[: before.find("//") + 2] if "//" in before else ""
-        before += _HIDDEN
-    place, mark, _ = after.partition("?")
-    place, hash_mark, _ = place.partition("#")
-    return f"{before}{at}{place}{hash_mark or mark}{_HIDDEN if hash_mark or mark else ''}"
+    start = before[: before.find("//") + 2] if "//" in before else ""
+    if "?" in before or "#" in before:  # a password may hold them, or a setting the @
+        return f"{start}{_HIDDEN}"
+    place = re.split("[?#]", after)[0]
+    return f"{start}{_HIDDEN * bool(at)}{at}{place}{after[len(place) :][:1]}{_HIDDEN * (len(place) < len(after))}"
 
 
 class Secrets:
