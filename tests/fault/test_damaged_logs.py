@@ -1,13 +1,11 @@
 """Every file of an SQLite log damaged at every kind of place: the log is whole, or it says that it is not."""
 
-import gzip
 import os
 import random
 import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -136,7 +134,7 @@ def test_damage_is_told_before_an_entry_is_missed_for_long(files, tmp_path):
 
 @pytest.mark.parametrize("name", ["history.db", "history.db-wal", "history.db-tail-updates"])
 def test_a_file_that_is_missing(files, name, tmp_path):
-    found, count = files
+    found, _ = files
     if name not in found:
         pytest.skip("a closed log has no journal")
     path = copied({each: content for each, content in found.items() if each != name}, tmp_path / "damaged")

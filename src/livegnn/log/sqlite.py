@@ -307,7 +307,7 @@ class SqliteLog(ByteLog):
             ready = self._caught_up(record)
         if not self._synced and record.boot == ALL_SYNCED:
             ready = ready._replace(boot=this_boot())
-        if ready != record:
+        if ready != record or self._tails.is_doubtful:
             self._tails.write("append", ready, sync=True)
         return ready
 

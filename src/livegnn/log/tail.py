@@ -90,6 +90,7 @@ class TailFile:
         """Raises: FileNotFoundError; LogUnavailable for a file that cannot be opened."""
         self.path = path
         self._sequence = 0
+        self.is_doubtful = False  # whether the last write failed
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -152,13 +153,14 @@ class TailFile:
     def write(self, where: str, record: Record, *, sync: bool) -> None:
         """Writes a record after the one that was read last. Raises: LogUnavailable."""
         sequence = self._sequence + 1
+        self.is_doubtful = sync  # a write whose sync fails is in memory, and may never reach the disk
         try:
             os.pwrite(self._file, _slot(sequence, record), _SLOT_BYTES * (sequence % 2))
             if sync:
                 _sync(self._file)
         except OSError as cause:
             raise self._unavailable(where, cause) from cause
-        self._sequence = sequence
+        self._sequence, self.is_doubtful = sequence, False
 
     def close(self) -> None:
         """Closes the file."""

@@ -50,7 +50,9 @@ def test_other_urls_are_refused(url):
 def test_what_is_not_a_url_or_an_option_is_refused(tmp_path):
     with pytest.raises(DtypeInvalid):
         open_log(tmp_path / "history.db")
-    with pytest.raises(UsageError, match="expected options among synchronous, busy_seconds_max, accept_length for SqliteLog"):
+    with pytest.raises(
+        UsageError, match="expected options among synchronous, busy_seconds_max, accept_length for SqliteLog"
+    ):
         open_log(f"sqlite:{tmp_path}/history.db", replicas=3)
     with pytest.raises(UsageError, match="expected a folder"):
         open_log(f"sqlite:{tmp_path}/missing/history.db")

@@ -85,7 +85,7 @@ def test_a_log_that_lost_its_end_while_open_is_refused(path):
     with open_log(f"sqlite:{path}") as log:
         assert log.tail == 5
         alter(path, "DELETE FROM log_updates WHERE offset > 2")
-        with pytest.raises(LogDamaged, match="expected at least 5 entries in .*, got 3: the log has lost"):
+        with pytest.raises(LogDamaged, match=r"expected at least 5 entries in .*, got 3: the log has lost"):
             _ = log.tail
 
 
@@ -129,7 +129,7 @@ def test_waiting_for_another_appender_has_an_end(path):
         with open_log(f"sqlite:{path}", busy_seconds_max=0.1) as log:
             holder.execute("BEGIN IMMEDIATE")
             assert len(list(log.read())) == 5  # readers do not wait
-            with pytest.raises(LogUnavailable, match="expected the database .* to answer, got database is locked"):
+            with pytest.raises(LogUnavailable, match=r"expected the database .* to answer, got database is locked"):
                 log.append(b"x", key="k")
             holder.execute("ROLLBACK")
             assert log.append(b"x", key="k") == 5
