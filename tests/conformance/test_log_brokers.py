@@ -166,3 +166,13 @@ def test_a_record_of_somebody_else_is_refused(mock_kafka, name):
             _ = log.tail
         with pytest.raises(LogDamaged, match=r"offset 1\] expected"):
             open_log(mock_kafka.url(name))
+
+
+def test_a_topic_that_lost_its_end_is_refused(mock_kafka, name, monkeypatch):
+    with open_log(mock_kafka.url(name)) as log:
+        for _ in range(3):
+            log.append(b"x")
+        assert log.tail == 3
+        monkeypatch.setattr(log, "_end", lambda: 2)
+        with pytest.raises(LogDamaged, match="expected at least 3 records, got 2: the topic has lost its end"):
+            _ = log.tail

@@ -13,7 +13,7 @@ from livegnn.errors import LiveGnnError, LogDamaged
 from livegnn.log import open_log
 
 COUNT = 24
-SEED = int(os.environ.get("LIVEGNN_SEED", "20"))
+SEED = int(os.environ.get("LIVEGNN_SEED", "20"))  # each message names it
 
 
 def payload(i):
@@ -127,9 +127,7 @@ def test_damage_is_told_before_an_entry_is_missed(files, tmp_path):
 @pytest.mark.soak
 def test_damage_is_told_before_an_entry_is_missed_for_long(files, tmp_path):
     found, count = files
-    seed = random.SystemRandom().randrange(1 << 32) if "LIVEGNN_SEED" not in os.environ else SEED
-    print(f"seed {seed}")
-    damage_all(found, count, tmp_path / "damaged", random.Random(seed), 3000, 300, 1000)
+    damage_all(found, count, tmp_path / "damaged", random.Random(SEED), 3000, 300, 1000)
 
 
 @pytest.mark.parametrize("name", ["history.db", "history.db-wal", "history.db-tail-updates"])

@@ -27,6 +27,7 @@ from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError,
 from livegnn.graph import checks
 from livegnn.log import files, frame
 from livegnn.log.interface import ByteLog
+from livegnn.log.keys import KEYS_KEPT_MAX
 from livegnn.log.settings import checked_seconds
 from livegnn.log.tail import ALL_SYNCED, Record, TailFile, sync_file, this_boot
 
@@ -86,7 +87,7 @@ class SqliteLog(ByteLog):
         self._busy_seconds = seconds
         self._synced = synchronous == "FULL"
         self._committed_seen = -1
-        self._has_appended = False
+        self._has_appended = self._keys_checked = False
         self._table = f"log_{name}"
         self._tail_file: TailFile | None = None
         self._check_there(must_exist, accept_length)
@@ -221,6 +222,11 @@ class SqliteLog(ByteLog):
         return self._committed_seen
 
     def _find(self, key: str, tail: int) -> int | None:
+        if not self._keys_checked:
+            self._check_keys(tail)
+        return self._offset_of(key)
+
+    def _offset_of(self, key: str) -> int | None:
         with self._failures("append"):
             row = self._database.execute(f'SELECT offset FROM "{self._table}" WHERE key = ?', (key,)).fetchone()
             if row is None:
@@ -241,7 +247,7 @@ class SqliteLog(ByteLog):
                 record = self._ready_record()
                 if record.entries != offset:
                     return None
-                taken = self._find(key, offset)  # another process may have come in between with the same key
+                taken = self._offset_of(key)  # another process may have come in between with the same key
                 if taken is not None:
                     return taken
                 self._database.execute(f'INSERT INTO "{self._table}" VALUES (?, ?, ?)', (offset, key, framed))
@@ -393,6 +399,23 @@ class SqliteLog(ByteLog):
                 f"[open_log, log {self.name}] expected {self.path} with the table {self._statement()}, got {found!r}; "
                 "restore it from a copy"
             )
+
+    def _check_keys(self, tail: int) -> None:
+        """Looks up the newest keys: SQLite does not notice an index that has lost one, and would write it again."""
+        first = max(0, tail - KEYS_KEPT_MAX)
+        query = (
+            f'SELECT count(*) FROM "{self._table}" AS entry CROSS JOIN "{self._table}" AS place '
+            f'INDEXED BY "sqlite_autoindex_{self._table}_1" ON place.key = entry.key AND place.offset = entry.offset '
+            "WHERE entry.offset >= ? AND entry.offset < ?"
+        )
+        with self._failures("append"):
+            found = int(self._database.execute(query, (first, tail)).fetchone()[0])
+        if found != tail - first:
+            raise LogDamaged(
+                f"[append, log {self.name}] expected the keys of entries {first} to {tail - 1} in the index of "
+                f"{self.path}, got {found} of {tail - first}; restore it from a copy"
+            )
+        self._keys_checked = True
 
     def _length(self, table: str) -> int:
         return int(self._one(f'SELECT coalesce(max(offset), -1) + 1 FROM "{table}"'))

@@ -155,3 +155,20 @@ def test_an_entry_larger_than_sqlite_holds(path):
         with pytest.raises(ValueInvalid, match="split the batch"):
             log.append(bytes(20_000))
         assert log.tail == 5
+
+
+@pytest.mark.parametrize("newest", [True, False])
+def test_an_index_that_has_lost_a_key_is_refused(tmp_path, newest):
+    """SQLite looks no key up in the table: a damaged index would let an append count twice."""
+    path = tmp_path / "history.db"
+    with open_log(f"sqlite:{path}") as log:
+        for i in range(3):
+            log.append(b"payload %d" % i, key=f"key-{i}")
+    content = path.read_bytes()
+    place = content.rindex(b"key-2" if newest else b"key-0")  # the index lies behind the table
+    path.write_bytes(content[:place] + (b"kez-2" if newest else b"ke-00") + content[place + 5 :])
+    with open_log(f"sqlite:{path}") as log:
+        assert len(list(log.read())) == 3
+        with pytest.raises(LogDamaged, match=r"expected the keys of entries 0 to 2 in the index of .*, got 2 of 3"):
+            log.append(b"again", key="key-2" if newest else "key-0")
+        assert log.tail == 3
