@@ -30,15 +30,18 @@ Update make_update(UpdateKind kind, std::int64_t u, std::int64_t v = -1) {
   return update;
 }
 
-// Refuses NaN and infinity where they come in; apply() would name the update, this names the call.
-void check_finite(const UpdateBuffer& buffer, const char* where, const float* values, std::size_t count) {
+// Refuses NaN and infinity where they come in; apply() would name the update, this names the call. Rows of `width`.
+void check_finite(const UpdateBuffer& buffer, const char* where, const char* name, const float* values,
+                  std::size_t count, std::size_t width) {
   std::size_t bad = 0;
   for (std::size_t i = 0; i < count; ++i) bad += !std::isfinite(values[i]);
   if (bad == 0) return;
   const float* first = std::find_if_not(values, values + count, [](float x) { return std::isfinite(x); });
+  const std::size_t place = first - values;
+  const std::string row = count == width ? "" : "row " + std::to_string(place / width) + ", ";
   throw Error(ErrorKind::ValueInvalid, std::string("[") + where + ", update " + std::to_string(buffer.size()) +
-                                           "] expected finite values, got " + std::to_string(*first) + " at place " +
-                                           std::to_string(first - values) + "; clean the values");
+                                           "] expected " + name + " finite, got " + std::to_string(*first) + " at " +
+                                           row + "column " + std::to_string(place % width) + "; drop or mend the row");
 }
 
 // The values are checked.
@@ -59,7 +62,7 @@ void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optiona
   update.time = time.value_or(kUnsetTime);
   update.type = type.value_or(kUnsetType);
   if (attr) {
-    check_finite(buffer, "add_edge", attr->data(), attr->size());
+    check_finite(buffer, "add_edge", "edge_attr", attr->data(), attr->size(), attr->size());
     give_row(buffer, update, attr->data(), attr->size());
   }
   buffer.add(update);
@@ -74,7 +77,7 @@ void add_edges(UpdateBuffer& buffer, Ids src, Ids dst, std::optional<In1<float>>
   if (type) check_lengths("add_edges", count, type->size(), "type");
   if (attr) {
     check_lengths("add_edges", count, attr->shape(0), "attr");
-    check_finite(buffer, "add_edges", attr->data(), attr->size());
+    check_finite(buffer, "add_edges", "edge_attr", attr->data(), attr->size(), attr->shape(1));
   }
   buffer.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -142,14 +145,14 @@ void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row att
   Update update = make_update(UpdateKind::SetEdgeAttr, u, v);
   update.type = type.value_or(kUnsetType);
   update.edge_id = edge_id.value_or(kNoEdge);
-  check_finite(buffer, "set_edge_attr", attr.data(), attr.size());
+  check_finite(buffer, "set_edge_attr", "attr", attr.data(), attr.size(), attr.size());
   give_row(buffer, update, attr.data(), attr.size());
   buffer.add(update);
 }
 
 void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std::int64_t u, const Row& x,
                   std::optional<std::int32_t> type) {
-  check_finite(buffer, where, x.data(), x.size());
+  check_finite(buffer, where, "x", x.data(), x.size(), x.size());
   Update update = make_update(kind, u);
   update.type = type.value_or(kUnsetType);
   give_row(buffer, update, x.data(), x.size());
@@ -159,7 +162,7 @@ void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std:
 void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, const Ids& ids, const Rows& rows,
                    std::optional<std::int32_t> type) {
   check_lengths(where, ids.size(), rows.shape(0), "rows");
-  check_finite(buffer, where, rows.data(), rows.size());
+  check_finite(buffer, where, "x", rows.data(), rows.size(), rows.shape(1));
   buffer.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     Update update = make_update(kind, ids.data()[i]);

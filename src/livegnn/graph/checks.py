@@ -274,8 +274,18 @@ def type_array(where: str, name: str, values: object) -> Int32Array:
     return array.astype(np.int32)
 
 
-def float_array(where: str, name: str, values: object, ndim: int, check_finite: bool = True) -> Float32Array:
-    """A float32 array of `ndim` dimensions from float32 or float64, every value finite and within float32."""
+def float_array(
+    where: str,
+    name: str,
+    values: object,
+    ndim: int,
+    check_finite: bool = True,
+    axes: tuple[str, ...] = ("row", "column"),
+) -> Float32Array:
+    """A float32 array of `ndim` dimensions from float32 or float64, every value finite and within float32.
+
+    axes: what messages call the dimensions.
+    """
     array = as_array(where, name, values)
     if array.dtype.kind in "iu" and isinstance(values, (list, tuple)):
         array = array.astype(np.float64)
@@ -293,7 +303,7 @@ def float_array(where: str, name: str, values: object, ndim: int, check_finite: 
         finite = np.isfinite(result)
         if not finite.all():
             at = tuple(np.argwhere(~finite)[0])
-            place = f"row {at[0]}" if ndim == 1 else f"row {at[0]}, column {at[1]}"
+            place = ", ".join(f"{axis} {index}" for axis, index in zip(axes, at, strict=False))
             raise ValueInvalid(
                 f"[{where}] expected {name} finite and within float32, got {array[at]} at {place}; drop or mend the row"
             )
@@ -314,7 +324,8 @@ def feature_row(where: str, name: str, x: object) -> Float32Array:
     array = as_array(where, name, x)
     if array.ndim != 1:
         _refuse_shape(where, name, "(width,)", array)
-    return float_array(where, name, x if isinstance(x, (list, tuple)) else array, 1, check_finite=False)
+    values = x if isinstance(x, (list, tuple)) else array
+    return float_array(where, name, values, 1, check_finite=False, axes=("column",))
 
 
 def same_length(where: str, name: str, array: AnyArray, count: int, of: str) -> None:

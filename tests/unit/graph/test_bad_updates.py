@@ -80,11 +80,11 @@ AT_THE_CALL: list[Case] = [
     (lambda u: u.add_edge(0, 1, edge_type=True), DtypeInvalid, "edge_type as an integer"),
     (lambda u: u.remove_edge(0, 1, missing="maybe"), ValueInvalid, "got 'maybe'"),  # type: ignore[arg-type]
     # rows
-    (lambda u: u.set_features(0, NAN_ROW), ValueInvalid, "nan"),
-    (lambda u: u.add_vertex(3, NAN_ROW), ValueInvalid, "nan"),
-    (lambda u: u.set_features(0, [0.0, 1e40, 0.0]), ValueInvalid, r"1e\+40 at row 1"),
-    (lambda u: u.add_edge(0, 1, edge_attr=NAN_ROW), ValueInvalid, "nan"),
-    (lambda u: u.set_edge_attr(0, 1, NAN_ROW), ValueInvalid, "nan"),
+    (lambda u: u.set_features(0, NAN_ROW), ValueInvalid, "nan at column 1; "),
+    (lambda u: u.add_vertex(3, NAN_ROW), ValueInvalid, "nan at column 1; "),
+    (lambda u: u.set_features(0, [0.0, 1e40, 0.0]), ValueInvalid, r"1e\+40 at column 1"),
+    (lambda u: u.add_edge(0, 1, edge_attr=NAN_ROW), ValueInvalid, "nan at column 1; "),
+    (lambda u: u.set_edge_attr(0, 1, NAN_ROW), ValueInvalid, "nan at column 1; "),
     (lambda u: u.set_features(0, np.zeros(3, np.int64)), DtypeInvalid, "x as float32, got dtype int64"),
     (lambda u: u.set_edge_attr(0, 1, np.zeros(3, np.float16)), DtypeInvalid, "dtype float16"),
     (lambda u: u.set_features(0, [True, False, True]), DtypeInvalid, "dtype bool"),
