@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,10 @@ def read_table(path: Path) -> Table:
     if suffix == ".parquet":
         return _read_parquet(path)
     if suffix == ".csv":
-        return _read_csv(path)
+        try:
+            return _read_csv(path)
+        except csv.Error as cause:
+            raise DtypeInvalid(f"[{path}] expected a CSV file, got: {cause}; write it again") from cause
     raise DtypeInvalid(f"[{path}] expected a .parquet or .csv file, got {suffix or 'no suffix'!r}; convert it")
 
 
@@ -126,7 +129,10 @@ def _read_parquet(path: Path) -> Table:
     except pyarrow.ArrowInvalid as cause:
         raise DtypeInvalid(f"[{path}] expected a Parquet file, got: {cause}; write it again") from cause
     _refuse_twice(path, table.column_names)
-    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    try:
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    except (UnicodeDecodeError, pyarrow.ArrowException) as cause:
+        raise DtypeInvalid(f"[{path}] expected columns of numbers or UTF-8, got: {cause}; write it again") from cause
     return Table(path, columns)
 
 
@@ -137,9 +143,23 @@ def _refuse_twice(path: Path, names: Sequence[str]) -> None:
         raise ValueInvalid(f"[{path}] expected each column once, got {twice!r} again; rename one")
 
 
+def _utf8_lines(path: Path, lines: Iterable[str]) -> Iterator[str]:
+    try:
+        yield from lines
+    except UnicodeDecodeError as cause:
+        got = cause.object[cause.start : cause.end]
+        raise DtypeInvalid(f"[{path}] expected text in UTF-8, got the bytes {got!r}; convert the file") from cause
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file. Raises: DtypeInvalid where it is not in UTF-8."""
+    with path.open(encoding="utf-8") as file:
+        return list(_utf8_lines(path, file))
+
+
 def _read_csv(path: Path) -> Table:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file)
+        rows = csv.reader(_utf8_lines(path, file))
         header = [name.strip() for name in next(rows, [])]
         if not header:
             raise ColumnMissing(f"[{path}] expected a header of column names, got an empty file; add one")

@@ -66,7 +66,7 @@ def read_query(text: str) -> lg.Query:
         path = Path(text[1:])
         if not path.is_file():
             raise DataMissing(f"[--query {text}] expected a file, got nothing there; check the path")
-        text = path.read_text(encoding="utf-8")
+        text = "".join(files.read_lines(path))
     return lg.Query.from_json(text) if text.lstrip().startswith("{") else lg.Query.parse(text)
 
 
@@ -106,7 +106,7 @@ def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -
             raise ValueInvalid(f"[--seeds {text}] expected a graph with vertices to draw from, got none; load some")
         return np.random.default_rng(seed).permutation(there)[: int(text)]
     path = Path(text)
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [line.strip() for line in files.read_lines(path)]
     lines = [line for line in lines if line]
     known = {str(vertex): vertex for vertex in there.tolist()}
     for row, line in enumerate(lines):

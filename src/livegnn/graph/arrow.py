@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
-from livegnn.graph.checks import AnyArray, BoolArray
+from livegnn.graph.checks import AnyArray, BoolArray, shown
 
 
 class _Schema(ctypes.Structure):
@@ -207,10 +207,15 @@ def _column(where: str, name: str, schema: Any, array: Any, start: int, count: i
         if kind.startswith("tD"):
             return Column(numbers, valid)
         return Column(numbers.view(f"datetime64[{_UNITS[kind[2]]}]"), valid)
-    if kind in ("u", "U"):
-        return Column(_text(array, np.int32 if kind == "u" else np.int64, first, count), valid)
-    if kind == "vu":
-        return Column(_text_view(array, first, count, valid), valid)
+    if kind in ("u", "U", "vu"):
+        try:
+            if kind == "vu":
+                return Column(_text_view(array, first, count, valid), valid)
+            return Column(_text(array, np.int32 if kind == "u" else np.int64, first, count), valid)
+        except UnicodeDecodeError as cause:
+            raise ValueInvalid(
+                f"[{where}] expected UTF-8 in column {name!r}, got {shown(cause.object)}; mend the text"
+            ) from cause
     if kind.startswith(("+w:", "+l", "+L")) and schema.children[0].contents.format in (b"f", b"g"):
         return Column(_rows(where, name, schema, array, first, count), valid)
     raise DtypeInvalid(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numbers
 import operator
 import threading
+from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -227,6 +228,8 @@ def first_row(bad: AnyArray) -> int:
 def integer_array(where: str, name: str, values: object) -> Int64Array:
     """A 1-D int64 array from any integer dtype; uint64 beyond int64 is refused."""
     array = as_array(where, name, values)
+    if isinstance(values, (list, tuple)) and array.ndim == 1:
+        _refuse_misread(where, name, values, array)
     if array.dtype.kind not in "iu":
         raise DtypeInvalid(
             f"[{where}] expected {name} as int64, got dtype {array.dtype}; {_conversion(array, 'np.int64')}"
@@ -237,6 +240,20 @@ def integer_array(where: str, name: str, values: object) -> Int64Array:
         row = int(np.argmax(array > INT64_MAX))
         raise ValueInvalid(f"[{where}] expected {name} that fits int64, got {array[row]} at row {row}; mend the value")
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _refuse_misread(where: str, name: str, values: Sequence[object], array: AnyArray) -> None:
+    """Refuses what NumPy makes another number, or none, of: True among integers, integers beyond int64."""
+    kinds = set(map(type, values))
+    if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
+        row, value = next((row, each) for row, each in enumerate(values) if isinstance(each, bool | np.bool_))
+        raise DtypeInvalid(f"[{where}] expected {name} as int64, got {value!r} of bool at row {row}; mend the value")
+    if array.dtype.kind in "fO":
+        for row, value in enumerate(values):
+            if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+                raise ValueInvalid(
+                    f"[{where}] expected {name} that fits int64, got {shown(value)} at row {row}; mend the value"
+                )
 
 
 def id_array(where: str, name: str, values: object) -> Int64Array:
@@ -350,7 +367,7 @@ def is_text(values: object) -> bool:
 
 
 def text_list(where: str, name: str, values: object) -> list[str]:
-    """String ids as a list of Python strings; anything else among them is refused with its row."""
+    """String ids as a list of Python's own strings; anything else among them is refused with its row."""
     if isinstance(values, (list, tuple)):
         array: list[object] = list(values)
     else:
@@ -358,8 +375,31 @@ def text_list(where: str, name: str, values: object) -> list[str]:
         if ids.ndim != 1:
             _refuse_shape(where, name, "(k,)", ids)
         array = ids.tolist()
-    for row, value in enumerate(array):
-        if not isinstance(value, str):
-            message = f"[{where}] expected string ids in {name}, got {value!r} of {count_of(value)} at row {row}"
-            raise DtypeInvalid(f"{message}; use one kind of id throughout")
-    return array  # type: ignore[return-value]
+    return [
+        value if type(value) is str and value.isascii() else _text(where, name, value, row)
+        for row, value in enumerate(array)
+    ]
+
+
+def _text(where: str, name: str, value: object, row: int) -> str:
+    if not isinstance(value, str):
+        message = f"[{where}] expected string ids in {name}, got {shown(value)} of {count_of(value)} at row {row}"
+        raise DtypeInvalid(f"{message}; use one kind of id throughout")
+    return text(where, name, value, f" at row {row}")
+
+
+def text(where: str, name: str, value: str, place: str = "") -> str:
+    """A string id, or the name of a type, as Python's own str: files, logs and other programs take what UTF-8 holds.
+
+    Raises:  ValueInvalid for surrogates.
+    """
+    plain = str.__str__(value)  # of a subclass, whose own __str__ may give another text
+    if not plain.isascii():
+        try:
+            plain.encode()
+        except UnicodeEncodeError as cause:
+            raise ValueInvalid(
+                f"[{where}] expected {name} as text that UTF-8 can hold, got {shown(plain)}{place}, which has the "
+                f"surrogate {plain[cause.start]!r}; mend the text"
+            ) from cause
+    return plain

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import DtypeInvalid, StoredStateInvalid, ValueInvalid, VertexExists, VertexUnknown, WidthMismatch
-from livegnn.graph.checks import AnyArray, Int64Array, count_of, id_array, is_text, text_list, vertex_id
+from livegnn.graph.checks import AnyArray, Int64Array, count_of, id_array, is_text, shown, text, text_list, vertex_id
 
 ExternalId = int | str
 VertexOps = Sequence[tuple[int, int, bool]]  # (first update, one past the last, whether they add)
@@ -149,8 +149,8 @@ class IdMap:
         if not self.text:
             return vertex_id(where, "vertex", vertex)
         if isinstance(vertex, str):
-            return str(vertex)
-        message = f"[{where}] expected a string as vertex id, got {vertex!r} of {count_of(vertex)}"
+            return text(where, "vertex", vertex)
+        message = f"[{where}] expected a string as vertex id, got {shown(vertex)} of {count_of(vertex)}"
         raise DtypeInvalid(f"{message}; use the ids that the graph was made with")
 
     def slots(self, where: str, name: str, ids: object) -> Int64Array:

@@ -205,8 +205,9 @@ def _refuse_null(where: str, name: str, column: Column, used: BoolArray) -> None
 
 def _vertex_column(where: str, name: str, values: AnyArray) -> AnyArray:
     if checks.is_text(values):
-        checks.text_list(where, f"column {name!r}", values)
-        return values.astype(object)
+        names: AnyArray = np.empty(len(values), object)
+        names[:] = checks.text_list(where, f"column {name!r}", values)
+        return names
     return checks.id_array(where, f"column {name!r}", values)
 
 

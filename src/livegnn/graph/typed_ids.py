@@ -128,7 +128,7 @@ class TypedIds:
         if not self.text:
             return checks.vertex_id(where, "vertex", vertex)
         if isinstance(vertex, str):
-            return str(vertex)
+            return checks.text(where, "vertex", vertex)
         raise DtypeInvalid(
             f"[{where}] expected a string as vertex id, got {vertex!r} of {checks.count_of(vertex)}; use the ids that "
             "the graph was made with"

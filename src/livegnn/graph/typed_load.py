@@ -110,7 +110,7 @@ def _dicts(
 
 def _vertex_name(name: object) -> str:
     if isinstance(name, str) and name:
-        return str(name)
+        return checks.text(_WHERE, "the name of a vertex type", name)
     raise DtypeInvalid(f"[{_WHERE}] expected names of vertex types as strings, got {name!r}; name the key of features")
 
 
@@ -125,7 +125,7 @@ def _triple(key: object, rows: Mapping[str, AnyArray]) -> EdgeTriple:
                 f"[{_WHERE}] expected vertex types among {', '.join(map(repr, rows))}, got {part!r} in the key "
                 f"{key!r}; give features for that type"
             )
-    src, name, dst = map(str, key)
+    src, name, dst = (checks.text(_WHERE, "the name of an edge type", part) for part in key)
     return src, name, dst
 
 

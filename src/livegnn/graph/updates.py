@@ -434,7 +434,7 @@ class Updates:
             return u
         where = self._where(method)
         if isinstance(u, str):
-            return int(self._intern(where, name, [str(u)])[0])
+            return int(self._intern(where, name, [checks.text(where, name, u)])[0])
         number = checks.vertex_id(where, name, u)
         if self._holds_text():
             self._refuse_kind(where, name, repr(number))
@@ -497,19 +497,19 @@ class Updates:
     def _vertex_type(self, method: str, value: object) -> int:
         """A type of vertex for the buffer: the code itself, or the place of a name."""
         if isinstance(value, str):
-            return self._type_place(str(value))
+            return self._type_place(checks.text(self._where(method), "vertex_type", value))
         return checks.edge_type(self._where(method), "vertex_type", value)
 
     def _type_name(self, where: str, value: str | tuple[object, ...]) -> int:
         if isinstance(value, str):
-            return self._type_place(str(value))
-        if len(value) != 3 or not all(isinstance(part, str) for part in value):
-            got = repr(value)
+            return self._type_place(checks.text(where, "edge_type", value))
+        parts = [checks.text(where, "edge_type", part) for part in value if isinstance(part, str)]
+        if not len(value) == len(parts) == 3:
+            got = checks.shown(value)
             raise ValueInvalid(
                 f"[{where}] expected edge_type as a name or (src type, name, dst type), got {got}; use one of them"
             )
-        src, name, dst = map(str, value)
-        return self._type_place((src, name, dst))
+        return self._type_place((parts[0], parts[1], parts[2]))
 
     def _type_place(self, name: str | tuple[str, str, str]) -> int:
         """-1 - k for the k-th name, a new one appended."""

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.errors import LiveGnnError, LogDamaged, ValueInvalid
+from livegnn.errors import LiveGnnError, LogDamaged
 from livegnn.extras import need
 from livegnn.graph import Updates
 from livegnn.types import AnyArray, BoolArray
@@ -49,14 +49,11 @@ _NAMES = ("kind", "u", "v", *_PLAIN, "row", "missing_ignore")
 
 
 def encode(updates: Updates) -> bytes:
-    """The payload of a batch. Raises: ValueInvalid for string ids that UTF-8 cannot hold; DataMissing."""
+    """The payload of a batch. Raises: DataMissing."""
     arrow = need("pyarrow", "arrow")
     columns, keys, types = updates._to_columns()
     parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
-    try:
-        names = None if keys is None else arrow.array(keys, arrow.utf8())
-    except UnicodeEncodeError as cause:
-        raise ValueInvalid(f"[append] expected string ids of valid Unicode, got one that is not ({cause})") from cause
+    names = None if keys is None else arrow.array(keys, arrow.utf8())
     for name in ("u", "v"):
         places = arrow.array(columns[name], mask=columns[name] == _NO_VERTEX)
         parts[name] = places if names is None else arrow.DictionaryArray.from_arrays(places, names)

@@ -98,3 +98,23 @@ def test_bad_features_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(3))
     with pytest.raises(WidthMismatch, match=r"shape \(3,\)"):
         files.read_features(tmp_path / "x.npy", None)
+
+
+def test_text_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_bytes(b"src,dst\nann,\xff\n")
+    with pytest.raises(DtypeInvalid, match=r"events\.csv\] expected text in UTF-8, got the bytes b'\\xff'"):
+        files.read_table(tmp_path / "events.csv")
+    (tmp_path / "seeds.txt").write_bytes(b"ann\n\xed\xa0\x80\n")  # a surrogate as UTF-8 would write it
+    with pytest.raises(DtypeInvalid, match=r"seeds\.txt\] expected text in UTF-8"):
+        files.read_lines(tmp_path / "seeds.txt")
+    pyarrow = pytest.importorskip("pyarrow")
+    offsets, data = pyarrow.py_buffer(np.array([0, 1], np.int32)), pyarrow.py_buffer(b"\xff")
+    table = pyarrow.table({"src": pyarrow.Array.from_buffers(pyarrow.utf8(), 1, [None, offsets, data])})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "events.parquet")
+    with pytest.raises(DtypeInvalid, match=r"events\.parquet\] expected columns of numbers or UTF-8"):
+        files.read_table(tmp_path / "events.parquet")
+
+
+def test_a_cell_beyond_what_csv_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DtypeInvalid, match=r"events\.csv\] expected a CSV file, got: field larger"):
+        files.read_table(_csv(tmp_path, f"src,dst\nann,{'x' * 200_000}\n"))

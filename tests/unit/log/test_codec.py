@@ -159,13 +159,6 @@ def test_a_payload_cut_short_is_refused():
             codec.decode("history", 7, payload[:size])
 
 
-def test_ids_that_utf8_cannot_hold_are_refused():
-    updates = lg.Updates()
-    updates.remove_vertex("\ud800")
-    with pytest.raises(ValueInvalid, match=r"^\[append\] expected string ids of valid Unicode"):
-        codec.encode(updates)
-
-
 def test_no_bit_of_a_frame_may_flip():
     framed = frame.encode(7, "key", b"payload")
     assert frame.decode("history", 7, framed) == ("key", b"payload")
