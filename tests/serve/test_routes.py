@@ -12,7 +12,7 @@ import pytest
 
 import livegnn as lg
 from livegnn import serve
-from livegnn.errors import UsageError, ValueInvalid
+from livegnn.errors import UpdateError, UsageError, ValueInvalid
 from livegnn.serve import frames
 from livegnn.serve.envelope import STATUSES
 from livegnn.serve.routes import ROUTES
@@ -272,6 +272,24 @@ def test_bad_sample_requests(sampler, document, status, kind, words):
         assert error["kind"] == kind
         assert words in error["message"]
         assert client.post("/v1/sample", {"seeds": [1]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"at_least": -1}, "at_least as a version"),
+        ({"at_least": 1.5}, "at_least as an integer"),
+        ({"query": -1}, "query from 0"),
+        ({"query": 2**31}, "query from 0"),
+        ({"timeout_ms": 0}, "timeout_ms from 1"),
+        ({"timeout_ms": -5}, "timeout_ms from 1"),
+        ({"seeds": np.array([1.9])}, "seeds as int64"),
+        ({"seeds": [0, True]}, "True of bool at row 1"),
+    ],
+)
+def test_a_frame_is_not_written_of_what_would_read_as_another(wrong, named):
+    with pytest.raises(UpdateError, match=named):
+        frames.encode_request(**{"seeds": np.array([1]), **wrong})
 
 
 GOOD = frames.encode_request(np.array([1, 2]))

@@ -72,7 +72,10 @@ class AdHocSampler:
         """The samples of a batch of seeds. Arguments and errors are PreSampler.sample's.
 
         Args:    now: the event time that a ttl counts back from; by default the largest of the graph's edges.
+        Raises:  UsageError also for now= without a ttl.
         """
+        if now is not None and not self._expires:
+            raise UsageError("[sample] expected now= of a sampler with ttl=, got none; leave now= out, or give a ttl")
         planned = self._plan.queries[0]
         widths = widths_of(self.graph, self._plan, planned) if features else []
         given_now = None if now is None else self.graph._edge_time("sample", "now", now)

@@ -68,7 +68,8 @@ class PreSampler:
     Args:    graph: what the queries are about.  query: one, or several as a list.  seed: of the random ranks, 0 to
              2^64 - 1.  ttl: edges count while time > now - ttl, `now` being the largest time ever added: a duration for
              all, or by edge type.  now: the largest event time so far, where no edge still there has it: after a
-             restart, stats.now as it was.  threads: for batches and for large reads; all cores unless given.
+             restart, stats.now as it was; only with a ttl.  threads: for batches and for large reads; all cores unless
+             given.
     Raises:  QueryInvalid, pointing at the place; ValueInvalid for a negative weight under a weighted hop.
     Exactness: equal to a scan of the graph, whatever the batching, threads or crashes.
     Cost:    O(log fan_out) an update; a read looks up 1 + C1 + C1 C2 + ... rows.  Source: Helios, sections 4 to 6.
@@ -120,6 +121,8 @@ class PreSampler:
             if now is not None:
                 if not graph.has_time:
                     raise UsageError("[PreSampler] expected now= for a graph whose edges have times, got one without")
+                if not self._durations:
+                    raise UsageError("[PreSampler] expected now= with ttl=, which counts from it, got no ttl; give one")
                 self.follower.set_now(graph._edge_time("PreSampler", "now", now))
             for one in queries:
                 self._add(one)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from livegnn.errors import UsageError, ValueInvalid
+from livegnn.graph import checks
 from livegnn.sampling import Prediction, Sample
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
@@ -71,10 +72,27 @@ def encode_request(
     at_least: int | None = None,
     timeout_ms: int | None = None,
 ) -> bytes:
-    """A request's body. seeds: (B,) int64."""
+    """A request's body.
+
+    Args:    seeds: (B,) int64.  query, at_least, timeout_ms: from 0, from 0 and from 1; None for the server's own.
+    Raises:  DtypeInvalid, ValueInvalid: -1 and 0 would read as None.
+    """
+    ids = checks.id_array("frame", "seeds", seeds)
     flags = _FEATURES * features | _EDGE_IDS * edge_ids
-    head = (flags, -1 if query is None else query, timeout_ms or 0, -1 if at_least is None else at_least, len(seeds), 0)
-    return _REQUEST.pack(b"LGQ1", *head) + np.ascontiguousarray(seeds, _INT64).tobytes()
+    numbers = (
+        -1 if query is None else _whole("query", query, 0, 2**31 - 1),
+        0 if timeout_ms is None else _whole("timeout_ms", timeout_ms, 1, 2**32 - 1),
+        -1 if at_least is None else checks.version("frame", "at_least", at_least),
+    )
+    return _REQUEST.pack(b"LGQ1", flags, *numbers, len(ids), 0) + ids.astype(_INT64).tobytes()
+
+
+def _whole(name: str, value: object, least: int, most: int) -> int:
+    number = checks.whole_number("frame", name, value)
+    if not least <= number <= most:
+        got = checks.shown(number)
+        raise ValueInvalid(f"[frame] expected {name} from {least} to {most}, got {got}; mend it, or leave it out")
+    return number
 
 
 def decode_request(body: bytes) -> FrameRequest:

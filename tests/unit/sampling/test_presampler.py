@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -547,6 +548,24 @@ def test_ad_hoc_sampling_looks_at_the_time_of_each_version() -> None:
     assert ad_hoc.sample([0], now=30).hop(1).tolist() == [[3, 2]]
     with pytest.raises(lg.errors.DtypeInvalid, match="now"):
         ad_hoc.sample([0], now="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("now", [5, 0, "x"])
+def test_now_counts_nothing_without_a_ttl(now: Any) -> None:
+    with pytest.raises(UsageError, match="now= with ttl=, which counts from it, got no ttl") as refused:
+        lg.PreSampler(small(), LATEST, now=now)
+    assert "give one" in str(refused.value)
+    with pytest.raises(UsageError, match="now= of a sampler with ttl=, got none"):
+        lg.AdHocSampler(small(), LATEST).sample([0], now=now)
+
+
+@pytest.mark.parametrize("at_least", [-1, 1.5, True, 2**70, "1", float("nan")])
+def test_at_least_is_a_version(at_least: Any) -> None:
+    sampler = lg.PreSampler(small(), LATEST)
+    with pytest.raises((lg.errors.DtypeInvalid, lg.errors.ValueInvalid), match="expected at_least as"):
+        sampler.sample([0], at_least=at_least)
+    with lg.SampleServer(sampler) as server, pytest.raises(lg.errors.UpdateError, match="expected at_least as"):
+        server.sample([0], at_least=at_least)
 
 
 def test_ad_hoc_sampling_of_names_waits_for_the_end_of_a_supposition() -> None:
