@@ -23,7 +23,7 @@ class Client:
     def all_at_once(self, requests):
         async def ask():
             transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await asyncio.gather(*(client.request(m, path, **options) for m, path, options in requests))
 
         return asyncio.run(ask())

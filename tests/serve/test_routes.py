@@ -493,7 +493,8 @@ def test_bodies_as_they_come(sampler, parts, headers, status):
     async def send(message):
         sent.append(message)
 
-    scope = {"type": "http", "path": "/v1/sample", "root_path": "", "method": "POST", "headers": headers}
+    scope = {"type": "http", "path": "/v1/sample", "root_path": "", "method": "POST"}
+    scope["headers"] = [(b"host", b"localhost"), *headers]
     with lg.SampleServer(sampler) as server:
         app = serve.app(server, limits=serve.Limits(body_bytes_max=300, body_ms_max=50))
         asyncio.run(app(scope, messages(*parts), send))

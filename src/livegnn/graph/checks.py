@@ -246,8 +246,10 @@ def _refuse_misread(where: str, name: str, values: Sequence[object], array: AnyA
     """Refuses what NumPy makes another number, or none, of: True among integers, integers beyond int64."""
     kinds = set(map(type, values))
     if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
-        row, value = next((row, each) for row, each in enumerate(values) if isinstance(each, bool | np.bool_))
-        raise DtypeInvalid(f"[{where}] expected {name} as int64, got {value!r} of bool at row {row}; mend the value")
+        row = next(row for row, value in enumerate(values) if isinstance(value, bool | np.bool_))
+        raise DtypeInvalid(
+            f"[{where}] expected {name} as int64, got {values[row]!r} of bool at row {row}; mend the value"
+        )
     if array.dtype.kind in "fO":
         for row, value in enumerate(values):
             if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:

@@ -192,6 +192,23 @@ class SampleServer:
         prediction: Prediction = await self._future("predict", seeds, (None, True, True, at_least, timeout))
         return prediction
 
+    def sample_bytes(
+        self, count: int, *, query: int | None = None, features: bool = True, edge_ids: bool = True
+    ) -> int:
+        """How many bytes the arrays of a sample of `count` seeds have; string ids count as 8.
+
+        Raises:  UsageError for an unknown query.
+        """
+        plan = self.source.plan
+        planned = plan.query(self._query if query is None else query)
+        types = [planned.query.vertex_type, *(plan.one_hop(table).to_type for table in planned.tables)]
+        places, total = count, 0
+        for level, vertex_type in enumerate(types):
+            places *= planned.query.hops[level - 1].fanout if level else 1
+            width = (plan.schema.columns_max(vertex_type) or 0) if features else 0
+            total += places * (4 * width + (8 + 8 * edge_ids if level else 8))
+        return total
+
     def apply(self, updates: Updates) -> int:
         """Applies a batch through the source; returns the version. Raises: as graph.apply; UsageError without it."""
         apply = getattr(self.source, "apply", None)

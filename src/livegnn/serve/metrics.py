@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from livegnn.sampling import SampleServer
+from livegnn.serve.traffic import Traffic
 
 __all__ = ["METRICS", "Metrics"]
 
@@ -24,6 +25,11 @@ METRICS = {
     "livegnn_seeds_total": ("counter", "Seeds sampled."),
     "livegnn_micro_batches_total": ("counter", "Calls of the source for all requests that waited."),
     "livegnn_waiting_requests": ("gauge", "Requests in the queue."),
+    "livegnn_under_way_bytes": ("gauge", "Request bodies, and answers until they are written."),
+    "livegnn_over_budget_total": ("counter", "Requests refused as too many bytes were under way."),
+    "livegnn_connections": ("gauge", "Connections that are open."),
+    "livegnn_connections_refused_total": ("counter", "Connections refused as too many were open."),
+    "livegnn_connections_dropped_total": ("counter", "Connections closed by a time-out, by what it waited for."),
     "livegnn_overloaded_total": ("counter", "Requests refused by a full queue or by their own timeout."),
     "livegnn_sample_seconds_total": ("counter", "Time in the source."),
     "livegnn_model_seconds_total": ("counter", "Time in the model."),
@@ -34,8 +40,8 @@ METRICS = {
 class Metrics:
     """Counts and times of requests, and what the server and its source say of themselves."""
 
-    def __init__(self, server: SampleServer) -> None:
-        self._server = server
+    def __init__(self, server: SampleServer, traffic: Traffic) -> None:
+        self._server, self._traffic = server, traffic
         self._requests: Counter[tuple[str, int]] = Counter()
         self._times: dict[str, list[int]] = {}
         self._seconds: Counter[str] = Counter()
@@ -52,7 +58,7 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics, for a scrape."""
         lines: list[str] = []
-        samples = {**self._of_requests(), **self._of_server()}
+        samples = {**self._of_requests(), **self._of_traffic(), **self._of_server()}
         for name, (kind, about) in METRICS.items():
             if samples.get(name):
                 lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *samples[name]]
@@ -65,6 +71,19 @@ class Metrics:
         ]
         timed = [line for route, times in sorted(self._times.items()) for line in self._histogram(route, times)]
         return {"livegnn_requests_total": counted, "livegnn_request_seconds": timed}
+
+    def _of_traffic(self) -> dict[str, list[str]]:
+        traffic = self._traffic
+        numbers = {
+            "livegnn_under_way_bytes": traffic.bytes,
+            "livegnn_over_budget_total": traffic.over_budget,
+            "livegnn_connections": traffic.connections,
+            "livegnn_connections_refused_total": traffic.connections_refused,
+        }
+        found = {name: [f"{name} {value}"] for name, value in numbers.items()}
+        name = "livegnn_connections_dropped_total"
+        found[name] = [f'{name}{{waited_for="{what}"}} {count}' for what, count in traffic.dropped.items()]
+        return found
 
     def _histogram(self, route: str, times: list[int]) -> Iterator[str]:
         total = 0

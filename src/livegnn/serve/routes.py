@@ -1,6 +1,7 @@
 """The ASGI application: routes, tokens, limits, one error envelope.
 
-A route is a coroutine from a request to an answer; `_Endpoint` does around it what all need: token, errors, metrics.
+A route is a coroutine from a request to an answer; `_Endpoint` does around it what all need: token, errors, metrics,
+and the request's part of the budget of bytes. Host, Origin and token are looked at before a body is read.
 The event loop only reads, writes and converts small bodies. Samples and predictions are made in the sample server's
 thread, batches of updates are applied in one thread of their own, in the order of their arrival, and large JSON answers
 are written in another.
@@ -13,8 +14,8 @@ import dataclasses
 import hmac
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,16 +23,15 @@ from livegnn.errors import Overloaded, UsageError
 from livegnn.sampling import Prediction, Sample, SampleServer
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.envelope import Refused, enveloped
+from livegnn.serve.idempotency import Keys, checked_key
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
+from livegnn.serve.origins import check_local
+from livegnn.serve.traffic import Lease, Traffic
+from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
 
 __all__ = ["ROUTES", "Application", "app"]
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-JSON = "application/json"
 ROUTES = {
     "/v1/sample": "POST",
     "/v1/predict": "POST",
@@ -41,18 +41,15 @@ ROUTES = {
     "/metrics": "GET",
 }
 _WRITTEN_AT_ONCE_MAX = 5_000  # numbers of a JSON answer that the event loop may write itself
+_JSON_FACTOR = 4  # bytes of JSON for a byte of an array, about
+_SIZED = ("query", "features", "edge_ids")  # what the size of a sample depends on, apart from its seeds
 _OPEN_ROUTES = ("/v1/healthz",)
 
 
 class _Request(NamedTuple):
     headers: dict[bytes, bytes]
     receive: Receive
-
-
-class _Answer(NamedTuple):
-    body: bytes
-    content_type: str = JSON
-    status: int = 200
+    lease: Lease
 
 
 def app(
@@ -60,7 +57,8 @@ def app(
 ) -> Application:
     """An ASGI application that serves a sample server; any ASGI server runs it, others can mount it.
 
-    Args:    token: where given, every request but /v1/healthz needs the header "Authorization: Bearer <token>".
+    Args:    token: where given, every request but /v1/healthz needs the header "Authorization: Bearer <token>"; without
+             one only requests to this machine's own names are served, and from its own pages.
              limits: of requests.  read_only: refuses /v1/updates.
     Raises:  UsageError.
     """
@@ -76,6 +74,7 @@ class Application:
 
     def __init__(self, service: _Service, secret: bytes | None) -> None:
         self._service = service
+        self._is_local = secret is None
         handlers = (
             service.sample,
             service.predict,
@@ -85,34 +84,46 @@ class Application:
             service.metrics_text,
         )
         self._endpoints = {
-            path: (method, _Endpoint(path, handler, service.metrics, None if path in _OPEN_ROUTES else secret))
+            path: (method, _Endpoint(path, handler, service, None if path in _OPEN_ROUTES else secret))
             for (path, method), handler in zip(ROUTES.items(), handlers, strict=True)
         }
+
+    @property
+    def limits(self) -> Limits:
+        """What clients may ask for."""
+        return self._service.limits
+
+    @property
+    def traffic(self) -> Traffic:
+        """What is under way."""
+        return self._service.traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = scope["path"][len(scope.get("root_path", "")) :]
             method, endpoint = self._endpoints.get(path, (None, None))
-            if endpoint is not None and scope["method"] == method:
-                await endpoint(scope, receive, send)
+            try:
+                if self._is_local:
+                    check_local(scope["headers"])
+                _check_route(scope["method"], method)
+            except Refused as refused:
+                await self._refuse(scope, send, refused, method)
             else:
-                await self._refuse(scope["method"], method, send)
+                assert endpoint is not None
+                await endpoint(scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             raise UsageError(f"[serve] expected HTTP, got {scope['type']}; there are no such routes")
 
-    async def _refuse(self, got: str, method: str | None, send: Send) -> None:
+    async def _refuse(self, scope: Scope, send: Send, refused: Refused, method: str | None) -> None:
         headers: list[tuple[bytes, bytes]] = []
-        if method is None:
-            message = f"[route] expected one of {', '.join(ROUTES)}, got another; mend the path"
-            refused = Refused(404, "RouteUnknown", message)
-        else:
-            refused = Refused(405, "MethodNotAllowed", f"[route] expected {method}, got {got}; use {method}")
-            headers.append((b"allow", method.encode()))
+        if refused.status == 405:
+            headers.append((b"allow", str(method).encode()))
         status, body = enveloped(refused)
-        self._service.metrics.observe("other", status, 0.0)
-        await _send(send, _Answer(body, JSON, status), headers)
+        service = self._service
+        service.metrics.observe("other", status, 0.0)
+        await write(scope, send, Answer(body, JSON, status), headers, service.traffic, service.limits.answer_ms_max)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
@@ -121,33 +132,37 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
 
+def _check_route(got: str, method: str | None) -> None:
+    if method is None:
+        raise Refused(404, "RouteUnknown", f"[route] expected one of {', '.join(ROUTES)}, got another; use one of them")
+    if got != method:
+        raise Refused(405, "MethodNotAllowed", f"[route] expected {method}, got {got[:20]}; use {method}")
+
+
 class _Endpoint:
     """One route as an ASGI application."""
 
     def __init__(
-        self, route: str, handle: Callable[[_Request], Awaitable[_Answer]], metrics: Metrics, secret: bytes | None
+        self, route: str, handle: Callable[[_Request], Awaitable[Answer]], service: _Service, secret: bytes | None
     ) -> None:
-        self._route, self._handle, self._metrics = route, handle, metrics
+        self._route, self._handle, self._service = route, handle, service
         self._secret = None if secret is None else b"Bearer " + secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         headers: list[tuple[bytes, bytes]] = []
-        try:
-            request = _Request(dict(scope["headers"]), receive)
-            self._check_token(request.headers)
-            answer = await self._handle(request)
-        except Exception as error:  # every error leaves in the envelope
-            status, body = enveloped(error)
-            answer = _Answer(body, JSON, status)
-            if status == 401:
-                headers.append((b"www-authenticate", b"Bearer"))
-            if status == 503:
-                headers.append((b"retry-after", b"1"))
-            if status in (408, 413):  # the rest of the body is not read
-                headers.append((b"connection", b"close"))
-        self._metrics.observe(self._route, answer.status, time.perf_counter() - start)
-        await _send(send, answer, headers)
+        service = self._service
+        with Lease(service.traffic) as lease:
+            try:
+                request = _Request(dict(scope["headers"]), receive, lease)
+                self._check_token(request.headers)
+                answer = await self._handle(request)
+                lease.hold(len(answer.body))
+            except Exception as error:  # every error leaves in the envelope
+                lease.hold(0)
+                answer = _refusal(error, headers)
+            service.metrics.observe(self._route, answer.status, time.perf_counter() - start)
+            await write(scope, send, answer, headers, service.traffic, service.limits.answer_ms_max)
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._secret is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._secret):
@@ -156,61 +171,92 @@ class _Endpoint:
             )
 
 
+def _refusal(error: Exception, headers: list[tuple[bytes, bytes]]) -> Answer:
+    """The envelope of an error; the headers that belong to its status are appended."""
+    status, body = enveloped(error)
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    if status in (408, 413):  # the rest of the body is not read
+        headers.append((b"connection", b"close"))
+    return Answer(body, JSON, status)
+
+
 class _Service:
     """What the routes do."""
 
     def __init__(self, server: SampleServer, limits: Limits, read_only: bool) -> None:
-        self._server, self._limits, self._read_only = server, limits, read_only
-        self.metrics = Metrics(server)
+        self._server, self.limits, self._read_only = server, limits, read_only
+        self.traffic = Traffic(limits.under_way_bytes_max)
+        self.metrics = Metrics(server, self.traffic)
+        self._keys = Keys(limits.keys_max, limits.keys_ms_max)
         self._writer = ThreadPoolExecutor(1, "livegnn-updates")
         self._batches_waiting = 0
 
     def close(self) -> None:
+        """Ends once the batches that wait are applied."""
         self._writer.shutdown(wait=True)
 
-    async def sample(self, request: _Request) -> _Answer:
+    async def sample(self, request: _Request) -> Answer:
         answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
         asked = await self._asked(request, ("seeds", "query", "features", "edge_ids", "at_least", "timeout_ms"))
         seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
+        size = self._server.sample_bytes(len(seeds), **{key: asked[key] for key in _SIZED if key in asked})
+        request.lease.hold(size if answer_form == frames.CONTENT_TYPE else _JSON_FACTOR * size)
         sample = await self._server.sample_async(seeds, timeout=timeout, **asked)
         wanted = {"features": asked.get("features", True), "edge_ids": asked.get("edge_ids", True)}
         if answer_form == frames.CONTENT_TYPE:
-            return _Answer(frames.encode_sample(sample, **wanted), answer_form)
-        return _Answer(await _written(_numbers(sample), lambda: json_bodies.encode_sample(sample, **wanted)))
+            return Answer(frames.encode_sample(sample, **wanted), answer_form)
+        return Answer(await _written(_numbers(sample), lambda: json_bodies.encode_sample(sample, **wanted)))
 
-    async def predict(self, request: _Request) -> _Answer:
+    async def predict(self, request: _Request) -> Answer:
         answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
         asked = await self._asked(request, ("seeds", "at_least", "timeout_ms"))
         seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
         prediction: Prediction = await self._server.predict_async(seeds, timeout=timeout, **asked)
         if answer_form == frames.CONTENT_TYPE:
-            return _Answer(frames.encode_prediction(prediction), answer_form)
-        return _Answer(await _written(prediction.values.size, lambda: json_bodies.encode_prediction(prediction)))
+            return Answer(frames.encode_prediction(prediction), answer_form)
+        return Answer(await _written(prediction.values.size, lambda: json_bodies.encode_prediction(prediction)))
 
-    async def updates(self, request: _Request) -> _Answer:
+    async def updates(self, request: _Request) -> Answer:
         if self._read_only:
             raise Refused(403, "ReadOnly", "[updates] expected a service that takes updates, got a read-only one")
         named = request.headers.get(b"content-type", b"")
         if not named or _form(named) != JSON:  # named: a page of another site cannot send that without asking first
             raise _unsupported(named or b"none", JSON)
+        key = checked_key(request.headers.get(b"idempotency-key"))
         body = await self._body(request)
-        if self._batches_waiting >= self._limits.batches_waiting_max:
-            raise Overloaded(
-                f"[updates] expected fewer than {self._limits.batches_waiting_max} batches waiting, got as many; send "
-                "it again later"
-            )
+        if key is not None and (kept := self._keys.begin(key, body)) is not None:
+            return Answer(kept)
+        try:
+            if self._batches_waiting >= self.limits.batches_waiting_max:
+                raise Overloaded(
+                    f"[updates] expected fewer than {self.limits.batches_waiting_max} batches waiting, got as many; "
+                    "send it again later"
+                )
+            future = self._writer.submit(self._apply, body)
+        except BaseException:
+            self._end(key, None)
+            raise
+        future.add_done_callback(lambda done: self._end(key, done))  # also where nobody waits for the answer any more
         self._batches_waiting += 1
         try:
-            version, count = await asyncio.get_running_loop().run_in_executor(self._writer, self._apply, body)
+            return Answer(await asyncio.wrap_future(future))
         finally:
             self._batches_waiting -= 1
-        return _json({"version": version, "updates": count})
 
-    def _apply(self, body: bytes) -> tuple[int, int]:
-        updates = json_bodies.decode_updates(body, self._limits.updates_max)
-        return self._server.apply(updates), len(updates)
+    def _apply(self, body: bytes) -> bytes:
+        updates = json_bodies.decode_updates(body, self.limits.updates_max)
+        return json.dumps({"version": self._server.apply(updates), "updates": len(updates)}).encode()
 
-    async def stats(self, request: _Request) -> _Answer:
+    def _end(self, key: bytes | None, done: Future[bytes] | None) -> None:
+        """Keeps the answer of a batch that was applied."""
+        if key is not None:
+            failed = done is None or done.cancelled() or done.exception() is not None
+            self._keys.end(key, None if done is None or failed else done.result())
+
+    async def stats(self, request: _Request) -> Answer:
         source = getattr(self._server.source, "stats", None)
         found: dict[str, Any] = {"server": dataclasses.asdict(self._server.stats)}
         if isinstance(source, Mapping):
@@ -220,13 +266,13 @@ class _Service:
         found["queries"] = {str(one.number): one.query.to_text() for one in self._server.source.plan.queries}
         return _json(found)
 
-    async def healthz(self, request: _Request) -> _Answer:
+    async def healthz(self, request: _Request) -> Answer:
         if not self._server.is_open:
             raise Refused(503, "Closed", "[healthz] expected an open sample server, got one that was closed")
         return _json({"status": "ok", "version": self._server.version})
 
-    async def metrics_text(self, request: _Request) -> _Answer:
-        return _Answer(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+    async def metrics_text(self, request: _Request) -> Answer:
+        return Answer(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
 
     # ---- reading
 
@@ -243,60 +289,48 @@ class _Service:
             if "query" not in keys and asked["query"] is not None:
                 raise Refused(400, "BodyInvalid", "[body] expected query -1 in a predict request, got another")
             asked = {key: value for key, value in asked.items() if key in keys}
-        if not 1 <= len(asked["seeds"]) <= self._limits.seeds_max:
+        if not 1 <= len(asked["seeds"]) <= self.limits.seeds_max:
             raise Refused(
                 413 if len(asked["seeds"]) else 400,
                 "TooMany" if len(asked["seeds"]) else "BodyInvalid",
-                f"[seeds] expected from 1 to {self._limits.seeds_max} seeds, got {len(asked['seeds'])}; split them",
+                f"[seeds] expected from 1 to {self.limits.seeds_max} seeds, got {len(asked['seeds'])}; split them",
             )
         return asked
 
     def _seconds(self, timeout_ms: float | None) -> float:
-        wanted = self._limits.timeout_ms if timeout_ms is None else max(timeout_ms, -1.0)  # an integer of any length
-        return min(wanted, self._limits.timeout_ms_max) / 1e3
+        wanted = self.limits.timeout_ms if timeout_ms is None else max(timeout_ms, -1.0)  # an integer of any length
+        return min(wanted, self.limits.timeout_ms_max) / 1e3
 
     async def _body(self, request: _Request) -> bytes:
         """The whole body. Raises: Refused if it is too large, comes too slowly or stops."""
         length = request.headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._limits.body_bytes_max:
+        if not length.isdigit() or len(length) > 18 or int(length) > self.limits.body_bytes_max:
             raise self._too_large(length.decode("latin-1"))
         try:
-            async with asyncio.timeout(self._limits.body_ms_max / 1e3):
-                first = await request.receive()
-                if first["type"] != "http.request" or first.get("more_body", False):
-                    return await self._rest(request, first)
+            async with asyncio.timeout(self.limits.body_ms_max / 1e3):
+                return await self._parts(request)
         except TimeoutError as cause:
-            limit = f"[body] expected all of it within {self._limits.body_ms_max} ms, got a part; send it faster"
+            limit = f"[body] expected all of it within {self.limits.body_ms_max} ms, got a part; send it faster"
             raise Refused(408, "BodySlow", limit, retryable=True) from cause
-        body: bytes = first.get("body", b"")
-        if len(body) > self._limits.body_bytes_max:
-            raise self._too_large(str(len(body)))
-        return body
 
-    async def _rest(self, request: _Request, message: MutableMapping[str, Any]) -> bytes:
+    async def _parts(self, request: _Request) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:
+            message = await request.receive()
             if message["type"] != "http.request":
                 raise Refused(400, "BodyInvalid", "[body] expected all of it, got the end of the connection")
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > self._limits.body_bytes_max:
+            if size > self.limits.body_bytes_max:
                 raise self._too_large(f"{size} so far")
+            request.lease.hold(size)
             if not message.get("more_body", False):
-                return b"".join(parts)
-            message = await request.receive()
+                return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _too_large(self, got: str) -> Refused:
-        limit = self._limits.body_bytes_max
+        limit = self.limits.body_bytes_max
         return Refused(413, "BodyTooLarge", f"[body] expected up to {limit} bytes, got {got[:20]}; split the request")
-
-
-async def _send(send: Send, answer: _Answer, headers: list[tuple[bytes, bytes]]) -> None:
-    headers.append((b"content-type", answer.content_type.encode()))
-    headers.append((b"content-length", b"%d" % len(answer.body)))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
 
 
 @lru_cache(256)
@@ -341,5 +375,5 @@ async def _written(numbers: int, write: Callable[[], bytes]) -> bytes:
     return await asyncio.get_running_loop().run_in_executor(None, write)
 
 
-def _json(document: object) -> _Answer:
-    return _Answer(json.dumps(document, default=str).encode())
+def _json(document: object) -> Answer:
+    return Answer(json.dumps(document, default=str).encode())

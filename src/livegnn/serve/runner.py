@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from livegnn.errors import UsageError
@@ -118,8 +119,15 @@ def _listening(host: str, port: int, token: str | None) -> Iterator[socket.socke
 
 def _uvicorn(server: SampleServer, token: str | None, limits: Limits | None, read_only: bool) -> Any:
     uvicorn = need("uvicorn", "serve")
+    need("httptools", "serve")
+    from livegnn.serve.connections import LimitedConnection  # it is made of the two
+
+    application = app(server, token=token, limits=limits, read_only=read_only)
     config = uvicorn.Config(
-        app(server, token=token, limits=limits, read_only=read_only),
+        application,
+        http=partial(LimitedConnection, application.traffic, application.limits),
+        ws="none",
+        timeout_keep_alive=application.limits.idle_ms_max / 1e3,
         log_level="warning",
         access_log=False,
         server_header=False,
