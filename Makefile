@@ -53,8 +53,9 @@ bench-sampling: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of 
 bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of temporal sampling, caches and training
 	@$(BIN)/python -m benchmarks temporal $(ARGS)
 
-soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the tests that run for many minutes
-	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak $(ARGS)
+soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## an hour of random work, kills and damaged files; make soak ARGS="--minutes 5 --seed 7"
+	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## format, lint, types and fast tests; under two minutes
 	@$(BIN)/ruff format --check $(PY_DIRS)

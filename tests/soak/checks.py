@@ -17,20 +17,21 @@ Result = TypeVar("Result")
 REFERENCE_EDGES_MAX = 6000  # the reference is slow and obvious
 
 
-def apply_with_room(engine: lg.Engine, updates: lg.Updates, counts: Counts) -> None:
-    """As engine.apply. A batch that leaves the fixed-point range changes nothing, and is taken once there is room."""
+def apply_with_room(engine: lg.Engine, updates: lg.Updates, counts: Counts) -> int:
+    """As engine.apply; the version. A batch out of range changes nothing, and is taken once there is room."""
     digest = engine.graph.digest()
 
-    def apply() -> None:
+    def apply() -> int:
         try:
-            engine.apply(updates)
+            return engine.apply(updates).version
         except lg.errors.RangeOverflow:
             assert engine.graph.digest() == digest, "a refused batch has changed the graph"
             raise
 
-    with_room(engine, apply, counts)
+    version = with_room(engine, apply, counts)
     counts.add("batches")
     counts.add("updates", len(updates))
+    return version
 
 
 def with_room(engine: lg.Engine, call: Callable[[], Result], counts: Counts) -> Result:

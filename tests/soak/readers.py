@@ -59,10 +59,10 @@ class Watched:
         self.rows: dict[int, int] = {}
         self.seen: list[tuple[int, int, int]] = []
 
-    def note(self) -> None:
-        """By the writer, after a batch."""
+    def note(self, version: int) -> None:
+        """By the writer, after a batch. (During a what_if, engine.version may be the supposed one.)"""
         rows = with_room(self.engine, lambda: self.engine.embeddings(self.ids), self.counts)
-        self.rows[self.engine.version] = hash(rows.tobytes())
+        self.rows[version] = hash(rows.tobytes())
 
     def read(self) -> None:
         """By a reader."""
@@ -110,7 +110,7 @@ def run(step: Step) -> None:
     engine = make_engine(model, world.graph(), options)
     cover(counts, family, options, shape)
     watched = Watched(engine, world, counts)
-    watched.note()
+    watched.note(engine.version)
     fixed = world.copy()  # what threads read of the world
     other = np.random.default_rng(step.number)
     rescales = counts.totals["rescales"]
@@ -118,8 +118,8 @@ def run(step: Step) -> None:
         for _ in range(int(rng.integers(50, 400))):
             if not step.tick() or threads.failures:
                 break
-            apply_with_room(engine, world.batch(rng, int(rng.integers(1, 300))), counts)
-            watched.note()
+            version = apply_with_room(engine, world.batch(rng, int(rng.integers(1, 300))), counts)
+            watched.note(version)
             if rng.random() < 0.05:
                 verify(engine, counts)
     counts.add("reads", len(watched.seen))

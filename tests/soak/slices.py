@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -44,7 +45,7 @@ class Order:
         """The command that repeats a step."""
         parts = ["python -m tests.soak", f"--scenario {self.scenario}", f"--seed {self.seed}", f"--step {step}"]
         parts += [f"--ticks {ticks}"] * (ticks is not None)
-        parts += [f"--formats {','.join(self.formats)}"] * bool(self.formats)
+        parts += [f"--formats {shlex.quote(','.join(self.formats))}"] * bool(self.formats)
         return " ".join(parts)
 
 

@@ -58,7 +58,7 @@ def lines(soak: Soak) -> Iterator[str]:
             if missing:
                 yield f"  {kind + ' not covered':36} {', '.join(missing)}"
         else:
-            yield f"  {kind:36} {len(names)} pairs"
+            yield f"  {kind + ', how many':36} {len(names)}"
     runs = ", ".join(f"{name} {count}" for name, count in soak.slices.items())
     yield f"  {'slices':36} {sum(soak.slices.values())}: {runs}"
     peak = f"{soak.peak // memory.MIB} MiB ({soak.peak_of})" if memory.WATCHED else "not watched: no /proc"
