@@ -129,7 +129,8 @@ def run(step: Step) -> None:
             while time.monotonic() < end and not ended:
                 said = victim.wait() if patient else victim.said(max(0.0, end - time.monotonic()))
                 acknowledged, ended = _check(said, undisturbed, acknowledged)
-            acknowledged, ended = _check(victim.kill(), undisturbed, acknowledged)
+            acknowledged, late = _check(victim.kill(), undisturbed, acknowledged)
+            ended = ended or late
             counts.add("kills")
     counts.add("recoveries", lives)
     _check_log(step, seed, undisturbed)

@@ -62,14 +62,14 @@ def log_file(rng: Rng, folder: Path, *, in_use: bool = False) -> Saved:
     tail = log.tail
     if not in_use:
         log.close()
-        return Saved(folder, [path], lambda at: _entries(at / path.name, tail), (path.name, "log updates"))
+        return Saved(folder, [path], lambda at: _entries(at / path.name, tail), (path.name, "[updates, offset"))
     copied = folder / "copied"
     copied.mkdir()
     for each in folder.glob("history.db*"):
         shutil.copy(each, copied / each.name)
     log.close()
     victims = [each for each in copied.iterdir() if each.stat().st_size and not each.name.endswith("-shm")]
-    return Saved(copied, victims, lambda at: _entries(at / path.name, tail), (path.name, "log updates"))
+    return Saved(copied, victims, lambda at: _entries(at / path.name, tail), (path.name, "[updates, offset"))
 
 
 def log_in_use(rng: Rng, folder: Path) -> Saved:

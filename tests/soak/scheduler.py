@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 _POLL_SECONDS = 0.1
 _MEMORY_SECONDS = 1.0
+_FRUITLESS_MAX = 3  # slices of the filler in a row that brought no update: more of them would not either
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Soak:
         self.peak, self.peak_of = 0, ""
         self.begun, self.seconds, self.interrupted = 0.0, 0.0, False
         self._running: list[Running] = []
-        self._started, self._measured = 0, 0.0
+        self._started, self._measured, self._fruitless = 0, 0.0, 0
 
     def run(self) -> None:
         """Until time is over and the updates are done, or Ctrl-C."""
@@ -109,9 +110,8 @@ class Soak:
                 return name
         if time.monotonic() - self.begun < self.options.seconds:
             return min(self.options.scenarios, key=lambda name: (self.spent[name] / find(name).share, active[name]))
-        if self.counts.totals["updates"] < self.options.updates:
-            return FILLER if FILLER in self.options.scenarios else self.options.scenarios[0]
-        return None
+        missing = self.counts.totals["updates"] < self.options.updates and FILLER in self.options.scenarios
+        return FILLER if missing and self._fruitless < _FRUITLESS_MAX else None
 
     def _start(self, folder: Path) -> None:
         name = self._wanted()
@@ -177,6 +177,8 @@ class Soak:
         self.spent[order.scenario] += took - order.seconds
         self.slices[order.scenario] += 1
         self.counts.merge(Counts(report.counts))
+        if order.scenario == FILLER:
+            self._fruitless = 0 if report.counts["totals"].get("updates") else self._fruitless + 1
         peak = max(running.peaks.values(), default=0)
         if peak > self.peak:
             self.peak, self.peak_of = peak, f"{order.scenario}, seed {order.seed}"

@@ -55,7 +55,7 @@ def hangs(step):
 def large(step):
     """Takes more memory than it may."""
     step.tick()
-    rows = np.ones(40 << 20)
+    rows = np.ones(80 << 20)
     time.sleep(600)
     assert rows.any()
 
