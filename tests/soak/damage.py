@@ -23,6 +23,7 @@ from tests.soak.slices import Step
 from tests.soak.world import Rng, Shape, World
 
 _DAMAGED_PER_STEP = 60
+_LOG_NAMES = ("history.db", "log updates", "[updates, offset")  # a log is named by its name, an entry by its offset
 
 
 @dataclass
@@ -62,14 +63,14 @@ def log_file(rng: Rng, folder: Path, *, in_use: bool = False) -> Saved:
     tail = log.tail
     if not in_use:
         log.close()
-        return Saved(folder, [path], lambda at: _entries(at / path.name, tail), (path.name, "[updates, offset"))
+        return Saved(folder, [path], lambda at: _entries(at / path.name, tail), _LOG_NAMES)
     copied = folder / "copied"
     copied.mkdir()
     for each in folder.glob("history.db*"):
         shutil.copy(each, copied / each.name)
     log.close()
     victims = [each for each in copied.iterdir() if each.stat().st_size and not each.name.endswith("-shm")]
-    return Saved(copied, victims, lambda at: _entries(at / path.name, tail), (path.name, "[updates, offset"))
+    return Saved(copied, victims, lambda at: _entries(at / path.name, tail), _LOG_NAMES)
 
 
 def log_in_use(rng: Rng, folder: Path) -> Saved:
@@ -180,7 +181,7 @@ def worker_file(rng: Rng, folder: Path) -> Saved:
         state = CheckpointFiles(at).read("sampling", 1)
         return "none" if state is None else hashlib.sha256(encode_message(state)).hexdigest()
 
-    return Saved(folder, [path], read, (path.name, "sampling-1", "sampling worker 1"))
+    return Saved(folder, [path], read, (path.name, "[checkpoint, sampling 1]"))
 
 
 FORMATS: dict[str, Callable[[Rng, Path], Saved]] = {
@@ -224,7 +225,7 @@ def run(step: Step) -> None:
     """One file of every format, or of those that were asked for, damaged in many ways."""
     rng, counts = step.rng, step.counts
     formats = [FORMATS[name] for name in step.formats] if step.formats else list(FORMATS.values())
-    make = formats[step.number % len(formats)]
+    make = formats[(step.seed + step.number) % len(formats)]
     name = next(name for name, each in FORMATS.items() if each is make)
     folder = step.folder / "whole"
     folder.mkdir()

@@ -80,7 +80,8 @@ class Step:
 
     def __init__(self, slice_: Slice, number: int) -> None:
         self._slice, self.number, self.ticks = slice_, number, 0
-        self.rng = np.random.default_rng([slice_.order.seed, number])
+        self.seed = slice_.order.seed
+        self.rng = np.random.default_rng([self.seed, number])
         self.counts, self.formats = slice_.counts, slice_.order.formats
         self.folder = slice_.folder / str(number)
         self.folder.mkdir()
