@@ -26,6 +26,8 @@ LiveGnnError
 ├── SpillUnavailable            a folder that cannot hold the rows that memory does not
 ├── StateMismatch               verify() found live state that differs from a run from scratch
 ├── StoredStateInvalid          a saved file that is damaged, cut short or of another version
+├── StorageFailed               a file that cannot be written or read: no room, no permission, a name too long
+│   └── FileMissing             no file at a path that is to be read
 ├── LogError                    the log could not do what was asked
 │   ├── LogDamaged              an entry that is not what was written; names the offset
 │   ├── LogConflict             the place in the log is taken by another entry
@@ -47,6 +49,7 @@ __all__ = [
     "EdgeDuplicate",
     "EdgeMissing",
     "EdgeOffloaded",
+    "FileMissing",
     "InvariantBroken",
     "LiveGnnError",
     "LogConflict",
@@ -62,6 +65,7 @@ __all__ = [
     "RangeOverflow",
     "SpillUnavailable",
     "StateMismatch",
+    "StorageFailed",
     "StoredStateInvalid",
     "TrainingDiverged",
     "UpdateError",
@@ -218,6 +222,20 @@ class StateMismatch(LiveGnnError):
 
 class StoredStateInvalid(LiveGnnError):
     """A saved file is damaged, cut short or of another version."""
+
+
+class StorageFailed(LiveGnnError, OSError):
+    """A file cannot be written or read: its disk is full, its folder is not ours, its name is too long."""
+
+    retryable = True
+    hint = "make room, or name another path"
+
+
+class FileMissing(StorageFailed, FileNotFoundError):
+    """No file lies at a path that is to be read."""
+
+    retryable = False
+    hint = "look at the path"
 
 
 class LogError(LiveGnnError):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import livegnn as lg
-from livegnn.errors import InvariantBroken, TrainingDiverged, UsageError
+from livegnn.errors import InvariantBroken, StorageFailed, TrainingDiverged, UsageError
 from livegnn.temporal import FeatureCache, InputLoader, LinkPass
 from livegnn.temporal.events import EventTable
 from livegnn.temporal.models import VertexMemory
@@ -232,7 +232,9 @@ def test_a_full_disk_takes_the_round_back(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(UsageError, match=r"expected to write a checkpoint to .*checkpoint\.pt, got .*taken back"):
+        with pytest.raises(
+            StorageFailed, match=r"expected to write a checkpoint to .*checkpoint\.pt, got .*taken back"
+        ):
             trainer.round()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -252,7 +254,7 @@ def test_a_folder_that_is_a_file_now_takes_the_round_back(tmp_path):
     before = digest_of(trainer)
     folder.rename(tmp_path / "elsewhere")
     folder.write_text("in the way")
-    with pytest.raises(UsageError, match="expected to write a checkpoint"):
+    with pytest.raises(StorageFailed, match="expected to write a checkpoint"):
         trainer.round()
     assert digest_of(trainer) == before
     folder.unlink()  # and a folder that vanished is made again

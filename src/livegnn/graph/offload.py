@@ -1,10 +1,11 @@
 """Old edges out of memory into a Parquet file, and back.
 
 What is away stays part of the graph: version, digest and edge ids do not change, and the store keeps, per vertex, how
-many edges are away, so that whoever would need them can be refused. A file is written beside its place and renamed,
-then the edges leave memory; they come back in one call that takes all of them or none.
+many edges are away, so that a reader who would need them can be refused. A file is written as a whole (stored.py), then
+the edges leave memory; they come back in one call that takes all of them or none. The graph keeps the digest of each
+file, and reads nothing of one whose bytes have another.
 
-    file      Parquet with page checksums, rows by (time, id)
+    file      Parquet with page checksums, rows by (time, id), without a trailer: other programs read it
               src, dst: the vertices' own ids · id · time: int64 · weight: float32 · type: int32 · attr: list of float32
     metadata  "livegnn.offload": JSON {format, key, version, before, count}
 """
@@ -12,20 +13,30 @@ then the edges leave memory; they come back in one call that takes all of them o
 from __future__ import annotations
 
 import json
+import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from livegnn.errors import ColumnMissing, DataMissing, LiveGnnError, StateMismatch, StoredStateInvalid, UsageError
+from livegnn.errors import (
+    ColumnMissing,
+    DataMissing,
+    FileMissing,
+    LiveGnnError,
+    StateMismatch,
+    StoredStateInvalid,
+    UsageError,
+)
 from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.ids import text_from_arrays, text_to_arrays
-from livegnn.stored import replaced
+from livegnn.stored import Content, checked, file_path, replaced
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from livegnn.graph.graph import Graph
@@ -43,6 +54,7 @@ class OffloadedFile:
     key: str  # by which the file is known again where it has moved
     before: int
     count: int
+    digest: str = ""  # of the file's bytes; "" for a file of livegnn 0.1, which has the checksums of its pages only
 
 
 @dataclass(frozen=True)
@@ -75,8 +87,8 @@ def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offlo
                 f"[offload] expected nothing attached that reads all edges, got a {name}; close it, offload, and use "
                 "a TemporalSampler"
             )
-    place = Path(path).absolute()
-    if place.exists():
+    place = file_path("offload", path).absolute()
+    if os.path.lexists(place):
         raise UsageError(f"[offload] expected a path that is not taken, got {place}; choose another")
     found = graph._store.edges_before(cut)
     count = len(found["id"])
@@ -89,12 +101,12 @@ def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offlo
     about = {"format": _FORMAT, "key": key, "version": graph.version, "before": cut, "count": count}
     table = pyarrow.table({name: _arrow_column(pyarrow, values) for name, values in columns.items()})
     table = table.replace_schema_metadata({_METADATA: json.dumps(about).encode()})
-    with replaced(place) as file:
+    with replaced(place, "offload", sealed=False) as file:
         parquet.write_table(table, file, row_group_size=_GROUP_ROWS, write_page_checksum=True, compression="zstd")
     del table, columns, found
     graph._store.offload_before(cut)
     away = graph._offloaded
-    files = (*away.files, OffloadedFile(str(place), key, cut, count))
+    files = (*away.files, OffloadedFile(str(place), key, cut, count, file.digest))
     return Offloaded(max(file.before for file in files), away.count + count, files)
 
 
@@ -103,7 +115,7 @@ def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> 
     _arrow("reload")
     cut = None if since is None else graph._edge_time("reload", "since", since)
     away = graph._offloaded
-    chosen = list(away.files) if path is None else [_file_at(away, Path(path).absolute())]
+    chosen = list(away.files) if path is None else [_file_at(away, file_path("reload", path).absolute())]
     parts, left = [], {file.key: file for file in away.files}
     for file in chosen:
         columns = _read(graph, file, cut)
@@ -122,7 +134,7 @@ def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> 
         return 0, after  # nothing was away
     try:
         graph._store.reload(edges, 0 if after.before is None else after.before)
-    except (StateMismatch, TypeError, KeyError) as cause:
+    except (LiveGnnError, TypeError, KeyError, ValueError) as cause:
         names = ", ".join(file.path for file in chosen)
         raise StoredStateInvalid(
             f"[reload] expected the edges that left this graph in {names}, got others ({cause})"
@@ -131,48 +143,63 @@ def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> 
 
 
 def _file_at(away: Offloaded, path: Path) -> OffloadedFile:
-    """The file of that path, or, of one that has moved, of that key, at its new place."""
-    key = _metadata(path)["key"]
+    """The file of those bytes; or, of livegnn 0.1, of that key; at the place where it is now."""
+    with _opened(path) as content:
+        for file in away.files:
+            if file.digest == content.digest:
+                return replace(file, path=str(path))
+        key = _metadata(content)["key"]
+        for file in away.files:
+            if file.key == key and file.digest:
+                raise ValueError("its bytes are not those that were written")
     for file in away.files:
         if file.key == key:
             return replace(file, path=str(path))
     raise UsageError(f"[reload] expected a file that this graph's edges are in, got {path}; see graph.offloaded.paths")
 
 
-def _metadata(path: Path) -> dict[str, Any]:
-    _, parquet = _arrow("reload")
-    if not path.exists():
-        raise DataMissing(f"[reload] expected the file {path}, got none; pass path= where it has moved")
+@contextmanager
+def _opened(path: Path) -> Iterator[Content]:
     try:
-        about = json.loads(parquet.read_metadata(path).metadata[_METADATA])
-    except Exception as cause:  # whatever pyarrow makes of bytes that are not Parquet
-        raise _damaged(str(path), "a file that offload() wrote", str(cause) or type(cause).__name__) from cause
-    if not isinstance(about, dict) or about.get("format") != _FORMAT:
-        raise _damaged(str(path), f"format {_FORMAT}", repr(about))
+        with checked(
+            path, "reload", expected="a file that offload() wrote", advice="restore it from a copy"
+        ) as content:
+            yield content
+    except FileMissing as cause:
+        raise DataMissing(f"[reload] expected the file {path}, got none; pass path= where it has moved") from cause
+
+
+def _metadata(content: Content) -> dict[str, Any]:
+    """What a file says of itself. Raises: ValueError, and what pyarrow raises."""
+    _, parquet = _arrow("reload")
+    about: dict[str, Any] = json.loads(parquet.read_metadata(content).metadata[_METADATA])
+    if about["format"] != _FORMAT:
+        raise ValueError(f"format {about['format']!r}, not {_FORMAT}")
     return about
 
 
 def _read(graph: Graph, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
     """The rows of a file that are away and not older than `since`, by id, ends as slots."""
+    with _opened(Path(file.path)) as content:
+        if file.digest and content.digest != file.digest:
+            raise ValueError("its bytes are not those that were written")
+        return _columns(graph, content, file, since)
+
+
+def _columns(graph: Graph, content: Content, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
+    """As _read, of a file whose bytes were checked. Raises: ValueError, LiveGnnError, and what pyarrow raises."""
     _, parquet = _arrow("reload")
-    about = _metadata(Path(file.path))
-    if about["key"] != file.key:
-        raise _damaged(file.path, f"the file of key {file.key}", about["key"])
-    try:
-        stored = parquet.ParquetFile(file.path, page_checksum_verification=True)
-        groups = [group for group in range(stored.num_row_groups) if _reaches(stored.metadata.row_group(group), since)]
-        table = stored.read_row_groups(groups) if groups else stored.schema_arrow.empty_table()
-        columns = {name: _numpy_column(table.column(name)) for name in _names(graph)}
-    except Exception as cause:
-        raise _damaged(file.path, "a readable file", str(cause) or type(cause).__name__) from cause
+    if (key := _metadata(content)["key"]) != file.key:
+        raise ValueError(f"the file of key {key}, not {file.key}")
+    stored = parquet.ParquetFile(content, page_checksum_verification=True)
+    groups = [group for group in range(stored.num_row_groups) if _reaches(stored.metadata.row_group(group), since)]
+    table = stored.read_row_groups(groups) if groups else stored.schema_arrow.empty_table()
+    columns = {name: _numpy_column(table.column(name)) for name in _names(graph)}
     keep = columns["time"] < file.before
     if since is not None:
         keep &= columns["time"] >= since
     columns = {name: values[keep] for name, values in columns.items()}
-    try:
-        _to_slots(graph, columns)
-    except LiveGnnError as cause:
-        raise _damaged(file.path, "ids of this graph's vertices", str(cause)) from cause
+    _to_slots(graph, columns)
     order = np.argsort(columns["id"], kind="stable")
     return {name: np.ascontiguousarray(values[order]) for name, values in columns.items()}
 
@@ -253,7 +280,7 @@ def to_arrays(graph: Graph) -> dict[str, AnyArray]:
     if not files:
         return {}
     arrays = graph._store.offloaded_arrays()
-    texts = text_to_arrays([text for file in files for text in (file.path, file.key)])
+    texts = text_to_arrays([text for file in files for text in (file.path, file.key, file.digest)])
     numbers: Int64Array = np.array([(file.before, file.count) for file in files], np.int64)
     return {**arrays, **texts, "files": numbers}
 
@@ -263,8 +290,12 @@ def from_arrays(graph: Graph, arrays: Mapping[str, AnyArray]) -> Offloaded:
     if not arrays:
         return NOTHING
     texts, numbers = text_from_arrays(arrays), arrays["files"].tolist()
-    ends = zip(texts[::2], texts[1::2], numbers, strict=True)
-    files = tuple(OffloadedFile(path, key, before, count) for path, key, (before, count) in ends)
+    if len(texts) == 2 * len(numbers):  # livegnn 0.1 kept no digests
+        texts = [text for at in range(0, len(texts), 2) for text in (*texts[at : at + 2], "")]
+    files = tuple(
+        OffloadedFile(path, key, before, count, digest)
+        for path, key, digest, (before, count) in zip(texts[::3], texts[1::3], texts[2::3], numbers, strict=True)
+    )
     try:
         graph._store.restore_offloaded({name: arrays[name] for name in ("out", "in", "counters")})
     except StateMismatch as cause:

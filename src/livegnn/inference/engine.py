@@ -48,6 +48,7 @@ from livegnn.inference.views import SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
 from livegnn.models.joining import EdgeColumns, joined
 from livegnn.models.model import Model
+from livegnn.stored import file_path
 
 __all__ = ["Engine", "Handle"]
 
@@ -618,12 +619,12 @@ class Engine:
     # ---- saving
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes graph, model, scales and settings to one file: beside it first, then renamed. No pickle.
+        """Writes graph, model, scales and settings to one file with a checksum: a crash leaves the old one or the new.
 
         State is not written: it is a function of what is, and load() gives every bit back. With precision="float32" it
         gives what a run from scratch gives: the same but for what the sums have drifted.
 
-        Raises: UsageError for a path without a folder, or that is none.
+        Raises: UsageError for a path without a folder, or that is none; StorageFailed where the disk refuses.
         """
         settings = {
             "strategy": self.strategy,
@@ -641,7 +642,7 @@ class Engine:
                 raise UsageError(
                     "[save] expected a committed version, got a what_if block in this thread; save after it"
                 )
-            storage.save(storage.file_path("save", path), self.graph._save_arrays(), self.model, self.scales, settings)
+            storage.save(file_path("save", path), self.graph._save_arrays(), self.model, self.scales, settings)
 
     @classmethod
     def load(
@@ -653,12 +654,17 @@ class Engine:
         spill_folder: str | os.PathLike[str] | None = None,
     ) -> Self:
         """The engine that save() wrote, with the same state_digest() (but for precision="float32": see there); threads,
-        memory_limit and spill_folder are not saved. Raises: StoredStateInvalid for a damaged or foreign file.
+        memory_limit and spill_folder are not saved.
+
+        Raises: StoredStateInvalid for a damaged or foreign file; FileMissing; StorageFailed.
         """
-        arrays, model, scales, settings = storage.load(storage.file_path("load", path))
-        graph = Graph._from_arrays(arrays)
-        settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
-        return cls(model, graph, scales=scales, **settings)
+        thread_count("load", threads)
+        memory_options(memory_limit, spill_folder)
+        with storage.opened(path) as content:
+            arrays, model, scales, settings = storage.parts(content)
+            graph = Graph._from_arrays(arrays)
+            settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
+            return cls(model, graph, scales=scales, **settings)
 
     def __repr__(self) -> str:
         return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r}, precision={self.precision!r})"

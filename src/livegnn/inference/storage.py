@@ -1,40 +1,32 @@
 """The file that Engine.save writes.
 
-file    = zip of .npy members (numpy's own format, no pickles), each with the zip's CRC-32
+file    = zip of .npy members (numpy's own format, no pickles), each with the zip's CRC-32, and a trailer (stored.py)
 members = "graph.*" arrays of the store | "model.*" arrays of the model | "scale.<k>" int32 exponents | "meta" JSON as
 uint8
-meta    = {"format": "livegnn-engine", "format_version": 2, "settings": {...}, "model": <structure>, "scales": count}
+meta    = {"format": "livegnn-engine", "format_version": 3, "settings": {...}, "model": <structure>, "scales": count}
+
+Version 2 is that of livegnn 0.1, without a trailer.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
 from livegnn.models.model import Model
-from livegnn.stored import UNREADABLE, replaced
+from livegnn.stored import Content, checked, replaced
+from livegnn.stored_arrays import read_arrays
 
-__all__ = ["load", "model_digest", "save"]
+__all__ = ["model_digest", "opened", "parts", "save"]
 
-_FORMAT, _FORMAT_VERSION = "livegnn-engine", 2
-
-
-def file_path(where: str, path: object) -> Path:
-    """What names a file, as a Path. Raises: UsageError for anything else, a folder among it."""
-    if not isinstance(path, str | os.PathLike):
-        raise UsageError(f"[{where}] expected a path, got {path!r}; give a str or a Path")
-    found = Path(path)
-    if found.is_dir():
-        raise UsageError(f"[{where}] expected a file, got the folder {found}; name a file in it")
-    return found
+_FORMAT, _FORMAT_VERSION, _UNSEALED_VERSION = "livegnn-engine", 3, 2
 
 
 def save(
@@ -53,30 +45,27 @@ def save(
     members |= {f"model.{name}": array for name, array in weights.items()}
     members |= {f"scale.{k}": np.array(row, np.int32) for k, row in enumerate(scales)}
     members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    if not path.parent.is_dir():
-        raise UsageError(f"[save] expected a folder {path.parent} to write {path.name} in, got none; make it first")
-    with replaced(path) as file:
+    with replaced(path, "save") as file:
         np.savez(file, allow_pickle=False, **members)
 
 
-def load(path: Path) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], dict[str, Any]]:
-    """The parts of a saved engine. Raises: StoredStateInvalid naming the file."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as members:
-            arrays = {name: members[name] for name in members.files}
-        meta = json.loads(arrays.pop("meta").tobytes())
-        if meta["format"] != _FORMAT or meta["format_version"] != _FORMAT_VERSION:
-            raise ValueError(f"format {meta['format']} version {meta['format_version']}")
-        model = Model.from_arrays(meta["model"], _part(arrays, "model."))
-        scales = [[int(e) for e in arrays[f"scale.{k}"]] for k in range(meta["scales"])]
-        return _part(arrays, "graph."), model, scales, meta["settings"]
-    except FileNotFoundError:
-        raise
-    except (*UNREADABLE, LiveGnnError) as cause:
-        raise StoredStateInvalid(
-            f"[load] expected a file that Engine.save wrote at {path}, got one that cannot be read ({cause}); "
-            "use another copy"
-        ) from cause
+def opened(path: object) -> AbstractContextManager[Content]:
+    """The content of a saved engine's file, compared with its checksum. Raises: as livegnn.stored.checked."""
+    return checked(path, "load", expected="a file that Engine.save wrote", advice="use another copy")
+
+
+def parts(content: Content) -> tuple[dict[str, NDArray[Any]], Model, list[list[int]], dict[str, Any]]:
+    """Graph, model, scales and settings of a saved engine. Raises: what `opened` makes a StoredStateInvalid."""
+    arrays = read_arrays(content)
+    meta = json.loads(arrays.pop("meta").tobytes())
+    version = _FORMAT_VERSION if content.sealed else _UNSEALED_VERSION
+    if meta["format"] != _FORMAT or meta["format_version"] != version:
+        raise ValueError(f"format {meta['format']} version {meta['format_version']}")
+    model = Model.from_arrays(meta["model"], _part(arrays, "model."))
+    rows = _part(arrays, "scale.")
+    if len(rows) != meta["scales"] or any(row.dtype != np.int32 or row.ndim != 1 for row in rows.values()):
+        raise ValueError(f"{len(rows)} rows of scales, not {meta['scales']} of int32")
+    return _part(arrays, "graph."), model, [rows[str(k)].tolist() for k in range(len(rows))], meta["settings"]
 
 
 def model_digest(model: Model) -> str:

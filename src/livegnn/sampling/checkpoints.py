@@ -2,8 +2,10 @@
 
 name = role "-" worker "." step ".state"            role = "sampling" | "serving" | "moved"
 
-A file is written beside its place, synced and renamed, so it is there whole or not at all. A damaged one is passed over
-for the one before it: a worker may start from any of its states, since its inbox holds what came after.
+file = message trailer (stored.py); those of livegnn 0.1 have no trailer, only the message's own CRC-32
+
+A file is there whole or not at all. A damaged one is passed over for the one before it: a worker may start from any of
+its states, since its inbox holds what came after.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ import re
 from pathlib import Path
 from typing import Protocol
 
-from livegnn.errors import StoredStateInvalid
+from livegnn.errors import FileMissing, StoredStateInvalid
 from livegnn.sampling.messages import Served, decode, encode
 from livegnn.sampling.partition import PartitionState
-from livegnn.stored import replaced
+from livegnn.stored import checked, made_folder, replaced
 
 __all__ = ["CheckpointFiles", "Checkpoints"]
 
@@ -37,13 +39,12 @@ class CheckpointFiles:
     """Checkpoints in a folder, made for its owner only if there is none."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder = made_folder("checkpoint", folder, 0o700)
 
     def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
-        """As Checkpoints.write; older files than the latest two go."""
+        """As Checkpoints.write; older files than the latest two go. Raises: StorageFailed."""
         place = self.folder / f"{role}-{worker}.{_step_of(state)}.state"
-        with replaced(place, private=True) as file:
+        with replaced(place, "checkpoint", private=True) as file:
             file.write(encode(state))
         for step in self._steps(role, worker)[_KEPT:]:
             (self.folder / f"{role}-{worker}.{step}.state").unlink(missing_ok=True)
@@ -55,8 +56,8 @@ class CheckpointFiles:
             if step is not None and found != step:
                 continue
             try:
-                state = decode((self.folder / f"{role}-{worker}.{found}.state").read_bytes())
-            except FileNotFoundError:  # a newer one has just replaced it
+                state = self._read(self.folder / f"{role}-{worker}.{found}.state")
+            except FileMissing:  # a newer one has just replaced it
                 continue
             except StoredStateInvalid as cause:
                 damaged = damaged or cause
@@ -65,10 +66,17 @@ class CheckpointFiles:
                 return state
         if damaged is not None:
             raise StoredStateInvalid(
-                f"[checkpoint, {role} {worker}] expected a state in {self.folder}, got damaged files only; "
+                f"[checkpoint, {role} {worker}] expected a state in {self.folder}, got damaged files only ({damaged}); "
                 "restore the folder from a copy"
             ) from damaged
         return None
+
+    def _read(self, path: Path) -> PartitionState | Served:
+        with checked(path, "checkpoint", expected="a worker's state", advice="restore it from a copy") as content:
+            state = decode(content.read() or b"")
+            if not isinstance(state, PartitionState | Served):
+                raise ValueError(f"a message {type(state).__name__}")
+            return state
 
     def clean(self, role: str, worker: int) -> None:
         """Deletes what a worker that was killed left half written; for its successor, when it starts."""

@@ -1,7 +1,8 @@
 """Workers as processes of this host: `python -m livegnn.sampling.process FOLDER ROLE NUMBER STARTER`.
 
 folder = cluster.json | sampling-<i>.<step>.state ... | serving-<j>.sock
-cluster.json = { "spec": ..., "history": url, "logs": url with {name}, "log_options": {...}, "settings": {...} }
+cluster.json = { "format": 2, "spec": ..., "history": url, "logs": url with {name}, "log_options": {...},
+                 "settings": {...} } trailer (stored.py)
 
 A worker ends with the process STARTER, which started it. One that loses its log begins again from its checkpoint: what
 it had in memory may not have been said to all. A serving worker goes on answering meanwhile.
@@ -24,7 +25,7 @@ from urllib.parse import quote
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import LogConflict, LogUnavailable, UsageError, WorkerUnavailable
+from livegnn.errors import FileMissing, LogConflict, LogUnavailable, UsageError, WorkerUnavailable
 from livegnn.graph import Graph, Updates, checks
 from livegnn.log import UpdateLog, open_log
 from livegnn.sampling import expiry
@@ -39,11 +40,12 @@ from livegnn.sampling.remote import RemoteServing, answer_questions, socket_of
 from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.sample import Sample
 from livegnn.sampling.spec import ClusterSpec
-from livegnn.stored import replaced
+from livegnn.stored import checked, replaced
 
 __all__ = ["Config", "ProcessCluster", "main"]
 
 _CONFIG = "cluster.json"
+_FORMAT, _UNSEALED_FORMAT = 2, 1  # the latter of livegnn 0.1, which wrote neither its number nor a trailer
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 0.2
 _SETTLE_SECONDS_MAX = 120.0
@@ -61,10 +63,10 @@ class Config(NamedTuple):
     settings: Settings
 
     def write(self, folder: Path) -> None:
-        """Writes it beside and renames it; for the owner only, since URLs and options may hold passwords."""
+        """Replaces the file; for the owner only, since URLs and options may hold passwords. Raises: StorageFailed."""
         document = {"spec": json.loads(self.spec.to_json()), "settings": self.settings._asdict()}
-        document |= {"history": self.history, "logs": self.logs, "log_options": self.log_options}
-        with replaced(folder / _CONFIG, private=True) as file:
+        document |= {"format": _FORMAT, "history": self.history, "logs": self.logs, "log_options": self.log_options}
+        with replaced(folder / _CONFIG, "cluster", private=True) as file:
             file.write(json.dumps(document, indent=1).encode())
 
     def check_same(self, stored: Config) -> None:
@@ -83,13 +85,18 @@ class Config(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Raises: UsageError for a folder without one."""
+        """Raises: UsageError for a folder without one; StoredStateInvalid for a damaged one; StorageFailed."""
+        path = folder / _CONFIG
         try:
-            found = json.loads((folder / _CONFIG).read_text())
-            spec = ClusterSpec.from_json(json.dumps(found["spec"]))
-            return cls(spec, found["history"], found["logs"], found["log_options"], Settings(**found["settings"]))
-        except (OSError, ValueError, KeyError, TypeError) as cause:
-            raise UsageError(f"[cluster] expected {folder / _CONFIG}, got none that can be read ({cause})") from cause
+            with checked(path, "cluster", expected="a cluster's settings", advice="restore it from a copy") as content:
+                found = json.loads(content.read() or b"")
+                if found.get("format", _UNSEALED_FORMAT) != (_FORMAT if content.sealed else _UNSEALED_FORMAT):
+                    raise ValueError(f"format {found.get('format')!r}")
+                spec = ClusterSpec.from_json(json.dumps(found["spec"]))
+                settings = Settings(**found["settings"])
+                return cls(spec, found["history"], found["logs"], found["log_options"], settings)
+        except FileMissing as cause:
+            raise UsageError(f"[cluster] expected {path}, got no such file; name the folder of a cluster") from cause
 
     def open_history(self) -> UpdateLog:
         """The history, opened anew."""

@@ -1,43 +1,63 @@
-"""Checkpoints of training: one file, written beside and renamed, so that there is always a whole one.
+"""Checkpoints of training: one file, written next to its place and renamed, so that there is always a whole one.
 
-file = torch.save of {"format": 1, "options": str, ...plain values and tensors}, read with weights_only
+file  = torch.save of state, read with weights_only, and a trailer (stored.py)
+state = {"format": 2, "options": str, ...plain values and tensors}; format 1, of livegnn 0.1, has no trailer
 """
 
 from __future__ import annotations
 
-import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from livegnn.errors import StoredStateInvalid
+from livegnn.errors import LiveGnnError, StoredStateInvalid
 from livegnn.extras import need
-from livegnn.stored import replaced
+from livegnn.stored import checked, file_path, made_folder, replaced
+from livegnn.stored_arrays import sound_zip
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
+__all__ = ["fitting", "read_checkpoint", "write_checkpoint"]
 
-_FORMAT = 1
+_FORMAT, _UNSEALED_FORMAT = 2, 1
 
 
-def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Replaces the file by a new one, which is on disk when this returns."""
+def write_checkpoint(path: Path, state: dict[str, Any], where: str) -> None:
+    """Replaces the file by a new one, which is on disk when this returns. Raises: UsageError, StorageFailed."""
     torch = need("torch", "train")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as file:
+    made_folder(where, file_path(where, path).parent)
+    with replaced(path, where) as file:
         torch.save({"format": _FORMAT, **state}, file)
 
 
 def read_checkpoint(path: Path, where: str) -> dict[str, Any]:
-    """What write_checkpoint wrote. Raises: StoredStateInvalid, naming the file."""
+    """What write_checkpoint wrote. Raises: StoredStateInvalid, naming the file; FileMissing; StorageFailed."""
     torch = need("torch", "train")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError) as cause:
+    with checked(path, where, expected="a checkpoint", advice="give another, or move it away") as content:
+        source = content if content.sealed else sound_zip(content)  # torch itself compares no CRC
+        state = torch.load(source, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
+            raise ValueError(f"a {type(state).__name__}")
+        known = _FORMAT if content.sealed else _UNSEALED_FORMAT
+    if state.get("format") != known:
         raise StoredStateInvalid(
-            f"[{where}] expected a checkpoint, got {path} that cannot be read ({cause}); give another, or move it away"
-        ) from cause
-    if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        got = state.get("format") if isinstance(state, dict) else type(state).__name__
-        raise StoredStateInvalid(
-            f"[{where}] expected a checkpoint of format {_FORMAT}, got {got!r} in {path}; train again in another folder"
+            f"[{where}] expected a checkpoint of format {known}, got {state.get('format')!r} in {path}; train again in "
+            "another folder"
         )
     return dict(state)
+
+
+@contextmanager
+def fitting(path: Path | None, where: str) -> Iterator[None]:
+    """A block that puts a checkpoint's values in place; those that are missing or of another kind are named.
+
+    Raises:  StoredStateInvalid in place of what Python and torch raise for them.
+    """
+    try:
+        yield
+    except LiveGnnError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as cause:
+        raise StoredStateInvalid(
+            f"[{where}] expected a checkpoint's values in {path}, got others ({type(cause).__name__}: {cause}); give "
+            "another, or move it away"
+        ) from cause

@@ -30,7 +30,8 @@ from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import AnyArray, time_array, time_unit, whole_number
 from livegnn.graph.ids import slots_or_ids
-from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
+from livegnn.stored import file_path
+from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Events, smaller_first
 from livegnn.temporal.link import LinkPass, cut
 from livegnn.temporal.loading import (
@@ -306,13 +307,14 @@ class TemporalEngine:
     def save(self, path: str | Path) -> None:
         """Writes weights and memory, and the version and digest of the graph that they belong to.
 
-        Raises:  InvariantBroken if the memory failed to observe a batch.
+        Raises:  InvariantBroken if the memory failed to observe a batch; UsageError, StorageFailed.
         """
         with self.graph._lock:
             self._refuse_failed()
             about = {"kind": "engine", "version": self.graph.version, "graph": str(self.graph.digest())}
             about["config"] = str(getattr(self._pass.model, "config", ""))
-            write_checkpoint(Path(path), {**about, "memory_step": self.memory_step, "state": self._state()})
+            state = {**about, "memory_step": self.memory_step, "state": self._state()}
+            write_checkpoint(file_path("TemporalEngine.save", path), state, "TemporalEngine.save")
 
     @classmethod
     def load(
@@ -321,25 +323,28 @@ class TemporalEngine:
         """The engine that save() wrote, on the graph as it was then; a log replays what came since.
 
         Args:    model: of the saved model's kind and widths; its weights are replaced.  options: as TemporalEngine's.
-        Raises:  StoredStateInvalid if the file or the graph is another; ModelMismatch.
+        Raises:  StoredStateInvalid if the file or the graph is another; ModelMismatch; FileMissing, StorageFailed.
         """
-        stored = read_checkpoint(Path(path), "TemporalEngine.load")
+        where = "TemporalEngine.load"
+        file = file_path(where, path)
+        stored = read_checkpoint(file, where)
         if stored.get("kind") != "engine":
             raise StoredStateInvalid(
-                f"[TemporalEngine.load] expected a file of TemporalEngine.save, got another kind in {path}; give that"
+                f"[{where}] expected a file of TemporalEngine.save, got another kind in {path}; give that"
             )
-        if (stored["version"], stored["graph"]) != (graph.version, str(graph.digest())):
-            raise StoredStateInvalid(
-                f"[TemporalEngine.load] expected the graph of version {stored['version']} that was saved with it, got "
-                f"version {graph.version}{' with other content' if graph.version == stored['version'] else ''}; "
-                "bring the graph to that version first"
-            )
-        _check_config("TemporalEngine.load", stored["config"], model)
-        weights = {n.removeprefix("weights."): v for n, v in stored["state"].items() if n.startswith("weights.")}
-        memory = {n.removeprefix("memory."): v for n, v in stored["state"].items() if n.startswith("memory.")}
+        with fitting(file, where):
+            of, step, config, state = stored["version"], stored["memory_step"], stored["config"], stored["state"]
+            if (of, stored["graph"]) != (graph.version, str(graph.digest())):
+                raise StoredStateInvalid(
+                    f"[{where}] expected the graph of version {of} that was saved with it, got version {graph.version}"
+                    f"{' with other content' if graph.version == of else ''}; bring the graph to that version first"
+                )
+            weights = {n.removeprefix("weights."): v for n, v in state.items() if n.startswith("weights.")}
+            memory = {n.removeprefix("memory."): v for n, v in state.items() if n.startswith("memory.")}
+        _check_config(where, config, model)
         model = copy.deepcopy(model)
         _load_weights(model, weights)
-        return cls(model, graph, sampler, memory_step=stored["memory_step"], memory=memory, **options)
+        return cls(model, graph, sampler, memory_step=step, memory=memory, **options)
 
     def _state(self) -> dict[str, Any]:
         model = self._pass.model

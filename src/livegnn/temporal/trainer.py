@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from livegnn.errors import InvariantBroken, UsageError, ValueInvalid
+from livegnn.errors import InvariantBroken, LiveGnnError, StorageFailed, UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import as_seconds, finite_float, flag, shown
-from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
+from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
 from livegnn.temporal.folder import writable_folder
 from livegnn.temporal.link import LinkPass, LinkScores
@@ -142,7 +142,7 @@ class ContinuousTrainer:
         self._arrived: list[Arrived] = []  # what the feed gave and the state has not taken in yet
         self._cold = False  # whether caches that were saved are still to be read
         stored, graph = None, self.graph
-        if self._path is not None and self._path.exists():
+        if self._path is not None and os.path.lexists(self._path):
             stored = read_checkpoint(self._path, "ContinuousTrainer")
         with graph._lock:
             ids_end = int(graph._store.next_edge_id)
@@ -159,7 +159,8 @@ class ContinuousTrainer:
             self._feed = EventFeed(graph)
         try:
             if stored is not None:
-                self._state.load(stored, self._path)
+                with fitting(self._path, "ContinuousTrainer"), self._state.all_or_nothing():
+                    self._state.load(stored, self._path)
                 self._cold = True
             elif self.model.memory is not None:
                 self.model.memory.reset(graph.slot_count)
@@ -581,12 +582,11 @@ class ContinuousTrainer:
             return
         with self._loader.clock.phase("checkpoint"):
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
                 for number, cache in enumerate(self._caches):
                     cache.save(self._path.with_name(f"cache-{number}.npz"))
-                write_checkpoint(self._path, self._state.saved())
-            except OSError as cause:
-                raise UsageError(
+                write_checkpoint(self._path, self._state.saved(), "ContinuousTrainer")
+            except (LiveGnnError, OSError) as cause:
+                raise StorageFailed(
                     f"[ContinuousTrainer] expected to write a checkpoint to {self._path}, got {cause}; the round was "
                     "taken back: make room, or the folder writable, and call it again"
                 ) from cause

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,7 @@ def test_offload_is_refused_and_leaves_everything(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(UsageError, match="not taken"):
         graph.offload(30, tmp_path / "taken")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UsageError, match="expected a folder"):
         graph.offload(30, tmp_path / "no" / "folder")
     with pytest.raises(TypeError):
         graph.offload("soon", tmp_path / "a")  # type: ignore[arg-type]
@@ -260,10 +261,14 @@ def test_a_changed_edge_and_a_file_of_another_graph_are_refused(tmp_path: Path) 
     with pytest.raises(UsageError, match="expected a file that this graph's edges are in"):
         graph.reload(tmp_path / "b")
     table = parquet.read_table(tmp_path / "a")
+    whole = (tmp_path / "a").read_bytes()
     parquet.write_table(table.set_column(3, "time", pyarrow.array([11, 20])), tmp_path / "a")
-    with pytest.raises(StoredStateInvalid, match="expected the edges that left this graph"):
+    with pytest.raises(StoredStateInvalid, match="its bytes are not those that were written"):
         graph.reload()
-    parquet.write_table(table, tmp_path / "a")
+    graph._offloaded = replace(graph.offloaded, files=(replace(graph.offloaded.files[0], digest=""),))
+    with pytest.raises(StoredStateInvalid, match="expected the edges that left this graph"):
+        graph.reload()  # as a file of livegnn 0.1, whose bytes have no digest
+    (tmp_path / "a").write_bytes(whole)
     assert graph.reload() == 2
 
 

@@ -63,7 +63,8 @@ def test_settings_come_back(tmp_path, strategy, precision, path, state):
     again = lg.Engine.load(tmp_path / "engine.lg", threads=2)
     assert (again.strategy, again.precision, again.threads, again.state) == (strategy, precision, 2, state)
     again.save(tmp_path / "again.lg")
-    assert storage.load(tmp_path / "again.lg")[3] == storage.load(tmp_path / "engine.lg")[3]
+    with storage.opened(tmp_path / "again.lg") as theirs, storage.opened(tmp_path / "engine.lg") as ours:
+        assert storage.parts(theirs)[3] == storage.parts(ours)[3]
     np.testing.assert_array_equal(again.embeddings(range(6)), e.embeddings(range(6)))
 
 

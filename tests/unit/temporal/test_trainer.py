@@ -179,7 +179,7 @@ def test_a_folder_of_another_training_is_refused(tmp_path):
     with pytest.raises(UsageError, match="when it was begun"):
         trainer_of(graph_of(WARM), folder=tmp_path, epochs=2).fit(5)
     (tmp_path / "checkpoint.pt").write_bytes(b"PK\x03\x04 cut short")
-    with pytest.raises(StoredStateInvalid, match=r"checkpoint\.pt that cannot be read"):
+    with pytest.raises(StoredStateInvalid, match=r"checkpoint\.pt, got one that cannot be read"):
         trainer_of(graph_of(WARM), folder=tmp_path)
 
 

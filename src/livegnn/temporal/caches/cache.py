@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +26,7 @@ from livegnn.errors import DtypeInvalid, StateMismatch, UsageError, ValueInvalid
 from livegnn.extras import need
 from livegnn.graph import Graph, checks
 from livegnn.graph.cores import thread_count
+from livegnn.stored import file_path
 from livegnn.temporal.caches.device_rows import CpuRows, InPlaceRows, Rows, TorchRows, bytes_of
 from livegnn.temporal.caches.presample import count_uses
 from livegnn.temporal.caches.sources import RowSource, edge_source, source_of
@@ -163,19 +163,19 @@ class FeatureCache:
     # ---- across rounds and epochs
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes which ids are cached and their order, not the rows; atomically. Raises: UsageError, OSError."""
+        """Writes which ids are cached and their order, not the rows; atomically. Raises: UsageError, StorageFailed."""
         with self._held("save"):
             ids, uses = self._index.contents()
-        write_contents(Path(path), self._policy, ids, uses)
+        write_contents(file_path("save", path), self._policy, ids, uses)
 
     def load(self, path: str | PathLike[str]) -> None:
         """Makes what was saved the contents, rows read from the source as it is now.
 
         Ids that have no row any more are left out; where the capacity is less, the first to go are too.
-        Raises:  StoredStateInvalid; UsageError for the file of another policy; FileNotFoundError. Then nothing has
-                 changed. What the source raises leaves an empty cache.
+        Raises:  StoredStateInvalid; UsageError for the file of another policy; FileMissing, StorageFailed. Then
+                 nothing has changed. What the source raises leaves an empty cache.
         """
-        policy, ids, uses = read_contents(Path(path))
+        policy, ids, uses = read_contents(file_path("load", path))
         if policy != self._policy:
             raise UsageError(
                 f"[load] expected a file of a cache with {self._policy}, got {policy}; load it into one such"
