@@ -232,9 +232,7 @@ def test_a_full_disk_takes_the_round_back(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
     try:
-        with pytest.raises(
-            StorageFailed, match=r"expected to write a checkpoint to .*checkpoint\.pt, got .*taken back"
-        ):
+        with pytest.raises(StorageFailed, match=r"a checkpoint to .*checkpoint\.pt, got .*taken back"):
             trainer.round()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -26,14 +26,12 @@ from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
     EdgeOffloaded,
-    InvariantBroken,
     LiveGnnError,
-    StoredStateInvalid,
     UpdateError,
     UsageError,
     VertexUnknown,
 )
-from livegnn.graph import checks, halves, load, offload, typed_load
+from livegnn.graph import checks, halves, load, offload, saved, typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.consumers import Consumer, HoldsIds, VertexChange
 from livegnn.graph.cores import core_count
@@ -732,73 +730,21 @@ class Graph:
     # ---- saving
 
     def _save_arrays(self) -> dict[str, AnyArray]:
-        """The whole graph as arrays without objects: options, the store's own arrays, and the id map."""
+        """The whole graph as arrays without objects."""
         with self._lock:
-            arrays: dict[str, AnyArray] = {f"store.{name}": array for name, array in self._store.to_arrays().items()}
-            if self._ids is not None:
-                arrays.update({f"ids.{name}": array for name, array in self._ids.to_arrays().items()})
-            if self._typed is not None:
-                arrays.update({f"ids.{name}": array for name, array in self._typed.to_arrays().items()})
-                arrays.update({f"types.{name}": array for name, array in self._typed.schema.to_arrays().items()})
-            arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(self).items()})
-            if self._time_unit is not None:  # version 0.1 saved none
-                arrays["time.unit"] = np.frombuffer(self._time_unit.encode(), np.uint8)
-            dtype = halves.FEATURE_DTYPES.index(self.feature_dtype)
-            for name, value in (self._options | {"feature_dtype": dtype}).items():
-                arrays[f"option.{name}"] = np.array(int(value), np.int64)
-            if self.weight_column is not None:
-                arrays["option.weight_column"] = np.array(load.WEIGHT_COLUMNS.index(self.weight_column), np.int64)
-            return arrays
+            return saved.to_arrays(self)
 
     @classmethod
     def _from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Self:
         """The graph that _save_arrays() described. Raises: StoredStateInvalid."""
-        parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "types": {}, "option": {}, "offload": {}}
-        for key, array in arrays.items():
-            part, _, name = key.partition(".")
-            if part in parts:
-                parts[part][name] = array
         graph = cls.__new__(cls)
-        try:
-            options: dict[str, Any] = {name: int(parts["option"][name]) for name in _OPTIONS}
-            for name in _FLAGS:
-                options[name] = bool(options[name])
-            options["feature_dtype"] = halves.stored_dtype(int(parts["option"].get("feature_dtype", 0)))
-            ids, typed = _stored_ids(parts)
-            graph._set_up(options, ids, typed)
-            graph._weight_column = load.WEIGHT_COLUMNS[int(parts["option"].get("weight_column", 0))]
-            graph._store.from_arrays(parts["store"])
-            graph._time_unit = checks.stored_unit(arrays.get("time.unit"))
-            graph._offloaded = offload.from_arrays(graph, parts["offload"])
-            graph._store.check_invariants()
-            graph._ids_version = graph._store.version
-        except (LookupError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
-            if isinstance(cause, StoredStateInvalid):
-                raise
-            raise StoredStateInvalid(
-                f"[load] expected a saved graph, got one that cannot be read ({cause}); save it again"
-            ) from cause
-        if graph._ids is not None and len(graph._ids.names) != graph._store.slot_count:
-            slots, got = graph._store.slot_count, len(graph._ids.names)
-            raise StoredStateInvalid(f"[load] expected ids for {slots} slots, got {got}; save the graph again")
+        saved.restore(graph, arrays)
         return graph
-
-
-_FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")
-_OPTIONS = ("feature_width", "attr_width", *_FLAGS)
 
 
 def _type_options(schema: Schema) -> dict[str, Any]:
     src, dst = schema.ends
     return {"type_widths": list(schema.widths), "src_types": src.tolist(), "dst_types": dst.tolist()}
-
-
-def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]]) -> tuple[IdMap | None, TypedIds | None]:
-    """What a saved graph knows of ids: the map of one kind of vertex, or that of types, or neither."""
-    if parts["types"]:
-        schema = Schema.from_arrays(parts["types"])
-        return None, TypedIds.from_arrays(schema, parts["ids"], parts["store"]["vertex_type"])
-    return IdMap.from_arrays(dict(parts["ids"])) if parts["ids"] else None, None
 
 
 def _ids_behind(message: str, updates: Updates, translation: Translation | TypedTranslation) -> str:

@@ -7,6 +7,7 @@ killed and started again repeats what the other would have done. What rounds cha
 from __future__ import annotations
 
 import math
+import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
