@@ -102,13 +102,8 @@ class TailFile:
     def make(cls, path: Path, record: Record) -> None:
         """Writes a new file, as a whole and synced, folder included. Raises: LogUnavailable."""
         try:
-            with replaced(path) as file:
+            with replaced(path, "open_log", sealed=False) as file:
                 file.write(b"".join(_slot(sequence, record).ljust(_SLOT_BYTES, b"\0") for sequence in (0, 1)))
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
         except OSError as cause:
             raise LogUnavailable(
                 f"[open_log] expected to write the tail record {path}, got {cause}; make room, or allow writing there"
