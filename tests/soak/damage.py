@@ -91,7 +91,7 @@ def checkpoint_file(rng: Rng, folder: Path) -> Saved:
 
     path = folder / "checkpoint.pt"
     rows = torch.from_numpy(rng.standard_normal((int(rng.integers(1, 200)), 8), dtype=np.float32))
-    write_checkpoint(path, {"round": 3, "rows": rows, "options": {"seed": 7}, "ids": torch.arange(len(rows))})
+    write_checkpoint(path, {"round": 3, "rows": rows, "options": "seed 7", "ids": torch.arange(len(rows))}, "soak")
 
     def read(at: Path) -> str:
         state = read_checkpoint(at / path.name, "ContinuousTrainer")
