@@ -28,6 +28,7 @@ from livegnn import _native
 from livegnn.errors import FileMissing, LogConflict, LogUnavailable, UsageError, WorkerUnavailable
 from livegnn.graph import Graph, Updates, checks
 from livegnn.log import UpdateLog, open_log
+from livegnn.log.secrets import masked_url
 from livegnn.sampling import expiry
 from livegnn.sampling.checkpoints import CheckpointFiles
 from livegnn.sampling.coordinator import Coordinator, write_start
@@ -72,14 +73,14 @@ class Config(NamedTuple):
     def check_same(self, stored: Config) -> None:
         """Raises: UsageError if the stored one is of another cluster: spec or URLs differ."""
         pairs = {
-            "queries, seed, ttl and columns": (stored.spec.to_json(), self.spec.to_json()),
-            "history": (stored.history, self.history),
-            "logs": (stored.logs, self.logs),
+            "queries, seed, ttl and columns": (stored.spec.to_json(), self.spec.to_json(), str),
+            "history": (stored.history, self.history, masked_url),
+            "logs": (stored.logs, self.logs, masked_url),
         }
-        for name, (kept, given) in pairs.items():
+        for name, (kept, given, shown) in pairs.items():
             if kept != given:
                 raise UsageError(
-                    f"[cluster] expected the {name} that the folder's cluster has ({kept}), got {given}; "
+                    f"[cluster] expected the {name} that the folder's cluster has ({shown(kept)}), got {shown(given)}; "
                     "start it as it was made, or name another folder"
                 )
 

@@ -70,6 +70,18 @@ def test_a_folder_goes_on_only_as_it_was_made(tmp_path):
     graph.apply(one_edge())  # which nobody has attached
 
 
+@pytest.mark.parametrize("column", ["history", "logs"])
+def test_settings_that_differ_are_shown_without_passwords(column):
+    spec = ClusterSpec.of(new_graph(), QUERY)
+    one = Config(spec, "sqlite:a.db", "sqlite:{name}.db", {}, Settings())
+    other = one._replace(**{column: "nats://me:hunter2@localhost/{name}"})
+    for stored, given in ((one, other), (other, one)):
+        with pytest.raises(UsageError, match=f"expected the {column}") as refused:
+            given.check_same(stored)
+        assert "hunter2" not in str(refused.value)
+        assert "localhost" in str(refused.value)
+
+
 def test_a_first_start_that_failed_is_made_up_for(tmp_path, monkeypatch):
     graph = new_graph()
     with monkeypatch.context() as patch:
