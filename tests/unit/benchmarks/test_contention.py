@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,27 +32,50 @@ class Wrong(Contended):
         return played._replace(rows=played.rows + self.error)
 
 
+class Scripted:
+    """A worker that takes a second for a batch, or four where torch spins as it comes."""
+
+    def __init__(self, factory: Any, *arguments: Any, environment: Any = None) -> None:
+        spins = environment is not None and environment["OMP_WAIT_POLICY"] is None and arguments[-1] is not None
+        self.seconds = 4.0 if spins else 1.0
+
+    def __enter__(self) -> Scripted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def result(self) -> None:
+        pass
+
+    send = pause = resume = lambda *_: None
+
+    def call(self, method: str, run: Run | None = None, multiply: bool = False) -> Any:
+        return "" if run is None else Played(np.full(run.counted, self.seconds), np.zeros((1, 1), np.float32))
+
+
 def test_rows_for_each_load_and_ratio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.setattr(contention, "LOADS", (LOADS[0], contention.DEFAULT, contention.PASSIVE, contention.BUSY))
+    monkeypatch.setattr(contention, "Worker", Scripted)
     report = Report()
     contention.run(OPTIONS, report)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    rates = rows[1 : 1 + 4 * len(THREADS)]
-    assert [(row[0], row[1]) for row in rates] == [
-        (load.name, str(threads)) for load in contention.LOADS for threads in THREADS
-    ]
-    ratios = rows[2 + 4 * len(THREADS) :]
-    assert [row[-2] for row in ratios] == ["0.85"] * 2 + ["0.95"] * 4 + ["-"] * 6
-    assert {row[-1] for row in ratios[:6]} <= {"yes", "NO"}
+    split = 1 + len(LOADS) * len(THREADS)
+    rates = {(row[0], int(row[1])): row[2:] for row in rows[1:split]}
+    assert list(rates) == [(load.name, threads) for load in LOADS for threads in THREADS]
+    assert rates[contention.ALONE.name, 1] == [f"**{n}** ({n} to {n})" for n in ("1", "10", "100", "1K")]
+    ratios = {row[0]: row[1:] for row in rows[split + 1 :]}
+    slower = ["**0.25** (0.25 to 0.25)"] * 4
+    assert ratios["torch as it comes over passive, 1 thread"] == [*slower, "0.85", "NO"]
+    assert ratios["2 threads over 1, both cores busy"] == ["**1.00** (1.00 to 1.00)"] * 4 + ["0.95", "yes"]
+    assert ratios["torch, as it comes over alone, 2 threads"] == [*slower, "-", "-"]
     assert not report.failures
 
 
 def test_a_wrong_answer_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contention, "LOADS", (contention.ALONE,))
     monkeypatch.setattr(contention, "Contended", Wrong)
-    monkeypatch.setattr(contention, "_ratios", lambda *_: None)
+    monkeypatch.setattr(contention, "_ratios", lambda *_: None)  # without the loads that it names
     report = Report()
     contention.run(OPTIONS, report)
     assert report.failures
@@ -63,6 +88,8 @@ def test_torch_is_loaded_only_where_the_load_says_so() -> None:
         with Worker(Contended, "tiny", 300, 8, 1, torch_threads) as worker:
             worker.result()
             assert worker.call("has_torch") == (torch_threads is not None)
+            played = worker.call("play", Run(0, 10, 1, 2), torch_threads is not None)
+            assert len(played.seconds) == 2
 
 
 def test_ratios_are_of_the_batches_that_both_counted() -> None:
