@@ -29,6 +29,7 @@ Int32Array = npt.NDArray[np.int32]
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
+COUNTER_MAX = 2**62  # versions and edge ids go on from here without an end
 TYPE_MAX = 2**31 - 1
 TYPE_UNSET = -(2**31)  # in a column of types: none given
 FLOAT32_MAX = float(np.finfo(np.float32).max)

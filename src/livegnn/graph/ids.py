@@ -220,6 +220,8 @@ class IdMap:
     def from_arrays(cls, arrays: dict[str, AnyArray]) -> IdMap:
         """The map that to_arrays() described. Raises: StoredStateInvalid."""
         try:
+            if arrays["taken"].dtype != np.bool_:
+                raise ValueError(f"flags of {arrays['taken'].dtype}")
             taken: list[bool] = arrays["taken"].tolist()
             if "text" in arrays:
                 listed: Iterable[ExternalId] = text_from_arrays(arrays)
@@ -235,6 +237,8 @@ class IdMap:
         result.names = names
         result.index = {name: slot for slot, name in enumerate(names) if name is not None}
         result.free = [slot for slot, name in enumerate(names) if name is None]
+        if len(result.index) + len(result.free) != len(names):
+            raise StoredStateInvalid("[load] expected an id map of distinct ids, got one id twice; save again")
         return result
 
 
@@ -247,9 +251,11 @@ def text_to_arrays(strings: Iterable[str]) -> dict[str, AnyArray]:
 
 def text_from_arrays(arrays: Mapping[str, AnyArray]) -> list[str]:
     """The strings that text_to_arrays() described. Raises: KeyError, ValueError for arrays that are not such."""
+    if arrays["text"].dtype != np.uint8 or arrays["offsets"].dtype != np.int64:
+        raise ValueError(f"strings of {arrays['text'].dtype} at {arrays['offsets'].dtype}")
     data, offsets = arrays["text"].tobytes(), arrays["offsets"].tolist()
-    if offsets[-1:] != [len(data)]:
-        raise ValueError(f"strings of {len(data)} bytes, not {offsets[-1:]}")
+    if offsets[-1:] != [len(data)] or offsets[0] != 0 or any(a > b for a, b in pairwise(offsets)):
+        raise ValueError(f"strings of {len(data)} bytes, not {offsets[0]} to {offsets[-1]} in order")
     return [data[a:b].decode() for a, b in pairwise(offsets)]
 
 

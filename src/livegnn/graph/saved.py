@@ -50,13 +50,21 @@ def restore(graph: Graph, arrays: Mapping[str, AnyArray]) -> None:
         if part in parts:
             parts[part][name] = array
     try:
+        if any(value.dtype != np.int64 or value.ndim for value in parts["option"].values()):
+            raise ValueError("options that are no int64 numbers")
         options: dict[str, Any] = {name: int(parts["option"][name]) for name in _OPTIONS}
         for name in _FLAGS:
+            if options[name] not in (0, 1):
+                raise ValueError(f"{name} is {options[name]}, not 0 or 1")
             options[name] = bool(options[name])
         options["feature_dtype"] = halves.stored_dtype(int(parts["option"].get("feature_dtype", 0)))
         ids, typed = _stored_ids(parts)
         graph._set_up(options, ids, typed)
-        graph._weight_column = load.WEIGHT_COLUMNS[int(parts["option"].get("weight_column", 0))]
+        column = int(parts["option"].get("weight_column", 0))
+        if not 0 <= column < len(load.WEIGHT_COLUMNS):
+            raise ValueError(f"weights of column {column}")
+        graph._weight_column = load.WEIGHT_COLUMNS[column]
+        _check_store(parts["store"])
         graph._store.from_arrays(parts["store"])
         graph._time_unit = checks.stored_unit(arrays.get("time.unit"))
         graph._offloaded = offload.from_arrays(graph, parts["offload"])
@@ -71,6 +79,8 @@ def restore(graph: Graph, arrays: Mapping[str, AnyArray]) -> None:
     if graph._ids is not None and len(graph._ids.names) != graph._store.slot_count:
         slots, got = graph._store.slot_count, len(graph._ids.names)
         raise StoredStateInvalid(f"[load] expected ids for {slots} slots, got {got}; save the graph again")
+    if graph._ids is not None and set(graph._ids.free) != set(np.flatnonzero(~graph._store.live()).tolist()):
+        raise StoredStateInvalid("[load] expected ids of the live vertices, got others; save the graph again")
 
 
 def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]]) -> tuple[IdMap | None, TypedIds | None]:
@@ -79,3 +89,19 @@ def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]]) -> tuple[IdMap | No
         schema = Schema.from_arrays(parts["types"])
         return None, TypedIds.from_arrays(schema, parts["ids"], parts["store"]["vertex_type"])
     return IdMap.from_arrays(dict(parts["ids"])) if parts["ids"] else None, None
+
+
+def _check_store(store: Mapping[str, AnyArray]) -> None:
+    """What of a saved graph's arrays the store takes on trust. Raises: KeyError, ValueError."""
+    version, next_edge_id = store["counters"].tolist()
+    if store["id"].dtype != np.int64:
+        raise ValueError(f"edge ids of {store['id'].dtype}")
+    ids, least = store["id"], int(store["id"].max(initial=-1)) + 1
+    if not 0 <= version <= checks.COUNTER_MAX or not least <= next_edge_id <= checks.COUNTER_MAX:
+        raise ValueError(f"version {version} and next edge id {next_edge_id}, not from 0 and {least} to 2^62")
+    if len(ids) != len(store["src"]):
+        raise ValueError(f"{len(ids)} ids of {len(store['src'])} edges")
+    if "type" in store and store["type"].min(initial=0) < 0:
+        raise ValueError(f"an edge type {store['type'].min()}")
+    if store["live"].max(initial=0) > 1:
+        raise ValueError("flags of live vertices that are not 0 or 1")

@@ -27,6 +27,7 @@ from livegnn.stored_arrays import read_arrays
 __all__ = ["model_digest", "opened", "parts", "save"]
 
 _FORMAT, _FORMAT_VERSION, _UNSEALED_VERSION = "livegnn-engine", 3, 2
+_SETTINGS = {"strategy", "precision", "state", "mode", "hot", "path", "fanout", "seed"}
 
 
 def save(
@@ -61,6 +62,8 @@ def parts(content: Content) -> tuple[dict[str, NDArray[Any]], Model, list[list[i
     version = _FORMAT_VERSION if content.sealed else _UNSEALED_VERSION
     if meta["format"] != _FORMAT or meta["format_version"] != version:
         raise ValueError(f"format {meta['format']} version {meta['format_version']}")
+    if set(meta["settings"]) != _SETTINGS:
+        raise ValueError(f"settings {sorted(meta['settings'])}, not {sorted(_SETTINGS)}")
     model = Model.from_arrays(meta["model"], _part(arrays, "model."))
     rows = _part(arrays, "scale.")
     if len(rows) != meta["scales"] or any(row.dtype != np.int32 or row.ndim != 1 for row in rows.values()):

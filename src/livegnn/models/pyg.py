@@ -117,6 +117,12 @@ def _require_pyg(module: object) -> None:
         ) from error
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_meta:
+            raise ModelError(
+                f"[from_pyg] expected weights with numbers, got {name} on device meta, which has none; load the "
+                "trained weights into the module"
+            )
 
 
 def _model(reading: Reading[Any], names: dict[int, str], types: Metadata) -> Model:

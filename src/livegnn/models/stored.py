@@ -149,8 +149,13 @@ def _read(
             raise IndexError(f"value {len(values)} reads a later value")
         value = _value(entry, [values[position] for position in entry["inputs"]], arrays)
         if entry["name"] is not None:
+            if not isinstance(entry["name"], str):
+                raise TypeError(f"value {len(values)} has a name that is no text")
             names[id(value)] = entry["name"]
         values.append(value)
+    for key in ("output", "unweighted"):
+        if structure[key] is not None and not 0 <= structure[key] < len(values):
+            raise IndexError(f"{key} is value {structure[key]} of {len(values)}")
     return tuple(None if structure[key] is None else values[structure[key]] for key in ("output", "unweighted"))  # type: ignore[return-value]
 
 
@@ -160,6 +165,8 @@ def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.V
     options = {option: tuple(given) if isinstance(given, list) else given for option, given in options.items()}
     for option in _ARRAYS.get(op, ()):
         options[option] = None if entry[option] is None else arrays[entry[option]]
+        if options[option] is not None and options[option].dtype != np.float32:
+            raise TypeError(f"{entry[option]} is of {options[option].dtype}, not float32")
     if "target" in entry:
         options["target"] = entry["target"]
     if op == "Combine":

@@ -11,15 +11,18 @@ RocksDB, so answers take some ten times as long as from memory.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import VertexUnknown
+from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid, VertexUnknown
 from livegnn.extras import need
 from livegnn.sampling.messages import PushArrays
+from livegnn.stored import made_folder
 from livegnn.types import AnyArray, Int64Array
 
 __all__ = ["RocksTables"]
@@ -33,14 +36,17 @@ class RocksTables:
     """Tables of a serving worker in a folder, which is made if there is none: `ServingWorker(..., tables=...)`.
 
     Args:    folder: for RocksDB's files.  fan_outs, feature_width: as the spec has them.
-    Raises:  DataMissing without rocksdict (the extra rocksdb).
+    Raises:  DataMissing without rocksdict (the extra rocksdb); here and in every call StoredStateInvalid for files that
+             RocksDB finds damaged, StorageFailed for what else it cannot do.
     Source:  Helios, section 6: sample and feature tables in RocksDB.
     """
 
     def __init__(self, folder: Path | str, fan_outs: list[int], feature_width: int) -> None:
         self._rocks: Any = need("rocksdict", "rocksdb")
         self._fan_outs, self._width = fan_outs, feature_width
-        self._base: Any = self._rocks.Rdict(str(folder), self._rocks.Options(raw_mode=True))
+        self._folder = made_folder("RocksTables", folder)
+        with self._ours():
+            self._base: Any = self._rocks.Rdict(str(folder), self._rocks.Options(raw_mode=True))
 
     def close(self) -> None:
         """Closes the files. A second call does nothing."""
@@ -56,13 +62,19 @@ class RocksTables:
         for push in pushes:
             self._stage(batch, push)
         batch.put(_META, struct.pack("<q", version) + np.packbits(seeds).tobytes())
-        self._base.write(batch)
+        with self._ours():
+            self._base.write(batch)
 
     def sample(
         self, tables: list[int], seeds: Int64Array, widths: list[int], edge_ids: bool
     ) -> tuple[int, list[AnyArray], list[AnyArray], list[AnyArray]]:
         """As the native tables; one snapshot."""
-        view = self._base.snapshot()
+        with self._ours():
+            return self._sample(self._base.snapshot(), tables, seeds, widths, edge_ids)
+
+    def _sample(
+        self, view: Any, tables: list[int], seeds: Int64Array, widths: list[int], edge_ids: bool
+    ) -> tuple[int, list[AnyArray], list[AnyArray], list[AnyArray]]:
         version = self._check_seeds(view, seeds)
         parents, shape = seeds, [len(seeds)]
         vertices, ids, rows = [], [], []
@@ -82,6 +94,28 @@ class RocksTables:
 
     def contents(self, width: int) -> PushArrays:
         """Everything, as a push that fills empty tables; by table and vertex."""
+        with self._ours():
+            return self._contents(width)
+
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
+        """RocksDB checks every block that it reads; what it refuses becomes an error that names the folder."""
+        try:
+            yield
+        except LiveGnnError:
+            raise
+        except Exception as cause:  # of no class of its own
+            if "Corruption" in str(cause):
+                raise StoredStateInvalid(
+                    f"[RocksTables] expected RocksDB's files in {self._folder}, got damaged ones ({cause}); delete the "
+                    "folder, and the worker fills a new one"
+                ) from cause
+            raise StorageFailed(
+                f"[RocksTables] expected RocksDB to read and write {self._folder}, got {cause}; look at the folder and "
+                "the disk"
+            ) from cause
+
+    def _contents(self, width: int) -> PushArrays:
         keys: list[tuple[int, int]] = []
         counts, entries, owners, rows = [], [], [], []
         for key, value in self._base.snapshot().items():

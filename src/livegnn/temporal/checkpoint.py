@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from livegnn.errors import LiveGnnError, StoredStateInvalid
+from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
 from livegnn.extras import need
 from livegnn.stored import checked, file_path, made_folder, replaced
 from livegnn.stored_arrays import sound_zip
@@ -24,9 +24,26 @@ _FORMAT, _UNSEALED_FORMAT = 2, 1
 def write_checkpoint(path: Path, state: dict[str, Any], where: str) -> None:
     """Replaces the file by a new one, which is on disk when this returns. Raises: UsageError, StorageFailed."""
     torch = need("torch", "train")
+    for name in _without_numbers("", state):
+        raise UsageError(
+            f"[{where}] expected tensors with numbers, got {name} on device meta, which has none; load the "
+            "trained weights"
+        )
     made_folder(where, file_path(where, path).parent)
     with replaced(path, where) as file:
         torch.save({"format": _FORMAT, **state}, file)
+
+
+def _without_numbers(name: str, value: Any) -> Iterator[str]:
+    """Names of the tensors on device meta, at any depth."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _without_numbers(f"{name}.{key}".lstrip("."), part)
+    elif isinstance(value, list | tuple):
+        for place, part in enumerate(value):
+            yield from _without_numbers(f"{name}[{place}]", part)
+    elif getattr(value, "is_meta", False):
+        yield name
 
 
 def read_checkpoint(path: Path, where: str) -> dict[str, Any]:
@@ -54,9 +71,9 @@ def fitting(path: Path | None, where: str) -> Iterator[None]:
     """
     try:
         yield
-    except LiveGnnError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as cause:
+    except (LiveGnnError, KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as cause:
+        if isinstance(cause, LiveGnnError) and str(path) in str(cause):
+            raise
         raise StoredStateInvalid(
             f"[{where}] expected a checkpoint's values in {path}, got others ({type(cause).__name__}: {cause}); give "
             "another, or move it away"

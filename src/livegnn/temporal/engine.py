@@ -336,7 +336,7 @@ class TemporalEngine:
             of, step, config, state = stored["version"], stored["memory_step"], stored["config"], stored["state"]
             if (of, stored["graph"]) != (graph.version, str(graph.digest())):
                 raise StoredStateInvalid(
-                    f"[{where}] expected the graph of version {of} that was saved with it, got version {graph.version}"
+                    f"[{where}] expected the graph of version {of} that {path} belongs to, got version {graph.version}"
                     f"{' with other content' if graph.version == of else ''}; bring the graph to that version first"
                 )
             weights = {n.removeprefix("weights."): v for n, v in state.items() if n.startswith("weights.")}
@@ -357,6 +357,12 @@ class TemporalEngine:
 
     def _made(self, model: TemporalModel) -> LinkPass:
         """A copy of the model, ready to be asked."""
+        for name, value in model.state_dict().items():
+            if value.is_meta:
+                raise ValueInvalid(
+                    f"[TemporalEngine] expected weights with numbers, got {name} on device meta, which has none; load "
+                    "the trained weights"
+                )
         if hasattr(self, "_pass"):
             mine = copy.deepcopy(self._pass.model)
             if type(mine) is not type(model):

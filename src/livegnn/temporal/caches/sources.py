@@ -7,6 +7,7 @@ a batch could be waiting for ever: their changed rows are forgotten before anyon
 
 from __future__ import annotations
 
+import mmap
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
@@ -19,12 +20,15 @@ from livegnn.errors import (
     DtypeInvalid,
     EdgeMissing,
     EdgeOffloaded,
+    FileMissing,
+    StorageFailed,
     UsageError,
     ValueInvalid,
     VertexUnknown,
     WidthMismatch,
 )
 from livegnn.graph import Graph
+from livegnn.stored import file_path
 from livegnn.types import AnyArray, BoolArray, Int64Array
 
 __all__ = ["FeatureSource", "RowSource", "edge_source", "source_of"]
@@ -94,10 +98,15 @@ class RowSource(ABC):
 
 
 class _ArrayRows(RowSource):
-    """A (N, d) array; a memory map is a tier below, read in one batch like any other."""
+    """A (N, d) array; a memory map is a tier below, read in one batch like any other.
 
-    def __init__(self, array: AnyArray, mapped: bool) -> None:
-        self._array, self._mapped = array, mapped
+    Touching a page that its file has no more ends the process. So the file's length is looked at before each read; one
+    that is cut during a read is not found out (docs/feature-cache.md).
+    """
+
+    def __init__(self, array: AnyArray) -> None:
+        self._array, self._map = array, _map_of(array)
+        self._map_bytes = 0 if self._map is None else self._map.size()
         self.row_width, self.dtype = int(array.shape[1]), array.dtype
 
     @property
@@ -106,14 +115,32 @@ class _ArrayRows(RowSource):
 
     @property
     def in_memory(self) -> AnyArray | None:
-        return None if self._mapped else self._array
+        return None if self._map is not None else self._array
 
     def mapped(self) -> AnyArray | None:
+        self._refuse_shorter()
         return self._array
 
     def read(self, ids: Int64Array) -> AnyArray:
+        self._refuse_shorter()
         found: AnyArray = np.take(self._array, ids, axis=0)
         return found
+
+    def _refuse_shorter(self) -> None:
+        if self._map is not None and (now := self._map.size()) < self._map_bytes:
+            name = getattr(self._array, "filename", None) or "of the array"
+            raise StorageFailed(
+                f"[FeatureCache] expected the mapped file {name} to keep its {self._map_bytes} bytes, got {now}; write "
+                "a new file and resize(features=...) to it, and change no file that is mapped"
+            )
+
+
+def _map_of(array: AnyArray) -> mmap.mmap | None:
+    """The memory map that an array's bytes lie in, or None."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 class _VertexRows(RowSource):
@@ -263,9 +290,16 @@ def source_of(features: object) -> RowSource:
 
 
 def _mapped_file(path: str | PathLike[str]) -> AnyArray:
-    """The array of a .npy file. Raises: UsageError for another kind of file; FileNotFoundError."""
+    """The array of a .npy file. Raises: UsageError for another kind of file; FileMissing; StorageFailed."""
+    place = file_path("FeatureCache", path)
     try:
-        found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        found: Any = np.load(place, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as cause:
+        raise FileMissing(
+            f"[FeatureCache] expected a .npy file at {place}, got no such file; look at the path"
+        ) from cause
+    except OSError as cause:
+        raise StorageFailed(f"[FeatureCache] expected to read {place}, got {cause.strerror!r}; look at it") from cause
     except (ValueError, EOFError) as cause:
         raise UsageError(
             f"[FeatureCache] expected a .npy file of numbers at {path}, got another ({cause}); write one with "
@@ -298,4 +332,4 @@ def _array_rows(array: AnyArray) -> RowSource:
             "[FeatureCache] expected features whose rows lie one after another (C order), got another layout; "
             "pass numpy.ascontiguousarray(features)"
         )
-    return _ArrayRows(array, isinstance(array, np.memmap))
+    return _ArrayRows(array)
