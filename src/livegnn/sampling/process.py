@@ -72,7 +72,7 @@ class Config(NamedTuple):
 
     def check_same(self, stored: Config) -> None:
         """Raises: UsageError if the stored one is of another cluster: spec or URLs differ."""
-        pairs = {
+        pairs: dict[str, tuple[str, str, Callable[[str], str]]] = {
             "queries, seed, ttl and columns": (stored.spec.to_json(), self.spec.to_json(), str),
             "history": (stored.history, self.history, masked_url),
             "logs": (stored.logs, self.logs, masked_url),
