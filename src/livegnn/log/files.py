@@ -22,7 +22,10 @@ _TAIL_NAME = re.compile(r"-tail-[a-z0-9_-]{1,64}")
 
 
 def checked_path(path: str) -> Path:
-    """The absolute path of a database. Raises: ValueInvalid, UsageError for what cannot hold a durable log."""
+    """The path of a database, links followed, as SQLite does for its journal.
+
+    Raises:  ValueInvalid, UsageError for what cannot hold a durable log.
+    """
     if not path.strip() or path == ":memory:" or path.startswith("file:"):
         raise ValueInvalid(
             f"[open_log] expected the path of a file, got {path!r}, which outlives no process; name a file on a disk"
@@ -30,7 +33,7 @@ def checked_path(path: str) -> Path:
     if "\0" in path:
         raise ValueInvalid(f"[open_log] expected a path without NUL, got {path!r}; name another file")
     try:
-        found = Path(os.path.abspath(path))
+        found = Path(os.path.realpath(path))
         os.fsencode(found)
         if not found.parent.is_dir():
             raise UsageError(f"[open_log] expected a folder {found.parent} to hold the log, got none; make it first")
