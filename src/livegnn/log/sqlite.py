@@ -109,7 +109,11 @@ class SqliteLog(ByteLog):
     def _check_there(self, must_exist: bool, accept_length: bool) -> None:
         size = files.size_of(self.path)
         if not size and not accept_length:
-            files.refuse_remains(self.path)
+            try:
+                files.refuse_remains(self.path)
+            except LogDamaged:
+                if not files.size_of(self.path):
+                    raise  # else another process has just begun the log
         if size is None and must_exist:
             raise UsageError(
                 f"[open_log] expected a log in {self.path}, got no file; correct the path, or leave must_exist out"
@@ -119,8 +123,6 @@ class SqliteLog(ByteLog):
 
     def _set_up(self, synchronous: str, must_exist: bool, accept_length: bool) -> None:
         version = self._version()
-        if version == 0 and not accept_length:
-            files.refuse_remains(self.path)
         mode = self._one("PRAGMA journal_mode=WAL")
         if mode != "wal":
             raise LogUnavailable(
@@ -155,6 +157,8 @@ class SqliteLog(ByteLog):
     def _make_missing(self, must_exist: bool, accept_length: bool) -> None:
         """Inside a transaction: marks, the table, and tail files of logs that have none."""
         version = self._version()  # another process may have been here first
+        if version == 0 and not accept_length:
+            files.refuse_remains(self.path)
         names = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'log\\_%' ESCAPE '\\'")
         if self._schema() is None and must_exist:
             found = ", ".join(sorted(name.removeprefix("log_") for (name,) in names)) or "none"

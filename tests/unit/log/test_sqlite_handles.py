@@ -1,6 +1,12 @@
 """Several handles of one SQLite log: opened at the same time, through a link, and after another one was killed."""
 
-from livegnn.log import open_log
+import contextlib
+import sqlite3
+
+import pytest
+
+from livegnn.log import files, open_log
+from livegnn.log.sqlite import SqliteLog
 
 
 def test_a_link_names_the_log_that_it_leads_to(tmp_path):
@@ -13,3 +19,37 @@ def test_a_link_names_the_log_that_it_leads_to(tmp_path):
         assert linked.append(b"second") == 1
         assert [entry.payload for entry in log.read()] == [b"first", b"second"]
     assert [each.name for each in link.parent.iterdir()] == [link.name]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_log_that_another_process_begins_meanwhile(tmp_path, monkeypatch, empty):
+    path, looked = tmp_path / "history.db", files.refuse_remains
+    if empty:
+        path.touch()
+
+    def late(place):
+        monkeypatch.setattr(files, "refuse_remains", looked)
+        with open_log(f"sqlite:{path}") as other:
+            other.append(b"first")
+        looked(place)
+
+    monkeypatch.setattr(files, "refuse_remains", late)
+    with open_log(f"sqlite:{path}") as log:
+        assert log.append(b"second") == 1
+
+
+def test_an_empty_database_that_another_process_fills_meanwhile(tmp_path, monkeypatch):
+    path, versioned = tmp_path / "history.db", SqliteLog._version
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+
+    def late(log):
+        found = versioned(log)
+        monkeypatch.setattr(SqliteLog, "_version", versioned)
+        with open_log(f"sqlite:{path}") as other:
+            other.append(b"first")
+        return found
+
+    monkeypatch.setattr(SqliteLog, "_version", late)
+    with open_log(f"sqlite:{path}") as log:
+        assert log.append(b"second") == 1
