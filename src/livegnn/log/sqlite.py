@@ -354,8 +354,8 @@ class SqliteLog(ByteLog):
         """Under the lock, with NORMAL: copies the journal into the file, and records how far both are synced."""
         record, tail = self._tails.read("committed"), self._length(self._table)
         self._check_length("committed", record, tail)
-        _, pages, copied = self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages != copied:  # a reader still needs the file as it was
+        is_busy, pages, copied = self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if is_busy or pages != copied:  # another one is under way, or a reader still needs the file as it was
             return
         self._committed_seen = tail - 1  # all of the journal is in the file, and both are synced
         boot = record.boot if keep_boot else ALL_SYNCED

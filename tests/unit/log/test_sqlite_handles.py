@@ -2,6 +2,8 @@
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -53,3 +55,24 @@ def test_an_empty_database_that_another_process_fills_meanwhile(tmp_path, monkey
     monkeypatch.setattr(SqliteLog, "_version", late)
     with open_log(f"sqlite:{path}") as log:
         assert log.append(b"second") == 1
+
+
+HOLD = """
+import fcntl, sys
+index = open(sys.argv[1], "r+b")
+fcntl.lockf(index, fcntl.LOCK_EX, 1, 121)  # SQLite's lock of one checkpoint at a time
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_committed_waits_for_a_checkpoint_of_another_process(tmp_path):
+    path = tmp_path / "history.db"
+    with open_log(f"sqlite:{path}", synchronous="NORMAL") as log:
+        log.append(b"first")
+        command = [sys.executable, "-c", HOLD, f"{path}-shm"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout.readline() == b"held\n"
+            assert log.committed == -1
+            other.stdin.close()
+        assert log.committed == 0
