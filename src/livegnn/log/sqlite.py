@@ -228,7 +228,18 @@ class SqliteLog(ByteLog):
     def _find(self, key: str, tail: int) -> int | None:
         if not self._keys_checked:
             self._check_keys(tail)
-        return self._offset_of(key)
+        offset = self._offset_of(key)
+        if offset is not None:
+            self._record_at_last(offset)
+        return offset
+
+    def _record_at_last(self, offset: int) -> None:
+        """An entry whose append was killed, or failed, before it was in the record: it is there before it is named."""
+        with self._failures("append"):
+            if offset < self._tails.read("append").entries and not self._tails.is_doubtful:
+                return
+            with self._tails.locked("append", self._busy_seconds), self._transaction():
+                self._ready_record()
 
     def _offset_of(self, key: str) -> int | None:
         with self._failures("append"):

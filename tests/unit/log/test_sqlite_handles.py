@@ -7,8 +7,18 @@ import sys
 
 import pytest
 
+from livegnn.errors import LogUnavailable
 from livegnn.log import files, open_log
 from livegnn.log.sqlite import SqliteLog
+from livegnn.log.tail import TailFile
+
+
+def entries_recorded(path):
+    file = TailFile(path.with_name(f"{path.name}-tail-updates"))
+    try:
+        return file.read("test").entries
+    finally:
+        file.close()
 
 
 def test_a_link_names_the_log_that_it_leads_to(tmp_path):
@@ -76,3 +86,20 @@ def test_committed_waits_for_a_checkpoint_of_another_process(tmp_path):
             assert log.committed == -1
             other.stdin.close()
         assert log.committed == 0
+
+
+def killed(*arguments, **options):
+    raise LogUnavailable("[append] expected to record the entry, got killed; start again")
+
+
+def test_a_repeated_append_records_what_a_killed_one_did_not(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    with open_log(f"sqlite:{path}") as log, open_log(f"sqlite:{path}") as other:
+        log.append(b"first", key="a")
+        with monkeypatch.context() as patched:
+            patched.setattr(log._tails, "write", killed)
+            with pytest.raises(LogUnavailable):
+                log.append(b"second", key="b")
+        assert entries_recorded(path) == 1
+        assert other.append(b"second", key="b") == 1
+        assert entries_recorded(path) == 2
