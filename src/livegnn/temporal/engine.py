@@ -424,12 +424,12 @@ class TemporalEngine:
     @contextmanager
     def _viewed(self, roots: int) -> Iterator[View]:
         """What an answer reads; the caller holds the graph's lock. Of many roots a version that stays while the lock
-        is let go between forward passes, unless this thread's what_if block holds it anyway.
+        is let go between forward passes, unless this thread's what_if block or on_change callback holds it anyway.
         """
         pinned = getattr(self._loader.sampler, "pin", None)
         with ExitStack() as held:
             source = None
-            if roots > _ROOTS_MAX and pinned is not None and not self.graph._supposed:
+            if roots > _ROOTS_MAX and pinned is not None and not (self.graph._supposed or self.graph._busy):
                 source = held.enter_context(pinned())
             view = View(self._pass.model, source, self.graph.slot_count, self._loader.device)
             if source is not None:

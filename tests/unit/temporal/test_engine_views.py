@@ -156,3 +156,19 @@ def test_a_memory_that_is_read_by_embed_keeps_writers_waiting():
     for writer in writers:
         writer.join()
     np.testing.assert_array_equal(got, expected)
+
+
+def test_a_callback_is_answered_while_its_batch_is_under_way():
+    """Its thread holds the graph's lock, and nothing changes: there is nothing to pin, and no place for it."""
+    nn = pytest.importorskip("torch_geometric.nn")
+    engine, quiet = engine_of("tgat"), engine_of("tgat")
+    exact = lg.Engine(lg.from_pyg(nn.GraphSAGE(KINDS, 4, num_layers=1)), engine.graph)
+    answers = []
+    exact.on_change(lambda changes: answers.extend(ask(engine) for ask in ASKS.values()))
+    engine.graph.apply(batch(0))
+    quiet.graph.apply(batch(0))
+    expected = [ask(quiet) for ask in ASKS.values()]
+    assert len(answers) == len(expected)
+    for got, wanted in zip(answers, expected, strict=True):
+        for one, other in zip(np.atleast_1d(got), np.atleast_1d(wanted), strict=True):
+            np.testing.assert_array_equal(one, other)
