@@ -7,8 +7,10 @@ import pytest
 
 import livegnn as lg
 from livegnn import serve
+from livegnn.errors import InvariantBroken
 from livegnn.serve.envelope import Refused
 from livegnn.serve.idempotency import Keys
+from livegnn.serve.writing import Answer
 from tests.serve.client import error_of, serving
 from tests.unit.sampling.serving import small_sampler
 
@@ -132,8 +134,8 @@ def test_keys_go_with_age_and_with_number():
     keys = Keys(3, 1000, lambda: now[0])
     for key in (b"a", b"b", b"c", b"d"):
         assert keys.begin(key, b"body") is None
-        keys.end(key, b"answer " + key)
-    assert keys.begin(b"b", b"body") == b"answer b"
+        keys.end(key, Answer(b"answer " + key))
+    assert keys.begin(b"b", b"body") == Answer(b"answer b")
     assert keys.begin(b"a", b"another") is None  # the oldest of four is gone
     with pytest.raises(Refused, match="under way"):
         keys.begin(b"a", b"another")
@@ -150,3 +152,20 @@ def test_the_size_of_a_sample_is_known_before(sampler):
             arrays = [sample.seeds, *sample._vertices, *sample._edge_ids, *sample._features]
             assert server.sample_bytes(3, **options) == sum(array.nbytes for array in arrays)
     assert serve.Limits().under_way_bytes_max == 1 << 28
+
+
+def test_a_batch_that_stands_although_it_failed_is_not_applied_again(sampler):
+    class Failing:
+        plan, sample = sampler.plan, sampler.sample
+        version = property(lambda self: sampler.version)
+
+        def apply(self, updates):
+            sampler.apply(updates)
+            raise InvariantBroken("[follower] expected to follow the batch, got an error; make it anew")
+
+    with serving(Failing()) as client:
+        answers = [client.post("/v1/updates", EDGE, headers={"idempotency-key": "k"}) for _ in range(2)]
+        assert [error_of(answer, 500)["kind"] for answer in answers] == ["InvariantBroken"] * 2
+        assert sampler.version == 1
+        refused = client.post("/v1/updates", BAD, headers={"idempotency-key": "k"})
+        assert error_of(refused, 422)["kind"] == "KeyReused"

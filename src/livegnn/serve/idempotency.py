@@ -2,8 +2,8 @@
 
     key -> (digest of the body, answer)     the newest keys_max, answered within the last keys_ms_max
 
-Only a batch that was applied is kept: after an error the key may be used again. Keys lie in memory and end with the
-process. Source: IETF draft-ietf-httpapi-idempotency-key-header.
+Only an answer of a batch that may stand is kept, perhaps an error: after any other the key may be used again. Keys lie
+in memory and end with the process. Source: IETF draft-ietf-httpapi-idempotency-key-header.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from livegnn.serve.envelope import Refused
+from livegnn.serve.writing import Answer
 
 __all__ = ["Keys", "checked_key"]
 
@@ -35,7 +36,7 @@ def checked_key(value: bytes | None) -> bytes | None:
 class _Kept(NamedTuple):
     digest: bytes
     since: float
-    answer: bytes
+    answer: Answer
 
 
 class Keys:
@@ -50,7 +51,7 @@ class Keys:
     def __len__(self) -> int:
         return len(self._under_way) + len(self._kept)
 
-    def begin(self, key: bytes, body: bytes) -> bytes | None:
+    def begin(self, key: bytes, body: bytes) -> Answer | None:
         """The answer of the batch that had this key; None if there was none, and then this one is under way.
 
         Raises:  Refused for another body, and while the first is under way.
@@ -71,7 +72,7 @@ class Keys:
                 raise Refused(409, "KeyUnderWay", f"{expected}; send it again later", retryable=True)
             return kept.answer
 
-    def end(self, key: bytes, answer: bytes | None) -> None:
+    def end(self, key: bytes, answer: Answer | None) -> None:
         """Keeps the answer; None: the batch was not applied, and the key is free."""
         with self._lock:
             digest = self._under_way.pop(key)

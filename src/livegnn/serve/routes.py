@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from livegnn.errors import Overloaded, UsageError
+from livegnn.errors import Overloaded, UpdateError, UsageError
 from livegnn.sampling import Prediction, Sample, SampleServer
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.envelope import Refused, enveloped
@@ -228,7 +228,7 @@ class _Service:
         key = checked_key(request.headers.get(b"idempotency-key"))
         body = await self._body(request)
         if key is not None and (kept := self._keys.begin(key, body)) is not None:
-            return Answer(kept)
+            return kept
         try:
             if self._batches_waiting >= self.limits.batches_waiting_max:
                 raise Overloaded(
@@ -242,16 +242,27 @@ class _Service:
         future.add_done_callback(lambda done: self._end(key, done))  # also where nobody waits for the answer any more
         self._batches_waiting += 1
         try:
-            return Answer(await asyncio.wrap_future(future))
+            return await asyncio.wrap_future(future)
         finally:
             self._batches_waiting -= 1
 
-    def _apply(self, body: bytes) -> bytes:
+    def _apply(self, body: bytes) -> Answer:
+        """Raises where the batch was refused. What fails after that, as something attached to the graph may, is an
+        answer too: the batch stands, and must not be applied again.
+        """
         updates = json_bodies.decode_updates(body, self.limits.updates_max)
-        return json.dumps({"version": self._server.apply(updates), "updates": len(updates)}).encode()
+        before = self._server.version
+        try:
+            version = self._server.apply(updates)
+        except Exception as error:
+            if isinstance(error, UpdateError) or self._server.version == before:
+                raise
+            status, envelope = enveloped(error)
+            return Answer(envelope, JSON, status)
+        return _json({"version": version, "updates": len(updates)})
 
-    def _end(self, key: bytes | None, done: Future[bytes] | None) -> None:
-        """Keeps the answer of a batch that was applied."""
+    def _end(self, key: bytes | None, done: Future[Answer] | None) -> None:
+        """Keeps the answer of a batch that may stand."""
         if key is not None:
             failed = done is None or done.cancelled() or done.exception() is not None
             self._keys.end(key, None if done is None or failed else done.result())
