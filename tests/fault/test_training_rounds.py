@@ -14,6 +14,7 @@ import torch
 import livegnn as lg
 from livegnn.errors import InvariantBroken, StorageFailed, TrainingDiverged, UsageError
 from livegnn.temporal import FeatureCache, InputLoader, LinkPass
+from livegnn.temporal.checkpoint import read_checkpoint
 from livegnn.temporal.events import EventTable
 from livegnn.temporal.models import VertexMemory
 from livegnn.temporal.training_state import TrainingState
@@ -141,18 +142,23 @@ def take_in(faults, trainer):
 def survive(faults, call, trainer, folder):
     """Makes the call fail at each of its operations in turn, until it has none left to fail at."""
     take_in(faults, trainer)
-    before, files = digest_of(trainer), files_of(folder).get("checkpoint.pt")
+    path, renamed = folder / "checkpoint.pt", None
+    before, files = digest_of(trainer), files_of(folder).get(path.name)
     for number in range(1, 1000):
         faults.at(number)
         try:
             result = call()
         except Killed:
             assert digest_of(trainer) == before, f"operation {number}, {faults.failed}"
-            assert files_of(folder).get("checkpoint.pt") == files, f"operation {number}, {faults.failed}"
+            assert renamed is None, "the folder's sync is the last operation"
+            if files_of(folder).get(path.name) != files:
+                assert faults.failed == "fsync", f"operation {number}, {faults.failed}"
+                renamed = read_checkpoint(path, "test")
             assert not list(folder.glob("*.part"))
         else:
             assert faults.failed is None, f"{faults.failed} failed unseen"
             faults.at(-1)
+            assert renamed is None or renamed["version"] == read_checkpoint(path, "test")["version"]
             return result
     raise AssertionError("a call without an end")
 

@@ -23,6 +23,7 @@ from livegnn.errors import InvariantBroken, LiveGnnError, StorageFailed, UsageEr
 from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import as_seconds, finite_float, flag, shown
+from livegnn.stored import made_folder
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
 from livegnn.temporal.folder import writable_folder
@@ -583,6 +584,7 @@ class ContinuousTrainer:
             return
         with self._loader.clock.phase("checkpoint"):
             try:
+                made_folder("ContinuousTrainer", self._path.parent)
                 for number, cache in enumerate(self._caches):
                     cache.save(self._path.with_name(f"cache-{number}.npz"))
                 write_checkpoint(self._path, self._state.saved(), "ContinuousTrainer")
