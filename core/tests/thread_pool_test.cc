@@ -151,6 +151,26 @@ TEST(workers_go_nowhere_that_their_process_may_not) {
   }
   CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
 }
+// The caller's policy says how much of the cores the process may take; a worker that ran by another would take more.
+TEST(workers_keep_the_policy_of_their_process) {
+  sched_param none{};
+  CHECK(sched_setscheduler(0, SCHED_BATCH, &none) == 0);
+  {
+    ThreadPool pool(2);
+    std::atomic<int> by_worker = 0;
+    std::atomic<bool> fine = true;
+    for (int round = 0; round < 2000 && by_worker == 0; ++round) {
+      pool.run(8, [&](std::int64_t, int thread) {
+        if (thread > 0) ++by_worker;
+        if (sched_getscheduler(0) != SCHED_BATCH) fine = false;
+        ::usleep(100);  // so that the worker gets its share
+      });
+    }
+    CHECK(by_worker > 0);
+    CHECK(fine);
+  }
+  CHECK(sched_setscheduler(0, SCHED_OTHER, &none) == 0);
+}
 #endif
 
 // The child makes a pool of its own, too: its threads may get the handles of those that stayed behind.

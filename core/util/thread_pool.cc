@@ -83,7 +83,7 @@ bool without(const Cores& cores, int core, Cores* others) {
 #endif
 
 // Linux 6.12 and later lets a thread that wakes up preempt one with a longer time slice. The thread's share of the core
-// stays what it is. Earlier kernels ignore the request.
+// and its scheduling policy stay what they are: a process may run as batch or idle. Earlier kernels ignore the request.
 void ask_for_short_slices() {
 #if defined(__linux__) && defined(SYS_sched_setattr)
   struct {
@@ -93,7 +93,9 @@ void ask_for_short_slices() {
     std::uint32_t priority;
     std::uint64_t runtime, deadline, period;
   } attributes{};
+  constexpr std::uint64_t kKeepPolicy = 0x08;  // SCHED_FLAG_KEEP_POLICY; not in all headers
   attributes.size = sizeof(attributes);
+  attributes.flags = kKeepPolicy;
   attributes.nice = ::getpriority(PRIO_PROCESS, 0);
   attributes.runtime = 100'000;  // ns, the least that Linux grants
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
