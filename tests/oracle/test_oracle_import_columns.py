@@ -410,6 +410,14 @@ def test_casts_that_change_rows():
             lg.from_pyg(OnData(lambda net, d, cast=cast: net.layer(cast(d.x), d.edge_index), pyg.SAGEConv(4, 3)))
 
 
+def test_casts_to_the_type_of_whole_numbers():
+    """A tensor to be like says the type as well as its name does: x.type_as(a counter) cuts rows off."""
+    for like in (lambda x, edges: x.type_as(torch.ones(1, dtype=torch.int64)), lambda x, edges: x.to(edges)):
+        module = OnData(lambda net, d, cast=like: net.layer(cast(d.x, d.edge_index), d.edge_index), pyg.SAGEConv(4, 3))
+        with pytest.raises(ModelUnsupported, match="torch.int64 would round the rows; stay in float32"):
+            lg.from_pyg(module, check=False)
+
+
 # ---- autoencoders
 
 

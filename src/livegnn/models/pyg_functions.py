@@ -451,9 +451,9 @@ def _same(record: Import, input: Any, **options: Any) -> Any:
 
 
 def _cast(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
-    given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.dtype) or _names_type(each)]
-    wanted = _WHOLE if isinstance(input, Marker) and input.what != WEIGHTS.what else _REAL
-    other = next((each for each in given if each not in wanted), None)
+    given = [_type_of(each) for each in (*args, *kwargs.values())]
+    wanted = _WHOLE if _is_whole(input) else _REAL
+    other = next((each for each in given if each is not None and each not in wanted), None)
     if other is not None:
         raise Unfit(f"{other} would round the rows", f"stay in {'int64' if wanted is _WHOLE else 'float32'}")
     return input
@@ -463,8 +463,17 @@ _REAL = (torch.float32, torch.float64, "torch.FloatTensor", "torch.DoubleTensor"
 _WHOLE = (torch.int64, "torch.LongTensor")
 
 
-def _names_type(option: Any) -> bool:
-    return isinstance(option, str) and option.endswith("Tensor")
+def _is_whole(input: Any) -> bool:
+    return isinstance(input, Marker) and input.what != WEIGHTS.what
+
+
+def _type_of(option: Any) -> Any:
+    """The type that an argument of a cast asks for: its own, or that of a tensor to be like; None for a device."""
+    if isinstance(option, torch.Tensor):
+        return option.dtype
+    if is_symbol(option):
+        return torch.int64 if _is_whole(option) else torch.float32
+    return option if isinstance(option, torch.dtype) or str(option).endswith("Tensor") else None
 
 
 def _as_float(record: Import, input: Any, memory_format: Any = None) -> Any:
