@@ -39,12 +39,12 @@ def refused(path, read):
     return False
 
 
-def places(name, length):
-    """Every byte of a small file, of a large one its ends and a sample."""
+def places(name, length, sample=SAMPLE):
+    """Every byte of a small file, of a large one a sample and its ends."""
     if name in SMALL and length < 20_000:
         return range(length)
-    rng = np.random.default_rng(SEED)
-    return sorted({*range(64), *range(length - 64, length), *rng.integers(0, length, SAMPLE).tolist()})
+    ends = {*range(16), *range(length - 24, length)}
+    return sorted(ends | set(np.random.default_rng(SEED).integers(0, length, sample).tolist()))
 
 
 def test_a_flipped_bit_in_any_byte(kind):
@@ -67,7 +67,7 @@ def test_every_bit_of_the_trailer(kind):
     whole = path.read_bytes()
     assert whole[-TRAILER:].startswith(b"\nlivegnn-sum 1 ")
     for place in range(len(whole) - TRAILER, len(whole)):
-        for bit in range(8):
+        for bit in range(8) if name in SMALL else (place % 8,):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
             assert refused(path, read), f"bit {bit} of byte {place} of {len(whole)} went by"
 
@@ -137,7 +137,7 @@ def test_files_of_0_1_load_and_damaged_ones_never_give_another_content(name, old
     whole = (old / file).read_bytes()
     path.write_bytes(whole)
     assert read() == content
-    for place in places("", len(whole)):
+    for place in places("", len(whole), 40):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
         if name != "cluster":  # whose JSON had no checksum
             assert refused(path, read) or read() == content, f"seed {SEED}: byte {place} of {len(whole)}"
