@@ -93,6 +93,10 @@ class Part(io.RawIOBase):
             raise
         return count
 
+    def end(self) -> None:
+        """No more writes: the descriptor's number may soon be another file's."""
+        self._descriptor = -1
+
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """As of any file."""
         return os.lseek(self._descriptor, offset, whence)
@@ -143,6 +147,7 @@ def replaced(path: Path, where: str, *, private: bool = False, sealed: bool = Tr
             raise _failed(where, "to write", path, failed) from cause
         raise
     finally:
+        part.end()
         os.close(descriptor)  # and with it the lock
 
 

@@ -414,7 +414,7 @@ def test_casts_to_the_type_of_whole_numbers():
     """A tensor to be like says the type as well as its name does: x.type_as(a counter) cuts rows off."""
     for like in (lambda x, edges: x.type_as(torch.ones(1, dtype=torch.int64)), lambda x, edges: x.to(edges)):
         module = OnData(lambda net, d, cast=like: net.layer(cast(d.x, d.edge_index), d.edge_index), pyg.SAGEConv(4, 3))
-        with pytest.raises(ModelUnsupported, match="torch.int64 would round the rows; stay in float32"):
+        with pytest.raises(ModelUnsupported, match=r"torch\.int64 would round the rows; stay in float32"):
             lg.from_pyg(module, check=False)
 
 

@@ -24,6 +24,7 @@ from livegnn.cli.console import Console
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.extras import need
+from livegnn.stored import replaced
 from livegnn.temporal.folder import writable_folder
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.heading("The stream")
     console.line(f"{stream.title}: {len(stream):,} events, {graph.vertex_count:,} vertices.")
     console.line(f"Warm start on {warm:,}, then rounds of {config.data.batch:,}.")
-    (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    with replaced(folder / "config.toml", "train", sealed=False) as file:
+        file.write(config.to_toml().encode())
     bars = _Bars(console)
     with _trainer(config, model, graph, folder, bars) as trainer:
         if trainer.rounds or trainer.report.epochs:
@@ -229,7 +231,8 @@ def _line(report: RoundReport) -> str:
 
 def _finish(config: Config, trainer: lg.ContinuousTrainer, folder: Path, console: Console) -> None:
     torch = need("torch", "train")
-    torch.save({"config": config.model, "weights": trainer.model.state_dict()}, folder / "model.pt")
+    with replaced(folder / "model.pt", "train", sealed=False) as file:
+        torch.save({"config": config.model, "weights": trainer.model.state_dict()}, file)
     trainer.report.to_csv(folder / "rounds.csv")
     tested = [report for report in trainer.report.rounds if np.isfinite(report.ap)]
     if not tested:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from livegnn.extras import need
+from livegnn.stored import file_path, replaced
 
 __all__ = ["EpochReport", "RoundReport", "TrainingReport"]
 
@@ -72,13 +74,15 @@ class TrainingReport:
         return total
 
     def to_csv(self, path: str | Path) -> None:
-        """A row per round: its columns, then seconds_<phase>."""
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow([*_COLUMNS, *(f"seconds_{phase}" for phase in _PHASES)])
-            for one in self.rounds:
-                values = [getattr(one, column) for column in _COLUMNS]
-                writer.writerow([*values, *(f"{one.seconds.get(phase, 0.0):.6f}" for phase in _PHASES)])
+        """A row per round: its columns, then seconds_<phase>. Raises: UsageError for no path; StorageFailed."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow([*_COLUMNS, *(f"seconds_{phase}" for phase in _PHASES)])
+        for one in self.rounds:
+            values = [getattr(one, column) for column in _COLUMNS]
+            writer.writerow([*values, *(f"{one.seconds.get(phase, 0.0):.6f}" for phase in _PHASES)])
+        with replaced(file_path("to_csv", path), "to_csv", sealed=False) as file:
+            file.write(text.getvalue().encode())
 
     def plot(self, path: str | Path, title: str = "") -> None:
         """Draws the learning curves: what each round scored untrained, and losses. Wants livegnn[cli]."""

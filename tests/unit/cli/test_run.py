@@ -2,6 +2,7 @@
 
 import csv
 import re
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,19 @@ def test_last_row_of_a_vertex_is_its_final_prediction(files: Path) -> None:
     assert {row["version"] for row in rows} <= {str(version) for version in range(6)}
     last = {row["vertex"]: row["prediction"] for row in rows}
     assert last == {row["vertex"]: row["prediction"] for row in final}
+    assert not list(files.glob("*.part"))
+
+
+@pytest.mark.parametrize("out", ["out.csv", "out.parquet"])
+def test_a_full_disk_is_an_error_that_names_the_file(files: Path, out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        assert _run(files, out=out) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert re.search(rf"\[--out\] expected to write .*{out}, got .*File too large", capsys.readouterr().err)
+    assert not (files / out).exists()
     assert not list(files.glob("*.part"))
 
 
