@@ -40,7 +40,7 @@ def _serve(pipe: Connection, work: Social, hops: list[tuple[int, ...]], seed: in
     # ids are places among all edges: a graph that holds a part of them is made by restoring it
     arrays = lg.Graph(features, [], [], weight=[], time=[], edge_type=[])._save_arrays()
     columns = {"src": work.src[mine], "dst": work.dst[mine], "id": mine, "weight": work.weight[mine]}
-    columns |= {"time": mine, "type": work.edge_type[mine]}
+    columns |= {"time": mine, "type": work.edge_type[mine], "counters": np.array([0, len(work.src)], np.int64)}
     graph = lg.Graph._from_arrays({**arrays, **{f"store.{name}": column for name, column in columns.items()}})
     pipe.send("ready")
     while (asked := pipe.recv()) is not None:
