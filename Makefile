@@ -19,7 +19,7 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native bench bench-families bench-sampling bench-temporal soak check format clean
+.PHONY: help demo test test-native bench bench-families bench-sampling bench-temporal soak check stub format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -63,6 +63,10 @@ check: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## format, lint, types and fas
 	@$(BIN)/ruff check $(PY_DIRS)
 	@$(BIN)/mypy
 	@$(PYTEST) -n $(JOBS) tests/tidy tests/unit
+
+stub: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## write the types of the compiled module, src/livegnn/_core.pyi
+	@$(BIN)/python .ci/stub.py >build/_core.pyi
+	@mv build/_core.pyi src/livegnn/_core.pyi
 
 format: $(VENV)/.stamp-dev  ## rewrite the sources in the house format
 	@$(BIN)/ruff format $(PY_DIRS)

@@ -74,21 +74,36 @@ def main(arguments: list[str] | None = None) -> int:
     return _run(named or TABLES, options)
 
 
+def module_of(table: str) -> str:
+    """`sampling_ingest` is benchmarks.sampling.ingest; a table without a prefix is one of the engine's."""
+    area, _, rest = table.partition("_")
+    return f"benchmarks.{area}.{rest}" if area in ("sampling", "temporal") else f"benchmarks.engine.{table}"
+
+
+def _command(parsed: argparse.Namespace) -> str:
+    """The command line without the file that it writes."""
+    flags = [flag for flag, given in (("--full", parsed.full), ("--tiny", parsed.tiny)) if given]
+    return " ".join(["python -m benchmarks", *parsed.tables, *flags, f"--threads {parsed.threads}"])
+
+
 def _run(tables: list[str] | tuple[str, ...], parsed: argparse.Namespace) -> int:
-    from benchmarks.machine import REFERENCE, measure
+    from benchmarks.machine import REFERENCE, description, measure
     from benchmarks.options import Options
     from benchmarks.report import Report
 
     report = Report(parsed.out)
+    report.title(", ".join(tables), _command(parsed), description())
     report.progress("measuring this machine")
     machine = REFERENCE if parsed.tiny else measure(parsed.threads)
     options = Options(parsed.full, parsed.tiny, parsed.threads, machine)
     try:
         for name in tables:
-            importlib.import_module(f"benchmarks.{name}").run(options, report)
+            importlib.import_module(module_of(name)).run(options, report)
     except KeyboardInterrupt:
         report.progress("interrupted; the tables above stand")
         return 130
+    finally:
+        report.close()
     report.progress("done" if not report.failures else f"{len(report.failures)} wrong answers")
     return 1 if report.failures else 0
 

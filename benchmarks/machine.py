@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,16 @@ class Machine:
 
 
 REFERENCE = Machine("reference", 54.4e9, 231e9)  # the machine whose numbers the targets were set on
+
+
+def description() -> str:
+    """Processor, cores and instruction sets, for the head of a result."""
+    from livegnn import _native
+
+    listed = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", listed.read_text(), re.MULTILINE) if listed.exists() else None
+    processor = named[1] if named else platform.processor() or platform.machine()
+    return ", ".join([processor, f"{os.cpu_count()} cores", *_native.cpu_features()])
 
 
 def best_seconds(work: Callable[[], object], repeats: int) -> float:

@@ -1,8 +1,9 @@
-"""Progress to stderr, Markdown tables to stdout and, where asked, to a file as well; each row leaves as soon as it is
-known."""
+"""Progress to stderr, Markdown tables to stdout and, if asked, to a file as well; each row is written as soon as it is
+known. The file is complete: put it into benchmarks/results/ as it is."""
 
 from __future__ import annotations
 
+import datetime
 import sys
 import time
 from collections.abc import Sequence
@@ -24,6 +25,14 @@ class Report:
         for file in self._files:
             file.write(text + "\n")
             file.flush()
+
+    def close(self) -> None:
+        for file in self._files[1:]:
+            file.close()
+
+    def title(self, text: str, command: str, machine: str) -> None:
+        """The head of a result: what, when, by which command, on which machine."""
+        self.line(f"# {text}\n\n{datetime.date.today()}, `{command}`. {machine}.")
 
     def heading(self, text: str) -> None:
         self.line(f"\n## {text}\n")

@@ -1,8 +1,10 @@
 #include "livegnn/arrivals.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "bindings.h"
 #include "sampling_arrays.h"
@@ -17,10 +19,12 @@ Out<std::int64_t> copied(const std::vector<std::int64_t>& values) {
 }
 
 // src, dst, time, id of the events, ids of the edges removed, slots of the vertices removed; and begins anew.
-nb::tuple take(Arrivals& arrivals) {
+using Int64 = Out<std::int64_t>;
+
+std::tuple<Int64, Int64, Int64, Int64, Int64, Int64> take(Arrivals& arrivals) {
   const Events& events = arrivals.added();
-  nb::tuple taken = nb::make_tuple(copied(events.src), copied(events.dst), copied(events.time), copied(events.id),
-                                   copied(arrivals.removed()), copied(arrivals.vertices()));
+  std::tuple taken(copied(events.src), copied(events.dst), copied(events.time), copied(events.id),
+                   copied(arrivals.removed()), copied(arrivals.vertices()));
   arrivals.clear();
   return taken;
 }

@@ -3,7 +3,9 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,9 +13,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings.h"
+#include "data.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -44,7 +48,9 @@ IdArray id_array(const std::vector<VertexId>& vertices) {
 
 std::span<const std::int64_t> span_of(const Ids& ids) { return {ids.data(), ids.size()}; }
 
-nb::object extremes_of(const ExtremeStats& stats) {
+using StageFacts = nb::typed<nb::dict, nb::str, nb::any>;
+
+nb::object extremes_of(const MinMaxStats& stats) {
   if (!stats.present) return nb::none();
   nb::dict out;
   out["no_deletion"] = stats.no_deletion;
@@ -56,7 +62,7 @@ nb::object extremes_of(const ExtremeStats& stats) {
   return out;
 }
 
-nb::dict stage_dict(const StageStats& stats) {
+StageFacts stage_dict(const StageStats& stats) {
   static constexpr const char* kPaths[] = {"none", "push", "pull", "sweep"};
   nb::dict out;
   out["affected"] = stats.affected;
@@ -84,47 +90,31 @@ void bind_changes(nb::module_& m) {
            })
       .def("stages",
            [](const Changes& c) {
-             nb::list all;
+             nb::typed<nb::list, StageFacts> all;
              for (const StageStats& stats : c.stages) all.append(stage_dict(stats));
              return all;
            })
       .def("seconds",
-           [](const Changes& c) { return nb::make_tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
+           [](const Changes& c) { return std::tuple(c.topology_seconds, c.publish_seconds, c.total_seconds); });
 }
 
-EngineOptions options_of(int strategy, int path, bool exact, bool compact, bool on_demand, bool constrained,
-                         int threads, int fanout, std::uint64_t seed, std::vector<std::vector<int>> exponents,
-                         std::size_t memory_limit, std::string spill_folder) {
-  return {static_cast<Strategy>(strategy),
-          static_cast<Path>(path),
-          exact,
-          compact,
-          on_demand,
-          constrained,
-          threads,
-          fanout,
-          seed,
-          std::move(exponents),
-          memory_limit,
-          std::move(spill_folder)};
+void bind_options(nb::module_& m) {
+  bind_enum<Strategy>(m, "Strategy");
+  bind_enum<Path>(m, "Path");
+  using O = EngineOptions;
+  bind_struct<O, 0, &O::strategy, &O::force_path, &O::compact, &O::on_demand, &O::constrained, &O::threads, &O::fanout,
+              &O::seed, &O::scale_exponents, &O::memory_limit, &O::spill_folder>(m, "EngineOptions");
 }
 
 nb::class_<Engine> bind_engine_class(nb::module_& m) {
   return nb::class_<Engine>(m, "NativeEngine")
       .def_static(
           "create",
-          [](const GraphStore& graph, const Program& program, int strategy, int path, bool exact, bool compact,
-             bool on_demand, bool constrained, int threads, int fanout, std::uint64_t seed,
-             std::vector<std::vector<int>> exponents, std::size_t memory_limit, std::string spill_folder) {
-            const EngineOptions options =
-                options_of(strategy, path, exact, compact, on_demand, constrained, threads, fanout, seed,
-                           std::move(exponents), memory_limit, std::move(spill_folder));
+          [](const GraphStore& graph, const Program& program, const EngineOptions& options) {
             nb::gil_scoped_release release;
             return Engine::create(graph, program, options);
           },
-          "graph"_a, "program"_a, "strategy"_a, "path"_a, "exact"_a, "compact"_a, "on_demand"_a, "constrained"_a,
-          "threads"_a, "fanout"_a, "seed"_a, "scale_exponents"_a, "memory_limit"_a, "spill_folder"_a,
-          nb::keep_alive<0, 1>())
+          "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>())
       .def(
           "read",
           [](const Engine& e, Ids ids) {
@@ -145,7 +135,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
               nb::gil_scoped_release release;
               version = e.read(span_of(ids), out.data());
             }
-            return nb::make_tuple(out, version);
+            return std::tuple(out, version);
           },
           nb::arg("ids").noconvert())
       .def(
@@ -173,7 +163,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
           nb::gil_scoped_release release;
           mismatch = e.verify();
         }
-        return mismatch.found ? nb::cast(mismatch.what) : nb::none();
+        return mismatch.found ? std::optional(mismatch.what) : std::nullopt;
       });
 }
 
@@ -188,10 +178,10 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
               nb::gil_scoped_release release;
               stats = e.demand(span_of(ids));
             }
-            return nb::make_tuple(stats.rows, stats.edges, stats.whole);
+            return std::tuple(stats.rows, stats.edges, stats.whole);
           },
           nb::arg("ids").noconvert())
-      .def("settle", &Engine::settle, nb::call_guard<nb::gil_scoped_release>())
+      .def("flush", &Engine::flush, nb::call_guard<nb::gil_scoped_release>())
       .def("pending", &Engine::pending);
   engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
@@ -203,7 +193,7 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       .def("bytes",
            [](const Engine& e) {
              const StateBytes b = e.bytes();
-             nb::dict out;
+             nb::typed<nb::dict, nb::str, std::size_t> out;
              out["aggregates"] = b.aggregates;
              out["messages"] = b.messages;
              out["stored"] = b.stored;
@@ -212,10 +202,12 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
              out["scratch"] = b.scratch;
              return out;
            })
-      .def("paging", [](const Engine& e) -> nb::object {
+      .def("paging", [](const Engine& e) {
+        const auto facts = [](const PagingStats& stats) {
+          return std::tuple(stats.limit, stats.resident, stats.files, stats.hubs, stats.brought, stats.dropped);
+        };
         const std::optional<PagingStats> stats = e.paging();
-        if (!stats) return nb::none();
-        return nb::make_tuple(stats->limit, stats->resident, stats->files, stats->hubs, stats->brought, stats->dropped);
+        return stats ? std::optional(facts(*stats)) : std::nullopt;
       });
 }
 
@@ -237,15 +229,15 @@ void bind_snapshot(nb::module_& m) {
       .def_prop_ro("vertex_count", [](const NativeSnapshot& s) { return s.held ? s.held->vertex_count() : -1; })
       .def(
           "read",
-          [](const NativeSnapshot& s, Ids ids) -> nb::object {
+          [](const NativeSnapshot& s, Ids ids) -> std::optional<FloatRows> {
             const std::shared_ptr<Snapshot> held = s.held;
-            if (!held) return nb::none();
+            if (!held) return std::nullopt;
             FloatRows out = rows(ids.size(), static_cast<std::size_t>(held->width()));
             {
               nb::gil_scoped_release release;
               held->read(span_of(ids), out.data());
             }
-            return nb::cast(out);
+            return out;
           },
           nb::arg("ids").noconvert())
       .def("close", [](NativeSnapshot& s) {
@@ -259,6 +251,7 @@ void bind_snapshot(nb::module_& m) {
 
 void bind_engine(nb::module_& m) {
   nb::class_<BatchFollower>(m, "BatchFollower");
+  bind_options(m);
   bind_changes(m);
   nb::class_<Engine> engine = bind_engine_class(m);
   bind_engine_facts(engine);
@@ -266,12 +259,12 @@ void bind_engine(nb::module_& m) {
   m.def(
       "apply_batch",
       [](GraphStore& graph, const std::vector<Engine*>& engines, const std::vector<BatchFollower*>& followers,
-         const UpdateBuffer& batch, nb::object before_publish) {
+         const UpdateBuffer& batch, const std::optional<nb::typed<nb::callable, nb::object()>>& before_publish) {
         std::function<void()> hook;
-        if (!before_publish.is_none()) {
+        if (before_publish) {
           hook = [&before_publish] {
             nb::gil_scoped_acquire acquire;
-            before_publish();
+            (*before_publish)();
           };
         }
         nb::gil_scoped_release release;

@@ -4,14 +4,17 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
 
 #include <cstring>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
+#include "data.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -40,7 +43,9 @@ Out<T> array_of(std::vector<T> values) {
   return Out<T>(kept->data(), {kept->size()}, owner);
 }
 
-nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count, RowCopier& threads) {
+std::tuple<std::int64_t, Out<std::int32_t>, Out<std::int64_t>, std::int64_t> lookup(FeatureIndex& index, const Ids& ids,
+                                                                                    std::int64_t row_count,
+                                                                                    RowCopier& threads) {
   std::vector<std::int32_t> places(ids.size());
   std::vector<std::int64_t> missed;
   std::int64_t bad = -1;
@@ -49,16 +54,17 @@ nb::tuple lookup(FeatureIndex& index, const Ids& ids, std::int64_t row_count, Ro
     bad = index.lookup(span_of(ids), row_count, places, threads);
     if (bad < 0) missed = index.missed();
   }
-  return nb::make_tuple(bad, array_of(std::move(places)), array_of(std::move(missed)), index.missed_places());
+  return {bad, array_of(std::move(places)), array_of(std::move(missed)), index.missed_places()};
 }
 
-nb::tuple commit(FeatureIndex& index, const Slots& places, std::int64_t admitted_max) {
+std::tuple<Out<std::int32_t>, std::int64_t> commit(FeatureIndex& index, const Slots& places,
+                                                   std::int64_t admitted_max) {
   Admission done;
   {
     nb::gil_scoped_release release;
     done = index.commit(span_of(places), admitted_max);
   }
-  return nb::make_tuple(array_of(std::move(done.slots)), done.evicted);
+  return {array_of(std::move(done.slots)), done.evicted};
 }
 
 void check_rows(const Rows& rows, const RowsOut& out, std::size_t count) {
@@ -134,14 +140,15 @@ Out<std::uint8_t> edges_there(const GraphStore& store, const Ids& ids) {
 }
 
 void bind_index(nb::module_& m) {
+  bind_enum<CachePolicy>(m, "CachePolicy");
   nb::class_<FeatureIndex>(m, "FeatureIndex", "Which ids are cached in which slots; the caller holds the lock.")
       .def(
           "__init__",
-          [](FeatureIndex* self, int policy, std::int32_t capacity, bool dense) {
-            invariant(policy >= 0 && policy <= 3 && capacity >= 1, "a cache of no known policy, or without room");
-            new (self) FeatureIndex(static_cast<CachePolicy>(policy), capacity, dense);
+          [](FeatureIndex* self, CachePolicy policy, std::int32_t capacity, bool dense) {
+            invariant(capacity >= 1, "a cache without room");
+            new (self) FeatureIndex(policy, capacity, dense);
           },
-          "policy"_a, "capacity"_a, "dense"_a)
+          nb::arg("policy").noconvert(), "capacity"_a, "dense"_a)
       .def("lookup", &lookup, nb::arg("ids").noconvert(), "row_count"_a, "threads"_a)
       .def("commit", &commit, nb::arg("places").noconvert(), "admitted_max"_a)
       .def(
@@ -153,7 +160,7 @@ void bind_index(nb::module_& m) {
       .def("contents",
            [](const FeatureIndex& index) {
              CacheContents found = index.contents();
-             return nb::make_tuple(array_of(std::move(found.ids)), array_of(std::move(found.uses)));
+             return std::tuple(array_of(std::move(found.ids)), array_of(std::move(found.uses)));
            })
       .def(
           "install",
@@ -183,7 +190,7 @@ void bind_feature_cache(nb::module_& m) {
       .def(nb::init<const GraphStore&, bool>(), "graph"_a, "edges"_a, nb::keep_alive<1, 2>())
       .def("take", [](ChangedRows& changed) {
         ChangedRows::Taken taken = changed.take();
-        return nb::make_tuple(array_of(std::move(taken.ids)), array_of(std::move(taken.gone)));
+        return std::tuple(array_of(std::move(taken.ids)), array_of(std::move(taken.gone)));
       });
 }
 

@@ -113,20 +113,20 @@ EdgeColumns collect_edges(const GraphStore& store) {
   return columns;
 }
 
-nb::dict edges(const GraphStore& store) {
+Columns edges(const GraphStore& store) {
   EdgeColumns columns;
   {
     nb::gil_scoped_release release;
     columns = collect_edges(store);
   }
-  nb::dict out;
+  Columns out;
   out["src"] = make_array(std::move(columns.src));
   out["dst"] = make_array(std::move(columns.dst));
   columns.give(out, store.options());
   return out;
 }
 
-nb::dict neighbours(const GraphStore& store, const char* where, std::int64_t vertex, bool outgoing) {
+Columns neighbours(const GraphStore& store, const char* where, std::int64_t vertex, bool outgoing) {
   const VertexId v = checked_vertex(store, where, vertex);
   EdgeColumns columns;
   const auto visitor = [&](const EdgeSpan& span) {
@@ -141,7 +141,7 @@ nb::dict neighbours(const GraphStore& store, const char* where, std::int64_t ver
     store.visit_in(v, visitor);
   }
   if (store.options().attr_width > 0) columns.collect_attr(store);
-  nb::dict out;
+  Columns out;
   out[outgoing ? "dst" : "src"] = make_array(std::move(columns.src));
   columns.give(out, store.options());
   return out;
@@ -197,13 +197,13 @@ Out1<bool> live(const GraphStore& store) {
   return Out1<bool>(values, {flags.size()}, owner);
 }
 
-nb::dict memory(const GraphStore& store) {
+Counts memory(const GraphStore& store) {
   GraphMemory total{};
   {
     nb::gil_scoped_release release;
     total = store.memory();
   }
-  nb::dict out;
+  Counts out;
   out["edges_live"] = total.edges_live;
   out["edges_reserved"] = total.edges_reserved;
   out["index"] = total.index;
@@ -213,13 +213,13 @@ nb::dict memory(const GraphStore& store) {
   return out;
 }
 
-nb::dict block_stats(const GraphStore& store, bool outgoing) {
+Counts block_stats(const GraphStore& store, bool outgoing) {
   BlockStats stats;
   {
     nb::gil_scoped_release release;
     stats = store.block_stats(outgoing);
   }
-  nb::dict out;
+  Counts out;
   out["lists"] = stats.lists;
   out["blocks"] = stats.blocks;
   out["blocks_max"] = stats.blocks_max;
@@ -231,7 +231,7 @@ nb::dict block_stats(const GraphStore& store, bool outgoing) {
 // ---- edges in files
 
 // The edges with a time before `before`, by id.
-nb::dict edges_before(const GraphStore& store, std::int64_t before) {
+Columns edges_before(const GraphStore& store, std::int64_t before) {
   EdgeColumns columns;
   {
     nb::gil_scoped_release release;
@@ -241,14 +241,14 @@ nb::dict edges_before(const GraphStore& store, std::int64_t before) {
     columns.sort_by_id();
     if (store.options().attr_width > 0) columns.collect_attr(store);
   }
-  nb::dict out;
+  Columns out;
   out["src"] = make_array(std::move(columns.src));
   out["dst"] = make_array(std::move(columns.dst));
   columns.give(out, store.options());
   return out;
 }
 
-void reload(GraphStore& store, nb::dict arrays, std::int64_t before) {
+void reload(GraphStore& store, const Columns& arrays, std::int64_t before) {
   const GraphOptions& options = store.options();
   const auto src = stored<Ids>(arrays, "src"), dst = stored<Ids>(arrays, "dst"), id = stored<Ids>(arrays, "id"),
              time = stored<Ids>(arrays, "time");
@@ -265,9 +265,9 @@ void reload(GraphStore& store, nb::dict arrays, std::int64_t before) {
 }
 
 // What a saved graph keeps of them: counts by vertex, and before, count, id_max, digest.
-nb::dict offloaded_arrays(const GraphStore& store) {
+Columns offloaded_arrays(const GraphStore& store) {
   const OffloadedEdges& away = store.offloaded();
-  nb::dict out;
+  Columns out;
   out["out"] = make_array(std::vector<std::int32_t>(away.out));
   out["in"] = make_array(std::vector<std::int32_t>(away.in));
   out["counters"] = make_array(
@@ -275,7 +275,7 @@ nb::dict offloaded_arrays(const GraphStore& store) {
   return out;
 }
 
-void restore_offloaded(GraphStore& store, nb::dict arrays) {
+void restore_offloaded(GraphStore& store, const Columns& arrays) {
   const auto out = stored<In1<std::int32_t>>(arrays, "out"), in = stored<In1<std::int32_t>>(arrays, "in");
   const auto counters = stored<Ids>(arrays, "counters");
   check_lengths("from_arrays", 4, counters.size(), "counters");
@@ -346,8 +346,8 @@ Out2<T> stored_rows(const GraphStore& store, const T* table) {
   return make_rows(std::move(rows), slots, width);
 }
 
-nb::dict to_arrays(const GraphStore& store) {
-  nb::dict out = edges(store);
+Columns to_arrays(const GraphStore& store) {
+  Columns out = edges(store);
   if (store.features().is_half()) {
     out["features"] = stored_rows(store, store.features().halves());
   } else {
@@ -359,7 +359,7 @@ nb::dict to_arrays(const GraphStore& store) {
   return out;
 }
 
-void from_arrays(GraphStore& store, nb::dict arrays) {
+void from_arrays(GraphStore& store, const Columns& arrays) {
   const GraphOptions& options = store.options();
   const FeatureRowsIn x(store, nb::object(arrays["features"]));
   const auto live_slots = stored<In1<std::uint8_t>>(arrays, "live");
@@ -422,7 +422,7 @@ void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, 
   new (place) GraphStore(options);
 }
 
-// The sum of all out-neighbours' ids: what a scan of the whole graph costs, for benchmarks/store.py.
+// The sum of all out-neighbours' ids: what a scan of the whole graph costs, for benchmarks/engine/store.py.
 std::int64_t scan_out_sum(const GraphStore& store) {
   std::int64_t sum = 0;
   for (VertexId u = 0; u < store.slot_count(); ++u) {
@@ -447,8 +447,9 @@ std::int64_t scan_csr_sum(Ids starts, nb::ndarray<const std::int32_t, nb::ndim<1
 void bind_store(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
-      .def("__init__", &make_store, "feature_width"_a, "has_weight"_a, "has_time"_a, "has_type"_a, "attr_width"_a,
-           "undirected"_a, "simple"_a, "block_edges_max"_a = 128, "type_widths"_a = std::vector<std::int32_t>{},
+      .def("__init__", &make_store, nb::kw_only(), "feature_width"_a = 0, "has_weight"_a = false, "has_time"_a = false,
+           "has_type"_a = false, "attr_width"_a = 0, "undirected"_a = false, "simple"_a = false,
+           "block_edges_max"_a = 128, "type_widths"_a = std::vector<std::int32_t>{},
            "src_types"_a = std::vector<std::int32_t>{}, "dst_types"_a = std::vector<std::int32_t>{},
            "feature_dtype"_a = "float32")
       .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),

@@ -27,6 +27,8 @@ using Out2 = nb::ndarray<nb::numpy, T, nb::ndim<2>, nb::c_contig>;
 using Ids = In1<std::int64_t>;
 using Row = In1<float>;
 using Rows = In2<float>;
+using Columns = nb::typed<nb::dict, nb::str, nb::ndarray<nb::numpy>>;  // by name
+using Counts = nb::typed<nb::dict, nb::str, std::int64_t>;
 
 template <typename T>
 Out1<T> make_array(std::vector<T> values) {

@@ -3,11 +3,13 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,8 +54,8 @@ class NewArray {
 };
 
 template <typename T>
-nb::list release_all(std::vector<NewArray<T>>& arrays) {
-  nb::list out;
+nb::typed<nb::list, Out<T>> release_all(std::vector<NewArray<T>>& arrays) {
+  nb::typed<nb::list, Out<T>> out;
   for (NewArray<T>& array : arrays) out.append(array.release());
   return out;
 }
@@ -68,26 +70,40 @@ Out<T> copied(std::span<const T> values) {
 // The arrays of an answer, as a request wants them.
 class Answer {
  public:
-  Answer(const Ids& seeds, const std::vector<std::int32_t>& fan_outs, const std::vector<std::int32_t>& widths,
-         bool edge_ids) {
+  Answer(const Ids& seeds, const std::vector<std::int32_t>& fanouts, const std::vector<std::int32_t>& widths,
+         bool edge_ids, const EdgeColumns& columns = {})
+      : with_ids_(edge_ids) {
     request.seeds = {seeds.data(), seeds.size()};
     request.widths = widths;
+    request.edge_columns = columns;
     shape_ = {seeds.size()};
     add_features(0);
-    for (std::size_t hop = 0; hop < fan_outs.size(); ++hop) {
-      shape_.push_back(static_cast<std::size_t>(fan_outs[hop]));
+    for (std::size_t hop = 0; hop < fanouts.size(); ++hop) {
+      shape_.push_back(static_cast<std::size_t>(fanouts[hop]));
       vertices_.emplace_back(shape_);
       request.vertices.push_back(vertices_.back().data());
-      if (edge_ids) {
-        ids_.emplace_back(shape_);
-        request.edge_ids.push_back(ids_.back().data());
-      }
+      if (edge_ids || columns.words() > 0) request.edge_ids.push_back(ids_.emplace_back(shape_).data());
+      if (columns.weight) request.edge_weights.push_back(weights_.emplace_back(shape_).data());
+      if (columns.time) request.edge_times.push_back(times_.emplace_back(shape_).data());
+      if (columns.attr_width > 0) request.edge_attrs.push_back(add_rows(attrs_, columns.attr_width));
       add_features(hop + 1);
     }
   }
-  // (version, vertices per hop, edge ids per hop, features per level); the last two empty where not asked for.
-  nb::tuple release(std::int64_t version) {
-    return nb::make_tuple(version, release_all(vertices_), release_all(ids_), release_all(features_));
+  using Int64s = nb::typed<nb::list, Out<std::int64_t>>;
+  using Floats = nb::typed<nb::list, Out<float>>;
+  using Arrays = std::tuple<std::int64_t, Int64s, Int64s, Floats, Floats, Int64s, Floats>;
+
+  // (version, vertices per hop, edge ids per hop, features per level, weights, times and attributes per hop); lists are
+  // empty where not asked for.
+  Arrays release(std::int64_t version) {
+    if (!with_ids_) ids_.clear();
+    return {version,
+            release_all(vertices_),
+            release_all(ids_),
+            release_all(features_),
+            release_all(weights_),
+            release_all(times_),
+            release_all(attrs_)};
   }
 
   SampleRequest request;
@@ -95,15 +111,19 @@ class Answer {
  private:
   void add_features(std::size_t level) {
     if (request.widths.empty()) return;
+    request.features.push_back(add_rows(features_, request.widths.at(level)));
+  }
+
+  float* add_rows(std::vector<NewArray<float>>& arrays, std::int32_t width) const {
     std::vector<std::size_t> rows = shape_;
-    rows.push_back(static_cast<std::size_t>(request.widths.at(level)));
-    features_.emplace_back(rows);
-    request.features.push_back(features_.back().data());
+    rows.push_back(static_cast<std::size_t>(width));
+    return arrays.emplace_back(std::move(rows)).data();
   }
 
   std::vector<std::size_t> shape_;
-  std::vector<NewArray<std::int64_t>> vertices_, ids_;
-  std::vector<NewArray<float>> features_;
+  bool with_ids_;
+  std::vector<NewArray<std::int64_t>> vertices_, ids_, times_;
+  std::vector<NewArray<float>> features_, weights_, attrs_;
 };
 
 }  // namespace livegnn

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "data.h"
 #include "sampling_arrays.h"
 
 namespace nb = nanobind;
@@ -34,44 +35,64 @@ Reasons reasons_of(const ReasonArrays& arrays) {
   return {vector_of(table), vector_of(vertex), vector_of(serving), vector_of(change)};
 }
 
-nb::tuple give(const Reasons& reasons) {
-  return nb::make_tuple(copied<std::int32_t>(reasons.table), copied<std::int32_t>(reasons.vertex),
-                        copied<std::int32_t>(reasons.serving), copied<std::int32_t>(reasons.change));
+using GivenNumbers = Out<std::int32_t>;
+using GivenReasons = std::tuple<GivenNumbers, GivenNumbers, GivenNumbers, GivenNumbers>;
+
+GivenReasons give(const Reasons& reasons) {
+  return {copied<std::int32_t>(reasons.table), copied<std::int32_t>(reasons.vertex),
+          copied<std::int32_t>(reasons.serving), copied<std::int32_t>(reasons.change)};
 }
 
-using PushArrays = std::tuple<Numbers, Numbers, Numbers, Numbers, Ids, Numbers, Numbers, Numbers, Rows, Numbers>;
+using PushArrays = std::tuple<Numbers, Numbers, Numbers, Numbers, Ids, Rows, Numbers, Numbers, Numbers, Rows, Numbers>;
 
 Push push_of(const PushArrays& arrays) {
-  const auto& [table, vertex, count, neighbours, edge_ids, dropped_table, dropped, feature_vertex, features, gone] =
-      arrays;
+  const auto& [table, vertex, count, neighbours, edge_ids, edge_rows, dropped_table, dropped, feature_vertex, features,
+               gone] = arrays;
   check_equal(table.size() == vertex.size() && table.size() == count.size());
   check_equal(dropped_table.size() == dropped.size() && feature_vertex.size() == features.shape(0));
-  return {vector_of(table),      vector_of(vertex),         vector_of(count),
-          vector_of(neighbours), vector_of(edge_ids),       vector_of(dropped_table),
-          vector_of(dropped),    vector_of(feature_vertex), {features.data(), features.data() + features.size()},
+  check_equal(edge_ids.size() == edge_rows.shape(0));
+  return {vector_of(table),
+          vector_of(vertex),
+          vector_of(count),
+          vector_of(neighbours),
+          vector_of(edge_ids),
+          {edge_rows.data(), edge_rows.data() + edge_rows.size()},
+          vector_of(dropped_table),
+          vector_of(dropped),
+          vector_of(feature_vertex),
+          {features.data(), features.data() + features.size()},
           vector_of(gone)};
 }
 
-nb::tuple give(const Push& push, std::int32_t width) {
-  NewArray<float> features({push.feature_vertex.size(), static_cast<std::size_t>(width)});
-  std::copy(push.features.begin(), push.features.end(), features.data());
-  return nb::make_tuple(copied<std::int32_t>(push.table), copied<std::int32_t>(push.vertex),
-                        copied<std::int32_t>(push.count), copied<std::int32_t>(push.neighbours),
-                        copied<std::int64_t>(push.edge_ids), copied<std::int32_t>(push.dropped_table),
-                        copied<std::int32_t>(push.dropped), copied<std::int32_t>(push.feature_vertex),
-                        features.release(), copied<std::int32_t>(push.features_dropped));
+using GivenPush = std::tuple<GivenNumbers, GivenNumbers, GivenNumbers, GivenNumbers, Out<std::int64_t>, Out<float>,
+                             GivenNumbers, GivenNumbers, GivenNumbers, Out<float>, GivenNumbers>;
+
+Out<float> rows_of(const std::vector<float>& values, std::size_t rows, std::int32_t width) {
+  NewArray<float> array({rows, static_cast<std::size_t>(width)});
+  std::copy(values.begin(), values.end(), array.data());
+  return array.release();
+}
+
+GivenPush give(const Push& push, std::int32_t width, std::int32_t words) {
+  return {copied<std::int32_t>(push.table),           copied<std::int32_t>(push.vertex),
+          copied<std::int32_t>(push.count),           copied<std::int32_t>(push.neighbours),
+          copied<std::int64_t>(push.edge_ids),        rows_of(push.edge_rows, push.edge_ids.size(), words),
+          copied<std::int32_t>(push.dropped_table),   copied<std::int32_t>(push.dropped),
+          copied<std::int32_t>(push.feature_vertex),  rows_of(push.features, push.feature_vertex.size(), width),
+          copied<std::int32_t>(push.features_dropped)};
 }
 
 // ---- partitions
 
-nb::tuple partition(const UpdateBuffer& batch, const Flags& owned, int policy, std::int64_t next_edge_id) {
-  invariant(policy >= 0 && policy <= 2, "a policy of edges of no known kind");
+std::tuple<UpdateBuffer, std::int64_t, std::int64_t> partition(const UpdateBuffer& batch, const Flags& owned,
+                                                               EdgePolicy policy, std::int64_t next_edge_id,
+                                                               bool attributes) {
   PartitionedUpdates part;
   {
     nb::gil_scoped_release release;
-    part = partition_updates(batch, {owned.data(), owned.size()}, static_cast<EdgePolicy>(policy), next_edge_id);
+    part = partition_updates(batch, {owned.data(), owned.size()}, policy, next_edge_id, attributes);
   }
-  return nb::make_tuple(nb::cast(std::move(part.buffer)), part.next_edge_id, part.latest);
+  return {std::move(part.buffer), part.next_edge_id, part.latest};
 }
 
 void bind_features(nb::module_& m) {
@@ -103,22 +124,17 @@ void bind_features(nb::module_& m) {
                const float* row = rows.find(vertices[i]);
                std::copy(row, row + width, values.data() + i * width);
              }
-             return nb::make_tuple(copied<std::int32_t>(vertices), values.release());
+             return std::tuple(copied<std::int32_t>(vertices), values.release());
            })
       .def("bytes", &FeatureRows::bytes);
 }
 
 // ---- subscriptions
 
-// reservoir, hop, feeds, types of seeds
-using TableNumbers = std::tuple<std::int32_t, std::int32_t, std::vector<std::int32_t>, std::vector<std::int32_t>>;
-
 void make_subscriptions(Subscriptions* place, const GraphStore& graph, const Reservoirs& reservoirs,
-                        const FeatureRows& features, const std::vector<TableNumbers>& tables,
+                        const FeatureRows& features, std::vector<SubscribedTable> tables,
                         const In<std::uint16_t>& owners, int worker, int workers) {
-  std::vector<SubscribedTable> subscribed;
-  for (const auto& [reservoir, hop, feeds, types] : tables) subscribed.push_back({reservoir, hop, feeds, types});
-  new (place) Subscriptions(graph, reservoirs, features, std::move(subscribed), vector_of(owners), worker, workers);
+  new (place) Subscriptions(graph, reservoirs, features, std::move(tables), vector_of(owners), worker, workers);
 }
 
 void bind_subscriptions(nb::module_& m) {
@@ -142,14 +158,17 @@ void bind_subscriptions(nb::module_& m) {
                nb::gil_scoped_release release;
                out = s.advance();
              }
-             nb::list given;
-             for (const Reasons& reasons : out) given.append(give(reasons));
+             nb::typed<nb::list, GivenReasons> given;
+             for (const Reasons& reasons : out) given.append(nb::cast(give(reasons)));
              return given;
            })
       .def("finish", &Subscriptions::finish, nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "push", [](const Subscriptions& s, int serving, std::int32_t width) { return give(s.push(serving), width); },
-          "serving"_a, "width"_a)
+          "push",
+          [](const Subscriptions& s, int serving, std::int32_t width, std::int32_t words) {
+            return give(s.push(serving), width, words);
+          },
+          "serving"_a, "width"_a, "words"_a)
       .def_prop_ro("hops", &Subscriptions::hops)
       .def("counts", [](const Subscriptions& s) { return give(s.counts()); })
       .def(
@@ -163,15 +182,15 @@ void bind_subscriptions(nb::module_& m) {
 
 // ---- serving
 
-nb::tuple sample(const ServingTables& tables, const std::vector<std::int32_t>& numbers, const Ids& seeds,
-                 const std::vector<std::int32_t>& widths, bool edge_ids) {
-  const std::vector<std::int32_t> all = tables.fan_outs();
-  std::vector<std::int32_t> fan_outs;
+Answer::Arrays sample(const ServingTables& tables, const std::vector<std::int32_t>& numbers, const Ids& seeds,
+                      const std::vector<std::int32_t>& widths, bool edge_ids, bool edge_data) {
+  const std::vector<std::int32_t> all = tables.fanouts();
+  std::vector<std::int32_t> fanouts;
   for (const std::int32_t number : numbers) {
     invariant(number >= 0 && static_cast<std::size_t>(number) < all.size(), "a table of samples that is not there");
-    fan_outs.push_back(all[static_cast<std::size_t>(number)]);
+    fanouts.push_back(all[static_cast<std::size_t>(number)]);
   }
-  Answer answer(seeds, fan_outs, widths, edge_ids);
+  Answer answer(seeds, fanouts, widths, edge_ids, edge_data ? tables.edge_columns() : EdgeColumns{});
   answer.request.tables = numbers;
   std::int64_t version = 0;
   {
@@ -190,15 +209,21 @@ void apply(ServingTables& tables, const std::vector<PushArrays>& arrays, const F
 
 void bind_serving(nb::module_& m) {
   nb::class_<ServingTables>(m, "ServingTables")
-      .def(nb::init<std::vector<std::int32_t>, std::int32_t>(), "fan_outs"_a, "feature_width"_a)
+      .def(nb::init<std::vector<std::int32_t>, std::int32_t, EdgeColumns>(), "fanouts"_a, "feature_width"_a,
+           "edge_columns"_a)
       .def("apply", &apply, "pushes"_a, nb::arg("seeds").noconvert(), "version"_a)
-      .def("sample", &sample, "tables"_a, nb::arg("seeds").noconvert(), "widths"_a, "edge_ids"_a)
+      .def("sample", &sample, "tables"_a, nb::arg("seeds").noconvert(), "widths"_a, nb::kw_only(), "edge_ids"_a,
+           "edge_data"_a)
       .def("version", &ServingTables::version)
       .def(
-          "contents", [](const ServingTables& t, std::int32_t width) { return give(t.contents(), width); }, "width"_a)
+          "contents",
+          [](const ServingTables& t, std::int32_t width) {
+            return give(t.contents(), width, t.edge_columns().words());
+          },
+          "width"_a)
       .def("bytes", [](const ServingTables& t) {
         const ServingBytes b = t.bytes();
-        nb::dict out;
+        nb::typed<nb::dict, nb::str, std::size_t> out;
         out["rows"] = b.rows;
         out["index"] = b.index;
         out["features"] = b.features;
@@ -206,13 +231,13 @@ void bind_serving(nb::module_& m) {
       });
 }
 
-nb::object buckets(const Ids& vertices) {
+Out<std::int32_t> buckets(const Ids& vertices) {
   NewArray<std::int32_t> found({vertices.size()});
   for (std::size_t i = 0; i < vertices.size(); ++i) {
     const std::int64_t v = vertices.data()[i];
     found.data()[i] = v < 0 || v > INT32_MAX ? -1 : bucket_of(static_cast<VertexId>(v));
   }
-  return nb::cast(found.release());
+  return found.release();
 }
 
 }  // namespace
@@ -220,8 +245,12 @@ nb::object buckets(const Ids& vertices) {
 void bind_sampling_workers(nb::module_& m) {
   m.attr("BUCKETS") = kBuckets;
   m.attr("SERVING_MAX") = kServingMax;
+  bind_enum<EdgePolicy>(m, "EdgePolicy");
+  using T = SubscribedTable;
+  bind_struct<T, 2, &T::reservoir, &T::hop, &T::feeds, &T::seed_types>(m, "SubscribedTable");
   m.def("buckets", &buckets, nb::arg("vertices").noconvert(), "The bucket of each vertex, -1 for what is no id.");
-  m.def("partition", &partition, "batch"_a, nb::arg("owned").noconvert(), "policy"_a, "next_edge_id"_a,
+  m.def("partition", &partition, "batch"_a, nb::arg("owned").noconvert(), nb::arg("policy").noconvert(),
+        "next_edge_id"_a, nb::kw_only(), "attributes"_a,
         "What a partition takes of a batch, the next edge id after it, and its largest time.");
   nb::class_<BatchTap, BatchFollower>(m, "BatchTap")
       .def(nb::init<std::vector<std::int32_t>>(), "weighted_types"_a)

@@ -7,10 +7,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
+#include "data.h"
 #include "sampling_arrays.h"
 
 namespace nb = nanobind;
@@ -27,7 +29,9 @@ struct HeldBuffer {
 using Numbers = nb::ndarray<nb::numpy, std::int64_t, nb::c_contig>;
 
 // In the order of TemporalHop's fields.
-nb::tuple hop_arrays(TemporalHopArrays& hop, const std::shared_ptr<TemporalBuffers>& buffers) {
+using Hop = std::tuple<Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers>;
+
+Hop hop_arrays(TemporalHopArrays& hop, const std::shared_ptr<TemporalBuffers>& buffers) {
   auto held = std::make_unique<HeldBuffer>(HeldBuffer{buffers, std::move(hop.memory)});
   nb::capsule owner(held.get(), [](void* p) noexcept {
     const std::unique_ptr<HeldBuffer> last(static_cast<HeldBuffer*>(p));
@@ -38,21 +42,21 @@ nb::tuple hop_arrays(TemporalHopArrays& hop, const std::shared_ptr<TemporalBuffe
     return Numbers(values.data(), {values.size()}, owner);
   };
   const Numbers edge_index(hop.edge_index.data(), {2, hop.edge_index.size() / 2}, owner);
-  return nb::make_tuple(array(hop.targets), array(hop.target_times), array(hop.ptr), array(hop.src),
-                        array(hop.edge_ids), array(hop.times), edge_index, array(hop.next_targets),
-                        array(hop.next_times));
+  return {array(hop.targets), array(hop.target_times), array(hop.ptr),
+          array(hop.src),     array(hop.edge_ids),     array(hop.times),
+          edge_index,         array(hop.next_targets), array(hop.next_times)};
 }
 
-nb::list sample(TemporalSampler& sampler, const Ids& vertices, const Ids& times, std::uint64_t call,
-                std::int32_t snapshot, const TemporalPin* pin) {
+nb::typed<nb::list, Hop> sample(TemporalSampler& sampler, const Ids& vertices, const Ids& times, std::uint64_t call,
+                                std::int32_t snapshot, const TemporalPin* pin) {
   invariant(vertices.size() == times.size(), "targets and times of different lengths");
   std::vector<TemporalHopArrays> hops;
   {
     nb::gil_scoped_release release;
     hops = sampler.sample({vertices.data(), vertices.size()}, {times.data(), times.size()}, call, snapshot, pin);
   }
-  nb::list out;
-  for (TemporalHopArrays& hop : hops) out.append(hop_arrays(hop, sampler.buffers()));
+  nb::typed<nb::list, Hop> out;
+  for (TemporalHopArrays& hop : hops) out.append(nb::cast(hop_arrays(hop, sampler.buffers())));
   return out;
 }
 
@@ -64,8 +68,8 @@ Numbers table(std::vector<std::int64_t> values, std::size_t rows, std::size_t co
   return Numbers(data, {rows, columns}, owner);
 }
 
-nb::tuple walks(TemporalSampler& sampler, const Ids& vertices, const Ids& times, std::int64_t length,
-                std::uint64_t call, const TemporalPin* pin) {
+std::tuple<Numbers, Numbers, Numbers> walks(TemporalSampler& sampler, const Ids& vertices, const Ids& times,
+                                            std::int64_t length, std::uint64_t call, const TemporalPin* pin) {
   invariant(vertices.size() == times.size() && length >= 1, "walks of no length, or without a time each");
   TemporalWalkArrays made;
   {
@@ -74,8 +78,8 @@ nb::tuple walks(TemporalSampler& sampler, const Ids& vertices, const Ids& times,
   }
   const std::size_t rows = vertices.size();
   const auto steps = static_cast<std::size_t>(length);
-  return nb::make_tuple(table(std::move(made.vertices), rows, steps + 1), table(std::move(made.times), rows, steps),
-                        table(std::move(made.edge_ids), rows, steps));
+  return {table(std::move(made.vertices), rows, steps + 1), table(std::move(made.times), rows, steps),
+          table(std::move(made.edge_ids), rows, steps)};
 }
 
 Out<float> pinned_features(const TemporalPin& pin, const Ids& slots, std::size_t width) {
@@ -118,23 +122,6 @@ Out<std::uint8_t> kept_rows(const TemporalPin& pin, const Ids& ids, bool edges) 
   return kept.release();
 }
 
-void make_sampler(TemporalSampler* place, const GraphStore& graph, std::vector<std::int32_t> fan_outs, bool recent,
-                  bool inclusive, std::int64_t window, std::int32_t snapshots, bool prop_time, bool replace,
-                  bool unique, std::uint64_t seed, int threads) {
-  TemporalOptions options;
-  options.fan_outs = std::move(fan_outs);
-  options.by = recent ? TemporalBy::Recent : TemporalBy::Uniform;
-  options.inclusive = inclusive;
-  options.window = window;
-  options.snapshots = snapshots;
-  options.prop_time = prop_time;
-  options.replace = replace;
-  options.unique = unique;
-  options.seed = seed;
-  options.threads = threads;
-  new (place) TemporalSampler(graph, std::move(options));
-}
-
 }  // namespace
 
 void bind_temporal(nb::module_& m) {
@@ -148,9 +135,12 @@ void bind_temporal(nb::module_& m) {
       .def("edge_attrs", &pinned_attrs, nb::arg("edges").noconvert(), "width"_a)
       .def("kept", &kept_rows, nb::arg("ids").noconvert(), "edges"_a)
       .def("bytes", &TemporalPin::bytes);
+  bind_enum<TemporalBy>(m, "TemporalBy");
+  using O = TemporalOptions;
+  bind_struct<O, 2, &O::fan_outs, &O::by, &O::inclusive, &O::window, &O::snapshots, &O::prop_time, &O::replace,
+              &O::unique, &O::seed, &O::threads>(m, "TemporalOptions");
   nb::class_<TemporalSampler>(m, "TemporalSampler")
-      .def("__init__", &make_sampler, "graph"_a, "fan_outs"_a, "recent"_a, "inclusive"_a, "window"_a, "snapshots"_a,
-           "prop_time"_a, "replace"_a, "unique"_a, "seed"_a, "threads"_a, nb::keep_alive<1, 2>())
+      .def(nb::init<const GraphStore&, TemporalOptions>(), "graph"_a, "options"_a, nb::keep_alive<1, 2>())
       .def("sample", &sample, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "call"_a, "snapshot"_a,
            "pin"_a = nb::none())
       .def("walks", &walks, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "length"_a, "call"_a,

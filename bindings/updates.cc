@@ -3,14 +3,17 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings.h"
+#include "data.h"
 #include "graph_arrays.h"
 #include "livegnn/graph.h"
 
@@ -41,7 +44,7 @@ void check_finite(const UpdateBuffer& buffer, const char* where, const char* nam
   const std::string row = count == width ? "" : "row " + std::to_string(place / width) + ", ";
   throw Error(ErrorKind::ValueInvalid, std::string("[") + where + ", update " + std::to_string(buffer.size()) +
                                            "] expected " + name + " finite, got " + std::to_string(*first) + " at " +
-                                           row + "column " + std::to_string(place % width) + "; drop or mend the row");
+                                           row + "column " + std::to_string(place % width) + "; drop or fix the row");
 }
 
 // The values are checked.
@@ -172,7 +175,7 @@ void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, con
   }
 }
 
-nb::tuple buffer_ids(const UpdateBuffer& buffer) {
+std::tuple<Out1<std::int64_t>, Out1<std::int64_t>> buffer_ids(const UpdateBuffer& buffer) {
   std::vector<std::int64_t> u, v;
   u.reserve(buffer.size());
   v.reserve(buffer.size());
@@ -180,7 +183,7 @@ nb::tuple buffer_ids(const UpdateBuffer& buffer) {
     u.push_back(update.u);
     v.push_back(update.v);
   }
-  return nb::make_tuple(make_array(std::move(u)), make_array(std::move(v)));
+  return {make_array(std::move(u)), make_array(std::move(v))};
 }
 
 void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
@@ -196,7 +199,7 @@ void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
 
 // One value an update; optional fields hold what Update holds when they are not given. row_width is -1 without a row;
 // rows are joined in the order of the updates.
-nb::dict buffer_columns(const UpdateBuffer& buffer) {
+Columns buffer_columns(const UpdateBuffer& buffer) {
   std::vector<std::uint8_t> kind, missing_ignore, has_weight;
   std::vector<std::int32_t> type, row_width;
   std::vector<std::int64_t> u, v, time, edge_id;
@@ -214,7 +217,7 @@ nb::dict buffer_columns(const UpdateBuffer& buffer) {
     row_width.push_back(update.row < 0 ? -1 : update.row_width);
     if (update.row >= 0) rows.insert(rows.end(), buffer.row(update), buffer.row(update) + update.row_width);
   }
-  nb::dict out;
+  Columns out;
   out["kind"] = make_array(std::move(kind));
   out["missing_ignore"] = make_array(std::move(missing_ignore));
   out["has_weight"] = make_array(std::move(has_weight));
@@ -230,7 +233,7 @@ nb::dict buffer_columns(const UpdateBuffer& buffer) {
 }
 
 // Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
-void set_buffer_columns(UpdateBuffer& buffer, nb::dict arrays) {
+void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
   const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
              has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
              missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
@@ -304,6 +307,7 @@ void set_buffer_types(UpdateBuffer& buffer, In1<std::int32_t> types) {
 }  // namespace
 
 void bind_updates(nb::module_& m) {
+  bind_enum<UpdateKind>(m, "UpdateKind");
   nb::class_<UpdateBuffer>(m, "UpdateBuffer", "Updates waiting to be applied, in order.")
       .def(nb::init<>())
       .def("__len__", &UpdateBuffer::size)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import livegnn as lg
-from livegnn.cli.story import evaluate
+from livegnn.cli.demo.experiment import evaluate
 from livegnn.datasets import load_or_generate_typed
 
 torch.manual_seed(0)

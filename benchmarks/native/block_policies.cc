@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "graph/edge_run.h"
-#include "livegnn/graph_adjacency.h"
+#include "livegnn/detail/graph_adjacency.h"
 
 namespace livegnn {
 namespace {

@@ -1,6 +1,6 @@
 // Temporal sampling over static CSR, beside TemporalSampler: what a store that never changes could do with the same
 // care, and what TGL does (per-thread vectors that grow, then a concatenation); TemporalSampler itself is measured
-// here, too, without Python around it. Run by benchmarks/temporal_sampling.py.
+// here, too, without Python around it. Run by benchmarks/temporal/sampling.py.
 //
 //   csr_sampling FILE STRATEGY THREADS REPEATS FANOUT...
 //
@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "livegnn/detail/graph_memory.h"
+#include "livegnn/detail/prefetch.h"
 #include "livegnn/graph.h"
-#include "livegnn/graph_memory.h"
-#include "livegnn/prefetch.h"
 #include "livegnn/temporal.h"
 #include "temporal/draw.h"
 #include "util/thread_pool.h"

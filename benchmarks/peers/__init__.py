@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.stream import Batch
+from benchmarks.engine.stream import Batch
 
 
 class Peer(Protocol):

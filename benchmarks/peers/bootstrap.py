@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from benchmarks.generate import Ids
-from benchmarks.networks import EXTREMES, LayerWeights, Network, layer_weights
-from benchmarks.stream import Workload
+from benchmarks.engine.generate import Ids
+from benchmarks.engine.networks import EXTREMES, LayerWeights, Network, layer_weights
+from benchmarks.engine.stream import Workload
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.adjacency import Adjacency, union
-from benchmarks.generate import Ids
-from benchmarks.networks import EXTREMES, Network, layer_weights
+from benchmarks.engine.adjacency import Adjacency, union
+from benchmarks.engine.generate import Ids
+from benchmarks.engine.networks import EXTREMES, Network, layer_weights
+from benchmarks.engine.stream import Batch, Workload
 from benchmarks.peers.bootstrap import State, bootstrap, copied, transform
 from benchmarks.peers.extremes import EXTREME_OF
 from benchmarks.peers.ripple import Bags
-from benchmarks.stream import Batch, Workload
 
 FLOAT_BYTES = 4
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from benchmarks.generate import Ids
+from benchmarks.engine.generate import Ids
 from benchmarks.peers.extremes import bag_extremes
 from benchmarks.peers.inkstream import FLOAT_BYTES, InkStream, LayerCounts
 from benchmarks.peers.ripple import Bags, Int64

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.generate import Floats, Ids
-from benchmarks.networks import Network
+from benchmarks.engine.generate import Floats, Ids
+from benchmarks.engine.networks import Network
+from benchmarks.engine.stream import Workload
 from benchmarks.peers.bootstrap import State
 from benchmarks.peers.inkstream import FLOAT_BYTES, InkStream, LayerCounts
 from benchmarks.peers.ripple import Bags
-from benchmarks.stream import Workload
 
 MANY_ROWS = 128  # from here torch's gather and reduction win
 

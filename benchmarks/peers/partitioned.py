@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 import livegnn as lg
-from benchmarks.sampling_workload import FEATURES, Social
+from benchmarks.sampling.workload import FEATURES, Social
 from livegnn import _native
-from livegnn.sampling.answers import native_hop
+from livegnn.sampling.presample.answers import native_hop
 
 WORKERS = 2
 Int64 = npt.NDArray[np.int64]
@@ -31,25 +31,36 @@ class Levels(NamedTuple):
         return self.vertices[k - 1]
 
 
-def _serve(pipe: Connection, work: Social, hops: list[tuple[int, ...]], seed: int, worker: int) -> None:
+def _serve(pipe: Connection, work: Social, hops: list[_native.OneHop], seed: int, worker: int) -> None:
     """One owner: answers (hop, vertices) with their samples, and vertices with their features."""
     n = work.loaded
     mine = np.flatnonzero(work.src[:n] % WORKERS == worker)
     rng = np.random.default_rng(7)
     features = rng.standard_normal((work.vertices, FEATURES), np.float32)
     # ids are places among all edges: a graph that holds a part of them is made by restoring it
-    arrays = lg.Graph(features, [], [], weight=[], time=[], edge_type=[])._save_arrays()
+    arrays = lg.Graph(features, [], [], weight=[], time=[], edge_type=[]).to_arrays()
     columns = {"src": work.src[mine], "dst": work.dst[mine], "id": mine, "weight": work.weight[mine]}
     columns |= {"time": mine, "type": work.edge_type[mine], "counters": np.array([0, len(work.src)], np.int64)}
-    graph = lg.Graph._from_arrays({**arrays, **{f"store.{name}": column for name, column in columns.items()}})
+    graph = lg.Graph.from_arrays({**arrays, **{f"store.{name}": column for name, column in columns.items()}})
     pipe.send("ready")
     while (asked := pipe.recv()) is not None:
         kind, vertices = asked
         if kind == "features":
-            pipe.send(graph._store.features(vertices))
+            pipe.send(graph.host.store.features(vertices))
             continue
-        _, found, _, _ = _native.sample_ad_hoc(graph._store, [hops[kind]], seed, 0, True, vertices, [], False, 1)
-        pipe.send(found[0])
+        found = _native.sample_ad_hoc(
+            graph.host.store,
+            [hops[kind]],
+            seed,
+            0,
+            vertices,
+            [],
+            sort_all=True,
+            edge_ids=False,
+            edge_data=False,
+            threads=1,
+        )
+        pipe.send(found[1][0])
 
 
 class Partitioned:
@@ -57,12 +68,13 @@ class Partitioned:
 
     def __init__(self, work: Social, query: lg.Query, seed: int) -> None:
         plan = lg.PreSampler(lg.Graph([[0.0]], [0], [0], weight=[1.0], time=[0], edge_type=[0]), query).plan
-        self.hops = [native_hop(table.one_hop, 0) for table in plan.tables]
+        hops = [native_hop(table.one_hop, 0) for table in plan.tables]
+        self.fanouts = [table.one_hop.fanout for table in plan.tables]
         context = multiprocessing.get_context("fork")
         self.pipes, self.processes = [], []
         for worker in range(WORKERS):
             here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, work, self.hops, seed, worker), daemon=True)
+            process = context.Process(target=_serve, args=(there, work, hops, seed, worker), daemon=True)
             process.start()
             self.pipes.append(here)
             self.processes.append(process)
@@ -73,8 +85,8 @@ class Partitioned:
         """The same samples as one process finds, hop by hop."""
         found = Levels([], [self._features(seeds)])
         parents = np.asarray(seeds, np.int64)
-        for number, hop in enumerate(self.hops):
-            parents = self._ask(number, parents, hop[4], np.int64)
+        for number, fanout in enumerate(self.fanouts):
+            parents = self._ask(number, parents, fanout, np.int64)
             found.vertices.append(parents)
             found.rows.append(self._features(parents))
         return found

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from benchmarks.temporal_contest import SIGNATURE_WIDTH, Batch, Budget, Data
+from benchmarks.temporal.contest import SIGNATURE_WIDTH, Batch, Budget, Data
 
 Int64 = npt.NDArray[np.int64]
 Neighbours = tuple[Int64, Int64, Int64, npt.NDArray[np.bool_]]  # vertex, event, time, whether there is one; (n, k) each

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.networks import layer_weights, network
-from benchmarks.runs import Played, Run, Source, ids_compared, restoring
-from benchmarks.stream import ADD, FEATURES, REMOVE, Batch
+from benchmarks.engine.networks import layer_weights, network
+from benchmarks.engine.runs import Played, Run, Source, ids_compared, restoring
+from benchmarks.engine.stream import ADD, FEATURES, REMOVE, Batch
 from benchmarks.worker import ROOT
 
 NAME = "prototype"

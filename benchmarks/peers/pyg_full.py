@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch_geometric.nn import GCNConv
 
-from benchmarks.networks import Network
-from benchmarks.stream import Batch, Workload
+from benchmarks.engine.networks import Network
+from benchmarks.engine.stream import Batch, Workload
 
 
 class PygFull:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import TransformerConv
 from torch_geometric.nn.models.tgn import IdentityMessage, LastAggregator, LastNeighborLoader, TGNMemory
 
-from benchmarks.temporal_contest import Batch, Budget, Data
+from benchmarks.temporal.contest import Batch, Budget, Data
 
 
 class _Parts(nn.Module):

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.adjacency import Adjacency, union
-from benchmarks.networks import EXTREMES, Network, layer_weights
+from benchmarks.engine.adjacency import Adjacency, union
+from benchmarks.engine.networks import EXTREMES, Network, layer_weights
+from benchmarks.engine.stream import Batch, Workload
 from benchmarks.peers.bootstrap import State, bootstrap, copied, transform
 from benchmarks.peers.extremes import bag_extremes
-from benchmarks.stream import Batch, Workload
 
 SUM_MODE = 0
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.adjacency import Adjacency
-from benchmarks.stream import Batch, Workload
+from benchmarks.engine.adjacency import Adjacency
+from benchmarks.engine.stream import Batch, Workload
 
 Int64 = npt.NDArray[np.int64]
 LINEAR = ("graphconv", "sage", "gin")

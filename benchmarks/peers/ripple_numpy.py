@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from benchmarks.networks import Network, layer_weights
+from benchmarks.engine.networks import Network, layer_weights
+from benchmarks.engine.stream import Workload
 from benchmarks.peers.bootstrap import State, bootstrap, copied
 from benchmarks.peers.ripple import Bags, Int64, Ripple
-from benchmarks.stream import Workload
 
 Floats = npt.NDArray[np.float32]
 SMALL_BAGS = 64  # messages up to which reduceat's short call path wins

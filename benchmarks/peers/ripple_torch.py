@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.networks import Network, layer_weights
+from benchmarks.engine.networks import Network, layer_weights
+from benchmarks.engine.stream import Batch, Workload
 from benchmarks.peers.bootstrap import State, bootstrap, copied, transform
 from benchmarks.peers.rc import SUM_MODE
 from benchmarks.peers.ripple import Bags, Int64, Ripple
-from benchmarks.stream import Batch, Workload
 
 
 class RippleTorch(Ripple):

@@ -58,6 +58,8 @@ double activate(ActivationKind kind, double p, double x) {
       return x > 0.0 ? std::sqrt(x) : 0.0;
     case ActivationKind::Log1p:
       return x <= 0.0 ? 0.0 : x < 1e-5 ? std::fma(-0.5 * x, x, x) : exact_log(1.0 + x);
+    case ActivationKind::Log:
+      return x > 0.0 ? exact_log(x) : 0.0;
     case ActivationKind::Reciprocal:
       return x == 0.0 ? 0.0 : 1.0 / x;
     default:  // Relu and those with powers: activate_row
@@ -157,6 +159,22 @@ void layer_norm_row(const float* x, const float* weight, const float* bias, floa
 
 void prelu_row(const float* x, const float* slope, float* out, int width) {
   for (int i = 0; i < width; ++i) out[i] = x[i] > 0.0f ? x[i] : x[i] * slope[i];
+}
+
+void minimum_row(Operand a, Operand b, float* out, int width) {
+  for (int i = 0; i < width; ++i) out[i] = a[i] < b[i] ? a[i] : b[i];
+}
+
+void divide_row(Operand a, Operand b, float* out, int width) {
+  for (int i = 0; i < width; ++i) out[i] = b[i] == 0.0f ? 0.0f : a[i] / b[i];
+}
+
+void less_row(Operand a, Operand b, float* out, int width) {
+  for (int i = 0; i < width; ++i) out[i] = a[i] < b[i] ? 1.0f : 0.0f;
+}
+
+void where_row(Operand c, Operand a, Operand b, float* out, int width) {
+  for (int i = 0; i < width; ++i) out[i] = c[i] != 0.0f ? a[i] : b[i];
 }
 
 }  // namespace livegnn

@@ -14,31 +14,31 @@ inline constexpr int kPanel = 32;  // columns of a packed weight panel
 
 // Minima and maxima. Per column a row keeps the best message and the next best, each of them exactly (`has`) or as a
 // bound on all that is left (`open`). Where several messages are best, both bits of next are set, and it counts how
-// many there are beside the first, at least. One ExtremeMasks stands for 16 columns, a bit each; a column with no bit
+// many there are beside the first, at least. One MinMaxMasks stands for 16 columns, a bit each; a column with no bit
 // has no messages, and best is 0. An open best means that the column has to be read again unless a message that reaches
 // the bound still comes. A term is t = fl(edge * fl(source * x)), -0 taken as +0.
-struct ExtremeMasks {
+struct MinMaxMasks {
   std::uint16_t has_best, has_next, open_best, open_next;
 };
 
-struct ExtremeRow {
+struct MinMaxRow {
   float* best;
   float* next;
-  ExtremeMasks* masks;
+  MinMaxMasks* masks;
 };
 
-struct ExtremeFlag {  // what happened in some column of a row
+struct MinMaxFlag {  // what happened in some column of a row
   static constexpr int kValueChanged = 1;
   static constexpr int kHolderLeft = 2;  // a best message was taken out
   static constexpr int kExposed = 4;     // some best is open now
   static constexpr int kNotFinite = 8;   // a term was NaN or infinite; the row is spoilt
 };
 
-struct ExtremeKernels {
-  // All return ExtremeFlags. Rows `before` and `now` of replace are already scaled by their source.
-  int (*insert)(ExtremeRow row, const float* x, float source, float edge, int width);
-  int (*remove)(ExtremeRow row, const float* x, float source, float edge, int width);
-  int (*replace)(ExtremeRow row, const float* before, const float* now, float edge, int width);
+struct MinMaxKernels {
+  // All return MinMaxFlags. Rows `before` and `now` of replace are already scaled by their source.
+  int (*insert)(MinMaxRow row, const float* x, float source, float edge, int width);
+  int (*remove)(MinMaxRow row, const float* x, float source, float edge, int width);
+  int (*replace)(MinMaxRow row, const float* before, const float* now, float edge, int width);
 };
 
 // Activations by powers of e (activations.h says what each is): out may be x; p is the activation's parameter.
@@ -67,13 +67,6 @@ struct Kernels {
                          float limit, int width);
   void (*add_row)(std::int64_t* acc, const std::int64_t* delta, int width);
   void (*load)(float* out, const std::int64_t* acc, const float* down, int width);
-
-  // The same for float accumulators (no scales, no range).
-  void (*add_terms_f32)(float* acc, const float* x, float source, float edge, int width);
-  void (*delta_terms_f32)(float* delta, const float* before, float source_before, const float* now, float source_now,
-                          int width);
-  void (*add_edge_delta_f32)(float* acc, const float* before, const float* now, float edge, int width);
-  void (*add_row_f32)(float* acc, const float* delta, int width);
 
   // Elementwise on rows of `width` (any count).
   void (*axpby)(float* out, const float* a, float ca, const float* b, float cb, int width);  // fl(fl(ca*a) + fl(cb*b))
@@ -105,7 +98,7 @@ struct Kernels {
   void (*exps)(double* y, const double* x, int count);
   PowerKernels powers;
 
-  ExtremeKernels max, min;
+  MinMaxKernels max, min;
 };
 
 const Kernels& kernels();                        // the best that this machine runs

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "dense/kernels.h"
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/prefetch.h"
 
 namespace livegnn {
 namespace avx512 {

@@ -6,7 +6,7 @@
 // W (vector of kBlock columns of an extremum): load, store, set; plus, times, times_plus_zero, blend; greater, equal
 // and finite as one bit per column
 
-#include "dense/extremes_impl.h"
+#include "dense/min_max_impl.h"
 
 template <int R, int V>
 inline void gemm_tile(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k) {
@@ -155,31 +155,6 @@ void add_row(std::int64_t* acc, const std::int64_t* delta, int width) {
 
 void load(float* out, const std::int64_t* acc, const float* down, int width) {
   for (int i = 0; i < width; i += kLanes) mul(to_float(Q::load(acc + i)), F::load(down + i)).store(out + i);
-}
-
-void add_terms_f32(float* acc, const float* x, float source, float edge, int width) {
-  const F s = F::set(source), e = F::set(edge);
-  for (int i = 0; i < width; i += kLanes) add(F::load(acc + i), mul(mul(F::load(x + i), s), e)).store(acc + i);
-}
-
-void delta_terms_f32(float* delta, const float* before, float source_before, const float* now, float source_now,
-                     int width) {
-  const F sb = F::set(source_before), sn = F::set(source_now);
-  for (int i = 0; i < width; i += kLanes) {
-    sub(mul(F::load(now + i), sn), mul(F::load(before + i), sb)).store(delta + i);
-  }
-}
-
-void add_edge_delta_f32(float* acc, const float* before, const float* now, float edge, int width) {
-  const F e = F::set(edge);
-  for (int i = 0; i < width; i += kLanes) {
-    const F d = sub(mul(F::load(now + i), e), mul(F::load(before + i), e));
-    add(F::load(acc + i), d).store(acc + i);
-  }
-}
-
-void add_row_f32(float* acc, const float* delta, int width) {
-  for (int i = 0; i < width; i += kLanes) add(F::load(acc + i), F::load(delta + i)).store(acc + i);
 }
 
 // Elementwise rows may be of any width; the buffers behind them are padded to 16, so whole vectors are safe.
@@ -336,10 +311,6 @@ constexpr Kernels table(const char* name) {
                  add_edge_delta,
                  add_row,
                  load,
-                 add_terms_f32,
-                 delta_terms_f32,
-                 add_edge_delta_f32,
-                 add_row_f32,
                  axpby,
                  add_rows,
                  multiply,

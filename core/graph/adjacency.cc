@@ -3,8 +3,8 @@
 #include <memory>
 #include <new>
 
+#include "livegnn/detail/graph_adjacency.h"
 #include "livegnn/error.h"
-#include "livegnn/graph_adjacency.h"
 
 namespace livegnn {
 

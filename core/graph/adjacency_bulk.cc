@@ -4,8 +4,8 @@
 #include <string>
 
 #include "graph/parallel.h"
+#include "livegnn/detail/graph_adjacency.h"
 #include "livegnn/error.h"
-#include "livegnn/graph_adjacency.h"
 
 namespace livegnn {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "livegnn/detail/graph_attributes.h"
 #include "livegnn/error.h"
-#include "livegnn/graph_attributes.h"
 
 namespace livegnn {
 

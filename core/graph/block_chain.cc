@@ -2,8 +2,8 @@
 // pages more than half of page_blocks_max: so places and directory stay within a factor of the edges.
 #include <algorithm>
 
+#include "livegnn/detail/graph_blocks.h"
 #include "livegnn/error.h"
-#include "livegnn/graph_blocks.h"
 
 namespace livegnn {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "livegnn/detail/graph_blocks.h"
 #include "livegnn/error.h"
-#include "livegnn/graph_blocks.h"
 
 namespace livegnn {
 

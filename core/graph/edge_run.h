@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "livegnn/graph_blocks.h"
+#include "livegnn/detail/graph_blocks.h"
 #include "livegnn/types.h"
 
 namespace livegnn {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <new>
 
-#include "livegnn/graph_memory.h"
+#include "livegnn/detail/graph_memory.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>

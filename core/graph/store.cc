@@ -74,6 +74,7 @@ void BatchDelta::clear() {
   vertices_added.clear();
   vertices_removed.clear();
   vertices_retyped.clear();
+  types_before.clear();
   features_changed.clear();
   features_before.clear();
   journal.reset();

@@ -146,7 +146,10 @@ void GraphStore::write_vertices(const BatchDelta::Journal& journal, BatchDelta& 
     const bool live = live_[change.v] != 0;
     if (live && !change.was_live) delta.vertices_added.push_back(change.v);
     if (!live && change.was_live) delta.vertices_removed.push_back(change.v);
-    if (is_typed() && vertex_types_[change.v] != change.type_before) delta.vertices_retyped.push_back(change.v);
+    if (is_typed() && vertex_types_[change.v] != change.type_before) {
+      delta.vertices_retyped.push_back(change.v);
+      delta.types_before.push_back(change.type_before);
+    }
     if (stride == 0) continue;
     const float* before = change.row_before < 0 ? scratch_->zeros.data() : journal.rows.data() + change.row_before;
     if (std::memcmp(before, feature_row(change.v, scratch_->row.data()), stride * sizeof(float)) == 0) continue;

@@ -11,7 +11,7 @@ void Changes::arrange() {
   vertices.erase(std::unique(vertices.begin(), vertices.end()), vertices.end());
 }
 
-void ExtremeStats::count(bool deletion, bool holder_left, bool changed, std::int64_t bytes) {
+void MinMaxStats::count(bool deletion, bool holder_left, bool changed, std::int64_t bytes) {
   if (!deletion) {
     ++no_deletion;
   } else if (bytes > 0) {
@@ -25,7 +25,7 @@ void ExtremeStats::count(bool deletion, bool holder_left, bool changed, std::int
   reread_bytes += bytes;
 }
 
-void ExtremeStats::add(const ExtremeStats& other) {
+void MinMaxStats::add(const MinMaxStats& other) {
   no_deletion += other.no_deletion;
   no_effect += other.no_effect;
   covered += other.covered;
@@ -37,7 +37,7 @@ void ExtremeStats::add(const ExtremeStats& other) {
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
                                  std::span<BatchFollower* const> followers, const UpdateBuffer& batch,
                                  const std::function<void()>& before_publish) {
-  for (const Engine* engine : engines) engine->anticipate(batch);
+  for (const Engine* engine : engines) engine->prefetch(batch);
   const BatchDelta delta = graph.apply(batch);
   try {
     for (const BatchFollower* follower : followers) follower->check(delta);
@@ -45,11 +45,11 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     graph.undo(delta);
     throw;
   }
-  std::size_t admitted = 0, reached = 0;
+  std::size_t prepared = 0, reached = 0;
   try {
-    for (; admitted < engines.size(); ++admitted) engines[admitted]->admit(delta);
+    for (; prepared < engines.size(); ++prepared) engines[prepared]->prepare(delta);
   } catch (...) {
-    for (std::size_t i = 0; i <= admitted; ++i) engines[i]->withdraw();
+    for (std::size_t i = 0; i <= prepared; ++i) engines[i]->abort();
     graph.undo(delta);
     throw;
   }
@@ -61,7 +61,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     graph.undo(delta);
     for (std::size_t i = 0; i < engines.size(); ++i) {
       if (i > reached) {
-        engines[i]->withdraw();
+        engines[i]->abort();
         continue;
       }
       try {
@@ -71,7 +71,7 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
     }
     throw;
   }
-  // The batch stands: whoever fails now, the others keep up.
+  // The batch stands: if a follower fails now, the others keep up.
   std::exception_ptr failure;
   for (BatchFollower* follower : followers) {
     try {
@@ -93,7 +93,7 @@ WhatIf::WhatIf(GraphStore& graph, Engine& engine, const UpdateBuffer& batch) : g
   engine_.begin_journal();
   open_ = true;
   try {
-    engine_.admit(delta_);
+    engine_.prepare(delta_);
     engine_.propagate(delta_);
   } catch (...) {
     close();

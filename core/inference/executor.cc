@@ -15,23 +15,17 @@ constexpr int kChunkRowsMin = 12, kChunkRowsMax = 96;
 
 constexpr double kSecondsPerFlop = 1e-11, kSecondsPerByte = 1e-10;  // of rows that are in no order
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 double flops_of(const Program& program, const Instruction& step) {
   if (step.op == Op::Gemm) return 2.0 * program.weights[at(step.index)].in * round_up(step.width, kPanel);
   return 8.0 * step.width;
 }
 
 // That a row's step reads from state, or compares and writes.
-double bytes_of(const Program& program, const Instruction& step) {
+double bytes_of(const Program& program, const Instruction& step, const std::function<double(int)>& load_bytes) {
   const double row = 4.0 * step.width;
   switch (step.op) {
-    case Op::LoadAggregate: {
-      const AggregationSpec& spec = program.aggregations[at(step.index)];
-      if (spec.attention < 0) return 2.0 * row;
-      const bool own_loop = program.attentions[at(spec.attention)].own_loop;
-      return static_cast<double>(AttentionRow::bytes(spec.width, spec.heads)) + (own_loop ? row : 0.0);
-    }
+    case Op::LoadAggregate:
+      return load_bytes(step.index);
     case Op::LoadInput:
     case Op::LoadStored:
     case Op::StoreRow:
@@ -62,14 +56,17 @@ CompiledProgram::CompiledProgram(Program program) : program_(std::move(program))
     strides_.push_back(parent >= 0 ? strides_[at(parent)] : round_up(program_.register_widths[r], kPanel));
     if (parent < 0) row_floats_ += at(strides_.back());
   }
+  const auto rows = static_cast<int>(kChunkFloats / std::max<std::size_t>(row_floats_, 1));
+  chunk_rows_ = std::clamp(rows / 12 * 12, kChunkRowsMin, kChunkRowsMax);
+}
+
+void CompiledProgram::estimate_rows(const std::function<double(int)>& load_bytes) {
   for (const std::vector<Instruction>& stage : program_.stages) {
     double seconds = 0.0;
     for (const Instruction& step : stage)
-      seconds += flops_of(program_, step) * kSecondsPerFlop + bytes_of(program_, step) * kSecondsPerByte;
+      seconds += flops_of(program_, step) * kSecondsPerFlop + bytes_of(program_, step, load_bytes) * kSecondsPerByte;
     seconds_.push_back(seconds);
   }
-  const auto rows = static_cast<int>(kChunkFloats / std::max<std::size_t>(row_floats_, 1));
-  chunk_rows_ = std::clamp(rows / 12 * 12, kChunkRowsMin, kChunkRowsMax);
 }
 
 void Registers::prepare(const CompiledProgram& program, int rows) {
@@ -107,6 +104,17 @@ void multiply_rows(const CompiledProgram& program, const Instruction& s, Registe
 
 int width_of(const CompiledProgram& program, int r) { return program.source().register_widths[at(r)]; }
 
+// Row i of Minimum, Divide, Less or Where.
+void combine_columns(const CompiledProgram& program, const Instruction& s, Registers& r, int i) {
+  const auto operand = [&](int x) { return Operand{r.row(x, i), width_of(program, x) == 1 ? 0 : 1}; };
+  const Operand a = operand(s.a), b = operand(s.b);
+  float* out = r.row(s.out, i);
+  if (s.op == Op::Minimum) return minimum_row(a, b, out, s.width);
+  if (s.op == Op::Divide) return divide_row(a, b, out, s.width);
+  if (s.op == Op::Less) return less_row(a, b, out, s.width);
+  where_row(operand(s.c), a, b, out, s.width);
+}
+
 }  // namespace
 
 void execute(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
@@ -123,8 +131,7 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
     case Op::AddVector:
       return each_row(rows, [&](int i) { k.add(out(i), a(i), vector(s.index), s.width); });
     case Op::Activate:
-      return each_row(rows,
-                      [&](int i) { activate_row(static_cast<ActivationKind>(s.kind), s.p, a(i), out(i), s.width); });
+      return each_row(rows, [&](int i) { activate_row(s.activation, s.p, a(i), out(i), s.width); });
     case Op::PRelu:
       return each_row(rows, [&](int i) { prelu_row(a(i), vector(s.index), out(i), s.width); });
     case Op::Affine:
@@ -148,14 +155,19 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       return each_row(rows, [&](int i) { std::memcpy(out(i), a(i) + s.offset, at(s.width) * sizeof(float)); });
     case Op::Maximum:
       return each_row(rows, [&](int i) { k.maximum(out(i), a(i), b(i), s.width); });
+    case Op::Minimum:
+    case Op::Divide:
+    case Op::Less:
+    case Op::Where:
+      return each_row(rows, [&](int i) { combine_columns(program, s, r, i); });
     case Op::Softmax:
       return each_row(rows, [&](int i) { softmax_row(a(i), out(i), s.width); });
     case Op::LogSoftmax:
       return each_row(rows, [&](int i) { log_softmax_row(a(i), out(i), s.width); });
     case Op::HeadDot:
-      return each_row(rows, [&](int i) { k.head_dot(out(i), a(i), b(i), s.kind, width_of(program, s.a)); });
+      return each_row(rows, [&](int i) { k.head_dot(out(i), a(i), b(i), s.heads, width_of(program, s.a)); });
     case Op::HeadScale:
-      return each_row(rows, [&](int i) { k.head_scale(out(i), a(i), b(i), s.kind, s.width); });
+      return each_row(rows, [&](int i) { k.head_scale(out(i), a(i), b(i), s.heads, s.width); });
     case Op::RowMatrix:
       return each_row(rows, [&](int i) { k.row_matrix(out(i), a(i), b(i), width_of(program, s.a), s.width); });
     case Op::LoadSource:
@@ -173,42 +185,6 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       break;
   }
   invariant(false, "a state instruction reached execute()");
-}
-
-void load_attention_row(const Kernels& kernels, const AggregationSpec& spec, const AttentionSpec& attention,
-                        const AttentionRow& row, const float* t, const float* message, const Scales& scales,
-                        float* out) {
-  constexpr int kAtOnce = SourceScore::kAtOnce, kParts = 3;  // heads; above, below, the own loop
-  const int wide = spec.width / spec.heads;
-  const double slope = static_cast<double>(attention.slope), bin = static_cast<double>(kBinWidth);
-  const double unit_of_totals = power_of_two(-scales.total_bits);
-  for (int first = 0; first < spec.heads; first += kAtOnce) {
-    const int count = std::min(kAtOnce, spec.heads - first);
-    double powers[kParts * kAtOnce];  // each part's unit, relative to the head's largest
-    for (int i = 0; i < count; ++i) {
-      const int head = first + i;
-      const double s = static_cast<double>(row.heads[head].shift);
-      const double own = t == nullptr ? 0.0 : static_cast<double>(t[head]) + s;
-      double* logs = powers + kParts * i;
-      logs[0] = row.heads[head].above_total > 0 ? s + bin * row.heads[head].top : -HUGE_VAL;
-      logs[1] = row.heads[head].below_total > 0 ? slope * (s + bin * row.heads[head].low) : -HUGE_VAL;
-      logs[2] = t == nullptr ? -HUGE_VAL : own > 0.0 ? own : slope * own;
-      const double top = std::max(std::max(logs[0], logs[1]), logs[2]);
-      for (int part = 0; part < kParts && top > -HUGE_VAL; ++part) logs[part] -= top;
-    }
-    kernels.exps(powers, powers, kParts * count);
-    for (int i = 0; i < count; ++i) {
-      const int head = first + i, from = head * wide;
-      const double* power = powers + kParts * i;
-      const double total = power[0] * (static_cast<double>(row.heads[head].above_total) * unit_of_totals) +
-                           power[1] * (static_cast<double>(row.heads[head].below_total) * unit_of_totals) + power[2];
-      const double unit = total > 0.0 ? 1.0 / total : 0.0;
-      kernels.load_head(out + from, row.above + from, static_cast<float>(power[0] * unit), row.below + from,
-                        static_cast<float>(power[1] * unit), scales.down.data() + from, wide);
-      const auto share = static_cast<float>(power[2] * unit);
-      for (int c = from; message != nullptr && c < from + wide; ++c) out[c] += share * message[c];
-    }
-  }
 }
 
 }  // namespace livegnn

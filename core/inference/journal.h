@@ -11,7 +11,6 @@
 
 namespace livegnn {
 
-template <typename Acc>
 class Journal {
  public:
   bool on() const { return on_; }
@@ -46,24 +45,24 @@ class Journal {
     return bytes;
   }
   // The row as it was before the batch, or null where the batch has not changed it.
-  const Acc* aggregate_before(int index, VertexId v) const {
+  const std::int64_t* aggregate_before(int index, VertexId v) const {
     const Mark& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
     if (mark.epoch != epoch_) return nullptr;
-    return reinterpret_cast<const Acc*>(logs_[mark.thread].bytes.data() + mark.offset);
+    return reinterpret_cast<const std::int64_t*>(logs_[mark.thread].bytes.data() + mark.offset);
   }
-  void save_aggregate(const State<Acc>& state, int index, VertexId v, int thread) {
+  void save_aggregate(const State& state, int index, VertexId v, int thread) {
     Mark& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
     if (mark.epoch == epoch_) return;
     const auto log = static_cast<std::size_t>(thread);
     mark = {epoch_, static_cast<std::uint32_t>(thread), logs_[log].bytes.size()};
-    const RowTable<Acc>& table = state.aggregates[static_cast<std::size_t>(index)];
+    const RowTable<std::int64_t>& table = state.aggregates[static_cast<std::size_t>(index)];
     save(index, v, table.row(v), table.row_bytes(), thread);
   }
-  void save_stored(const State<Acc>& state, int index, VertexId v, int thread) {  // called once per row and batch
+  void save_stored(const State& state, int index, VertexId v, int thread) {  // called once per row and batch
     const StoredRows& table = state.stored[static_cast<std::size_t>(index)];
     save(-1 - index, v, table.row(v), table.row_bytes(), thread);
   }
-  void restore(State<Acc>& state) {
+  void restore(State& state) {
     for (Log& log : logs_) {
       const char* from = log.bytes.data();
       for (const Entry& entry : log.entries) {

@@ -67,6 +67,11 @@ void Pending::add(const BatchDelta& next, std::int32_t feature_stride) {
     delta_.attrs_changed.push_back(next.attrs_changed[i]);
     delta_.attrs_before.insert(delta_.attrs_before.end(), row, row + width);
   }
+  for (std::size_t i = 0; i < next.vertices_retyped.size(); ++i) {
+    if (!retyped_.insert(next.vertices_retyped[i]).second) continue;
+    delta_.vertices_retyped.push_back(next.vertices_retyped[i]);
+    delta_.types_before.push_back(next.types_before[i]);
+  }
   const auto stride = static_cast<std::ptrdiff_t>(feature_stride);
   for (std::size_t i = 0; i < next.features_changed.size(); ++i) {
     if (!featured_.try_emplace(next.features_changed[i], delta_.features_changed.size()).second) continue;
@@ -89,6 +94,7 @@ void Pending::clear() {
   reweighted_.clear();
   featured_.clear();
   attributed_.clear();
+  retyped_.clear();
 }
 
 }  // namespace livegnn

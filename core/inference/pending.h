@@ -16,7 +16,7 @@ class Pending {
   const BatchDelta& delta() const { return delta_; }
   std::size_t changes() const {
     return delta_.added.size() + delta_.removed.size() + delta_.reweighted.size() + delta_.reattributed.size() +
-           delta_.features_changed.size();
+           delta_.features_changed.size() + delta_.vertices_retyped.size();
   }
   void add(const BatchDelta& next, std::int32_t feature_stride);
   BatchDelta take();  // and nothing is pending
@@ -45,6 +45,7 @@ class Pending {
   Places added_, reweighted_;                           // places in delta_
   std::unordered_map<VertexId, std::size_t> featured_;  // the same of features_changed
   std::unordered_set<EdgeId> attributed_;               // ids in attrs_changed
+  std::unordered_set<VertexId> retyped_;                // in vertices_retyped, where some are back in their old type
 };
 
 }  // namespace livegnn

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "inference/snapshots.h"
+#include "livegnn/detail/prefetch.h"
 #include "livegnn/engine.h"
 #include "livegnn/graph.h"
-#include "livegnn/prefetch.h"
 #include "livegnn/types.h"
 #include "util/aligned.h"
 

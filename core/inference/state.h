@@ -1,13 +1,11 @@
-// Everything an engine keeps per vertex: aggregates, stored rows (messages among them), degree contexts.
+// Everything an engine keeps per vertex: aggregates, stored rows (messages among them), degree norms.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "dense/kernels.h"
-#include "inference/attention.h"
-#include "inference/contexts.h"
+#include "inference/degree_norm.h"
 #include "inference/stored_rows.h"
 #include "livegnn/program.h"
 #include "util/aligned.h"
@@ -19,43 +17,11 @@ namespace livegnn {
 struct Scales {
   std::vector<float> up, down;
   std::vector<int> exponents;
-  int total_bits = 0;  // of an attention's weights
 };
 
 inline constexpr int kSumBits = 62;
 inline constexpr int kHeadroomBits = 9;  // a message may grow 512-fold over the largest of the first run
 inline constexpr int kFloorBits = 6;     // a column's largest is taken as at least 1/64 of the layer's
-
-// Bytes of a row of minima or maxima: best and next, then the masks.
-inline int extreme_row_bytes(int width) {
-  const int padded = round_up(width, 16);
-  return 2 * padded * static_cast<int>(sizeof(float)) +
-         round_up(padded / 16 * static_cast<int>(sizeof(ExtremeMasks)), static_cast<int>(kCacheLine));
-}
-
-// Elements of an aggregate row. A gathered row that is no sum holds floats.
-template <typename Acc>
-int aggregate_stride(const AggregationSpec& spec) {
-  if (spec.attention >= 0) return static_cast<int>(AttentionRow::bytes(spec.width, spec.heads) / sizeof(Acc));
-  if (spec.gathers_rows())
-    return round_up(spec.width, 16) * static_cast<int>(sizeof(float)) / static_cast<int>(sizeof(Acc));
-  return spec.extreme() ? extreme_row_bytes(spec.width) / static_cast<int>(sizeof(Acc)) : round_up(spec.width, 8);
-}
-
-template <typename Acc>
-ExtremeRow extreme_row(Acc* row, const AggregationSpec& spec) {
-  const int padded = round_up(spec.width, 16);
-  auto* best = reinterpret_cast<float*>(row);
-  return {best, best + padded, reinterpret_cast<ExtremeMasks*>(best + 2 * padded)};
-}
-
-// Bytes of an aggregate row that are its value.
-template <typename Acc>
-std::size_t value_bytes(const AggregationSpec& spec) {
-  if (spec.attention >= 0) return AttentionRow::bytes(spec.width, spec.heads);
-  const bool floats = spec.extreme() || spec.gathers_rows();
-  return static_cast<std::size_t>(spec.width) * (floats ? sizeof(float) : sizeof(Acc));
-}
 
 // Rows of one kind as they were before the batch, kept when they are first replaced.
 class RowsBefore {
@@ -95,19 +61,18 @@ class RowsBefore {
   std::size_t stride_ = 0;
 };
 
-template <typename Acc>
 struct State {
-  std::vector<RowTable<Acc>> aggregates;  // one per aggregation
-  std::vector<StoredRows> stored;         // one per stored row kind
-  std::vector<DegreeContext> contexts;
+  std::vector<RowTable<std::int64_t>> aggregates;  // one per aggregation
+  std::vector<StoredRows> stored;                  // one per stored row kind
+  std::vector<DegreeNorm> norms;
 
-  // pager: where rows need not all be in memory; pin: those of the vertices that it ranks first stay there
-  State(const Program& program, bool compact, Pager* pager, bool pin) {
+  // strides: of aggregates, in int64 words; pager: where rows need not all be in memory; pin: those of the vertices
+  // that it ranks first stay there
+  State(const Program& program, const std::vector<int>& strides, bool compact, Pager* pager, bool pin) {
     const Rows rows = pin ? Rows::KeptByVertex : Rows::ByVertex;
-    for (const AggregationSpec& spec : program.aggregations)
-      aggregates.emplace_back(aggregate_stride<Acc>(spec), pager, rows);
+    for (const int stride : strides) aggregates.emplace_back(stride, pager, rows);
     for (const StoredSpec& spec : program.stored) stored.emplace_back(round_up(spec.width, 16), !compact, pager, pin);
-    for (const ContextSpec& spec : program.contexts) contexts.emplace_back(spec);
+    for (const DegreeNormSpec& spec : program.contexts) norms.emplace_back(spec);
   }
   void fetch(std::int64_t first, std::int64_t last) const {  // all rows of a pass over these vertices
     for (const auto& table : aggregates) table.fetch(first, last);
@@ -119,7 +84,7 @@ struct State {
   void reserve(std::int64_t slots) {
     for (auto& table : aggregates) table.reserve(slots);
     for (auto& table : stored) table.reserve(slots);
-    for (auto& context : contexts) context.reserve(slots);
+    for (auto& norm : norms) norm.reserve(slots);
   }
 };
 

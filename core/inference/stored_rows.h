@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/prefetch.h"
 #include "livegnn/types.h"
 #include "util/aligned.h"
 

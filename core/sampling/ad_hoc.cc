@@ -41,15 +41,17 @@ class AdHoc {
     features_of(0, parents, count);
     for (std::size_t hop = 0; hop < hops_.size(); ++hop) {
       const LevelRange range = shape.range(hop + 1, first, last);
-      const std::int32_t fan_out = hops_[hop].query().fan_out;
+      const std::int32_t fanout = hops_[hop].query().fanout;
       std::int64_t* vertices = request.vertices[hop] + range.first;
       std::int64_t* ids = request.edge_ids.empty() ? nullptr : request.edge_ids[hop] + range.first;
       for (std::int64_t i = 0; i < count; ++i) {
         find(hops_[hop], parents[i], found);
-        const auto there = std::min<std::int64_t>(static_cast<std::int64_t>(found.size()), fan_out);
-        for (std::int64_t k = 0; k < fan_out; ++k) {
-          vertices[i * fan_out + k] = k < there ? found[static_cast<std::size_t>(k)].neighbour : -1;
-          if (ids != nullptr) ids[i * fan_out + k] = k < there ? found[static_cast<std::size_t>(k)].id : -1;
+        const auto there = std::min<std::int64_t>(static_cast<std::int64_t>(found.size()), fanout);
+        for (std::int64_t k = 0; k < fanout; ++k) {
+          const RowEntry* entry = k < there ? &found[static_cast<std::size_t>(k)] : nullptr;
+          vertices[i * fanout + k] = entry != nullptr ? entry->neighbour : -1;
+          if (ids != nullptr) ids[i * fanout + k] = entry != nullptr ? entry->id : -1;
+          write_edge(request.edge_columns, entry, request.edge_values(hop, range.first + i * fanout + k));
         }
       }
       parents = vertices;
@@ -59,6 +61,15 @@ class AdHoc {
   }
 
  private:
+  // Zeros where there is no edge.
+  void write_edge(const EdgeColumns& columns, const RowEntry* entry, const EdgeValues& out) const {
+    if (columns.weight) *out.weight = entry != nullptr ? entry->weight : 0.0f;
+    if (columns.time) *out.time = entry != nullptr ? entry->time : 0;
+    for (std::int32_t c = 0; c < columns.attr_width; ++c) {
+      out.attr[c] = entry != nullptr ? graph_.edge_attr(entry->id)[c] : 0.0f;
+    }
+  }
+
   void find(const Candidates& hop, std::int64_t parent, std::vector<RowEntry>& found) const {
     found.clear();
     if (parent < 0) return;
@@ -66,7 +77,7 @@ class AdHoc {
     if (method_ == AdHocMethod::SortAll) {
       hop.sort_all(v, hop.horizon(now_), found);
     } else {
-      hop.scan(v, hop.horizon(now_), hop.query().fan_out, found);
+      hop.scan(v, hop.horizon(now_), hop.query().fanout, found);
     }
   }
 
@@ -86,9 +97,9 @@ void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::u
                                               " at row " + std::to_string(i) + "; add the vertex first");
   }
   const AdHoc ad_hoc(graph, hops, seed, now, method);
-  std::vector<std::int32_t> fan_outs;
-  for (const OneHop& hop : hops) fan_outs.push_back(hop.fan_out);
-  const QueryShape shape(fan_outs);
+  std::vector<std::int32_t> fanouts;
+  for (const OneHop& hop : hops) fanouts.push_back(hop.fanout);
+  const QueryShape shape(fanouts);
   const auto count = static_cast<std::int64_t>(request.seeds.size());
   graph_parallel::run_pieces(static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1))), count,
                              1,

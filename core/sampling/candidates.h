@@ -32,7 +32,7 @@ class Candidates {
   }
   void check_weight(const EdgeRecord& edge, float weight, WeightOf of) const;  // throws Error likewise
   RowEntry entry_of(const EdgeRecord& edge, VertexId neighbour) const {
-    return {neighbour, edge.id, order_.rank(edge.id, edge.weight, edge.time), edge.time};
+    return {neighbour, edge.weight, edge.id, order_.rank(edge.id, edge.weight, edge.time), edge.time};
   }
   bool before(const RowEntry& a, const RowEntry& b) const { return order_.before(a.rank, a.id, b.rank, b.id); }
   bool before_last(const RowEntry& a, const Row& row) const {

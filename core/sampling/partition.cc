@@ -18,7 +18,7 @@ bool keeps_edge(std::span<const std::uint8_t> owned, EdgePolicy policy, const Up
          (policy != EdgePolicy::BySource && owns(owned, update.v));
 }
 
-// A partition's graph has neither rows nor attributes.
+// A partition's graph has no features.
 Update without_row(Update update) {
   update.row = -1;
   update.row_width = 0;
@@ -27,15 +27,22 @@ Update without_row(Update update) {
 }  // namespace
 
 PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const std::uint8_t> owned, EdgePolicy policy,
-                                     EdgeId next_edge_id) {
+                                     EdgeId next_edge_id, bool attributes) {
   invariant(owned.size() == kBuckets, "flags of owned buckets of the wrong number");
   PartitionedUpdates part{{}, next_edge_id, INT64_MIN, 0};
+  const auto with_attributes = [&](const Update& update) {
+    Update kept = without_row(update);
+    if (!attributes || update.row < 0) return kept;
+    kept.row = part.buffer.add_row({batch.row(update), static_cast<std::size_t>(update.row_width)});
+    kept.row_width = update.row_width;
+    return kept;
+  };
   for (const Update& update : batch.updates()) {
     switch (update.kind) {
       case UpdateKind::AddEdge: {
         if (update.time != kUnsetTime) part.latest = std::max(part.latest, update.time);
         if (keeps_edge(owned, policy, update)) {
-          Update kept = without_row(update);
+          Update kept = with_attributes(update);
           kept.edge_id = part.next_edge_id;
           part.buffer.add(kept);
         }
@@ -53,6 +60,8 @@ PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const 
         part.buffer.add(without_row(update));
         break;
       case UpdateKind::SetEdgeAttr:
+        if (attributes && keeps_edge(owned, policy, update)) part.buffer.add(with_attributes(update));
+        break;
       case UpdateKind::SetFeatures:
         break;
     }

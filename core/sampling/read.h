@@ -22,8 +22,8 @@ struct LevelRange {
 
 class QueryShape {
  public:
-  explicit QueryShape(std::span<const std::int32_t> fan_outs) {
-    for (const std::int32_t fan_out : fan_outs) sizes_.push_back(sizes_.back() * fan_out);
+  explicit QueryShape(std::span<const std::int32_t> fanouts) {
+    for (const std::int32_t fanout : fanouts) sizes_.push_back(sizes_.back() * fanout);
   }
   LevelRange range(std::size_t level, std::int64_t first, std::int64_t last) const {
     return {first * sizes_[level], (last - first) * sizes_[level]};
@@ -38,7 +38,7 @@ class QueryShape {
 };
 
 template <typename Source>
-void read_hop(const Source& source, std::size_t level, std::int32_t fan_out, const std::int64_t* parents,
+void read_hop(const Source& source, std::size_t level, std::int32_t fanout, const std::int64_t* parents,
               std::int64_t count, std::int64_t* vertices, std::int64_t* edge_ids) {
   constexpr std::int64_t kAhead = 8;
   const Row* ahead[2 * kAhead] = {};
@@ -47,7 +47,7 @@ void read_hop(const Source& source, std::size_t level, std::int32_t fan_out, con
     if (row != nullptr) {
       prefetch_line(row);
       prefetch_line(reinterpret_cast<const char*>(row) + 64);
-      if (edge_ids != nullptr) prefetch_line(reinterpret_cast<const VertexId*>(row + 1) + fan_out);
+      if (edge_ids != nullptr) prefetch_line(reinterpret_cast<const VertexId*>(row + 1) + fanout);
     }
     ahead[i % (2 * kAhead)] = row;
   };
@@ -61,15 +61,15 @@ void read_hop(const Source& source, std::size_t level, std::int32_t fan_out, con
     }
     if (i + kAhead < count) look_up(i + kAhead);
     const Row* row = ahead[i % (2 * kAhead)];
-    const std::int32_t there = row == nullptr ? 0 : std::min(row->count, fan_out);
-    std::int64_t* out = vertices + i * fan_out;
+    const std::int32_t there = row == nullptr ? 0 : std::min(row->count, fanout);
+    std::int64_t* out = vertices + i * fanout;
     const VertexId* neighbours = row == nullptr ? nullptr : row->neighbours();
     for (std::int32_t k = 0; k < there; ++k) out[k] = neighbours[k];
-    std::fill(out + there, out + fan_out, -1);
+    std::fill(out + there, out + fanout, -1);
     if (edge_ids == nullptr) continue;
-    std::int64_t* ids = edge_ids + i * fan_out;
+    std::int64_t* ids = edge_ids + i * fanout;
     if (there > 0) std::memcpy(ids, row->ids(), static_cast<std::size_t>(there) * sizeof(EdgeId));
-    std::fill(ids + there, ids + fan_out, -1);
+    std::fill(ids + there, ids + fanout, -1);
   }
 }
 
@@ -92,9 +92,25 @@ void read_features(const Source& source, const std::int64_t* vertices, std::int6
   }
 }
 
+// The columns of the sampled edges, for the seeds [first, last) of a request whose edge ids are there.
+template <typename Edges>
+void read_edges(const Edges& edges, const SampleRequest& request, const QueryShape& shape, std::int64_t first,
+                std::int64_t last) {
+  constexpr std::int64_t kAhead = 16;
+  for (std::size_t hop = 0; hop < request.edge_ids.size(); ++hop) {
+    const LevelRange range = shape.range(hop + 1, first, last);
+    const std::int64_t* ids = request.edge_ids[hop];
+    const std::int64_t end = range.first + range.count;
+    for (std::int64_t i = range.first; i < end; ++i) {
+      if (i + kAhead < end && ids[i + kAhead] >= 0) edges.prefetch(ids[i + kAhead]);
+      edges.read(ids[i], request.edge_values(hop, i));
+    }
+  }
+}
+
 // The seeds [first, last) of a request.
 template <typename Source>
-void read_block(const Source& source, const SampleRequest& request, std::span<const std::int32_t> fan_outs,
+void read_block(const Source& source, const SampleRequest& request, std::span<const std::int32_t> fanouts,
                 const QueryShape& shape, std::int64_t first, std::int64_t last) {
   const std::int64_t* parents = request.seeds.data() + first;
   const auto features_of = [&](std::size_t level, const std::int64_t* vertices) {
@@ -104,11 +120,11 @@ void read_block(const Source& source, const SampleRequest& request, std::span<co
                   request.features[level] + range.first * request.widths[level]);
   };
   features_of(0, parents);
-  for (std::size_t hop = 0; hop < fan_outs.size(); ++hop) {
+  for (std::size_t hop = 0; hop < fanouts.size(); ++hop) {
     const LevelRange range = shape.range(hop + 1, first, last);
     std::int64_t* vertices = request.vertices[hop] + range.first;
     std::int64_t* ids = request.edge_ids.empty() ? nullptr : request.edge_ids[hop] + range.first;
-    read_hop(source, hop, fan_outs[hop], parents, range.count / fan_outs[hop], vertices, ids);
+    read_hop(source, hop, fanouts[hop], parents, range.count / fanouts[hop], vertices, ids);
     features_of(hop + 1, vertices);
     parents = vertices;
   }

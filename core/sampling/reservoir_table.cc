@@ -7,7 +7,7 @@ namespace livegnn {
 
 namespace {
 constexpr std::size_t kAhead = 8;
-std::int32_t capacity_of(const OneHop& query) { return query.fan_out + std::max(4, query.fan_out / 2); }
+std::int32_t capacity_of(const OneHop& query) { return query.fanout + std::max(4, query.fanout / 2); }
 
 // Free places before the first of so many entries. A stream in order of time brings every row of the latest edges a new
 // first one: with a third to spare a row is copied once for so many of them.
@@ -302,7 +302,7 @@ void ReservoirTable::tidy_calendar(Shard& shard) const {
 // The end of a staged row's batch: refilled if it became too short, dropped if it is empty.
 void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
   if (staged.in_front > 0) return;  // longer than before, and what it is noted for stays its first expiry
-  if (staged.after->complete == 0 && staged.after->count < query().fan_out) {
+  if (staged.after->complete == 0 && staged.after->count < query().fanout) {
     const bool all = candidates_.scan(staged.vertex, horizon, capacity_, shard.found);
     const EdgeTime noted = staged.after->noted;
     shard.pool.free(staged.after);
@@ -404,7 +404,7 @@ void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) 
 // Of a row as it was before the first `skipped` entries came.
 SampleView ReservoirTable::view(const Row* row, std::int32_t skipped) const {
   if (row == nullptr) return {};
-  const auto count = static_cast<std::size_t>(std::min(row->count - skipped, query().fan_out));
+  const auto count = static_cast<std::size_t>(std::min(row->count - skipped, query().fanout));
   return {{row->neighbours() + skipped, count}, {row->ids() + skipped, count}};
 }
 
@@ -419,6 +419,17 @@ std::vector<SampleChange> ReservoirTable::changes() const {
     }
   }
   return found;
+}
+
+void ReservoirTable::add_holders(std::span<const EdgeRecord> edges, std::vector<SampleChange>& found) const {
+  for (const EdgeRecord& edge : edges) {
+    if (!candidates_.of_type(edge)) continue;
+    candidates_.visit_ends(edge, [&](VertexId v, VertexId) {
+      const SampleView sample = view(row(v));
+      const auto end = sample.edge_ids.end();
+      if (std::find(sample.edge_ids.begin(), end, edge.id) != end) found.push_back({v, sample, sample});
+    });
+  }
 }
 
 std::size_t ReservoirTable::live_bytes() const {
@@ -473,7 +484,7 @@ void ReservoirTable::check_invariants(const OwnedBuckets& owned, EdgeTime now) c
     if (row == nullptr || row->complete != 0) {
       invariant(count == all.size(), "a complete row of samples lacks candidates");
     } else {
-      invariant(row->count >= query().fan_out, "a row of samples is too short");
+      invariant(row->count >= query().fanout, "a row of samples is too short");
     }
     for (std::size_t i = 0; i < count; ++i) {
       invariant(row->ids()[i] == all[i].id && row->neighbours()[i] == all[i].neighbour &&

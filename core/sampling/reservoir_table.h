@@ -43,6 +43,8 @@ class ReservoirTable {
   }
   SampleView view(const Row* row) const { return view(row, 0); }
   std::vector<SampleChange> changes() const;
+  // Samples with one of these edges, as changes from themselves; a vertex perhaps twice.
+  void add_holders(std::span<const EdgeRecord> edges, std::vector<SampleChange>& found) const;
 
   std::size_t live_bytes() const;
   std::size_t reserved_bytes() const;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "livegnn/sampling.h"
+#include "sampling/edge_rows.h"
 #include "sampling/read.h"
 #include "sampling/reservoir_table.h"
 #include "sampling/version_lock.h"
@@ -15,6 +16,8 @@
 namespace livegnn {
 
 int bucket_of(VertexId v) { return static_cast<int>(mix(static_cast<std::uint64_t>(v)) % kBuckets); }
+
+EdgeColumns edge_columns_of(const GraphOptions& graph) { return {graph.has_weight, graph.has_time, graph.attr_width}; }
 
 namespace {
 constexpr std::size_t kParallelEdges = 512;  // below, waking the pool costs more than it saves
@@ -34,6 +37,7 @@ struct Reservoirs::Impl {
         options(wanted),
         owned(std::move(buckets)),
         features(store.features().dtype(), store.feature_stride()),
+        edges(store, wanted.edge_data ? edge_columns_of(store.options()) : EdgeColumns{}),
         pool(wanted.threads) {}
 
   const GraphStore& graph;
@@ -44,6 +48,9 @@ struct Reservoirs::Impl {
   // what readers see beside the rows
   mutable VersionLock lock;
   FeatureTable features;  // slot_count rows as the graph stores them, where options.features
+  EdgeRows edges;         // no rows unless options.edge_data
+  std::vector<EdgeRecord>
+      edges_changed;  // of the latest batch, where changes and edges are kept: other values, same edge
   Column<std::uint8_t> live;
   VertexId slot_count = 0;
   std::atomic<std::int64_t> version{0};
@@ -78,11 +85,19 @@ struct Reservoirs::Impl {
       refills += table->refills();
     }
     sum.features = features.bytes() + live.bytes();
+    sum.edges = edges.bytes();
     bytes = sum;
   }
 
   void copy_features(VertexId v) {
     if (options.features) features.copy_row(v, graph.features());
+  }
+
+  void note_edges(const BatchDelta& delta) {
+    edges_changed.clear();
+    if (!options.track_changes || !options.edge_data) return;
+    for (const EdgeReweighted& edge : delta.reweighted) edges_changed.push_back(edge.before);
+    edges_changed.insert(edges_changed.end(), delta.reattributed.begin(), delta.reattributed.end());
   }
 
   // Slots that are new since the last batch; readers are held off.
@@ -110,6 +125,7 @@ struct Reservoirs::Impl {
     for (const VertexId v : delta.vertices_added) live[v] = 1;
     for (const VertexId v : delta.vertices_removed) live[v] = 0;
     for (const VertexId v : delta.features_changed) copy_features(v);
+    edges.follow(delta);
     now = latest;
     note_bytes();
     version.store(graph.version(), std::memory_order_release);
@@ -211,6 +227,7 @@ void Reservoirs::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
     impl.run_shards(jobs >= kParallelEdges,
                     [&](ReservoirTable& table, int shard) { table.stage(shard, delta, impl.owned, latest); });
     impl.publish(delta, latest);
+    impl.note_edges(delta);
     for (const auto& table : impl.tables) {
       if (table != nullptr) table->retire();
     }
@@ -225,10 +242,10 @@ std::int64_t Reservoirs::sample(const SampleRequest& request) {
   const std::shared_lock held(impl.lock);
   invariant(!impl.broken, "an earlier batch was lost to these tables; make the sampler anew");
   TableSource source{{}, impl.features};
-  std::vector<std::int32_t> fan_outs;
+  std::vector<std::int32_t> fanouts;
   for (const std::int32_t table : request.tables) {
     source.tables.push_back(&impl.table(table));
-    fan_outs.push_back(source.tables.back()->query().fan_out);
+    fanouts.push_back(source.tables.back()->query().fanout);
   }
   for (std::size_t i = 0; i < request.seeds.size(); ++i) {
     const std::int64_t seed = request.seeds[i];
@@ -237,11 +254,13 @@ std::int64_t Reservoirs::sample(const SampleRequest& request) {
                                               std::to_string(impl.version.load()) + "), got " + std::to_string(seed) +
                                               " at row " + std::to_string(i) + "; add the vertex first");
   }
-  const QueryShape shape(fan_outs);
+  const QueryShape shape(fanouts);
   const auto count = static_cast<std::int64_t>(request.seeds.size());
   const std::int64_t block = shape.block_seeds(), blocks = (count + block - 1) / block;
   const auto read = [&](std::int64_t at, int) {
-    read_block(source, request, fan_outs, shape, at * block, std::min(count, (at + 1) * block));
+    const std::int64_t first = at * block, last = std::min(count, (at + 1) * block);
+    read_block(source, request, fanouts, shape, first, last);
+    if (request.edge_columns.words() > 0) read_edges(impl.edges, request, shape, first, last);
   };
   std::unique_lock pooled(impl.pool_mutex, std::defer_lock);
   if (blocks >= kParallelBlocks && impl.pool.threads() > 1 && pooled.try_lock()) {
@@ -250,6 +269,10 @@ std::int64_t Reservoirs::sample(const SampleRequest& request) {
     for (std::int64_t at = 0; at < blocks; ++at) read(at, 0);
   }
   return impl.version;
+}
+
+EdgeColumns Reservoirs::edge_columns() const {
+  return impl_->options.edge_data ? edge_columns_of(impl_->graph.options()) : EdgeColumns{};
 }
 
 std::int64_t Reservoirs::version() const { return impl_->version.load(std::memory_order_acquire); }
@@ -264,7 +287,17 @@ void Reservoirs::set_now(EdgeTime now) {
   impl_->now = std::max(impl_->now, now);
 }
 
-std::vector<SampleChange> Reservoirs::changes(std::int32_t table) const { return impl_->table(table).changes(); }
+std::vector<SampleChange> Reservoirs::changes(std::int32_t table) const {
+  std::vector<SampleChange> found = impl_->table(table).changes();
+  impl_->table(table).add_holders(impl_->edges_changed, found);
+  const auto before = [](const SampleChange& a, const SampleChange& b) { return a.vertex < b.vertex; };
+  std::stable_sort(found.begin(), found.end(), before);  // a change of entries before one of values
+  const auto same = [](const SampleChange& a, const SampleChange& b) { return a.vertex == b.vertex; };
+  found.erase(std::unique(found.begin(), found.end(), same), found.end());
+  return found;
+}
+
+const float* Reservoirs::edge_row(EdgeId id) const { return impl_->edges.row(id); }
 
 SampleView Reservoirs::view(std::int32_t table, VertexId v) const {
   const ReservoirTable& rows = impl_->table(table);
@@ -290,7 +323,7 @@ std::uint64_t Reservoirs::digest() const {
     std::uint64_t h = impl_->options.seed;
     for (const std::int64_t part :
          {std::int64_t{query.hop}, std::int64_t{query.edge_type}, static_cast<std::int64_t>(query.direction),
-          static_cast<std::int64_t>(query.by), std::int64_t{query.fan_out}, query.ttl}) {
+          static_cast<std::int64_t>(query.by), std::int64_t{query.fanout}, query.ttl}) {
       h = mix(h ^ static_cast<std::uint64_t>(part));
     }
     sum += mix(h ^ table->digest(impl_->owned));
@@ -307,6 +340,8 @@ void Reservoirs::check_invariants() const {
     invariant(!impl_->options.features || impl_->features.same_row(v, impl_->graph.features()),
               "a copied feature row is out of date");
   }
+  impl_->edges.check_invariants();
+  impl_->edges.check_invariants();
 }
 
 }  // namespace livegnn

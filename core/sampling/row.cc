@@ -4,7 +4,8 @@
 
 namespace livegnn {
 
-RowPool::RowPool(std::int32_t capacity_max, RowColumns columns) : columns_(columns) {
+RowPool::RowPool(std::int32_t capacity_max, RowColumns columns, std::int32_t words)
+    : columns_(columns), words_(static_cast<std::size_t>(words)) {
   // 1, 2, 3, 4, 6, 8, 12, 16, 24, ... and capacity_max itself
   for (std::int32_t power = 1; power < capacity_max; power *= 2) {
     capacities_.push_back(power);
@@ -21,7 +22,8 @@ RowPool::RowPool(std::int32_t capacity_max, RowColumns columns) : columns_(colum
 
 std::size_t RowPool::row_bytes(std::int32_t capacity) const {
   const auto c = static_cast<std::size_t>(capacity);
-  return sizeof(Row) + (c + 1) / 2 * 2 * sizeof(VertexId) + c * 8 * static_cast<std::size_t>(columns_);
+  return sizeof(Row) + (c + 1) / 2 * 2 * sizeof(VertexId) + c * 8 * static_cast<std::size_t>(columns_) +
+         (c * words_ + 1) / 2 * 8;
 }
 
 Row* RowPool::allocate(std::int32_t count) {

@@ -1,7 +1,8 @@
 // Rows of samples and the pool that they come from.
 //
 // A row is one run of memory: the header, then the columns neighbours, edge ids and, as far as the pool keeps them,
-// ranks and times (where entries can expire), each `capacity` long; its entries are [first, first + count) of them.
+// ranks and times (where entries can expire), each `capacity` long; its entries are [first, first + count) of them. A
+// pool with ids alone may keep words besides: a row of values for each entry, behind the ids. Then `first` is 0.
 // Readers follow a pointer to it; of a row that they can reach only places before `first` are ever written, and its
 // header while readers are held off.
 #pragma once
@@ -35,6 +36,8 @@ struct Row {
     last_rank = ranks()[count - 1];
     last_id = ids()[count - 1];
   }
+  float* words() { return reinterpret_cast<float*>(wide_columns() + capacity); }  // of a pool with ids alone
+  const float* words() const { return const_cast<Row*>(this)->words(); }
   const VertexId* neighbours() const { return const_cast<Row*>(this)->neighbours(); }
   const EdgeId* ids() const { return const_cast<Row*>(this)->ids(); }
   const std::uint64_t* ranks() const { return const_cast<Row*>(this)->ranks(); }
@@ -47,6 +50,7 @@ static_assert(sizeof(Row) == 40);
 
 struct RowEntry {
   VertexId neighbour;
+  float weight;
   EdgeId id;
   std::uint64_t rank;
   EdgeTime time;
@@ -57,7 +61,7 @@ enum class RowColumns : std::int32_t { Ids = 1, Ranks = 2, Times = 3 };  // the 
 // Rows of a few capacities, cut from chunks; freed ones wait on a list of their class. Not thread-safe.
 class RowPool {
  public:
-  RowPool(std::int32_t capacity_max, RowColumns columns);
+  RowPool(std::int32_t capacity_max, RowColumns columns, std::int32_t words = 0);  // words: of an entry
 
   Row* allocate(std::int32_t count);  // an empty row with room for so many, 1 <= count <= capacity_max
   void free(Row* row);
@@ -69,6 +73,7 @@ class RowPool {
   std::size_t row_bytes(std::int32_t capacity) const;
 
   RowColumns columns_;
+  std::size_t words_;
   std::vector<std::int32_t> capacities_;  // by class, ascending
   std::vector<std::uint8_t> class_of_;    // by count
   std::vector<std::vector<Row*>> free_;   // by class

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "livegnn/sampling_workers.h"
+#include "sampling/edge_rows.h"
 #include "sampling/read.h"
 #include "sampling/version_lock.h"
 
@@ -15,9 +16,10 @@ namespace livegnn {
 namespace {
 // Samples of one one-hop query: vertex -> row.
 struct SampleTable {
-  explicit SampleTable(std::int32_t fan_out_given) : fan_out(fan_out_given), pool(fan_out, RowColumns::Ids) {}
+  SampleTable(std::int32_t fanout_given, std::int32_t words)
+      : fanout(fanout_given), pool(fanout, RowColumns::Ids, words) {}
 
-  std::int32_t fan_out;
+  std::int32_t fanout;
   RowPool pool;
   EdgeIdMap rows;  // Row* by vertex
 
@@ -51,11 +53,13 @@ struct Staged {
 }  // namespace
 
 struct ServingTables::Impl {
-  Impl(const std::vector<std::int32_t>& fan_outs, std::int32_t width) : features(width), seeds(kBuckets, 0) {
-    tables.reserve(fan_outs.size());
-    for (const std::int32_t fan_out : fan_outs) tables.emplace_back(fan_out);
+  Impl(const std::vector<std::int32_t>& fanouts, std::int32_t width, const EdgeColumns& wanted)
+      : columns(wanted), features(width), seeds(kBuckets, 0) {
+    tables.reserve(fanouts.size());
+    for (const std::int32_t fanout : fanouts) tables.emplace_back(fanout, columns.words());
   }
 
+  EdgeColumns columns;
   std::vector<SampleTable> tables;
   FeatureRows features;
   std::vector<std::uint8_t> seeds;  // buckets whose vertices may be asked for
@@ -80,17 +84,22 @@ struct ServingTables::Impl {
   }
 
   void stage(const Push& push, std::vector<Staged>& staged) {
+    const auto words = static_cast<std::size_t>(columns.words());
+    invariant(push.edge_rows.size() == push.edge_ids.size() * words, "a push with values of edges of the wrong width");
     std::size_t first = 0;
     for (std::size_t i = 0; i < push.vertex.size(); ++i) {
       SampleTable& samples = table(push.table[i]);
       const std::int32_t count = push.count[i];
       const auto entries = static_cast<std::size_t>(count);
-      invariant(count >= 1 && count <= samples.fan_out && first + entries <= push.neighbours.size(),
+      invariant(count >= 1 && count <= samples.fanout && first + entries <= push.neighbours.size(),
                 "a push with a row of the wrong length");
       Row* row = samples.pool.allocate(count);
       row->count = count;
       std::memcpy(row->neighbours(), push.neighbours.data() + first, entries * sizeof(VertexId));
       std::memcpy(row->ids(), push.edge_ids.data() + first, entries * sizeof(EdgeId));
+      if (words > 0) {
+        std::memcpy(row->words(), push.edge_rows.data() + first * words, entries * words * sizeof(float));
+      }
       staged.push_back({push.table[i], push.vertex[i], row});
       first += entries;
     }
@@ -131,10 +140,29 @@ struct ServingSource {
     return row != nullptr;
   }
 };
+
+// The values of the sampled edges, from the rows of the vertices that they were sampled for.
+void read_words(const ServingSource& source, const SampleRequest& request, const QueryShape& shape, std::int64_t first,
+                std::int64_t last) {
+  const EdgeColumns& columns = request.edge_columns;
+  const std::int64_t* parents = request.seeds.data() + first;
+  for (std::size_t hop = 0; hop < request.vertices.size(); ++hop) {
+    const std::int64_t fanout = source.tables[hop]->fanout;
+    const LevelRange range = shape.range(hop + 1, first, last);
+    for (std::int64_t i = 0; i < range.count; ++i) {
+      const std::int64_t parent = parents[i / fanout], at = i % fanout;
+      const Row* row = parent < 0 ? nullptr : source.tables[hop]->find(static_cast<VertexId>(parent));
+      const bool there = row != nullptr && at < row->count;
+      read_edge_row(columns, there ? row->words() + at * columns.words() : nullptr,
+                    request.edge_values(hop, range.first + i));
+    }
+    parents = request.vertices[hop] + range.first;
+  }
+}
 }  // namespace
 
-ServingTables::ServingTables(std::vector<std::int32_t> fan_outs, std::int32_t feature_width)
-    : impl_(std::make_unique<Impl>(fan_outs, feature_width)) {
+ServingTables::ServingTables(std::vector<std::int32_t> fanouts, std::int32_t feature_width, EdgeColumns columns)
+    : impl_(std::make_unique<Impl>(fanouts, feature_width, columns)) {
   impl_->note_bytes();
 }
 
@@ -180,10 +208,10 @@ std::int64_t ServingTables::sample(const SampleRequest& request) const {
   const std::shared_lock held(impl.lock);
   invariant(!impl.broken, "memory ended in the middle of an earlier step; make the serving worker anew");
   ServingSource source{{}, impl.features};
-  std::vector<std::int32_t> fan_outs;
+  std::vector<std::int32_t> fanouts;
   for (const std::int32_t table : request.tables) {
     source.tables.push_back(&impl_->table(table));
-    fan_outs.push_back(source.tables.back()->fan_out);
+    fanouts.push_back(source.tables.back()->fanout);
   }
   for (const std::int64_t seed : request.seeds) {
     const bool in_range = seed >= 0 && seed <= INT32_MAX;
@@ -195,11 +223,13 @@ std::int64_t ServingTables::sample(const SampleRequest& request) const {
                     std::to_string(impl.version) + "), got " + std::to_string(seed) +
                     (mine || !in_range ? "; add the vertex first" : ", which others own; ask through the front end"));
   }
-  const QueryShape shape(fan_outs);
+  const QueryShape shape(fanouts);
   const auto count = static_cast<std::int64_t>(request.seeds.size());
   const std::int64_t block = shape.block_seeds();
   for (std::int64_t first = 0; first < count; first += block) {
-    read_block(source, request, fan_outs, shape, first, std::min(count, first + block));
+    const std::int64_t last = std::min(count, first + block);
+    read_block(source, request, fanouts, shape, first, last);
+    if (request.edge_columns.words() > 0) read_words(source, request, shape, first, last);
   }
   return impl.version;
 }
@@ -224,6 +254,7 @@ Push ServingTables::contents() const {
       all.count.push_back(row->count);
       all.neighbours.insert(all.neighbours.end(), row->neighbours(), row->neighbours() + row->count);
       all.edge_ids.insert(all.edge_ids.end(), row->ids(), row->ids() + row->count);
+      all.edge_rows.insert(all.edge_rows.end(), row->words(), row->words() + row->count * impl_->columns.words());
     }
   }
   all.feature_vertex = impl_->features.vertices();
@@ -234,9 +265,11 @@ Push ServingTables::contents() const {
   return all;
 }
 
-std::vector<std::int32_t> ServingTables::fan_outs() const {
+EdgeColumns ServingTables::edge_columns() const { return impl_->columns; }
+
+std::vector<std::int32_t> ServingTables::fanouts() const {
   std::vector<std::int32_t> found;
-  for (const SampleTable& table : impl_->tables) found.push_back(table.fan_out);
+  for (const SampleTable& table : impl_->tables) found.push_back(table.fanout);
   return found;
 }
 

@@ -98,12 +98,18 @@ class CountTable {
   EdgeIdMap masks_;   // by vertex
 };
 
-void add_sample(Push& push, std::int32_t table, VertexId v, const SampleView& sample) {
+void add_sample(Push& push, std::int32_t table, VertexId v, const SampleView& sample, const Reservoirs& reservoirs) {
   push.table.push_back(table);
   push.vertex.push_back(v);
   push.count.push_back(static_cast<std::int32_t>(sample.neighbours.size()));
   push.neighbours.insert(push.neighbours.end(), sample.neighbours.begin(), sample.neighbours.end());
   push.edge_ids.insert(push.edge_ids.end(), sample.edge_ids.begin(), sample.edge_ids.end());
+  const std::int32_t words = reservoirs.edge_columns().words();
+  if (words == 0) return;
+  for (const EdgeId id : sample.edge_ids) {
+    const float* row = reservoirs.edge_row(id);
+    push.edge_rows.insert(push.edge_rows.end(), row, row + words);
+  }
 }
 
 void drop_sample(Push& push, std::int32_t table, VertexId v) {
@@ -232,7 +238,7 @@ std::vector<Delta> Subscriptions::Impl::advance_table(std::size_t place) {
       after = changed[static_cast<std::size_t>(at)].after;
     }
     visit_bits(joined | stayed, [&](int j) {
-      if (!after.neighbours.empty()) add_sample(pushes[static_cast<std::size_t>(j)], number, v, after);
+      if (!after.neighbours.empty()) add_sample(pushes[static_cast<std::size_t>(j)], number, v, after, reservoirs);
     });
     visit_bits(left | (after.neighbours.empty() ? stayed : 0), [&](int j) {
       if (!before.neighbours.empty()) drop_sample(pushes[static_cast<std::size_t>(j)], number, v);

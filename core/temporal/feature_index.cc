@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "livegnn/detail/prefetch.h"
 #include "livegnn/feature_cache.h"
-#include "livegnn/prefetch.h"
 #include "temporal/replacement.h"
 
 namespace livegnn {

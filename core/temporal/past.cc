@@ -7,7 +7,7 @@
 #include <numeric>
 #include <string>
 
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/prefetch.h"
 #include "temporal/pin.h"
 
 namespace livegnn {

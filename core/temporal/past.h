@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "livegnn/detail/prefetch.h"
 #include "livegnn/graph.h"
-#include "livegnn/prefetch.h"
 #include "livegnn/temporal.h"
 
 namespace livegnn {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "livegnn/graph_memory.h"
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/graph_memory.h"
+#include "livegnn/detail/prefetch.h"
 
 namespace livegnn {
 namespace {

@@ -28,7 +28,7 @@ void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertic
     const std::string got = ", got " + std::to_string(v) + " at row " + std::to_string(row) + "; ";
     if (v < 0) {
       throw Error(ErrorKind::ValueInvalid,
-                  std::string("[") + where + "] expected vertex ids of at least 0" + got + "mend the id");
+                  std::string("[") + where + "] expected vertex ids of at least 0" + got + "fix the id");
     }
     throw Error(ErrorKind::VertexUnknown,
                 std::string("[") + where + "] expected live vertices as targets" + got + "add the vertex first");

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/prefetch.h"
 #include "temporal/draw.h"
 
 namespace livegnn {

@@ -31,15 +31,15 @@ std::vector<float> normal(std::mt19937& rng, std::size_t count) {
 
 struct Row {
   std::vector<float> best, next;
-  std::vector<ExtremeMasks> masks;
+  std::vector<MinMaxMasks> masks;
   explicit Row(int width)
       : best(static_cast<std::size_t>((width + 15) / 16 * 16), 0.0f),
         next(best),
-        masks(best.size() / 16, ExtremeMasks{}) {}
-  ExtremeRow row() { return {best.data(), next.data(), masks.data()}; }
+        masks(best.size() / 16, MinMaxMasks{}) {}
+  MinMaxRow row() { return {best.data(), next.data(), masks.data()}; }
   bool same(const Row& other) const {
     return best == other.best && next == other.next &&
-           std::memcmp(masks.data(), other.masks.data(), masks.size() * sizeof(ExtremeMasks)) == 0;
+           std::memcmp(masks.data(), other.masks.data(), masks.size() * sizeof(MinMaxMasks)) == 0;
   }
 };
 
@@ -47,7 +47,7 @@ bool bit(std::uint16_t mask, int column) { return ((mask >> (column % 16)) & 1) 
 
 // What a row says of a column, against the messages that are really there.
 void check_column(Row& row, int column, std::vector<float> messages, bool max) {
-  const ExtremeMasks& masks = row.masks[static_cast<std::size_t>(column / 16)];
+  const MinMaxMasks& masks = row.masks[static_cast<std::size_t>(column / 16)];
   const auto c = static_cast<std::size_t>(column);
   std::sort(messages.begin(), messages.end());
   if (max) std::reverse(messages.begin(), messages.end());
@@ -87,15 +87,15 @@ TEST(extremes_follow_any_sequence_of_messages) {
         const std::size_t place = messages.empty() ? 0 : rng() % messages.size();
         const int kind = messages.empty() ? 0 : static_cast<int>(rng() % 3);
         for (std::size_t i = 0; i < rows.size(); ++i) {
-          const ExtremeKernels& kernels = max ? variants()[i]->max : variants()[i]->min;
+          const MinMaxKernels& kernels = max ? variants()[i]->max : variants()[i]->min;
           int flags = 0;
           if (kind == 0) flags = kernels.insert(rows[i].row(), x.data(), 1.0f, 1.0f, width);
           if (kind == 1) flags = kernels.remove(rows[i].row(), messages[place].data(), 1.0f, 1.0f, width);
           if (kind == 2) flags = kernels.replace(rows[i].row(), messages[place].data(), x.data(), 1.0f, width);
-          CHECK((flags & ExtremeFlag::kNotFinite) == 0);
+          CHECK((flags & MinMaxFlag::kNotFinite) == 0);
           bool open = false;
-          for (const ExtremeMasks& masks : rows[i].masks) open |= masks.open_best != 0;
-          CHECK(((flags & ExtremeFlag::kExposed) != 0) == open);
+          for (const MinMaxMasks& masks : rows[i].masks) open |= masks.open_best != 0;
+          CHECK(((flags & MinMaxFlag::kExposed) != 0) == open);
         }
         if (kind == 0) messages.push_back(x);
         if (kind == 1) messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(place));
@@ -116,12 +116,12 @@ TEST(extremes_have_one_zero_and_notice_what_is_not_finite) {
     Row row(3);
     std::vector<float> x(16, 0.0f);
     x[0] = -0.0f;
-    CHECK((kernel->max.insert(row.row(), x.data(), 1.0f, 1.0f, 3) & ExtremeFlag::kNotFinite) == 0);
+    CHECK((kernel->max.insert(row.row(), x.data(), 1.0f, 1.0f, 3) & MinMaxFlag::kNotFinite) == 0);
     CHECK(!std::signbit(row.best[0]));
     for (const float bad : {INFINITY, -INFINITY, NAN}) {
       x[2] = bad;
-      CHECK((kernel->min.insert(row.row(), x.data(), 1.0f, 1.0f, 3) & ExtremeFlag::kNotFinite) != 0);
-      CHECK((kernel->max.insert(row.row(), x.data(), 1.0f, 1.0f, 2) & ExtremeFlag::kNotFinite) == 0);  // past the row
+      CHECK((kernel->min.insert(row.row(), x.data(), 1.0f, 1.0f, 3) & MinMaxFlag::kNotFinite) != 0);
+      CHECK((kernel->max.insert(row.row(), x.data(), 1.0f, 1.0f, 2) & MinMaxFlag::kNotFinite) == 0);  // past the row
     }
   }
 }

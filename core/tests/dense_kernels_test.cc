@@ -213,3 +213,38 @@ TEST(activations_by_powers_agree_and_are_close_to_the_library_s) {
 }
 
 int main() { return livegnn::testing::run_all(); }
+
+TEST(rows_of_two_and_three_are_computed_from_their_definitions) {
+  std::mt19937 rng(11);
+  for (const int width : {1, 2, 15, 16, 17, 70}) {
+    const auto count = static_cast<std::size_t>(width);
+    std::vector<float> a = normal(rng, count), b = normal(rng, count), c = normal(rng, count), out(count);
+    b[0] = 0.0f;
+    c[count / 2] = 0.0f;
+    a[count - 1] = b[count - 1];
+    for (const int step : {0, 1}) {
+      const auto at = [step](const std::vector<float>& x, int i) { return x[static_cast<std::size_t>(i * step)]; };
+      const Operand divisor{b.data(), step}, condition{c.data(), step}, row{a.data(), 1};
+      divide_row(row, divisor, out.data(), width);
+      for (int i = 0; i < width; ++i) CHECK(out[i] == (at(b, i) == 0.0f ? 0.0f : a[i] / at(b, i)));
+      minimum_row(row, divisor, out.data(), width);
+      for (int i = 0; i < width; ++i) CHECK(out[i] == std::fmin(a[i], at(b, i)));
+      less_row(divisor, row, out.data(), width);
+      for (int i = 0; i < width; ++i) CHECK(out[i] == (at(b, i) < a[i] ? 1.0f : 0.0f));
+      where_row(condition, row, divisor, out.data(), width);
+      for (int i = 0; i < width; ++i) CHECK(out[i] == (at(c, i) != 0.0f ? a[i] : at(b, i)));
+    }
+  }
+}
+
+TEST(a_logarithm_is_the_nearest_float_and_0_where_there_is_none) {
+  std::mt19937 rng(12);
+  std::vector<float> x = normal(rng, 999, 50.0f), out(x.size());
+  x.insert(x.end(), {0.0f, 1.0f, FLT_MIN, FLT_MAX, 1e-40f});
+  out.resize(x.size());
+  activate_row(ActivationKind::Log, 0.0f, x.data(), out.data(), static_cast<int>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double expected = x[i] > 0.0f ? std::log(static_cast<double>(x[i])) : 0.0;
+    CHECK(std::fabs(static_cast<double>(out[i]) - expected) <= 6e-8 * std::fabs(expected));
+  }
+}

@@ -12,7 +12,7 @@
 #include <new>
 #include <utility>
 
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/prefetch.h"
 #include "util/pager.h"
 
 namespace livegnn {

@@ -206,7 +206,7 @@ void ThreadPool::Crew::lead() {
   };
   if (shared) {
     ++job_;
-    if (count_ <= 2 * threads) wake();
+    if (count_ <= threads) wake();
   }
   try {
     while (!failed_.load(std::memory_order_relaxed)) {

@@ -41,7 +41,7 @@ from livegnn.models.layers import (
     Softmax,
 )
 from livegnn.models.model import Model
-from livegnn.models.pyg import from_pyg, graph_level_from_pyg
+from livegnn.models.pyg.entry import from_pyg, graph_level_from_pyg
 from livegnn.sampling import (
     AdHocSampler,
     LocalCluster,

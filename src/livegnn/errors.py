@@ -90,7 +90,7 @@ class LiveGnnError(Exception):
 class UpdateError(LiveGnnError):
     """A batch was refused before anything changed."""
 
-    hint = "mend the update that the message names and apply the batch again"
+    hint = "fix the update that the message names and apply the batch again"
 
 
 class VertexUnknown(UpdateError, KeyError):
@@ -177,13 +177,13 @@ class TrainingDiverged(ModelError):
 class OperatorUnsound(ModelError):
     """A user's operator for which a condition of incremental runs is refuted, or not proved."""
 
-    hint = "mend the functions by the counterexample, or run the operator as constrained or full"
+    hint = "fix the functions by the counterexample, or run the operator as constrained or full"
 
 
 class QueryInvalid(LiveGnnError, ValueError):
     """A sampling query that cannot be read, or that the graph cannot answer."""
 
-    hint = "mend the query at the place that the message points at; see docs/queries.md"
+    hint = "fix the query at the place that the message points at; see docs/queries.md"
 
 
 class VersionPending(LiveGnnError, TimeoutError):

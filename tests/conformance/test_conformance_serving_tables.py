@@ -7,32 +7,44 @@ import livegnn as lg
 from livegnn import _native
 from livegnn.errors import VertexUnknown
 from livegnn.sampling import ClusterSpec, ServingWorker
-from livegnn.sampling.rocks_tables import RocksTables
+from livegnn.sampling.cluster.rocks_tables import RocksTables
+from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
 from tests.unit.sampling.reach import held
 
 FAN_OUTS, WIDTH = [3, 2], 2
+COLUMNS = [NO_COLUMNS, EdgeDataSpec(True, True, 2), EdgeDataSpec(weight=True), EdgeDataSpec(time=True)]
 
 
 @pytest.fixture(params=["native", "rocksdb"])
-def tables(request, tmp_path):
-    if request.param == "native":
-        yield _native.ServingTables(FAN_OUTS, WIDTH)
-        return
-    made = RocksTables(tmp_path / "tables", FAN_OUTS, WIDTH)
-    yield made
-    made.close()
+def make_tables(request, tmp_path):
+    made = []
+
+    def make(columns=NO_COLUMNS):
+        if request.param == "native":
+            return _native.ServingTables(FAN_OUTS, WIDTH, _native.EdgeColumns(**columns._asdict()))
+        made.append(RocksTables(tmp_path / "tables", FAN_OUTS, WIDTH, columns))
+        return made[-1]
+
+    yield make
+    for tables in made:
+        tables.close()
 
 
-def push(rng, samples, features):
+@pytest.fixture
+def tables(make_tables):
+    return make_tables()
+
+
+def push(rng, samples, features, words):
     """A random push, and what it does to a model."""
     fresh = {(int(rng.integers(2)), int(rng.integers(30))) for _ in range(rng.integers(8))}
     gone = [key for key in samples if key not in fresh and rng.random() < 0.2]
     rows = []
     for table, v in sorted(fresh):
         count = int(rng.integers(1, FAN_OUTS[table] + 1))
-        entries = list(
-            zip(rng.integers(30, size=count).tolist(), rng.integers(10**12, size=count).tolist(), strict=True)
-        )
+        ids = rng.choice(10**12, count, replace=False).tolist()
+        edges = rng.integers(2**31, size=(count, words), dtype=np.int32).view(np.float32)
+        entries = list(zip(rng.integers(30, size=count).tolist(), ids, edges, strict=True))
         samples[table, v] = entries
         rows.append((table, v, count, entries))
     owners = sorted({int(v) for v in rng.integers(30, size=rng.integers(6))})
@@ -54,6 +66,7 @@ def push(rng, samples, features):
         numbers(row[2] for row in rows),
         numbers(entry[0] for entry in flat),
         numbers((entry[1] for entry in flat), np.int64),
+        np.array([entry[2] for entry in flat], np.float32).reshape(len(flat), words),
         numbers(key[0] for key in gone),
         numbers(key[1] for key in gone),
         numbers(owners),
@@ -68,18 +81,28 @@ def expected_hop(samples, table, parents):
     return [[entry[side] for entry in row] + [-1] * (fan_out - len(row)) for side in (0, 1) for row in rows]
 
 
-def test_tables_equal_a_dict_after_every_step(tables):
+def expected_rows(samples, table, parents, words):
+    found = np.zeros((len(parents), FAN_OUTS[table], words), np.float32)
+    for place, v in enumerate(parents):
+        for at, entry in enumerate(samples.get((table, v), []) if v >= 0 else []):
+            found[place, at] = entry[2]
+    return found
+
+
+@pytest.mark.parametrize("columns", COLUMNS, ids=str)
+def test_tables_equal_a_dict_after_every_step(make_tables, columns):
+    tables, words = make_tables(columns), columns.words
     rng, samples, features = np.random.default_rng(0), {}, {}
     everywhere = np.ones(_native.BUCKETS, np.uint8)
     for version in range(1, 60):
-        tables.apply([push(rng, samples, features)], everywhere, version)
+        tables.apply([push(rng, samples, features, words)], everywhere, version)
         got_samples, got_features = held(tables.contents(WIDTH))
-        assert got_samples == samples
+        assert got_samples == {key: [entry[:2] for entry in entries] for key, entries in samples.items()}
         assert {v: row.tobytes() for v, row in got_features.items()} == {v: r.tobytes() for v, r in features.items()}
         if not features:
             continue
         seeds = rng.choice(sorted(features), 5).astype(np.int64)
-        found, vertices, ids, rows = tables.sample([0, 1], seeds, [WIDTH] * 3, True)
+        found, vertices, ids, rows, *edges = tables.sample([0, 1], seeds, [WIDTH] * 3, edge_ids=True, edge_data=True)
         assert found == version
         wanted = expected_hop(samples, 0, seeds.tolist())
         assert vertices[0].tolist() == wanted[:5]
@@ -88,6 +111,13 @@ def test_tables_equal_a_dict_after_every_step(tables):
         wanted = expected_hop(samples, 1, parents)
         assert vertices[1].reshape(15, 2).tolist() == wanted[:15]
         assert ids[1].reshape(15, 2).tolist() == wanted[15:]
+        expected_levels = [
+            expected_rows(samples, 0, seeds.tolist(), words),
+            expected_rows(samples, 1, parents, words).reshape(5, 3, 2, words),
+        ]
+        for got_levels, wanted_levels in zip(edges, columns.of_rows(expected_levels), strict=True):
+            assert [each.tobytes() for each in got_levels] == [each.tobytes() for each in wanted_levels]
+        assert not any(tables.sample([0, 1], seeds, [], edge_ids=False, edge_data=False)[2:])
         zeros = np.zeros(WIDTH, np.float32)
         np.testing.assert_array_equal(rows[0], [features[v] for v in seeds.tolist()])
         np.testing.assert_array_equal(rows[1].reshape(15, WIDTH), [features.get(v, zeros) for v in parents])
@@ -99,12 +129,13 @@ def test_seeds_that_are_not_here_are_refused(tables):
     seeds[_native.buckets(np.array([4]))] = 1
     none, ids = np.empty(0, np.int32), np.empty(0, np.int64)
     owners, rows = np.array([4, 5], np.int32), np.ones((2, WIDTH), np.float32)
-    tables.apply([(none, none, none, none, ids, none, none, owners, rows, none)], seeds, 1)
-    version, vertices, edge_ids, features = tables.sample([0], np.array([4]), [], False)
+    edges = np.empty((0, 0), np.float32)
+    tables.apply([(none, none, none, none, ids, edges, none, none, owners, rows, none)], seeds, 1)
+    version, vertices, edge_ids, features, *_ = tables.sample([0], np.array([4]), [], edge_ids=False, edge_data=False)
     assert (version, vertices[0].tolist(), edge_ids, features) == (1, [[-1, -1, -1]], [], [])
     for seed in (5, 6, -1, 2**40):
         with pytest.raises(VertexUnknown, match=f"live vertices of this serving worker .version 1., got {seed}"):
-            tables.sample([0], np.array([4, seed]), [], True)
+            tables.sample([0], np.array([4, seed]), [], edge_ids=True, edge_data=False)
 
 
 def test_a_serving_worker_takes_either(tables):
@@ -119,7 +150,8 @@ def test_a_serving_worker_takes_either(tables):
 def test_a_serving_worker_that_starts_forgets_what_its_tables_held(tables):
     none = np.empty(0, np.int32)
     place, vertex = np.array([0], np.int32), np.array([3], np.int32)
-    stale = (place, vertex, np.array([1], np.int32), np.array([0], np.int32), np.array([77]))
+    edges = np.empty((1, 0), np.float32)
+    stale = (place, vertex, np.array([1], np.int32), np.array([0], np.int32), np.array([77]), edges)
     tables.apply([(*stale, none, none, vertex, np.ones((1, WIDTH), np.float32), none)], np.ones(1024, np.uint8), 9)
     graph = lg.Graph(np.ones((3, WIDTH), np.float32), [0, 1], [1, 2])
     spec = ClusterSpec.of(graph, lg.query().out().sample(FAN_OUTS[0]).out().sample(FAN_OUTS[1]))

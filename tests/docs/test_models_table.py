@@ -4,11 +4,11 @@ from pathlib import Path
 
 from torch_geometric.nn import conv
 
-from livegnn.models.pyg_convs import CONVS, READ_THROUGH
-from livegnn.models.pyg_hgt import OVER_TYPES
-from livegnn.models.pyg_pools import SUPPORTED_POOLS
-from livegnn.models.pyg_refused import REFUSED_CONVS, REFUSED_POOLS
-from livegnn.models.pyg_table import pool_names, with_table
+from livegnn.models.pyg.convs.registry import CONVS, READ_THROUGH
+from livegnn.models.pyg.hetero.hgt import OVER_TYPES
+from livegnn.models.pyg.pools import SUPPORTED_POOLS
+from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
+from livegnn.models.pyg.table import pool_names, with_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
@@ -27,7 +27,7 @@ def test_every_pool_is_either_supported_or_refused():
 def test_the_tables_are_the_registry():
     page = PAGE.read_text()
     assert page.count("| layer | now |") == page.count("| pool | how, or why not |") == 1
-    assert page == with_table(page), "run python -m livegnn.models.pyg_table docs/models.md"
+    assert page == with_table(page), "run python -m livegnn.models.pyg.table docs/models.md"
 
 
 def test_an_outdated_table_is_noticed():

@@ -149,7 +149,7 @@ def test_files_of_0_1_load_and_damaged_ones_never_give_another_content(name, old
 def test_edges_of_0_1_come_back(old, monkeypatch):
     monkeypatch.chdir(old)
     with np.load("edges_graph.npz") as arrays:
-        graph = lg.Graph._from_arrays(dict(arrays))
+        graph = lg.Graph.from_arrays(dict(arrays))
     assert [file.digest for file in graph.offloaded.files] == [""]
     assert graph.digest() == written.temporal_graph().digest()
     assert graph.reload() == 2

@@ -9,7 +9,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.errors import LiveGnnError, ModelError, StorageFailed, StoredStateInvalid, UsageError, ValueInvalid
-from livegnn.sampling.rocks_tables import RocksTables
+from livegnn.sampling.cluster.rocks_tables import RocksTables
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from tests.fault import written
 from tests.unit.temporal.training import graph_of

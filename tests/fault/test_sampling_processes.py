@@ -13,12 +13,14 @@ import pytest
 import livegnn as lg
 from livegnn.errors import UpdateError
 from livegnn.sampling import LocalCluster, even_owners, even_serving
-from livegnn.sampling.process import ProcessCluster
-from livegnn.sampling.runtime import Settings
+from livegnn.sampling.cluster.process import ProcessCluster
+from livegnn.sampling.cluster.runtime import Settings
 from tests.brokers import NatsServer
 from tests.simulation.test_simulation_sampling import random_batch
 
-SETTINGS = Settings(beat_ms=100, silence_ms_max=3000, start_ms_max=15_000, checkpoint_steps=6, step_batches_max=4)
+SETTINGS = Settings(
+    heartbeat_ms=100, heartbeat_timeout_ms=3000, startup_timeout_ms=15_000, checkpoint_steps=6, step_batches_max=4
+)
 QUERY = lg.query().out().sample(3).out().sample(2)
 
 
@@ -69,9 +71,9 @@ def test_killed_workers_are_replaced(tmp_path):
     options_again = {"log_options": options, "settings": SETTINGS, "seed": 5}
     with ProcessCluster(tmp_path, graph, QUERY, **options_again) as cluster:  # the folder goes on where it was
         assert cluster.sample([0], at_least=graph.version).version == graph.version
-        cluster.move(even_owners(3))
+        cluster.move_sampling(even_owners(3))
         write_some(rng, graph, 5)
-        cluster.serve(np.roll(even_serving(3), 1))
+        cluster.move_serving(np.roll(even_serving(3), 1))
         write_some(rng, graph, 5)
         compare(graph, undisturbed, cluster)
     with ProcessCluster(tmp_path, graph, QUERY, **options_again) as again:

@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 
 import livegnn as lg
 from livegnn.errors import FileMissing, StorageFailed, UsageError
-from livegnn.sampling.checkpoints import CheckpointFiles
+from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.stored import replaced
 from livegnn.temporal import FeatureCache
 from tests.fault import written

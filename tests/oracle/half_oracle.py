@@ -23,19 +23,19 @@ def rounded(dtype, x):
 
 def rounded_updates(dtype, updates):
     """The same updates with rounded features; attributes stay."""
-    columns, keys, types = updates._to_columns()
+    columns, keys, types = updates.to_columns()
     width = np.maximum(columns["row_width"], 0)
     starts = np.cumsum(width) - width
     rows = columns["rows"].copy()
     for place in np.flatnonzero(np.isin(columns["kind"], (SET_FEATURES, ADD_VERTEX))):
         here = slice(starts[place], starts[place] + width[place])
         rows[here] = rounded(dtype, rows[here])
-    return lg.Updates._from_columns(columns | {"rows": rows}, keys, types)
+    return lg.Updates.from_columns(columns | {"rows": rows}, keys, types)
 
 
 def assert_twins(half, twin):
     """One content, whatever it is stored as."""
-    half._store.check_invariants()
+    half.host.store.check_invariants()
     assert half.digest() == twin.digest()
     assert half.version == twin.version
     kinds = [None] if half.vertex_types is None else half.vertex_types

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import torch
 
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
 
 torch.set_num_threads(1)  # graphs here are tiny; threads only wait for each other

@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 import livegnn as lg
 from livegnn.models import ir, layers
 from livegnn.models.model import Model
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
 from livegnn.testing import check_engine, graph_columns, random_batch, random_graph
 from tests.oracle.pyg_layers import LAYERS
 from tests.oracle.pyg_oracle import liven

@@ -90,12 +90,6 @@ def test_every_forced_path(seed, path, state):
 
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1))
-def test_float32_stays_near(seed):
-    run(seed, precision="float32", on_edges=True)
-
-
-@settings(max_examples=15)
-@given(st.integers(0, 2**32 - 1))
 def test_sampling_every_edge_is_exact(seed):
     rng = np.random.default_rng(seed)
     model = random_model(rng, depth=2)

@@ -217,3 +217,23 @@ def test_some_types_and_relations_of_a_graph_alone():
     assert engine.model.vertex_types == ("User", "Item")
     assert BOUGHT not in engine.model.edge_types
     assert IN in engine.graph.edge_types
+
+
+def test_a_slot_that_one_batch_makes_and_leaves_free():
+    """A later vertex of another type takes it; the minimum's and maximum's own term was never there."""
+    for aggr in ("max", "min"):
+        module = TwoLayers(
+            lambda t, s, d, aggr=aggr: pyg.GCNConv(s, 6, aggr=aggr) if t == FOLLOW else pyg.SAGEConv((s, d), 6)
+        )
+        liven(module)
+        graph, mirror = random_typed_graph(np.random.default_rng(1), WIDTHS, TRIPLES)
+        engine = lg.Engine(lg.from_pyg(module), graph, path="push", threads=1)
+        number = mirror.counts["User"]
+        updates = lg.Updates()
+        updates.add_vertex(number, np.ones(WIDTHS["User"]), vertex_type="User")
+        updates.remove_vertex(number, vertex_type="User")
+        engine.apply(updates)
+        updates = lg.Updates()
+        updates.add_vertex(mirror.counts["Item"], np.ones(WIDTHS["Item"]), vertex_type="Item")
+        engine.apply(updates)
+        engine.verify()

@@ -9,9 +9,9 @@ from torch_geometric import nn as pyg
 from livegnn.models.compile import separate, sums_sources
 from livegnn.models.edges import Gather
 from livegnn.models.ir import walk
-from livegnn.models.pyg import from_pyg
-from livegnn.models.pyg_call import BIT_EXACT, BY_OPTION, TO_FLOAT32
-from livegnn.models.pyg_convs import CONVS
+from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32
+from livegnn.models.pyg.convs.registry import CONVS
+from livegnn.models.pyg.entry import from_pyg
 from tests.oracle.pyg_layers import DEGREES, LAYERS
 
 

@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import HeteroData
 
 import livegnn as lg
-from livegnn.models.pyg_hetero_check import TypedColumns, typed_sample
+from livegnn.models.pyg.hetero.check import TypedColumns, typed_sample
 from livegnn.reference.evaluate import evaluate
 from tests.oracle.pyg_oracle import EXACT, ROUNDED, liven
 

@@ -6,7 +6,7 @@ import torch
 from torch_geometric import nn as pyg
 
 from livegnn.errors import ModelUnsupported
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
 
 torch.set_num_threads(1)

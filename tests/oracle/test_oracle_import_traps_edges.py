@@ -9,7 +9,7 @@ from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn import aggr as aggregations
 
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
 
 torch.set_num_threads(1)

@@ -3,7 +3,7 @@
 import numpy as np
 
 import livegnn as lg
-from benchmarks.generate import SHAPES, chung_lu
+from benchmarks.engine.generate import SHAPES, chung_lu
 from livegnn.testing import random_batch, random_graph, random_model
 
 WIDTH = 8

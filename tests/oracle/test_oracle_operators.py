@@ -10,7 +10,7 @@ import torch
 from torch_geometric import nn as pyg
 
 import livegnn as lg
-from livegnn.models.evaluate import EdgeList, evaluate
+from livegnn.models.truth import EdgeList, true_rows
 from livegnn.testing import check_engine, graph_columns, random_batch, random_graph
 from livegnn.verify import Operator, layer, prove
 from livegnn.verify.examples import TABLE, example, weights
@@ -232,7 +232,7 @@ def random_input(seed=0):
 
 def lowered(operator, run=None, given=None):
     x, edges = random_input() if given is None else given
-    return evaluate(lg.Model([layer(operator, run, tests=20)]).output, x, edges)
+    return true_rows(lg.Model([layer(operator, run, tests=20)]).output, x, edges)
 
 
 def of_pyg(module, *more, given=None):

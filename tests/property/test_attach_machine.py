@@ -48,7 +48,7 @@ class AttachMachine(RuleBasedStateMachine):
 
     def accepted(self, writer, batch):
         """Whether the graph takes the batch, asked of a copy; and what it is then."""
-        trial = lg.Graph._from_arrays(self.graphs[writer]._save_arrays())
+        trial = lg.Graph.from_arrays(self.graphs[writer].to_arrays())
         try:
             trial.apply(filled(batch))
         except UpdateError:
@@ -108,7 +108,7 @@ class AttachMachine(RuleBasedStateMachine):
             assert copy.digest() == graph.digest()
             assert copy.edges()["id"].tolist() == graph.edges()["id"].tolist()
             engine.verify()
-            graph._store.check_invariants()
+            graph.host.store.check_invariants()
 
     def teardown(self):
         for log in self.logs:

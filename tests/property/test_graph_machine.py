@@ -194,7 +194,7 @@ class GraphMachine(RuleBasedStateMachine):
 
     @rule()
     def save_and_load(self) -> None:
-        self.graph = SmallBlocks._from_arrays(self.graph._save_arrays())
+        self.graph = SmallBlocks.from_arrays(self.graph.to_arrays())
 
     @precondition(lambda self: self.model.edges)
     @rule()
@@ -230,7 +230,7 @@ class GraphMachine(RuleBasedStateMachine):
             assert vertex not in self.graph
             with pytest.raises(LiveGnnError):
                 self.graph.features([vertex])
-        self.graph._store.check_invariants()
+        self.graph.host.store.check_invariants()
 
     @invariant()
     def batching_does_not_matter(self) -> None:

@@ -140,12 +140,12 @@ class OffloadMachine(RuleBasedStateMachine):
 
     @rule()
     def save_and_load(self) -> None:
-        self.graph = SmallBlocks._from_arrays(self.graph._save_arrays())
+        self.graph = SmallBlocks.from_arrays(self.graph.to_arrays())
 
     @invariant()
     def equals_the_twin(self) -> None:
         graph, twin = self.graph, self.twin
-        graph._store.check_invariants()
+        graph.host.store.check_invariants()
         assert (graph.digest(), graph.version) == (twin.digest(), twin.version)
         assert graph.edge_count + graph.offloaded.count == twin.edge_count
         live = graph.vertices()

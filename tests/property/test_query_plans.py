@@ -5,7 +5,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import livegnn as lg
-from livegnn.sampling import Plan, Schema, plan
+from livegnn.sampling import Plan, Schema
+from livegnn.sampling.queries.plan import plan
 
 SCHEMA = Schema(integer_types=True, has_time=True, has_weight=True)
 hops = st.tuples(st.sampled_from(["out", "in_"]), st.sampled_from([None, 1]), st.integers(1, 2), st.just("random"))

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import livegnn as lg
 from livegnn import _native
 from livegnn.errors import UpdateError
+from livegnn.graph.consumers import Consumer
 from livegnn.sampling import LocalCluster, even_owners, even_serving
 from tests.unit.sampling.reach import check_cluster
 
@@ -54,9 +55,17 @@ class ClusterMachine(RuleBasedStateMachine):
         workers = {"sampling": data.draw(st.integers(1, 3)), "serving": data.draw(st.integers(1, 3))}
         self.cluster = LocalCluster(graph, queries, **workers, seed=data.draw(st.integers(0, 2**64 - 1)), ttl=ttl)
         self.now = max([NO_TIME, *(edge["time"] for edge in edges)]) if self.flags["time"] else NO_TIME
-        self.whole = _native.Reservoirs(graph._store, self.cluster.spec.seed, 1, True, False, np.empty(0, np.uint8))
-        self.tables = [added[0] for added in self.cluster.spec.add_tables(self.whole)]
-        graph._attach(Following(self.whole))
+        self.whole = _native.Reservoirs(
+            graph.host.store,
+            self.cluster.spec.seed,
+            1,
+            features=True,
+            track_changes=False,
+            edge_data=False,
+            owned=np.empty(0, np.uint8),
+        )
+        self.tables = list(range(len(self.cluster.spec.add_tables(self.whole))))  # new reservoirs count from 0
+        graph.host.attach(Following(self.whole))
         self.check()
 
     def edge(self, data: st.DataObject) -> dict[str, Any]:
@@ -147,7 +156,9 @@ class ClusterMachine(RuleBasedStateMachine):
         for planned in self.cluster.spec.plan.queries:
             places = self.cluster.spec.tables_of(planned.number)
             widths = [2] * (len(places) + 1)
-            expected = self.whole.sample([self.tables[place] for place in places], seeds, widths, True)
+            expected = self.whole.sample(
+                [self.tables[place] for place in places], seeds, widths, edge_ids=True, edge_data=False
+            )
             answer = self.cluster.sample(
                 seeds, query=planned.number, at_least=self.cluster.graph.version if len(seeds) else None
             )
@@ -161,15 +172,13 @@ class ClusterMachine(RuleBasedStateMachine):
         check_cluster(self.cluster, self.now)
 
 
-class Following:
+class Following(Consumer):
     """Tables over the whole graph, as a consumer of it."""
-
-    native = None
 
     def __init__(self, reservoirs: _native.Reservoirs) -> None:
         self.follower = reservoirs
 
-    def _published(self, change: Any, version: int) -> None:
+    def published(self, change: Any, version: int) -> None:
         pass
 
 

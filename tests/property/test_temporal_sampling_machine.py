@@ -114,7 +114,7 @@ class TemporalSamplingMachine(RuleBasedStateMachine):
         sampler = self._sampler(self.graph, data)
         pinned = sampler.pin().__enter__()
         copied = TemporalSampler(
-            self.kind._from_arrays(self.graph._save_arrays()),
+            self.kind.from_arrays(self.graph.to_arrays()),
             sampler.fanouts,
             sampler.strategy,
             sampler.inclusive,
@@ -131,9 +131,9 @@ class TemporalSamplingMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, _PINS_MAX - 1))
     def unpin(self, which: int) -> None:
         pinned, sampler, _ = self.pins.pop(which % len(self.pins))
-        followers = len(self.graph._followers)
+        followers = len(self.graph.host._followers)
         pinned.__exit__(None, None, None)
-        assert len(self.graph._followers) == followers - 1
+        assert len(self.graph.host._followers) == followers - 1
         with pytest.raises(UsageError, match="inside its with block"):
             pinned.sample([], []) if sampler.snapshots == 1 else pinned.sample_snapshots([], [])
 
@@ -159,7 +159,7 @@ class TemporalSamplingMachine(RuleBasedStateMachine):
                     for name in FIELDS:
                         assert getattr(mine, name).tolist() == getattr(theirs, name).tolist(), name
                 rows = got[-1].next_targets
-                assert pinned.features_of_slots(rows).tolist() == copied.graph._store.features(rows).tolist()
+                assert pinned.features_of_slots(rows).tolist() == copied.graph.host.store.features(rows).tolist()
                 assert pinned.to_external(rows).tolist() == copied.graph.to_external(rows).tolist()
             assert pinned.features(vertices).tolist() == copied.graph.features().tolist()
             self._same_walks(pinned, copied, vertices, times)

@@ -139,7 +139,7 @@ class TypedGraphMachine(RuleBasedStateMachine):
                     u, v = (data.draw(st.sampled_from(list(rows[each]))) for each in (triple[0], triple[2]))
                     self.model.add_edge(u, v, triple, data.draw(FLOATS))
         self.graph, self.twin = self.build(), self.build()
-        self.graph._typed.small_max = 0
+        self.graph.host.ids.small_max = 0
 
     def build(self) -> Graph:
         model, pool = self.model, {True: object, False: np.int64}[self.kind == "text"]
@@ -237,14 +237,14 @@ class TypedGraphMachine(RuleBasedStateMachine):
 
     @rule()
     def save_and_load(self) -> None:
-        self.graph = SmallBlocks._from_arrays(self.graph._save_arrays())
-        self.graph._typed.small_max = 0
+        self.graph = SmallBlocks.from_arrays(self.graph.to_arrays())
+        self.graph.host.ids.small_max = 0
 
     @invariant()
     def graph_equals_model(self) -> None:
         if not hasattr(self, "graph"):
             return
-        self.graph._store.check_invariants()
+        self.graph.host.store.check_invariants()
         assert contents(self.graph) == expected(self.model)
         for name, rows in self.model.rows.items():
             live = self.graph.is_live(
@@ -272,7 +272,7 @@ class TypedGraphMachine(RuleBasedStateMachine):
 
     def refuse(self, batch: list[Update], refused: UpdateError) -> None:
         def state() -> Any:
-            types = self.graph._store.vertex_types().tolist()
+            types = self.graph.host.store.vertex_types().tolist()
             return self.graph.digest(), contents(self.graph), self.graph.version, self.graph.slot_count, types
 
         before = state()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from benchmarks.load import Load, apply_load
+from benchmarks.sampling.load import Load, apply_load
 from livegnn import serve
 from livegnn.errors import DataMissing, UsageError
 from livegnn.serve import frames

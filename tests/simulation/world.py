@@ -12,14 +12,19 @@ from collections.abc import Callable
 from typing import Any
 
 from livegnn.log import ByteLog, UpdateLog
-from livegnn.sampling.coordinator import Coordinator, write_start
-from livegnn.sampling.messages import decode, encode
-from livegnn.sampling.partition import Owners
-from livegnn.sampling.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
-from livegnn.sampling.spec import ClusterSpec
+from livegnn.sampling.cluster.coordinator import Coordinator, write_start
+from livegnn.sampling.cluster.messages import decode, encode
+from livegnn.sampling.cluster.partition import Owners
+from livegnn.sampling.cluster.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
+from livegnn.sampling.cluster.spec import ClusterSpec
 
 SETTINGS = Settings(
-    beat_ms=40, silence_ms_max=400, start_ms_max=400, checkpoint_steps=3, step_batches_max=3, steps_ahead_max=2
+    heartbeat_ms=40,
+    heartbeat_timeout_ms=400,
+    startup_timeout_ms=400,
+    checkpoint_steps=3,
+    step_batches_max=3,
+    steps_ahead_max=2,
 )
 
 

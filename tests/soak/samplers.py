@@ -68,7 +68,7 @@ def run(step: Step) -> None:
         if rng.random() < 0.3:
             sampler.verify()
             counts.add("verifications")
-        others = [cluster, AdHocSampler(graph, query_of(hops), seed=seed, method=one_of(rng, ("index", "sort")))]
+        others = [cluster, AdHocSampler(graph, query_of(hops), seed=seed)]
         seeds = rng.choice(world.labels(), 8)
         _same(sampler.sample(world.ids(seeds)), [each.sample(world.ids(seeds)) for each in others], len(hops))
         counts.add("samples", 3 * len(seeds))

@@ -35,7 +35,7 @@ _EXPECTED = {
         *(f"mode={name}" for name in MODES),
         *(f"path={name}" for name in PATHS),
         *(f"feature_dtype={name}" for name in DTYPES),
-        *("state=fast", "state=compact", "threads=1", "threads=2", "memory_limit=4MiB", "precision=float32"),
+        *("state=fast", "state=compact", "threads=1", "threads=2", "memory_limit=4MiB"),
         *("weighted", "undirected", "simple", "times", "ids=int", "ids=text"),
     ),
     "format": ("engine", "log", "log in use", "checkpoint", "temporal engine", "offload", "cache", "worker"),

@@ -19,10 +19,9 @@ def run(step: Step) -> None:
         model = random_model(rng, on_edges=bool(rng.integers(2)))
         weighted = model.uses_weights or bool(rng.integers(2))
         graph, mirror = random_graph(rng, model.input_width, weighted, **graph_columns(model))
-        kind = one_of(rng, ("exact", "float32", "sampled"), usual=0.7)
+        kind = one_of(rng, ("exact", "sampled"), usual=0.7)
         options: dict[str, Any] = {
             "exact": engine_options(rng, model),
-            "float32": {"precision": "float32", "threads": int(rng.integers(1, 3))},
             "sampled": {"strategy": "sampled", "fanout": 10_000},
         }[kind]
         engine = make_engine(model, graph, options)

@@ -34,7 +34,11 @@ def run(step: Step) -> None:
         size = int(rng.integers(1, size_max + 1))
         if rng.random() < 0.04:
             suppose(engine, world, rng, size, counts, note)
-        apply_with_room(engine, world.batch(rng, size), counts)
+        try:
+            apply_with_room(engine, world.batch(rng, size), counts)
+        except lg.errors.RangeOverflow:  # beyond any headroom: the batch is refused, and the world is ahead
+            counts.add("steps out of range")
+            return engine.close()
         if rng.random() < 0.2:
             ids = world.ids(rng.choice(world.labels(), 10))
             with_room(engine, lambda: engine.embeddings(ids), counts)  # noqa: B023 called at once

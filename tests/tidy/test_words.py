@@ -5,7 +5,7 @@ import re
 
 from tests.tidy.sources import PACKAGE, files, name, text, tracked, tree
 
-FOREIGN = {"src/livegnn/models/pyg_trace.py"}  # walks a torch.fx graph, whose parts are torch's and keep torch's word
+FOREIGN = {"src/livegnn/models/pyg/trace.py"}  # walks a torch.fx graph, whose parts are torch's and keep torch's word
 
 
 def defined_names(path):

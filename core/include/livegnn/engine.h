@@ -24,7 +24,6 @@ enum class Path : int { None, Push, Pull, Sweep };  // how a layer's aggregates 
 struct EngineOptions {
   Strategy strategy = Strategy::Incremental;
   Path force_path = Path::None;  // None: the cheaper one, by counts known before the work
-  bool exact = true;             // false: float32 accumulators
   bool compact = false;          // Incremental: only aggregates are kept, rows are derived again when needed; the
                                  // program must be closed (no stage loads stored rows)
   bool on_demand = false;        // Incremental: batches are noted, and propagated as far as a query asks
@@ -39,7 +38,7 @@ struct EngineOptions {
 
 // Rows of minima and maxima that a batch reached (InkStream, Figure 13), each in one of the first four, and again in
 // `resilient` where no value changed.
-struct ExtremeStats {
+struct MinMaxStats {
   bool present = false;          // whether the stage has any minima or maxima
   std::int64_t no_deletion = 0;  // only new messages came
   std::int64_t no_effect = 0;    // messages left or changed, none of which had an extremum
@@ -49,7 +48,7 @@ struct ExtremeStats {
   std::int64_t reread_bytes = 0;
 
   void count(bool deletion, bool holder_left, bool changed, std::int64_t bytes);  // one row
-  void add(const ExtremeStats& other);
+  void add(const MinMaxStats& other);
 };
 
 struct StageStats {
@@ -59,7 +58,7 @@ struct StageStats {
   std::int64_t reread = 0;    // in-edges whose messages were read to reduce a row again
   Path path = Path::None;
   double transform_seconds = 0.0, aggregate_seconds = 0.0;
-  ExtremeStats extremes;
+  MinMaxStats extremes;
 };
 
 struct Changes {
@@ -105,10 +104,10 @@ class Engine {
   virtual ~Engine() = default;
 
   // ---- writer
-  virtual void anticipate(
-      const UpdateBuffer& batch) const = 0;         // asks for rows that a small batch will touch; no effect else
-  virtual void admit(const BatchDelta& delta) = 0;  // degrees follow; may throw: then withdraw()
-  virtual void withdraw() = 0;                      // what admit() did, for a batch that is not propagated
+  virtual void prefetch(
+      const UpdateBuffer& batch) const = 0;           // asks for rows that a small batch will touch; no effect else
+  virtual void prepare(const BatchDelta& delta) = 0;  // degrees follow; may throw: then abort()
+  virtual void abort() = 0;                           // what prepare() did, for a batch that is not propagated
   virtual void propagate(
       const BatchDelta& delta) = 0;    // outputs are staged, not yet visible; may throw: then rebuild()
   virtual Changes publish() = 0;       // one short critical section
@@ -119,7 +118,7 @@ class Engine {
 
   // ---- on demand (the writer's place); no effect where nothing is pending
   virtual DemandStats demand(std::span<const std::int64_t> ids) = 0;  // brings these outputs up to date
-  virtual void settle() = 0;                                          // brings everything up to date
+  virtual void flush() = 0;                                           // brings everything up to date
   virtual bool pending() const = 0;
 
   // ---- readers (any thread)

@@ -12,9 +12,9 @@
 #include <span>
 #include <vector>
 
+#include "livegnn/detail/graph_attributes.h"
+#include "livegnn/detail/graph_memory.h"
 #include "livegnn/follower.h"
-#include "livegnn/graph_attributes.h"
-#include "livegnn/graph_memory.h"
 #include "livegnn/types.h"
 
 namespace livegnn {

@@ -15,11 +15,11 @@
 #include <span>
 #include <vector>
 
+#include "livegnn/detail/graph_adjacency.h"
+#include "livegnn/detail/graph_attributes.h"
+#include "livegnn/detail/graph_memory.h"
 #include "livegnn/error.h"
-#include "livegnn/graph_adjacency.h"
-#include "livegnn/graph_attributes.h"
 #include "livegnn/graph_features.h"
-#include "livegnn/graph_memory.h"
 #include "livegnn/graph_offload.h"
 #include "livegnn/types.h"
 
@@ -111,6 +111,7 @@ struct BatchDelta {
   std::vector<VertexId> vertices_added;  // not live before, live now (also a slot that was taken again)
   std::vector<VertexId> vertices_removed;  // live before, not live now
   std::vector<VertexId> vertices_retyped;  // of another type than before, a free slot having none; typed graphs only
+  std::vector<std::int32_t> types_before;  // theirs, same order
   std::vector<VertexId>
       features_changed;                // bits of the row differ from before; removed vertices count (row is zero now)
   std::vector<float> features_before;  // their old rows, feature_stride floats each, same order (zeros for new slots)

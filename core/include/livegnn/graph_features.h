@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "livegnn/graph_memory.h"
-#include "livegnn/prefetch.h"
+#include "livegnn/detail/graph_memory.h"
+#include "livegnn/detail/prefetch.h"
 #include "livegnn/types.h"
 
 namespace livegnn {

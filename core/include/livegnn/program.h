@@ -20,7 +20,7 @@ enum class Op : int {
   LoadStored,     // out = stored row `index`
   Gemm,           // out = a * weight[index]^T
   AddVector,      // out = a + vector[index]
-  Activate,       // out = kind(a; p)
+  Activate,       // out = activation(a; p)
   PRelu,          // out = a > 0 ? a : a * vector[index]
   Affine,         // out = fma(a, vector[index], vector[index2])
   LayerNorm,      // out = norm(a) * vector[index] + vector[index2], eps p; index -1: no affine part
@@ -31,10 +31,14 @@ enum class Op : int {
   CopyColumns,    // out[:, offset : offset + width] = a        (concatenation)
   Slice,          // out = a[:, offset : offset + width]
   Maximum,        // out = max(a, b)
+  Minimum,        // out = min(a, b); of this one and the next three, an operand may be one column wide
+  Divide,         // out = a / b, 0 where b is 0
+  Less,           // out = a < b ? 1 : 0
+  Where,          // out = c != 0 ? a : b
   Softmax,
   LogSoftmax,
-  HeadDot,     // out[h] = dot of the columns of head h of a and b; kind: heads
-  HeadScale,   // out[h, c] = a[h, c] * b[h]; kind: heads
+  HeadDot,     // out[h] = dot of the columns of head h of a and b
+  HeadScale,   // out[h, c] = a[h, c] * b[h]
   RowMatrix,   // out = a * (b as a matrix of a's width rows)
   LoadSource,  // on edges: stored row `index` of the source; -1: its features
   LoadTarget,  // on edges: the same of the target
@@ -48,13 +52,39 @@ enum class Op : int {
   Zero,           // out = 0, padding included
 };
 
+enum class ActivationKind : int {
+  Relu,
+  LeakyRelu,
+  Elu,
+  Selu,
+  Celu,
+  Gelu,
+  GeluTanh,
+  Silu,
+  Sigmoid,
+  Tanh,
+  Softplus,
+  Relu6,
+  Hardtanh,
+  Hardswish,
+  Softsign,
+  LogSigmoid,
+  Exp,
+  Abs,
+  Sqrt,       // of max(x, 0)
+  Log1p,      // of max(x, 0)
+  Log,        // 0 for what is not above 0
+  Reciprocal  // 0 for 0
+};
+
 struct Instruction {
   Op op;
-  int out = -1, a = -1, b = -1;  // registers
+  int out = -1, a = -1, b = -1, c = -1;  // registers
   int index = -1, index2 = -1;
   int width = 0;  // columns of the result
   int offset = 0;
-  int kind = 0;
+  ActivationKind activation = ActivationKind::Relu;
+  int heads = 1;
   float p = 0.0f, q = 0.0f;
   int type = -1;  // of the vertices, in a gather of the edges, that it is for; -1: all
 };
@@ -70,7 +100,7 @@ enum class Root : int { None, Message, Table };
 enum class Gathering : int { Sum, Mean, Max, Min, Softmax };
 enum class Loops : int { Keep, Drop, Replace };
 
-struct GatherSpec {
+struct EdgeReduceSpec {
   Gathering kind = Gathering::Sum;
   int heads = 1;
   Loops loops = Loops::Keep;
@@ -86,7 +116,7 @@ struct GatherSpec {
 // Softmax attention whose score is LeakyReLU(t_u + s_v), t of the source and s of the target, one column per head each.
 struct AttentionSpec {
   float slope = 0.2f;     // of LeakyReLU below zero, 0 to 1
-  bool own_loop = false;  // self-loop edges do not count; every vertex hears itself once
+  bool own_loop = false;  // self-loop edges do not count; every vertex has one message from itself
   bool skip_loops = false;
   int source_table = -1, target_table = -1, message_table = -1;  // stored rows of t, s and the message
 };
@@ -109,23 +139,18 @@ struct AggregationSpec {
 
   int relation = -1;           // only edges of this type count; -1: all
   std::vector<int> relations;  // of a gather: only edges of these types; none: all
-  int gather = -1;             // which GatherSpec; -1: a sum, mean or extremum of stored rows
+  int gather = -1;             // which EdgeReduceSpec; -1: a sum, mean or extremum of stored rows
 
   int attention = -1;  // which AttentionSpec
   int heads = 1;       // of an attention
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
-  bool summed = false;  // of a gather that sums sources: kept in fixed point, as exact engines do
-
   bool counts(std::int32_t type) const {
     const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();
     return listed && (relation < 0 || type == relation);
   }
   bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
-  bool gathers_rows() const { return gather >= 0 && !summed; }               // of floats
-  bool on_edges() const { return gather >= 0 || attention >= 0; }
-  bool extreme() const { return reduce != Reduce::Sum; }
 };
 
 struct StoredSpec {
@@ -143,7 +168,7 @@ struct StoredSpec {
 // A vertex's factor: d^-1/2, 1 / d, or 1; then the self-loop takes the degree away, L_v = -d_v.
 enum class Scaling : int { Root, Inverse, One };
 
-struct ContextSpec {  // a degree normalisation: which edges count, and how
+struct DegreeNormSpec {  // a degree normalisation: which edges count, and how
   bool weighted = false;
   bool self_loops = true;
   float fill = 1.0f;
@@ -164,9 +189,9 @@ struct Program {
   std::vector<int> register_offsets;  // multiples of 16
   std::vector<WeightSpec> weights;
   std::vector<std::vector<float>> vectors;
-  std::vector<ContextSpec> contexts;
+  std::vector<DegreeNormSpec> contexts;
   std::vector<AggregationSpec> aggregations;
-  std::vector<GatherSpec> gathers;
+  std::vector<EdgeReduceSpec> gathers;
   std::vector<AttentionSpec> attentions;
   std::vector<StoredSpec> stored;
   std::vector<std::vector<Instruction>> stages;

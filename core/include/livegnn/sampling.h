@@ -16,17 +16,33 @@ namespace livegnn {
 enum class SampleBy : std::uint8_t { Random, TopK, Weighted };
 enum class HopDirection : std::uint8_t { Out, In, Both };
 inline constexpr std::int32_t kAnyType = -1;
-inline constexpr std::int32_t kFanOutMax = 65535;
+inline constexpr std::int32_t kFanoutMax = 65535;
 
-// A one-hop query: for each vertex, the first fan_out of its edges in the order that `by` gives.
+// A one-hop query: for each vertex, the first fanout of its edges in the order that `by` gives.
 struct OneHop {
   std::int32_t hop = 1;  // counts from 1; part of every random rank
   std::int32_t edge_type = kAnyType;
   HopDirection direction = HopDirection::Out;
   SampleBy by = SampleBy::Random;
-  std::int32_t fan_out = 1;
+  std::int32_t fanout = 1;
   EdgeTime ttl = 0;  // edges of age ttl and more are no candidates; 0: none expire
   friend bool operator==(const OneHop&, const OneHop&) = default;
+};
+
+// The columns of edges that samples carry.
+struct EdgeColumns {
+  bool weight = false;
+  bool time = false;
+  std::int32_t attr_width = 0;
+  std::int32_t words() const { return (weight ? 1 : 0) + (time ? 2 : 0) + attr_width; }  // of 32 bits, per edge
+};
+EdgeColumns edge_columns_of(const GraphOptions& graph);
+
+// Where the values of one edge go, of the columns that are asked for.
+struct EdgeValues {
+  float* weight;
+  EdgeTime* time;
+  float* attr;
 };
 
 struct SamplingOptions {
@@ -34,6 +50,7 @@ struct SamplingOptions {
   int threads = 1;
   bool features = true;        // keep a copy of the features for readers
   bool track_changes = false;  // remember which rows each batch changed, for subscriptions
+  bool edge_data = false;      // keep a copy of the edges' columns for readers
 };
 
 // Which vertices a worker owns: hash(v) falls into one of kBuckets, and owned[bucket] says. Empty: all.
@@ -44,10 +61,19 @@ int bucket_of(VertexId v);
 struct SampleRequest {
   std::span<const std::int32_t> tables;
   std::span<const std::int64_t> seeds;
-  std::vector<std::int64_t*> vertices;  // per hop: count(seeds) * fan_out_1 * ... values, -1 where there are fewer
-  std::vector<std::int64_t*> edge_ids;  // the same, or empty
+  std::vector<std::int64_t*> vertices;  // per hop: count(seeds) * fanout_1 * ... values, -1 where there are fewer
+  std::vector<std::int64_t*> edge_ids;  // the same, or empty; needed where edge_columns has any
   std::vector<float*> features;         // per level, rows of widths[level] floats, zero for -1; or empty
   std::vector<std::int32_t> widths;
+  EdgeColumns edge_columns{};  // for each of them a vector below has a pointer per hop, zeros where there are fewer
+  std::vector<float*> edge_weights{};
+  std::vector<EdgeTime*> edge_times{};
+  std::vector<float*> edge_attrs{};  // rows of attr_width
+  EdgeValues edge_values(std::size_t hop, std::int64_t place) const {
+    return {edge_columns.weight ? edge_weights[hop] + place : nullptr,
+            edge_columns.time ? edge_times[hop] + place : nullptr,
+            edge_columns.attr_width > 0 ? edge_attrs[hop] + place * edge_columns.attr_width : nullptr};
+  }
 };
 
 struct SamplingBytes {
@@ -55,10 +81,11 @@ struct SamplingBytes {
   std::size_t rows_reserved;  // places of freed rows, ends of chunks
   std::size_t pointers;       // per vertex and table
   std::size_t features;
+  std::size_t edges;   // copied columns
   std::size_t expiry;  // the calendar of what expires when
 };
 
-// One changed sample, as subscriptions need it: the first fan_out entries before and after.
+// One changed sample, as subscriptions need it: the first fanout entries before and after.
 struct SampleView {
   std::span<const VertexId> neighbours;
   std::span<const EdgeId> edge_ids;
@@ -85,13 +112,15 @@ class Reservoirs final : public BatchFollower {
 
   // ---- reading, from any thread; returns the version that was read. Throws Error for a seed that is not live.
   std::int64_t sample(const SampleRequest& request);
+  EdgeColumns edge_columns() const;  // that a sample can carry
   std::int64_t version() const;
   EdgeTime now() const;  // the largest time of any edge ever added; INT64_MIN before the first
   // Raises it: before any table is added, for a restored state, or right before a batch, for added edges not in it.
   void set_now(EdgeTime now);
 
   // ---- for subscriptions; of the latest batch, valid until the next
-  std::vector<SampleChange> changes(std::int32_t table) const;
+  std::vector<SampleChange> changes(std::int32_t table) const;  // by vertex; values of edges count as part of a sample
+  const float* edge_row(EdgeId id) const;                       // edge_columns().words() words of a sampled edge
   SampleView view(std::int32_t table, VertexId v) const;
 
   SamplingBytes bytes() const;

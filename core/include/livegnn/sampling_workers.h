@@ -21,15 +21,16 @@ namespace livegnn {
 enum class EdgePolicy : std::uint8_t { BySource, ByDestination, Both };
 
 struct PartitionedUpdates {
-  UpdateBuffer buffer;  // what one partition takes of a batch: no features, no attributes, edges with their global ids
-  EdgeId next_edge_id;  // after the batch
-  EdgeTime latest;      // the largest time of an added edge, of any partition; INT64_MIN if there is none
+  UpdateBuffer buffer;     // what one partition takes of a batch: no features, edges with their global ids
+  EdgeId next_edge_id;     // after the batch
+  EdgeTime latest;         // the largest time of an added edge, of any partition; INT64_MIN if there is none
   std::int64_t additions;  // edges that the whole batch adds
 };
 
-// owned: kBuckets flags. next_edge_id: of the whole graph, before the batch.
+// owned: kBuckets flags. next_edge_id: of the whole graph, before the batch. attributes: whether the partition keeps
+// them.
 PartitionedUpdates partition_updates(const UpdateBuffer& batch, std::span<const std::uint8_t> owned, EdgePolicy policy,
-                                     EdgeId next_edge_id);
+                                     EdgeId next_edge_id, bool attributes = false);
 
 // The writer's side: refuses batches that a table of weighted samples could not take, since what is in the history
 // cannot be refused any more, and keeps the latest batch as the store got it, with slots for ids, for the workers.
@@ -91,6 +92,7 @@ struct Push {
   std::vector<std::int32_t> count;  // of entries, from 1
   std::vector<VertexId> neighbours;
   std::vector<EdgeId> edge_ids;
+  std::vector<float> edge_rows;  // of each entry, words of the edge columns
   std::vector<std::int32_t> dropped_table;
   std::vector<VertexId> dropped;
   std::vector<VertexId> feature_vertex;
@@ -99,8 +101,8 @@ struct Push {
 };
 
 struct SubscribedTable {
-  std::int32_t reservoir;                // number in Reservoirs
-  std::int32_t hop;                      // from 1
+  std::int32_t reservoir = 0;            // number in Reservoirs
+  std::int32_t hop = 1;                  // from 1
   std::vector<std::int32_t> feeds;       // places of tables at hop + 1
   std::vector<std::int32_t> seed_types;  // at hop 1: of vertices that are seeds; kAnyType: all
 };
@@ -147,7 +149,7 @@ struct ServingBytes {
 // whole steps.
 class ServingTables {
  public:
-  ServingTables(std::vector<std::int32_t> fan_outs, std::int32_t feature_width);  // by table
+  ServingTables(std::vector<std::int32_t> fanouts, std::int32_t feature_width, EdgeColumns columns = {});  // by table
   ~ServingTables();
   ServingTables(const ServingTables&) = delete;
   ServingTables& operator=(const ServingTables&) = delete;
@@ -157,8 +159,9 @@ class ServingTables {
   // Returns the version. Throws Error for a seed that is not here.
   std::int64_t sample(const SampleRequest& request) const;
   std::int64_t version() const;
+  EdgeColumns edge_columns() const;
   Push contents() const;  // everything, sorted; a push that fills empty tables
-  std::vector<std::int32_t> fan_outs() const;
+  std::vector<std::int32_t> fanouts() const;
   ServingBytes bytes() const;
 
  private:

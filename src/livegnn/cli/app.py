@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 
 from livegnn import __version__
-from livegnn.cli import bench, demo, run, sample, train
+from livegnn.cli import bench, run, sample, train
 from livegnn.cli.console import Console
+from livegnn.cli.demo import command as demo
 from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
 
 _TEXT = "Keeps the output of a trained graph neural network exactly up to date while its graph changes."

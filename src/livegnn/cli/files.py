@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn.errors import ColumnMissing, DataMissing, DtypeInvalid, ValueInvalid, WidthMismatch
-from livegnn.extras import need
+from livegnn.optional import need
 
 Column = npt.NDArray[Any]
 OPS = ("add", "remove", "set_weight")
@@ -83,7 +83,7 @@ class Table:
 
     def error(self, row: int, name: str, expected: str, got: object) -> str:
         """Text of an error at row `row` (from 0) of column `name`."""
-        return f"[{self.path}, row {row + 1}, column {name}] expected {expected}, got {got!r}; mend the file"
+        return f"[{self.path}, row {row + 1}, column {name}] expected {expected}, got {got!r}; fix the file"
 
     def _convert(self, name: str, values: Column, dtype: np.dtype[Any], expected: str) -> Column:
         if values.dtype.kind not in "OUSf":
@@ -170,7 +170,7 @@ def _read_csv(path: Path) -> Table:
                 continue
             if len(row) != len(header):
                 where = f"[{path}, row {len(values) + 1}]"
-                raise WidthMismatch(f"{where} expected {len(header)} columns, got {len(row)}; mend the file")
+                raise WidthMismatch(f"{where} expected {len(header)} columns, got {len(row)}; fix the file")
             values.append([cell.strip() for cell in row])
     cells = np.array(values, dtype=object).reshape(len(values), len(header))
     return Table(path, {name: cells[:, i] for i, name in enumerate(header)})
@@ -204,7 +204,7 @@ def _refuse_equal_ids(path: Path, name: str, ids: Column) -> None:
         if first != row:
             raise ValueInvalid(
                 f"[{path}, row {row + 1}, column {name}] expected ids that differ, got {vertex!r} as in row "
-                f"{first + 1}; mend the file"
+                f"{first + 1}; fix the file"
             )
 
 
@@ -229,6 +229,6 @@ def _read_npy(path: Path, named: str | None) -> npt.NDArray[np.float32]:
         row, column = (int(i) for i in np.argwhere(~np.isfinite(features))[0])
         raise ValueInvalid(
             f"[{path}, row {row + 1}, column {column + 1}] expected a finite float32, got {array[row, column]};"
-            " mend the file"
+            " fix the file"
         )
     return features

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn.errors import DtypeInvalid, UsageError
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.stored import Part, made_folder, replaced
 
 

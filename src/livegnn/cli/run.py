@@ -21,7 +21,7 @@ from livegnn.cli.console import Console
 from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events, refuse_disorder
 from livegnn.cli.results import ResultFile
 from livegnn.errors import DataMissing, ModelError, UsageError, ValueInvalid
-from livegnn.extras import need
+from livegnn.optional import need
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

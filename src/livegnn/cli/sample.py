@@ -32,7 +32,7 @@ from livegnn.cli.sample_input import (
     read_ttl,
 )
 from livegnn.sampling import AdHocSampler, Plan, Sample, Schema
-from livegnn.sampling.expiry import Ttl
+from livegnn.sampling.queries.expiry import Ttl
 
 _COLUMNS = ("version", "seed", "hop", "place", "vertex", "edge_id", "parent")
 _QUERIES, _SECONDS = 2000, 2.0  # of each way: so many queries, or as many as fit
@@ -172,8 +172,7 @@ def _ask(
     console.heading("The queries")
     _show_one(sampler, seeds, console)
     peers: dict[str, Any] = {"pre-sampled": sampler}
-    for method in ("index", "sort"):
-        peers[f"ad hoc, {method}"] = AdHocSampler(source.graph, source.query, seed=options.seed, ttl=ttl, method=method)
+    peers["ad hoc"] = AdHocSampler(source.graph, source.query, seed=options.seed, ttl=ttl)
     ways: list[Way] = []
     interrupted = False
     try:
@@ -262,13 +261,13 @@ def rows_of(sample: Sample) -> dict[str, npt.NDArray[Any]]:
     for k in range(1, sample.hops + 1):
         vertices = np.asarray(sample.hop(k)).reshape(count, -1)
         row, place = np.nonzero(sample.mask(k).reshape(count, -1))
-        fan_out = vertices.shape[1] // above.shape[1]
+        fanout = vertices.shape[1] // above.shape[1]
         parts["row"].append(row)
         parts["hop"].append(np.full(len(row), k, dtype=np.int64))
         parts["place"].append(place)
         parts["vertex"].append(vertices[row, place])
         parts["edge_id"].append(sample.edge_ids(k).reshape(count, -1)[row, place])
-        parts["parent"].append(above[row, place // fan_out])
+        parts["parent"].append(above[row, place // fanout])
         above = vertices
     columns = {name: np.concatenate(values) for name, values in parts.items()}
     order = np.argsort(columns["row"], kind="stable")

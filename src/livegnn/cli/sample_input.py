@@ -22,8 +22,8 @@ from livegnn.cli import files
 from livegnn.cli.console import Console
 from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events
 from livegnn.errors import DataMissing, DtypeInvalid, UsageError, ValueInvalid
-from livegnn.sampling.expiry import Ttl
-from livegnn.sampling.hop import EdgeTypeName
+from livegnn.sampling.queries.expiry import Ttl
+from livegnn.sampling.queries.hop import EdgeTypeName
 
 PAPER_QUERY = (
     "g.V('User', ID).alias('Seed').OutV('Click').sample(25).by('Random')"
@@ -78,7 +78,7 @@ def read_ttl(texts: list[str] | None) -> Ttl:
     for text in texts:
         name, _, duration = text.rpartition("=")
         if not duration.isdecimal():
-            raise ValueInvalid(f"[--ttl {text}] expected DURATION or TYPE=DURATION, got {duration!r}; mend it")
+            raise ValueInvalid(f"[--ttl {text}] expected DURATION or TYPE=DURATION, got {duration!r}; fix it")
         key = int(name) if name.isdecimal() else name or None
         if key in found:
             raise ValueInvalid(f"[--ttl {text}] expected each type once, got it again; leave one out")
@@ -112,7 +112,7 @@ def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -
     for row, line in enumerate(lines):
         if line not in known:
             kind = "" if vertex_type is None else f" of type {vertex_type!r}"
-            raise ValueInvalid(f"[{path}, row {row + 1}] expected a vertex{kind}, got {line!r}; mend the file")
+            raise ValueInvalid(f"[{path}, row {row + 1}] expected a vertex{kind}, got {line!r}; fix the file")
     if not lines:
         raise ValueInvalid(f"[{path}] expected ids, one a line, got an empty file; name some")
     return np.array([known[line] for line in lines], dtype=there.dtype)
@@ -200,13 +200,13 @@ def _typed(
     kinds = [str(kind) for kind in files.read_table(options.features).column(column).tolist()]
     if not all(kinds):
         raise ValueInvalid(
-            f"[{options.features}, row {kinds.index('') + 1}, column {column}] expected a type, got ''; mend the file"
+            f"[{options.features}, row {kinds.index('') + 1}, column {column}] expected a type, got ''; fix the file"
         )
     kind_of = dict(zip(known.tolist(), kinds, strict=True))
     if len(kind_of) < len(known):
         raise ValueInvalid(
             f"[{options.features}] expected ids that are all different, also between types, got {len(known):,} rows"
-            f" with {len(kind_of):,} ids; mend the file"
+            f" with {len(kind_of):,} ids; fix the file"
         )
     triples: dict[Triple, int] = {}
     if edges is not None:

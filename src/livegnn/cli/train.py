@@ -23,7 +23,7 @@ from livegnn.cli import files
 from livegnn.cli.console import Console
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.stored import replaced
 from livegnn.temporal.folder import writable_folder
 

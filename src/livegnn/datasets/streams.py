@@ -47,12 +47,13 @@ class EventStream:
 
 
 def _sparse_features(name: str) -> Float32:
-    import scipy.sparse
-
     path = data_folder() / name / "features.csr.npz"
     if not path.is_file():
         raise DataMissing(f"[datasets] expected {path}, got no such file; set LIVEGNN_DATA to a folder that has it")
-    return float32(scipy.sparse.load_npz(path).toarray())
+    with np.load(path) as stored:
+        rows = np.zeros(stored["shape"], np.float32)
+        rows[np.repeat(np.arange(len(rows)), np.diff(stored["indptr"])), stored["indices"]] = stored["data"]
+    return rows
 
 
 def _ethereum_phishing() -> EventStream:

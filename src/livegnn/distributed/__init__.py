@@ -6,9 +6,9 @@ processes; threads.py runs the same in threads. docs/distributed-training.md has
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
+from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
-from livegnn.distributed.partition import Partition
 from livegnn.distributed.processes import TorchExchange
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler

@@ -20,10 +20,10 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.distributed.exchange import Exchange, Route
-from livegnn.distributed.partition import Changes, Partition
+from livegnn.distributed.graph_part import Changes, Partition
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import EdgeMissing, VertexUnknown
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ class RemoteVertexRows(RemoteRows):
 
     def _check(self, ids: Int64Array) -> None:
         graph = self._partition.graph
-        with graph._lock:
+        with graph.host.lock:
             there = (ids >= 0) & (ids < graph.slot_count)
-            there[there] = graph._store.live()[ids[there]]
+            there[there] = graph.host.store.live()[ids[there]]
         if not there.all():
             row = int(np.argmin(there))
             raise VertexUnknown(
@@ -164,9 +164,9 @@ class RemoteEdgeRows(RemoteRows):
 
     def _read(self, ids: Int64Array) -> Float32Array:
         """A leading 1 where the edge is here, else a row of zeros."""
-        store = self._partition.graph._store
+        store = self._partition.graph.host.store
         found = np.zeros((len(ids), 1 + self.width), np.float32)
-        with self._partition.graph._lock:
+        with self._partition.graph.host.lock:
             here = _native.edges_there(store, ids).astype(np.bool_)
             found[here, 0] = 1.0
             found[here, 1:] = _native.edge_attrs(store, ids[here])

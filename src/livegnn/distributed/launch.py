@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from livegnn.distributed.exchange import checked_group
 from livegnn.distributed.processes import TorchExchange
 from livegnn.errors import UsageError, WorkerUnavailable
-from livegnn.extras import need
 from livegnn.graph.checks import shown
+from livegnn.optional import need
 
 __all__ = ["launch"]
 
@@ -137,7 +137,7 @@ def _meet(job: _Job, rank: int) -> None:
     except RuntimeError as cause:
         raise WorkerUnavailable(
             f"[launch] expected {job.workers} workers to meet at {job.init_method} within {job.timeout_s:g} s, got "
-            f"{cause} (seen by worker {rank}); see another's error, mend the cause, or give a longer timeout_s"
+            f"{cause} (seen by worker {rank}); see another's error, fix the cause, or give a longer timeout_s"
         ) from cause
 
 
@@ -152,7 +152,7 @@ def _watch(processes: Sequence[BaseProcess], folder: Path, timeout_s: float) -> 
             late = ", ".join(map(str, sorted(running.values())))
             raise WorkerUnavailable(
                 f"[launch] expected {len(processes)} workers to finish within {timeout_s:g} s of the first, got worker "
-                f"{late} still at work; all were ended; give a longer timeout_s, or mend what keeps it"
+                f"{late} still at work; all were ended; give a longer timeout_s, or fix what keeps it"
             )
         for sentinel in ended:
             rank = running.pop(sentinel)
@@ -185,7 +185,7 @@ def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailabl
         )
     failure, rank = min(own or found)
     return WorkerUnavailable(
-        f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; mend its cause, all "
+        f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; fix its cause, all "
         f"were ended:\n{failure.text}"
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from livegnn.errors import UsageError, WorkerUnavailable
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.types import AnyArray
 
 if TYPE_CHECKING:

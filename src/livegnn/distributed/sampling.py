@@ -17,7 +17,7 @@ import numpy as np
 
 from livegnn.distributed.draws import call_of_hop, rows_apart
 from livegnn.distributed.exchange import Exchange, Route
-from livegnn.distributed.partition import Partition
+from livegnn.distributed.graph_part import Partition
 from livegnn.errors import VertexUnknown, WidthMismatch
 from livegnn.graph.checks import id_array, time_array, time_unit
 from livegnn.temporal.hop import TemporalHop
@@ -65,7 +65,7 @@ class RemoteSampler:
 
     def _sample(self, where: str, vertices: object, moments: object, snapshots: int) -> list[list[TemporalHop]]:
         slots, times = id_array(where, "vertices", vertices), time_array(where, "times", moments)
-        self.graph._same_unit(where, time_unit(moments))
+        self.graph.host.same_unit(where, time_unit(moments))
         self._check(where, slots, times)
         self.held_edges = []
         found = []
@@ -121,7 +121,7 @@ class RemoteSampler:
         sampler, number = self._samplers[depth], call_of_hop(self._seed, int(call) % 2**64, depth)
         if self._drawn:
             slots, times = rows_apart(slots, times, places, int(count))
-        with self.graph._lock:
+        with self.graph.host.lock:
             (arrays,) = sampler._native.sample(slots, times, number, snapshot, None)
         hop = TemporalHop(*arrays)
         counts = np.diff(hop.ptr)

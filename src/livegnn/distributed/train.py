@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from livegnn.distributed.exchange import Exchange, checked_group
+from livegnn.distributed.graph_part import Partition
 from livegnn.distributed.launch import launch
 from livegnn.distributed.layout import Layout
-from livegnn.distributed.partition import Partition
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
-from livegnn.extras import need
 from livegnn.graph import Graph
+from livegnn.optional import need
 from livegnn.temporal.events import Events
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray
@@ -77,7 +77,7 @@ def train(
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)
         _save_model(torch, model, folder / "model.pt")
-        with graph._lock:
+        with graph.host.lock:
             events = Events.of(graph)
             _save(folder / "events.npz", dict(zip(_EVENTS, events.columns(), strict=True)))
             for rank in range(workers):

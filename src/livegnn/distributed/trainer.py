@@ -22,13 +22,13 @@ import numpy as np
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
-from livegnn.distributed.partition import Changes, Partition, check_graph
+from livegnn.distributed.graph_part import Changes, Partition, check_graph
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
-from livegnn.extras import need
 from livegnn.graph import Graph
 from livegnn.graph.checks import finite_float, shown
+from livegnn.optional import need
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, score_links
 from livegnn.temporal.loading import Fetches, InputLoader, check_model, check_sampler, checked_device

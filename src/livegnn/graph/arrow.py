@@ -214,7 +214,7 @@ def _column(where: str, name: str, schema: Any, array: Any, start: int, count: i
             return Column(_text(array, np.int32 if kind == "u" else np.int64, first, count), valid)
         except UnicodeDecodeError as cause:
             raise ValueInvalid(
-                f"[{where}] expected UTF-8 in column {name!r}, got {shown(cause.object)}; mend the text"
+                f"[{where}] expected UTF-8 in column {name!r}, got {shown(cause.object)}; fix the text"
             ) from cause
     if kind.startswith(("+w:", "+l", "+L")) and schema.children[0].contents.format in (b"f", b"g"):
         return Column(_rows(where, name, schema, array, first, count), valid)
@@ -227,7 +227,7 @@ def _column(where: str, name: str, schema: Any, array: Any, start: int, count: i
 def _call(stream: Any, function: Callable[..., int], target: Any) -> None:
     if function(ctypes.addressof(stream), ctypes.byref(target)) != 0:
         reason = stream.get_last_error(ctypes.addressof(stream))
-        raise UsageError(f"[from_arrow] the source stopped: {(reason or b'no reason given').decode()}; mend the source")
+        raise UsageError(f"[from_arrow] the source stopped: {(reason or b'no reason given').decode()}; fix the source")
 
 
 def _release(target: Any) -> None:

@@ -69,7 +69,7 @@ def version(where: str, name: str, value: object) -> int:
     number = whole_number(where, name, value)
     if not 0 <= number <= INT64_MAX:
         got = f"{number}" if abs(number) <= 2 * INT64_MAX else f"a number of {number.bit_length()} bits"
-        raise ValueInvalid(f"[{where}] expected {name} as a version, from 0 to 2^63 - 1, got {got}; mend the version")
+        raise ValueInvalid(f"[{where}] expected {name} as a version, from 0 to 2^63 - 1, got {got}; fix the version")
     return number
 
 
@@ -102,7 +102,7 @@ def vertex_id(where: str, name: str, value: object) -> int:
     number = whole_number(where, name, value)
     if not 0 <= number <= INT64_MAX:
         bound = "of at least 0" if number < 0 else "that fits int64"
-        raise ValueInvalid(f"[{where}] expected a vertex id {bound} as {name}, got {number}; mend the id")
+        raise ValueInvalid(f"[{where}] expected a vertex id {bound} as {name}, got {number}; fix the id")
     return number
 
 
@@ -179,7 +179,7 @@ def finite_float(where: str, name: str, value: object) -> float:
     except OverflowError as cause:
         raise ValueInvalid(f"[{where}] expected {name} within float32, got {value}; scale it down") from cause
     if not -FLOAT32_MAX <= number <= FLOAT32_MAX:  # NaN fails this too
-        raise ValueInvalid(f"[{where}] expected {name} finite and within float32, got {number}; drop or mend the value")
+        raise ValueInvalid(f"[{where}] expected {name} finite and within float32, got {number}; drop or fix the value")
     return number
 
 
@@ -239,7 +239,7 @@ def integer_array(where: str, name: str, values: object) -> Int64Array:
         _refuse_shape(where, name, "(k,)", array)
     if array.dtype == np.uint64 and array.size and int(array.max()) > INT64_MAX:
         row = int(np.argmax(array > INT64_MAX))
-        raise ValueInvalid(f"[{where}] expected {name} that fits int64, got {array[row]} at row {row}; mend the value")
+        raise ValueInvalid(f"[{where}] expected {name} that fits int64, got {array[row]} at row {row}; fix the value")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -249,13 +249,13 @@ def _refuse_misread(where: str, name: str, values: Sequence[object], array: AnyA
     if len(kinds) > 1 and not kinds.isdisjoint((bool, np.bool_)):
         row = next(row for row, value in enumerate(values) if isinstance(value, bool | np.bool_))
         raise DtypeInvalid(
-            f"[{where}] expected {name} as int64, got {values[row]!r} of bool at row {row}; mend the value"
+            f"[{where}] expected {name} as int64, got {values[row]!r} of bool at row {row}; fix the value"
         )
     if array.dtype.kind in "fO":
         for row, value in enumerate(values):
             if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
                 raise ValueInvalid(
-                    f"[{where}] expected {name} that fits int64, got {shown(value)} at row {row}; mend the value"
+                    f"[{where}] expected {name} that fits int64, got {shown(value)} at row {row}; fix the value"
                 )
 
 
@@ -265,7 +265,7 @@ def id_array(where: str, name: str, values: object) -> Int64Array:
     if array.size and array.min() < 0:
         row = int(np.argmax(array < 0))
         raise ValueInvalid(
-            f"[{where}] expected vertex ids of at least 0 in {name}, got {array[row]} at row {row}; mend the id"
+            f"[{where}] expected vertex ids of at least 0 in {name}, got {array[row]} at row {row}; fix the id"
         )
     return array
 
@@ -279,7 +279,7 @@ def time_array(where: str, name: str, values: object) -> Int64Array:
     row = _native.row_without_time(array)
     if row >= 0:
         expected = f"{name} that fits int64 (its smallest value, NaT, is taken)"
-        raise ValueInvalid(f"[{where}] expected {expected}, got {INT64_MIN} at row {row}; drop or mend the row")
+        raise ValueInvalid(f"[{where}] expected {expected}, got {INT64_MIN} at row {row}; drop or fix the row")
     return array
 
 
@@ -325,7 +325,7 @@ def float_array(
             at = tuple(np.argwhere(~finite)[0])
             place = ", ".join(f"{axis} {index}" for axis, index in zip(axes, at, strict=False))
             raise ValueInvalid(
-                f"[{where}] expected {name} finite and within float32, got {array[at]} at {place}; drop or mend the row"
+                f"[{where}] expected {name} finite and within float32, got {array[at]} at {place}; drop or fix the row"
             )
     return result
 
@@ -403,6 +403,6 @@ def text(where: str, name: str, value: str, place: str = "") -> str:
         except UnicodeEncodeError as cause:
             raise ValueInvalid(
                 f"[{where}] expected {name} as text that UTF-8 can hold, got {shown(plain)}{place}, which has the "
-                f"surrogate {plain[cause.start]!r}; mend the text"
+                f"surrogate {plain[cause.start]!r}; fix the text"
             ) from cause
     return plain

@@ -1,36 +1,19 @@
-"""What follows a graph, and what it is told."""
+"""What attaches to a graph: consumers, which follow its batches, and recorders, which agree to them or write them down.
+
+Order of one batch, all in the writer's thread under the graph's lock (host.py):
+    guards · store and native halves of consumers · prepare of every recorder · append of every recorder · publication ·
+    Consumer.published, in order of attachment
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Consumer", "HoldsIds", "VertexChange"]
+from livegnn.graph.updates import Updates
 
-
-class HoldsIds(Protocol):
-    """What holds slots, and names their ids when it is asked."""
-
-    def _before_ids_move(self) -> None:
-        """Called under the lock: these are still the ids that the slots had."""
-
-
-class Consumer(Protocol):
-    """Whatever follows a graph: an engine, a pre-sampler, a cache.
-
-    One that can do with the edges in memory, and asks where it may need more, sets `needs_all_edges = False`; without
-    that attribute it is refused beside offloaded edges.
-    """
-
-    @property
-    def native(self) -> Any:
-        """The native engine that takes part in the batch itself, or None."""
-
-    @property
-    def follower(self) -> Any:
-        """The native follower that may refuse a batch and keeps up with it, or None."""
-
-    def _published(self, change: Any, version: int) -> Any:
-        """Called in the applying thread after version was published; the result is what consumer.apply returns."""
+__all__ = ["Consumer", "Guard", "IdHolder", "Recorder", "VertexChange"]
 
 
 class VertexChange(NamedTuple):
@@ -40,3 +23,55 @@ class VertexChange(NamedTuple):
     id: Any
     adds: bool
     update: int
+
+
+Guard: TypeAlias = Callable[[list[VertexChange]], None]  # before a batch is applied; what it raises refuses the batch
+
+
+class IdHolder(Protocol):
+    """What holds slots, and looks up their ids before a batch gives slots to other ids."""
+
+    def before_ids_move(self) -> None:
+        """Called under the lock, while the slots still have the ids of the version before."""
+
+
+class Consumer(ABC):
+    """What follows a graph: an engine, a sampler, a cache.
+
+    native: the native engine that takes part in the batch itself.  follower: the native follower that may refuse a
+    batch and keeps up with it.  A consumer that exchanges one of them calls host.renew_natives().
+    needs_all_edges: False for a consumer that reads what is in memory and asks where it may need more; others are
+    refused while edges lie in files.
+    """
+
+    native: Any = None
+    follower: Any = None
+    needs_all_edges: bool = True
+
+    @abstractmethod
+    def published(self, change: Any, version: int) -> Any:
+        """Called after `version` was published, with what the native half made of the batch (None without one).
+
+        Returns: what host.apply(updates, consumer) returns.  The batch stands, whatever this raises.
+        """
+
+
+class Recorder(ABC):
+    """What must agree to each batch before anyone sees it, or write it down: a log, a vote of several processes.
+
+    The store and all native halves have taken the batch when recorders are asked; nothing is published yet. First every
+    recorder prepares, then every recorder appends, each time in order of attachment. If any of these calls raises, the
+    batch is taken back, and each recorder that has prepared aborts.
+    """
+
+    @abstractmethod
+    def prepare(self, updates: Updates) -> None:
+        """Refuses the batch by raising, or promises to append it. Leaves nothing that would outlast abort()."""
+
+    @abstractmethod
+    def append(self, updates: Updates) -> None:
+        """Makes the batch last: every recorder has agreed. What this raises takes the batch back."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Forgets the batch that prepare() has accepted, or, where append() has written it, says so before the next."""

@@ -10,18 +10,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from livegnn.graph.checks import Int64Array
-from livegnn.graph.ids import Translation, look_up, slots_or_ids
-from livegnn.graph.schema import no_vertex_type
-from livegnn.graph.typed_ids import TypedTranslation
+from livegnn.graph.ids import IdChange, VertexIds
 from livegnn.graph.updates import VertexType
-
-if TYPE_CHECKING:
-    from livegnn.graph.graph import Graph
 
 __all__ = ["IdsThen", "OldIds"]
 
@@ -29,9 +22,9 @@ __all__ = ["IdsThen", "OldIds"]
 class IdsThen:
     """Slots of a graph's ids as they are when this is made."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._before: dict[Any, int] = {}  # by id, or by (code of a type, id)
+    def __init__(self, ids: VertexIds) -> None:
+        self._ids = ids
+        self._before: dict[Any, int] = {}  # by (code of a type, id)
 
     def note(self, before: Mapping[Any, int]) -> None:
         """What some ids stand for until now; what was noted first counts."""
@@ -40,21 +33,7 @@ class IdsThen:
 
     def slots(self, where: str, ids: object, vertex_type: VertexType | None) -> Int64Array:
         """(k,) slots. Raises: VertexUnknown, naming the row; ColumnMissing, ValueInvalid as Graph.to_slots."""
-        typed, known, before = self._graph._typed, self._graph._ids, self._before
-        if typed is not None:
-            code = typed.schema.vertex_code(where, vertex_type)
-            names = typed.listed(where, "ids", ids)
-            slots = typed.maps[code].look_up(names)
-            if before:
-                pairs = zip(names.tolist(), slots.tolist(), strict=True)
-                slots = np.fromiter((before.get((code, name), now) for name, now in pairs), np.int64, len(slots))
-            return typed.refuse_unknown(where, slots, names, code)
-        no_vertex_type(where, vertex_type)
-        if known is None:
-            return slots_or_ids(where, "ids", ids, None)
-        index = known.index
-        listed = known.listed(where, "ids", ids)
-        return look_up(where, "ids", listed, lambda name: before.get(name, index.get(name, -1)))
+        return self._ids.slots(where, ids, vertex_type, before=self._before)
 
 
 class OldIds:
@@ -75,11 +54,11 @@ class OldIds:
         with self._lock:
             self._holders = tuple(each for each in self._holders if each() not in (None, holder))
 
-    def before_commit(self, translation: Translation | TypedTranslation) -> None:
+    def before_commit(self, change: IdChange) -> None:
         """To be called by the writer before the ids of a batch that stands are committed."""
         if not self._holders:
             return
-        before = translation.before()
+        before = change.before()
         for each in self._holders:
             holder = each()
             if holder is not None:

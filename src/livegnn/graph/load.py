@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from livegnn.errors import ColumnMissing, VertexUnknown, WidthMismatch
-from livegnn.graph import checks, halves
+from livegnn.graph import checks
+from livegnn.graph import float16 as halves
 from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
-from livegnn.graph.ids import IdMap, check_ids
-from livegnn.graph.typed_ids import TypedIds
+from livegnn.graph.ids import NamedIds, counted_and_named
+from livegnn.graph.schema import Schema
 
 _WHERE = "Graph"
 
@@ -22,7 +24,7 @@ WEIGHT_COLUMNS: tuple[WeightColumn, ...] = get_args(WeightColumn)  # places are 
 @dataclass(frozen=True)
 class GraphArrays:
     """Checked arrays: features (V, F), float32 or the bits of their dtype, src, dst (E,) slots, and the columns that
-    were given. typed and vertex_type, (V,), only where vertices have types.
+    were given. vertex_type, (V,), only where vertices have types.
     """
 
     features: AnyArray
@@ -33,8 +35,7 @@ class GraphArrays:
     time: Int64Array | None
     edge_type: Int32Array | None
     edge_attr: Float32Array | None
-    ids: IdMap | None
-    typed: TypedIds | None = None
+    ids: NamedIds | None
     vertex_type: Int32Array | None = None
 
 
@@ -55,7 +56,7 @@ def check_arrays(
     given = halves.given_rows(_WHERE, "features", features)
     dtype = halves.chosen(feature_dtype, [given])
     rows = halves.as_stored(_WHERE, "features", given, dtype)
-    known = None if ids is None else check_ids(_WHERE, ids, len(rows))
+    known = None if ids is None else plain_ids(ids, rows)
     sources, targets = (
         _endpoints(name, values, len(rows), None if by_row else known) for name, values in (("src", src), ("dst", dst))
     )
@@ -82,9 +83,14 @@ def check_arrays(
     return arrays
 
 
-def _endpoints(name: str, values: object, count: int, known: IdMap | None) -> Int64Array:
+def plain_ids(ids: object, rows: AnyArray) -> NamedIds:
+    """Ids of vertices without types. Raises: WidthMismatch, ValueInvalid, DtypeInvalid."""
+    return counted_and_named(_WHERE, Schema.nameless(rows.shape[1]), [len(rows)], {"": ids})
+
+
+def _endpoints(name: str, values: object, count: int, known: NamedIds | None) -> Int64Array:
     if known is not None:
-        return known.slots(_WHERE, name, values)
+        return known.slots(_WHERE, values, name=name)
     slots = checks.id_array(_WHERE, name, values)
     if slots.size and int(slots.max()) >= count:
         row = int(np.argmax(slots >= count))
@@ -138,3 +144,11 @@ def pyg_edges(where: str, data: Any) -> dict[str, Any]:
         is_edge_time = time is not None and time.ndim == 1 and len(time) == edge_index.shape[1]
         time = time if is_edge_time and data.is_edge_attr("time") else None
     return {"src": edge_index[0], "dst": edge_index[1], "weight": weight, "edge_attr": attr, "time": time}
+
+
+def time_unit(where: str, time: object) -> str | None:
+    """The unit of the times that a new graph is made of. Raises: ValueInvalid for two units."""
+    unit: str | None = None
+    for part in time.values() if isinstance(time, Mapping) else [time]:
+        unit = checks.same_unit(where, "time", unit, checks.time_unit(part))
+    return unit

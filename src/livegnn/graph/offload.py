@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,55 +33,24 @@ from livegnn.errors import (
     UsageError,
 )
 from livegnn.graph.checks import AnyArray, Int64Array
-from livegnn.graph.ids import text_from_arrays, text_to_arrays
+from livegnn.graph.host import GraphHost
+from livegnn.graph.offloaded import NOTHING, Offloaded, OffloadedFile
+from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.stored import Content, checked, file_path, replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from livegnn.graph.graph import Graph
 
 _FORMAT = 1
 _METADATA = b"livegnn.offload"
 _GROUP_ROWS = 1 << 20
 
 
-@dataclass(frozen=True)
-class OffloadedFile:
-    """One file of edges: what of it is still away has times below `before`, and is `count` edges."""
-
-    path: str
-    key: str  # by which the file is known again where it has moved
-    before: int
-    count: int
-    digest: str = ""  # of the file's bytes; "" for a file of livegnn 0.1, which has the checksums of its pages only
-
-
-@dataclass(frozen=True)
-class Offloaded:
-    """What of a graph lies in files. `before` is None, and all else empty, where everything is in memory."""
-
-    before: int | None
-    count: int
-    files: tuple[OffloadedFile, ...]
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Where the files are."""
-        return tuple(file.path for file in self.files)
-
-
-NOTHING = Offloaded(None, 0, ())
-
-
-def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offloaded:
+def offload(host: GraphHost, before: object, path: str | os.PathLike[str]) -> Offloaded:
     """Graph.offload, under the writer's place."""
     pyarrow, parquet = _arrow("offload")
-    if not graph.has_time:
+    if not host.options["has_time"]:
         raise ColumnMissing("[offload] expected a graph with times, got one without; create the graph with times")
-    cut = graph._edge_time("offload", "before", before)
-    for consumer in graph._consumers:
-        if getattr(consumer, "needs_all_edges", True):
+    cut = host.edge_time("offload", "before", before)
+    for consumer in host.consumers:
+        if consumer.needs_all_edges:
             name = type(consumer).__name__
             raise UsageError(
                 f"[offload] expected nothing attached that reads all edges, got a {name}; close it, offload, and use "
@@ -90,35 +59,38 @@ def offload(graph: Graph, before: object, path: str | os.PathLike[str]) -> Offlo
     place = file_path("offload", path).absolute()
     if os.path.lexists(place):
         raise UsageError(f"[offload] expected a path that is not taken, got {place}; choose another")
-    found = graph._store.edges_before(cut)
+    found = host.store.edges_before(cut)
     count = len(found["id"])
     if count == 0:
-        return graph._offloaded
+        return host.offloaded
     key = secrets.token_hex(8)
     order = np.argsort(found["time"], kind="stable")  # by (time, id), the columns being by id
     columns = {name: values[order] for name, values in found.items()}
-    columns["src"], columns["dst"] = graph._external(columns["src"]), graph._external(columns["dst"])
-    about = {"format": _FORMAT, "key": key, "version": graph.version, "before": cut, "count": count}
+    columns["src"], columns["dst"] = (
+        host.ids.external(columns["src"]),
+        host.ids.external(columns["dst"]),
+    )
+    about = {"format": _FORMAT, "key": key, "version": host.store.published_version, "before": cut, "count": count}
     table = pyarrow.table({name: _arrow_column(pyarrow, values) for name, values in columns.items()})
     table = table.replace_schema_metadata({_METADATA: json.dumps(about).encode()})
     with replaced(place, "offload", sealed=False) as file:
         parquet.write_table(table, file, row_group_size=_GROUP_ROWS, write_page_checksum=True, compression="zstd")
     del table, columns, found
-    graph._store.offload_before(cut)
-    away = graph._offloaded
+    host.store.offload_before(cut)
+    away = host.offloaded
     files = (*away.files, OffloadedFile(str(place), key, cut, count, file.digest))
     return Offloaded(max(file.before for file in files), away.count + count, files)
 
 
-def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
+def reload(host: GraphHost, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
     """Graph.reload, under the writer's place: how many edges came back, and what is away from then on."""
     _arrow("reload")
-    cut = None if since is None else graph._edge_time("reload", "since", since)
-    away = graph._offloaded
+    cut = None if since is None else host.edge_time("reload", "since", since)
+    away = host.offloaded
     chosen = list(away.files) if path is None else [_file_at(away, file_path("reload", path).absolute())]
     parts, left = [], {file.key: file for file in away.files}
     for file in chosen:
-        columns = _read(graph, file, cut)
+        columns = _read(host, file, cut)
         count = len(columns["id"])
         if cut is None or count == file.count:
             if count != file.count:
@@ -133,7 +105,7 @@ def reload(graph: Graph, path: str | os.PathLike[str] | None, since: object) -> 
     if not edges:
         return 0, after  # nothing was away
     try:
-        graph._store.reload(edges, 0 if after.before is None else after.before)
+        host.store.reload(edges, 0 if after.before is None else after.before)
     except (LiveGnnError, TypeError, KeyError, ValueError) as cause:
         names = ", ".join(file.path for file in chosen)
         raise StoredStateInvalid(
@@ -178,15 +150,15 @@ def _metadata(content: Content) -> dict[str, Any]:
     return about
 
 
-def _read(graph: Graph, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
+def _read(host: GraphHost, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
     """The rows of a file that are away and not older than `since`, by id, ends as slots."""
     with _opened(Path(file.path)) as content:
         if file.digest and content.digest != file.digest:
             raise ValueError("its bytes are not those that were written")
-        return _columns(graph, content, file, since)
+        return _columns(host, content, file, since)
 
 
-def _columns(graph: Graph, content: Content, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
+def _columns(host: GraphHost, content: Content, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
     """As _read, of a file whose bytes were checked. Raises: ValueError, LiveGnnError, and what pyarrow raises."""
     _, parquet = _arrow("reload")
     if (key := _metadata(content)["key"]) != file.key:
@@ -194,18 +166,22 @@ def _columns(graph: Graph, content: Content, file: OffloadedFile, since: int | N
     stored = parquet.ParquetFile(content, page_checksum_verification=True)
     groups = [group for group in range(stored.num_row_groups) if _reaches(stored.metadata.row_group(group), since)]
     table = stored.read_row_groups(groups) if groups else stored.schema_arrow.empty_table()
-    columns = {name: _numpy_column(table.column(name)) for name in _names(graph)}
+    columns = {name: _numpy_column(table.column(name)) for name in _names(host)}
     keep = columns["time"] < file.before
     if since is not None:
         keep &= columns["time"] >= since
     columns = {name: values[keep] for name, values in columns.items()}
-    _to_slots(graph, columns)
+    _to_slots(host, columns)
     order = np.argsort(columns["id"], kind="stable")
     return {name: np.ascontiguousarray(values[order]) for name, values in columns.items()}
 
 
-def _names(graph: Graph) -> list[str]:
-    optional = {"weight": graph.has_weight, "type": graph.has_type, "attr": graph.attr_width > 0}
+def _names(host: GraphHost) -> list[str]:
+    optional = {
+        "weight": host.options["has_weight"],
+        "type": host.options["has_type"],
+        "attr": host.options["attr_width"],
+    }
     return ["src", "dst", "id", "time", *(name for name, has in optional.items() if has)]
 
 
@@ -217,17 +193,17 @@ def _reaches(group: Any, since: int | None) -> bool:
     return column.statistics is None or not column.statistics.has_min_max or bool(column.statistics.max >= since)
 
 
-def _to_slots(graph: Graph, columns: dict[str, AnyArray]) -> None:
-    if graph._typed is None:
+def _to_slots(host: GraphHost, columns: dict[str, AnyArray]) -> None:
+    if not host.schema.has_types:
         for end in ("src", "dst"):
-            columns[end] = graph._slots("reload", columns[end])
+            columns[end] = host.ids.slots("reload", columns[end])
         return
-    schema, types = graph._typed.schema, columns["type"]
+    schema, types = host.schema, columns["type"]
     for end, codes in zip(("src", "dst"), schema.ends, strict=True):
         slots = np.zeros(len(types), np.int64)
         for edge_type in np.unique(types).tolist():
             rows = types == edge_type
-            slots[rows] = graph._slots("reload", columns[end][rows], schema.vertex_types[int(codes[edge_type])])
+            slots[rows] = host.ids.slots("reload", columns[end][rows], schema.vertex_types[int(codes[edge_type])])
         columns[end] = slots
 
 
@@ -274,18 +250,18 @@ def _arrow(where: str) -> tuple[Any, Any]:
 # ---- saving
 
 
-def to_arrays(graph: Graph) -> dict[str, AnyArray]:
+def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
     """What a saved graph keeps of its offloaded edges; nothing where there are none."""
-    files = graph._offloaded.files
+    files = host.offloaded.files
     if not files:
         return {}
-    arrays = graph._store.offloaded_arrays()
+    arrays = host.store.offloaded_arrays()
     texts = text_to_arrays([text for file in files for text in (file.path, file.key, file.digest)])
     numbers: Int64Array = np.array([(file.before, file.count) for file in files], np.int64)
     return {**arrays, **texts, "files": numbers}
 
 
-def from_arrays(graph: Graph, arrays: Mapping[str, AnyArray]) -> Offloaded:
+def from_arrays(host: GraphHost, arrays: Mapping[str, AnyArray]) -> Offloaded:
     """Puts back what to_arrays() gave. Raises: KeyError, ValueError, TypeError for what it did not give."""
     if not arrays:
         return NOTHING
@@ -297,10 +273,10 @@ def from_arrays(graph: Graph, arrays: Mapping[str, AnyArray]) -> Offloaded:
         for path, key, digest, (before, count) in zip(texts[::3], texts[1::3], texts[2::3], numbers, strict=True)
     )
     try:
-        graph._store.restore_offloaded({name: arrays[name] for name in ("out", "in", "counters")})
+        host.store.restore_offloaded({name: arrays[name] for name in ("out", "in", "counters")})
     except StateMismatch as cause:
         raise ValueError(str(cause)) from cause
     count = sum(file.count for file in files)
-    if count != graph._store.offloaded_count:
-        raise ValueError(f"{count} edges in files, not {graph._store.offloaded_count}")
+    if count != host.store.offloaded_count:
+        raise ValueError(f"{count} edges in files, not {host.store.offloaded_count}")
     return Offloaded(max(file.before for file in files), count, files)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from livegnn.errors import InvariantBroken, StoredStateInvalid
-from livegnn.graph import checks, halves, load, offload
+from livegnn.graph import checks, load, offload
+from livegnn.graph import float16 as halves
 from livegnn.graph.checks import AnyArray
-from livegnn.graph.ids import IdMap
+from livegnn.graph.host import GraphHost
+from livegnn.graph.ids import NamedIds
 from livegnn.graph.schema import Schema
-from livegnn.graph.typed_ids import TypedIds
-
-if TYPE_CHECKING:
-    from livegnn.graph.graph import Graph
 
 __all__ = ["restore", "to_arrays"]
 
@@ -23,72 +21,75 @@ _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")
 _OPTIONS = ("feature_width", "attr_width", *_FLAGS)
 
 
-def to_arrays(graph: Graph) -> dict[str, AnyArray]:
+def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
     """The whole graph, for restore(). The caller holds its lock."""
-    arrays: dict[str, AnyArray] = {f"store.{name}": array for name, array in graph._store.to_arrays().items()}
-    if graph._ids is not None:
-        arrays.update({f"ids.{name}": array for name, array in graph._ids.to_arrays().items()})
-    if graph._typed is not None:
-        arrays.update({f"ids.{name}": array for name, array in graph._typed.to_arrays().items()})
-        arrays.update({f"types.{name}": array for name, array in graph._typed.schema.to_arrays().items()})
-    arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(graph).items()})
-    if graph._time_unit is not None:  # version 0.1 saved none
-        arrays["time.unit"] = np.frombuffer(graph._time_unit.encode(), np.uint8)
-    dtype = halves.FEATURE_DTYPES.index(graph.feature_dtype)
-    for name, value in (graph._options | {"feature_dtype": dtype}).items():
+    arrays: dict[str, AnyArray] = {f"store.{name}": array for name, array in host.store.to_arrays().items()}
+    arrays.update({f"ids.{name}": array for name, array in host.ids.to_arrays().items()})
+    arrays.update({f"types.{name}": array for name, array in host.schema.to_arrays().items()})
+    arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(host).items()})
+    if host.time_unit is not None:  # version 0.1 saved none
+        arrays["time.unit"] = np.frombuffer(host.time_unit.encode(), np.uint8)
+    dtype = halves.FEATURE_DTYPES.index(host.options["feature_dtype"])
+    for name, value in (host.options | {"feature_dtype": dtype}).items():
         arrays[f"option.{name}"] = np.array(int(value), np.int64)
-    if graph.weight_column is not None:
-        arrays["option.weight_column"] = np.array(load.WEIGHT_COLUMNS.index(graph.weight_column), np.int64)
+    if host.options["has_weight"] and host.weight_column is not None:
+        arrays["option.weight_column"] = np.array(load.WEIGHT_COLUMNS.index(host.weight_column), np.int64)
     return arrays
 
 
-def restore(graph: Graph, arrays: Mapping[str, AnyArray]) -> None:
-    """Fills a graph that was made without its constructor. Raises: StoredStateInvalid."""
+def restore(arrays: Mapping[str, AnyArray], block_edges_max: int) -> GraphHost:
+    """The host of a saved graph. Raises: StoredStateInvalid."""
     parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "types": {}, "option": {}, "offload": {}}
     for key, array in arrays.items():
         part, _, name = key.partition(".")
         if part in parts:
             parts[part][name] = array
     try:
-        if any(value.dtype != np.int64 or value.ndim for value in parts["option"].values()):
-            raise ValueError("options that are no int64 numbers")
-        options: dict[str, Any] = {name: int(parts["option"][name]) for name in _OPTIONS}
-        for name in _FLAGS:
-            if options[name] not in (0, 1):
-                raise ValueError(f"{name} is {options[name]}, not 0 or 1")
-            options[name] = bool(options[name])
-        options["feature_dtype"] = halves.stored_dtype(int(parts["option"].get("feature_dtype", 0)))
-        ids, typed = _stored_ids(parts)
-        graph._set_up(options, ids, typed)
-        column = int(parts["option"].get("weight_column", 0))
-        if not 0 <= column < len(load.WEIGHT_COLUMNS):
-            raise ValueError(f"weights of column {column}")
-        graph._weight_column = load.WEIGHT_COLUMNS[column]
-        _check_store(parts["store"])
-        graph._store.from_arrays(parts["store"])
-        graph._time_unit = checks.stored_unit(arrays.get("time.unit"))
-        graph._offloaded = offload.from_arrays(graph, parts["offload"])
-        graph._store.check_invariants()
-        graph._ids_version = graph._store.version
+        return _restored(parts, arrays.get("time.unit"), block_edges_max)
     except (LookupError, ValueError, TypeError, RuntimeError, InvariantBroken) as cause:
         if isinstance(cause, StoredStateInvalid):
             raise
         raise StoredStateInvalid(
             f"[load] expected a saved graph, got one that cannot be read ({cause}); save it again"
         ) from cause
-    if graph._ids is not None and len(graph._ids.names) != graph._store.slot_count:
-        slots, got = graph._store.slot_count, len(graph._ids.names)
-        raise StoredStateInvalid(f"[load] expected ids for {slots} slots, got {got}; save the graph again")
-    if graph._ids is not None and set(graph._ids.free) != set(np.flatnonzero(~graph._store.live()).tolist()):
-        raise StoredStateInvalid("[load] expected ids of the live vertices, got others; save the graph again")
 
 
-def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]]) -> tuple[IdMap | None, TypedIds | None]:
-    """What a saved graph knows of ids: the map of one kind of vertex, or that of types, or neither."""
+def _restored(parts: Mapping[str, dict[str, AnyArray]], unit: AnyArray | None, block_edges_max: int) -> GraphHost:
+    stored = parts["option"]
+    if any(value.dtype != np.int64 or value.ndim for value in stored.values()):
+        raise ValueError("options that are no int64 numbers")
+    options: dict[str, Any] = {name: int(stored[name]) for name in _OPTIONS}
+    for name in _FLAGS:
+        if options[name] not in (0, 1):
+            raise ValueError(f"{name} is {options[name]}, not 0 or 1")
+        options[name] = bool(options[name])
+    options["feature_dtype"] = halves.stored_dtype(int(stored.get("feature_dtype", 0)))
+    column = int(stored.get("weight_column", 0))
+    if not 0 <= column < len(load.WEIGHT_COLUMNS):
+        raise ValueError(f"weights of column {column}")
+    host = GraphHost(
+        options,
+        _stored_ids(parts, options["feature_width"]),
+        block_edges_max=block_edges_max,
+        weight_column=load.WEIGHT_COLUMNS[column],
+        time_unit=checks.stored_unit(unit),
+    )
+    _check_store(parts["store"])
+    host.store.from_arrays(parts["store"])
+    host.offloaded = offload.from_arrays(host, parts["offload"])
+    host.store.check_invariants()
+    host.ids_version = host.store.version
+    return host
+
+
+def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]], width: int) -> NamedIds | None:
+    """The ids of a saved graph, None where they are slots."""
     if parts["types"]:
-        schema = Schema.from_arrays(parts["types"])
-        return None, TypedIds.from_arrays(schema, parts["ids"], parts["store"]["vertex_type"])
-    return IdMap.from_arrays(dict(parts["ids"])) if parts["ids"] else None, None
+        return NamedIds.from_arrays(Schema.from_arrays(parts["types"]), parts["ids"], parts["store"]["vertex_type"])
+    if not parts["ids"]:
+        return None
+    live = parts["store"]["live"] != 0
+    return NamedIds.from_arrays(Schema.nameless(width), parts["ids"], np.where(live, 0, -1).astype(np.int32))
 
 
 def _check_store(store: Mapping[str, AnyArray]) -> None:

@@ -11,30 +11,45 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.errors import ColumnMissing, DtypeInvalid, StoredStateInvalid, ValueInvalid
+from livegnn._native import UpdateKind
+from livegnn.errors import ColumnMissing, DtypeInvalid, StoredStateInvalid, ValueInvalid, VertexUnknown
 from livegnn.graph import checks
-from livegnn.graph.checks import AnyArray, BoolArray, Int32Array
-from livegnn.graph.ids import text_from_arrays, text_to_arrays
+from livegnn.graph.checks import AnyArray, BoolArray, Int32Array, Int64Array
+from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 
 EdgeTriple = tuple[str, str, str]
 TypeName = str | EdgeTriple
 Kinds = npt.NDArray[np.uint8]
 
-# Kinds of update, as UpdateKind in core/include/livegnn/graph.h counts them.
-_REMOVE_EDGES_BEFORE, _SET_FEATURES, ADD_VERTEX, REMOVE_VERTEX = 2, 5, 6, 7
+_REMOVE_EDGES_BEFORE, _SET_FEATURES = UpdateKind.RemoveEdgesBefore.value, UpdateKind.SetFeatures.value
+ADD_VERTEX, REMOVE_VERTEX = UpdateKind.AddVertex.value, UpdateKind.RemoveVertex.value
+
+
+NAMELESS = ("",)  # vertex_types of a graph without types; users cannot name a type so
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The types of one graph. widths: of the feature rows, by vertex type."""
+    """The types of one graph. widths: of the feature rows, by vertex type. A graph without types has a nameless one."""
 
     vertex_types: tuple[str, ...]
     edge_types: tuple[EdgeTriple, ...]
     widths: tuple[int, ...]
+
+    @classmethod
+    def nameless(cls, width: int) -> Schema:
+        """Of a graph without types, whose feature rows are so wide."""
+        return cls(NAMELESS, (), (width,))
+
+    @cached_property
+    def has_types(self) -> bool:
+        """Whether vertices have types."""
+        return self.vertex_types != NAMELESS
 
     @cached_property
     def ends(self) -> tuple[Int32Array, Int32Array]:
@@ -43,13 +58,26 @@ class Schema:
         src = np.array([code[src] for src, _, _ in self.edge_types], np.int32)
         return src, np.array([code[dst] for _, _, dst in self.edge_types], np.int32)
 
+    def store_options(self) -> dict[str, Any]:
+        """What the native store is told of types."""
+        if not self.has_types:
+            return {}
+        src, dst = self.ends
+        return {"type_widths": list(self.widths), "src_types": src.tolist(), "dst_types": dst.tolist()}
+
     def parts(self, kinds: Kinds) -> tuple[BoolArray, BoolArray]:
         """Which updates of a batch are of vertices, and which of edges; remove_edges_before is of neither."""
         of_vertex = kinds >= _SET_FEATURES
         return of_vertex, ~of_vertex & (kinds != _REMOVE_EDGES_BEFORE)
 
     def vertex_code(self, where: str, value: object) -> int:
-        """The code of a vertex type, from its name or the code. Raises: ColumnMissing, ValueInvalid, DtypeInvalid."""
+        """The code of a vertex type, from its name or the code; 0 of None where there is but the nameless one.
+
+        Raises: ColumnMissing, ValueInvalid, DtypeInvalid.
+        """
+        if not self.has_types:
+            no_vertex_type(where, value)
+            return 0
         if value is None:
             raise ColumnMissing(
                 f"[{where}] expected vertex_type= among {_listed(self.vertex_types)}, got none; say which type is meant"
@@ -85,6 +113,36 @@ class Schema:
             )
         raise ValueInvalid(f"[{where}] expected an edge type among {_listed(types)}, got {value!r}; use one of them")
 
+    def of_type(self, code: int) -> str:
+        """What messages add to "vertex"."""
+        return f" of type {self.vertex_types[code]!r}" if self.has_types else ""
+
+    def labelled(self, code: int, name: object) -> str:
+        """A vertex as messages show it."""
+        return f"{self.vertex_types[code]} {name!r}" if self.has_types else repr(name)
+
+    def refuse_unknown(self, where: str, label: str, slots: Int64Array, names: AnyArray, code: int) -> Int64Array:
+        """The slots of ids of one type, none of them -1. Raises: VertexUnknown, naming the row."""
+        if slots.size and slots.min() < 0:
+            row = int(np.argmax(slots < 0))
+            got, whose = names[row : row + 1].tolist()[0], self.of_type(code) or f" in {label}"
+            raise VertexUnknown(
+                f"[{where}] expected ids of live vertices{whose}, got {got!r} at row {row}; add the vertex first"
+            )
+        return slots
+
+    def end_types(self, kinds: Kinds, codes: Int32Array) -> Int32Array:
+        """(2, k) codes of the types of the vertices u and v of each update, -1 where it has none."""
+        of_vertex, of_edge = self.parts(kinds)
+        types = np.full((2, codes.size), -1, np.int32)
+        if not self.has_types:
+            types[:, of_edge] = types[0, of_vertex] = 0
+            return types
+        types[0, of_vertex] = codes[of_vertex]
+        for row, ends in enumerate(self.ends):
+            types[row, of_edge] = ends[codes[of_edge]]
+        return types
+
     def resolve(self, kinds: Kinds, types: Int32Array, names: Sequence[TypeName]) -> Int32Array:
         """Codes for the types of a batch's updates.
 
@@ -93,6 +151,10 @@ class Schema:
                  remove_edges_before.
         Raises:  ColumnMissing, ValueInvalid, naming the first update whose type is missing or unknown.
         """
+        if not self.has_types:
+            if names:
+                no_type_names(kinds, types, names)
+            return types
         of_vertex, of_edge = self.parts(kinds)
         codes = types.copy()
         placed = (types < 0) & (types != checks.TYPE_UNSET)
@@ -111,6 +173,10 @@ class Schema:
 
     def resolve_few(self, kinds: Sequence[int], types: Sequence[int], names: Sequence[TypeName]) -> list[int]:
         """resolve() for a few updates, without arrays."""
+        if not self.has_types:
+            if names:
+                no_type_names(np.array(kinds, np.uint8), np.array(types, np.int32), names)
+            return list(types)
         codes: list[int] = []
         for i, (kind, given) in enumerate(zip(kinds, types, strict=True)):
             if kind == _REMOVE_EDGES_BEFORE:
@@ -127,9 +193,11 @@ class Schema:
 
     def types_named(self, kind: int, code: int) -> tuple[int, int]:
         """Codes of the types of the vertices u and v of one update; -1 where it has none."""
+        if kind == _REMOVE_EDGES_BEFORE:
+            return -1, -1
         if kind >= _SET_FEATURES:
-            return code, -1
-        return (-1, -1) if kind == _REMOVE_EDGES_BEFORE else self._end_pairs[code]
+            return (code if self.has_types else 0), -1
+        return self._end_pairs[code] if self.has_types else (0, 0)
 
     @cached_property
     def _end_pairs(self) -> list[tuple[int, int]]:
@@ -147,7 +215,9 @@ class Schema:
         return codes
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """The schema as arrays without objects."""
+        """The schema as arrays without objects; nothing of a graph without types."""
+        if not self.has_types:
+            return {}
         arrays: dict[str, AnyArray] = {"widths": np.array(self.widths, np.int64)}
         flat = [part for triple in self.edge_types for part in triple]
         for part, strings in (("vertex", self.vertex_types), ("edge", flat)):

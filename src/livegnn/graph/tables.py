@@ -5,16 +5,15 @@ every column that the row's op reads:
 
     op           reads                                            does
     add          src, dst, weight, time, edge_type, edge_attr     add_edge
-    remove       src, dst, edge_type (null: any type)             remove_edge; time is when it happened and picks
-    nothing set_weight   src, dst, weight                                 set_weight
+    remove       src, dst, edge_type (null: any type)             remove_edge; time, when it happened, picks nothing
+    set_weight   src, dst, weight                                 set_weight
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,6 @@ from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid
 from livegnn.graph import arrow, checks
 from livegnn.graph.arrow import Column
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
-
-if TYPE_CHECKING:
-    from livegnn.graph.updates import Updates
 
 _DEFAULTS = {
     "src": "src",
@@ -36,11 +32,11 @@ _DEFAULTS = {
     "edge_attr": "edge_attr",
 }
 _OPS = ("add", "remove", "set_weight")
-_ADD, _REMOVE, _SET_WEIGHT = range(3)
+ADD, REMOVE, SET_WEIGHT = range(3)
 
 
 @dataclass(frozen=True)
-class _Rows:
+class TableRows:
     """A table, checked: every array has one row for each update."""
 
     src: AnyArray
@@ -51,17 +47,18 @@ class _Rows:
     edge_type: Int32Array | None
     type_given: BoolArray
     edge_attr: Float32Array | None
+    time_unit: str | None  # of datetime64 values
 
 
-def append_arrow(updates: Updates, table: object, columns: Mapping[str, str | None]) -> None:
-    """Appends the rows of an object that speaks Arrow."""
+def arrow_rows(table: object, columns: Mapping[str, str | None]) -> TableRows:
+    """The rows of an object that speaks Arrow."""
     names = _names("from_arrow", columns)
     found = arrow.read_columns("from_arrow", table, set(names.values()))
-    _append("from_arrow", updates, {key: found[name] for key, name in names.items() if name in found}, names, columns)
+    return _rows("from_arrow", {key: found[name] for key, name in names.items() if name in found}, names, columns)
 
 
-def append_pandas(updates: Updates, frame: Any, columns: Mapping[str, str | None]) -> None:
-    """Appends the rows of a pandas.DataFrame."""
+def pandas_rows(frame: Any, columns: Mapping[str, str | None]) -> TableRows:
+    """The rows of a pandas.DataFrame."""
     if not hasattr(frame, "columns") or not hasattr(frame, "iloc"):
         raise DtypeInvalid(
             f"[from_pandas] expected a pandas.DataFrame, got {type(frame).__name__}; use from_arrow for Arrow tables"
@@ -72,11 +69,11 @@ def append_pandas(updates: Updates, frame: Any, columns: Mapping[str, str | None
         if list(frame.columns).count(name) > 1:
             raise ValueInvalid(f"[from_pandas] expected each column once, got {name!r} again; rename or drop one")
     found = {key: _pandas_column(name, frame[name]) for key, name in names.items() if name in there}
-    _append("from_pandas", updates, found, names, columns)
+    return _rows("from_pandas", found, names, columns)
 
 
-def append_temporal_data(updates: Updates, data: Any, *, time: bool, edge_attr: bool, edge_type: object) -> None:
-    """Appends the events of a TemporalData."""
+def temporal_columns(data: Any, *, time: bool, edge_attr: bool) -> tuple[Any, Any, Any, Any]:
+    """src, dst, times and attributes of the events of a TemporalData, None for what is left out."""
     values = {name: getattr(data, name, None) for name in ("src", "dst", "t", "msg")}
     for name in ("src", "dst"):
         if values[name] is None:
@@ -86,7 +83,7 @@ def append_temporal_data(updates: Updates, data: Any, *, time: bool, edge_attr: 
     attrs = values["msg"] if edge_attr else None
     if attrs is not None and getattr(attrs, "ndim", 2) == 1:
         attrs = attrs.reshape(-1, 1)
-    updates.add_edges(values["src"], values["dst"], time=times, edge_type=edge_type, edge_attr=attrs)
+    return values["src"], values["dst"], times, attrs
 
 
 def _names(where: str, columns: Mapping[str, str | None]) -> dict[str, str]:
@@ -94,7 +91,7 @@ def _names(where: str, columns: Mapping[str, str | None]) -> dict[str, str]:
     for key in columns:
         if key not in _DEFAULTS:
             raise UsageError(
-                f"[{where}] expected column parts among {', '.join(_DEFAULTS)}, got {key!r}; mend the argument"
+                f"[{where}] expected column parts among {', '.join(_DEFAULTS)}, got {key!r}; fix the argument"
             )
     merged = {**_DEFAULTS, **columns}
     for key in ("src", "dst"):
@@ -123,51 +120,25 @@ def _pandas_column(name: str, series: Any) -> Column:
     return Column(values, valid)
 
 
-def _append(
-    where: str, updates: Updates, found: Mapping[str, Column], names: Mapping[str, str], asked: Mapping[str, str | None]
-) -> None:
+def _rows(
+    where: str, found: Mapping[str, Column], names: Mapping[str, str], asked: Mapping[str, str | None]
+) -> TableRows:
     for key, name in names.items():
         if key not in found and (key in ("src", "dst") or key in asked):
             raise ColumnMissing(f"[{where}] expected a column {name!r} for {key}, got none; name it with {key}=")
-    rows = _checked(where, found, names)
-    if rows.time is not None and (rows.op == _ADD).any():  # of a table that is new: nothing was given before
-        updates._time_unit = checks.time_unit(found["time"].values)
-    bounds = [*np.flatnonzero(np.diff(rows.op, prepend=-1)).tolist(), len(rows.op)]
-    for start, stop in pairwise(bounds):
-        _append_run(updates, rows, int(rows.op[start]), slice(start, stop))
+    return _checked(where, found, names)
 
 
-def _append_run(updates: Updates, rows: _Rows, op: int, run: slice) -> None:
-    src, dst = rows.src[run], rows.dst[run]
-    if op == _ADD:
-        weight, time, kind, attr = (
-            None if c is None else c[run] for c in (rows.weight, rows.time, rows.edge_type, rows.edge_attr)
-        )
-        updates.add_edges(src, dst, weight=weight, time=time, edge_type=kind, edge_attr=attr)
-    elif op == _SET_WEIGHT:
-        assert rows.weight is not None  # _checked has seen to it
-        updates.set_weights(src, dst, rows.weight[run])
-    elif rows.edge_type is None:
-        updates.remove_edges(src, dst)
-    else:
-        kinds = [
-            k if given else None
-            for k, given in zip(rows.edge_type[run].tolist(), rows.type_given[run].tolist(), strict=True)
-        ]
-        for u, v, kind in zip(src.tolist(), dst.tolist(), kinds, strict=True):
-            updates.remove_edge(u, v, edge_type=kind)
-
-
-def _checked(where: str, found: Mapping[str, Column], names: Mapping[str, str]) -> _Rows:
+def _checked(where: str, found: Mapping[str, Column], names: Mapping[str, str]) -> TableRows:
     count = len(found["src"].values)
     every = np.ones(count, np.bool_)
     for key in ("src", "dst", "op"):
         if key in found:
             _refuse_null(where, names[key], found[key], every)
     op = _ops(where, names["op"], found["op"].values) if "op" in found else np.zeros(count, np.int64)
-    adds, weighs = op == _ADD, op != _REMOVE
-    if "weight" not in found and (op == _SET_WEIGHT).any():
-        row = int(np.argmax(op == _SET_WEIGHT))
+    adds, weighs = op == ADD, op != REMOVE
+    if "weight" not in found and (op == SET_WEIGHT).any():
+        row = int(np.argmax(op == SET_WEIGHT))
         raise ColumnMissing(
             f'[{where}] expected a weight column for op "set_weight" at row {row}, got none; name it with weight='
         )
@@ -183,16 +154,9 @@ def _checked(where: str, found: Mapping[str, Column], names: Mapping[str, str]) 
     kinds = found.get("edge_type")
     given = every if kinds is None or kinds.valid is None else kinds.valid
     sources, targets = (_vertex_column(where, names[key], found[key].values) for key in ("src", "dst"))
-    return _Rows(
-        sources,
-        targets,
-        op,
-        values.get("weight"),
-        values.get("time"),
-        values.get("edge_type"),
-        given,
-        values.get("edge_attr"),
-    )
+    unit = checks.time_unit(found["time"].values) if "time" in values and adds.any() else None
+    weight, time, edge_type, edge_attr = (values.get(key) for key in ("weight", "time", "edge_type", "edge_attr"))
+    return TableRows(sources, targets, op, weight, time, edge_type, given, edge_attr, unit)
 
 
 def _refuse_null(where: str, name: str, column: Column, used: BoolArray) -> None:
@@ -219,7 +183,7 @@ def _ops(where: str, name: str, values: AnyArray) -> Int64Array:
     if result.size and result.min() < 0:
         row = int(np.argmax(result < 0))
         raise ValueInvalid(
-            f"[{where}] expected one of {', '.join(_OPS)} in column {name!r}, got {values[row]!r} at row {row}; mend it"
+            f"[{where}] expected one of {', '.join(_OPS)} in column {name!r}, got {values[row]!r} at row {row}; fix it"
         )
     return result
 

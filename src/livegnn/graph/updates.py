@@ -12,14 +12,18 @@ k-th name in `_types`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from livegnn import _native
 from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
-from livegnn.graph import checks, halves
+from livegnn.graph import checks, tables
+from livegnn.graph import float16 as halves
 from livegnn.graph.checks import FLOAT32_MAX as _FLOAT_MAX
 from livegnn.graph.checks import INT64_MAX as _ID_MAX
 from livegnn.graph.checks import INT64_MIN as _TIME_UNSET
@@ -27,12 +31,13 @@ from livegnn.graph.checks import TYPE_MAX as _TYPE_MAX
 from livegnn.graph.checks import TYPE_UNSET as _TYPE_UNSET
 from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
 
+ExternalId = int | str
 VertexKey = int | str | np.integer[Any]
 Missing = Literal["error", "ignore"]
 VertexType = str | int  # a name, or a place in graph.vertex_types
 EdgeType = int | str | tuple[str, str, str]  # a place in graph.edge_types, a name, or all of (src, name, dst)
 
-_ADD_VERTEX, _REMOVE_VERTEX = 6, 7  # places in UpdateKind of livegnn/graph.h
+_ADD_VERTEX, _REMOVE_VERTEX = _native.UpdateKind.AddVertex.value, _native.UpdateKind.RemoveVertex.value
 
 
 class Updates:
@@ -53,7 +58,7 @@ class Updates:
     2
     """
 
-    __slots__ = ("_buffer", "_keys", "_places", "_time_unit", "_types", "_vertex_ops")
+    __slots__ = ("_buffer", "_keys", "_places", "_types", "_vertex_ops", "time_unit")
 
     def __init__(self) -> None:
         self._buffer = _native.UpdateBuffer()
@@ -61,7 +66,7 @@ class Updates:
         self._places: dict[str, int] = {}
         self._types: dict[str | tuple[str, str, str], int] = {}  # names of types -> -1 - place, in order of appearance
         self._vertex_ops: list[tuple[int, int, bool]] = []  # runs of updates that add (True) or remove vertices
-        self._time_unit: str | None = None  # of the datetime64 values that were given; numbers have none
+        self.time_unit: str | None = None  # of the datetime64 values that were given; numbers have none
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -76,7 +81,7 @@ class Updates:
         self._places.clear()
         self._types.clear()
         self._vertex_ops.clear()
-        self._time_unit = None
+        self.time_unit = None
 
     def extend(self, other: Updates) -> None:
         """Appends the updates of another object, in order. Raises: DtypeInvalid if its ids are of the other kind."""
@@ -84,7 +89,7 @@ class Updates:
             raise UsageError(
                 f"[extend] expected Updates, got {type(other).__name__}; use from_arrow or from_pandas for tables"
             )
-        unit = checks.same_unit(self._where("extend"), "times", self._time_unit, other._time_unit)
+        unit = checks.same_unit(self._where("extend"), "times", self.time_unit, other.time_unit)
         buffer = _native.UpdateBuffer()
         buffer.extend(other._buffer)
         u, v = buffer.ids()
@@ -103,7 +108,7 @@ class Updates:
         runs = [(start + first, start + last, adds) for first, last, adds in other._vertex_ops]
         self._buffer.extend(buffer)
         self._vertex_ops.extend(runs)
-        self._time_unit = unit
+        self.time_unit = unit
 
     # ---- edges, one at a time
 
@@ -132,7 +137,7 @@ class Updates:
             or not 0 <= v <= _ID_MAX
         ):
             u, v = self._pair("add_edge", u, v)
-        unit = self._time_unit
+        unit = self.time_unit
         if weight is not None and (type(weight) is not float or not -_FLOAT_MAX <= weight <= _FLOAT_MAX):
             weight = checks.finite_float(self._where("add_edge"), "weight", weight)
         if time is not None and (type(time) is not int or not _TIME_UNSET < time <= _ID_MAX):
@@ -143,7 +148,7 @@ class Updates:
             self._buffer.add_edge(u, v, weight, time, edge_type)
         else:
             self._buffer.add_edge(u, v, weight, time, edge_type, self._row("add_edge", "edge_attr", edge_attr))
-        self._time_unit = unit
+        self.time_unit = unit
 
     def remove_edge(
         self,
@@ -171,19 +176,19 @@ class Updates:
         if time is None and edge_type is None and edge_id is None:
             self._buffer.remove_edge(u, v, None, None, None, ignore)
             return
-        unit = self._time_unit
+        unit = self.time_unit
         if time is not None:
             time, unit = self._time("remove_edge", time)
         if edge_type is not None:
             edge_type = self._edge_type("remove_edge", edge_type)
         self._buffer.remove_edge(u, v, time, edge_type, self._edge_id("remove_edge", edge_id), ignore)
-        self._time_unit = unit
+        self.time_unit = unit
 
     def remove_edges_before(self, time: int) -> None:
         """Removes every edge with a time below `time`. Raises: by apply ColumnMissing if the graph has no times."""
         before, unit = self._time("remove_edges_before", time)
         self._buffer.remove_edges_before(before)
-        self._time_unit = unit
+        self.time_unit = unit
 
     def set_weight(
         self, u: VertexKey, v: VertexKey, w: float, *, edge_type: EdgeType | None = None, edge_id: int | None = None
@@ -253,9 +258,9 @@ class Updates:
         for name, column in columns:
             if column is not None:
                 checks.same_length(where, name, column, count, "src")
-        unit = checks.same_unit(where, "time", self._time_unit, checks.time_unit(time))
+        unit = checks.same_unit(where, "time", self.time_unit, checks.time_unit(time))
         self._buffer.add_edges(sources, targets, weights, times, types, attrs)
-        self._time_unit = unit
+        self.time_unit = unit
 
     def remove_edges(self, src: object, dst: object, *, edge_type: object = None, missing: Missing = "error") -> None:
         """For each i removes the edge src[i] -> dst[i] with the largest id at that point.
@@ -350,19 +355,15 @@ class Updates:
         Raises:  ColumnMissing, ValueInvalid (nulls, NaN, overflow, an unknown op), DtypeInvalid, WidthMismatch, naming
                  the row.
         """
-        from livegnn.graph import tables
-
         updates = cls()
-        tables.append_arrow(updates, table, columns)
+        updates._append_rows(tables.arrow_rows(table, columns))
         return updates
 
     @classmethod
     def from_pandas(cls, frame: Any, **columns: str | None) -> Self:
         """Updates from a pandas.DataFrame, one for each row, in order. Arguments and errors are those of from_arrow."""
-        from livegnn.graph import tables
-
         updates = cls()
-        tables.append_pandas(updates, frame, columns)
+        updates._append_rows(tables.pandas_rows(frame, columns))
         return updates
 
     @classmethod
@@ -375,25 +376,66 @@ class Updates:
                  where vertices have types, src and dst are then ids of the types that it joins.
         Raises:  ColumnMissing if data has no src or dst; ValueInvalid, DtypeInvalid, WidthMismatch, naming the row.
         """
-        from livegnn.graph import tables
-
         updates = cls()
-        tables.append_temporal_data(updates, data, time=time, edge_attr=edge_attr, edge_type=edge_type)
+        src, dst, times, attrs = tables.temporal_columns(data, time=time, edge_attr=edge_attr)
+        updates.add_edges(src, dst, time=times, edge_type=edge_type, edge_attr=attrs)
         return updates
 
-    # ---- for logs
+    def _append_rows(self, rows: tables.TableRows) -> None:
+        """Appends the rows of a table, runs of one op at once. Into an empty object: nothing was given before."""
+        self.time_unit = rows.time_unit
+        bounds = [*np.flatnonzero(np.diff(rows.op, prepend=-1)).tolist(), len(rows.op)]
+        for start, stop in pairwise(bounds):
+            self._append_run(rows, int(rows.op[start]), slice(start, stop))
 
-    def _to_columns(self) -> tuple[dict[str, AnyArray], list[str] | None, list[str | tuple[str, str, str]]]:
+    def _append_run(self, rows: tables.TableRows, op: int, run: slice) -> None:
+        src, dst = rows.src[run], rows.dst[run]
+        if op == tables.ADD:
+            weight, time, kind, attr = (
+                None if c is None else c[run] for c in (rows.weight, rows.time, rows.edge_type, rows.edge_attr)
+            )
+            self.add_edges(src, dst, weight=weight, time=time, edge_type=kind, edge_attr=attr)
+        elif op == tables.SET_WEIGHT:
+            assert rows.weight is not None  # a table without weights has no such row
+            self.set_weights(src, dst, rows.weight[run])
+        elif rows.edge_type is None:
+            self.remove_edges(src, dst)
+        else:
+            types, given = rows.edge_type[run].tolist(), rows.type_given[run].tolist()
+            for u, v, kind, has in zip(src.tolist(), dst.tolist(), types, given, strict=True):
+                self.remove_edge(u, v, edge_type=kind if has else None)
+
+    # ---- for logs and parts of a graph
+
+    def in_slots(
+        self, u: Int64Array | None = None, v: Int64Array | None = None, types: Int32Array | None = None
+    ) -> _native.UpdateBuffer:
+        """The updates with other ids and types, as a buffer of its own; without those the buffer itself."""
+        if u is None or v is None:
+            return self._buffer
+        buffer = _native.UpdateBuffer()
+        buffer.extend(self._buffer)
+        buffer.set_ids(u, v)
+        if types is not None:
+            buffer.set_types(types)
+        return buffer
+
+    @property
+    def slot_buffer(self) -> _native.UpdateBuffer | None:
+        """The updates as a store takes them, ids being slots; None with string ids or names of types."""
+        return None if self._keys is not None or self._types else self._buffer
+
+    def to_columns(self) -> tuple[dict[str, AnyArray], list[str] | None, list[str | tuple[str, str, str]]]:
         """What the object holds, one value an update (see UpdateBuffer in _core.pyi), its string ids, and the names of
         types: a type -1 - k is the k-th of them.
         """
         return self._buffer.to_arrays(), None if self._keys is None else list(self._keys), list(self._types)
 
     @classmethod
-    def _from_columns(
+    def from_columns(
         cls, columns: dict[str, AnyArray], keys: list[str] | None, types: list[str | tuple[str, str, str]]
     ) -> Self:
-        """The object that _to_columns() described. Raises: KeyError, TypeError, UpdateError where it did not."""
+        """The object that to_columns() described. Raises: KeyError, TypeError, UpdateError where it did not."""
         updates = cls()
         updates._buffer.from_arrays(columns)
         if keys is not None:
@@ -419,7 +461,7 @@ class Updates:
         """The number, and the unit that times have once this update is in."""
         where = self._where(method)
         number = checks.edge_time(where, "time", time)
-        return number, checks.same_unit(where, "time", self._time_unit, checks.time_unit(time))
+        return number, checks.same_unit(where, "time", self.time_unit, checks.time_unit(time))
 
     def _pair(self, method: str, u: object, v: object) -> tuple[int, int]:
         if isinstance(u, str) != isinstance(v, str):  # or the place of a string would stand beside an id
@@ -521,7 +563,7 @@ class Updates:
         number = checks.whole_number(self._where(method), "edge_id", edge_id)
         if not 0 <= number <= _ID_MAX:
             raise ValueInvalid(
-                f"[{self._where(method)}] expected an edge id from 0 to {_ID_MAX}, got {number}; mend the id"
+                f"[{self._where(method)}] expected an edge id from 0 to {_ID_MAX}, got {number}; fix the id"
             )
         return number
 
@@ -561,3 +603,24 @@ class Updates:
         raise DtypeInvalid(
             f"[{where}] expected {kind} ids as in the updates before, got {got} as {name}; use one kind of id"
         )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What updates say of vertices. u, v: (k,) ids, -1 where none, or places in keys. kinds: (k,). types: (k,) codes,
+    none, or -1 - place in type_names. ops: runs of updates that add or remove vertices.
+    """
+
+    u: Int64Array
+    v: Int64Array
+    kinds: npt.NDArray[np.uint8]
+    types: Int32Array
+    type_names: Sequence[str | tuple[str, str, str]]
+    keys: Sequence[str] | None
+    ops: Sequence[tuple[int, int, bool]]  # (first update, one past the last, whether they add)
+
+    @classmethod
+    def of(cls, updates: Updates) -> Batch:
+        """The parts of an Updates."""
+        given, names = updates._buffer, list(updates._types)
+        return cls(*given.ids(), given.kinds(), given.types(), names, updates._keys, updates._vertex_ops)

@@ -1,10 +1,10 @@
 """Exact incremental inference: the engine, what a batch changed, and views of what it would change."""
 
 from livegnn.inference.changes import Changes, ExtremeStats, LayerStats, Stats
-from livegnn.inference.deadline import Stream, StreamBatch
 from livegnn.inference.engine import Engine, Handle
 from livegnn.inference.readout import Readout
 from livegnn.inference.resolution import LayerResolution
+from livegnn.inference.stream import Stream, StreamBatch
 from livegnn.inference.views import SnapshotView, WhatIfView
 
 __all__ = [

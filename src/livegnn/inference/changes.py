@@ -88,7 +88,7 @@ class Changes:
         self._vertices: Any = None
         self._stats: Stats | None = None
         self.version = version
-        graph._ids_follow(self)
+        graph.host.hold_ids(self)
 
     @property
     def vertices(self) -> Any:
@@ -99,13 +99,13 @@ class Changes:
         """
         if self._vertices is None:
             if self._graph.has_ids or self._graph.vertex_types is not None:
-                with self._graph._lock:
-                    self._before_ids_move()
+                with self._graph.host.lock:
+                    self.before_ids_move()
             else:
                 self._vertices = self._native.vertices()
         return self._vertices
 
-    def _before_ids_move(self) -> None:
+    def before_ids_move(self) -> None:
         """Takes the ids while they are those of the version. The caller holds the graph's lock."""
         if self._vertices is not None:
             return

@@ -25,25 +25,27 @@ from livegnn.errors import (
     LiveGnnError,
     ModelMismatch,
     StateMismatch,
+    StoredStateInvalid,
     UsageError,
     ValueInvalid,
     VertexUnknown,
     WidthMismatch,
 )
 from livegnn.graph import checks
-from livegnn.graph.consumers import VertexChange
-from livegnn.graph.cores import thread_count
+from livegnn.graph.consumers import Consumer, VertexChange
 from livegnn.graph.graph import Graph
 from livegnn.graph.schema import no_vertex_type
+from livegnn.graph.threads import thread_count
 from livegnn.graph.updates import Updates, VertexType
-from livegnn.inference import over_types, storage
+from livegnn.inference import hetero as over_types
+from livegnn.inference import storage
 from livegnn.inference.changes import Changes
-from livegnn.inference.deadline import Stream
 from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.memory import Memory, memory_options
-from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.inference.predict import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
 from livegnn.inference.storage import model_digest
+from livegnn.inference.stream import Stream
 from livegnn.inference.views import SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
 from livegnn.models.joining import EdgeColumns, joined
@@ -56,8 +58,15 @@ Mode: TypeAlias = Literal["eager", "on_demand", "hybrid"]
 Strategy: TypeAlias = Literal["incremental", "constrained", "affected", "khop", "sampled", "full"]
 Callback: TypeAlias = Callable[[Changes], object]
 
-_STRATEGIES = {"incremental": 0, "constrained": 0, "affected": 1, "khop": 2, "sampled": 3, "full": 4}
-_PATHS = {"auto": 0, "push": 1, "pull": 2, "sweep": 3}
+_STRATEGIES = {
+    "incremental": _native.Strategy.Incremental,
+    "constrained": _native.Strategy.Incremental,
+    "affected": _native.Strategy.Affected,
+    "khop": _native.Strategy.KHop,
+    "sampled": _native.Strategy.Sampled,
+    "full": _native.Strategy.Full,
+}
+_PATHS = {"auto": _native.Path.Unset, "push": _native.Path.Push, "pull": _native.Path.Pull, "sweep": _native.Path.Sweep}
 _FANOUT_MAX = 2**31 - 1
 _EXPONENTS, _CAPACITIES = (-100, 110), (16, 40)  # of scales that engines choose, rescaled or not
 _log = logging.getLogger("livegnn")
@@ -94,7 +103,7 @@ class Handle:
         self._engine._callbacks = [h for h in self._engine._callbacks if h is not self]
 
 
-class Engine:
+class Engine(Consumer):
     """The live outputs of `model` on `graph`.
 
     y[v] = model(graph now)[v], for every live v, after every batch
@@ -104,7 +113,7 @@ class Engine:
              RIPPLE's RC, NeutronRT's RTEC-UER), "constrained" (incremental, but the attention of a vertex whose own
              row moved is summed again from all its in-edges: NeutronRT's Algorithm 4), "sampled" (`fanout` in-edges a
              vertex and layer: RTEC-NS; the only inexact one).
-             precision: "exact" (fixed-point int64 sums) or "float32".  threads: default all cores.
+             threads: default all cores.
              state: "fast" keeps message rows and what later layers need of a vertex; "compact" keeps aggregates only
              and derives the rest again for the vertices that a batch touches (NeutronRT V.B). The bits are the same.
              mode: "eager" brings every output up to date with each batch; "on_demand" notes batches and computes what
@@ -120,19 +129,16 @@ class Engine:
              graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported;
              ModelUnsupported where the model is over vertex types and the graph is not, or the other way round;
              SpillUnavailable for a folder that cannot hold the files.
-    Exactness: bit-equal to recompute() with precision="exact" and every strategy but "sampled".
+    Exactness: bit-equal to recompute() with every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
     """
-
-    follower = None  # an engine takes part in batches by its native half
 
     def __init__(
         self,
         model: Model,
         graph: Graph,
         strategy: Strategy = "incremental",
-        precision: Literal["exact", "float32"] = "exact",
         threads: int | None = None,
         *,
         mode: Mode = "eager",
@@ -148,14 +154,13 @@ class Engine:
         _refuse_other("Engine", "model", model, Model)
         _refuse_other("Engine", "graph", graph, Graph)
         _choice("strategy", strategy, _STRATEGIES)
-        _choice("precision", precision, ("exact", "float32"))
         _choice("state", state, ("fast", "compact"))
         _choice("path", path, _PATHS)
         _choice("mode", mode, ("eager", "on_demand", "hybrid"))
-        if mode != "eager" and (strategy, precision, state) != ("incremental", "exact", "fast"):
+        if mode != "eager" and (strategy, state) != ("incremental", "fast"):
             raise ValueInvalid(
-                f'[Engine] expected strategy="incremental", precision="exact" and state="fast" with mode={mode!r}, got '
-                f"{strategy!r}, {precision!r} and {state!r}; leave them out"
+                f'[Engine] expected strategy="incremental" and state="fast" with mode={mode!r}, got {strategy!r} and '
+                f"{state!r}; leave them out"
             )
         if type(hot) is not int or hot < 1:
             raise ValueInvalid(f"[Engine] expected hot as an int of at least 1, got {hot!r}; pass a positive integer")
@@ -173,7 +178,6 @@ class Engine:
             raise ValueInvalid(f"[Engine] expected seed as an int from 0 to 2^64 - 1, got {seed!r}; pass another")
         self.graph = graph
         self.strategy = strategy
-        self.precision = precision
         self.state = state
         self.mode: Mode = mode
         self._hot, self._demand = hot, Demand(hot if mode == "hybrid" else 0)
@@ -182,12 +186,12 @@ class Engine:
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
-        self._switching = threading.Lock()  # native and model change together
-        self._last_version = self._last_ids_moves = 0  # the graph's, once closed
-        with graph._writing("Engine"):
+        self.switching = threading.Lock()  # native and model change together
+        self._last_version = self._last_id_epoch = 0  # the graph's, once closed
+        with graph.host.writing("Engine"):
             self.native = self._build(model, scales)
             self.model = model
-            graph._attach(self)
+            graph.host.attach(self)
 
     def _build(self, model: Model, scales: list[list[int]] | None) -> Any:
         codes = over_types.codes_of(model, self.graph)
@@ -197,18 +201,15 @@ class Engine:
                 f"got {self.graph.feature_width}; "
                 "use the graph it was trained on"
             )
-        over_types.check_options(model, self.strategy, self.mode, self.state)
+        over_types.check_strategy(model, self.strategy)
         fitted = self._joined(model)
         self._check_columns(fitted)
-        split = self.precision == "exact" and self.strategy in ("incremental", "constrained")
+        split = self.strategy in ("incremental", "constrained")
         program = compile_model(fitted.output, closed=self.state == "compact", split=split, codes=codes)
         _check_scales(scales, program)
-        return _native.NativeEngine.create(
-            graph=self.graph._store,
-            program=program,
+        options = _native.EngineOptions(
             strategy=_STRATEGIES[self.strategy],
-            path=_PATHS[self._path],
-            exact=self.precision == "exact",
+            force_path=_PATHS[self._path],
             compact=self.state == "compact",
             on_demand=self.mode != "eager",
             constrained=self.strategy == "constrained",
@@ -219,6 +220,7 @@ class Engine:
             memory_limit=self._memory_limit,
             spill_folder=self._spill_folder,
         )
+        return _native.NativeEngine.create(self.graph.host.store, program, options)
 
     def _joined(self, model: Model) -> Model:
         return joined(model, EdgeColumns(self.graph.weight_column, self.graph.attr_width))
@@ -234,6 +236,11 @@ class Engine:
                 "which keeps no rows to compute them from; leave state= out"
             )
 
+    @property
+    def is_eager(self) -> bool:
+        """Whether every output is up to date after each batch."""
+        return self.mode == "eager"
+
     # ---- writing
 
     def apply(self, updates: Updates) -> Changes:
@@ -243,7 +250,7 @@ class Engine:
         Raises:  UpdateError as Graph.apply; RangeOverflow where a message leaves the fixed-point range (the batch is
                  rolled back: call rescale()).
         """
-        changes: Changes = self.graph._apply(updates, self)[1]
+        changes: Changes = self.graph.host.apply(updates, self)[1]
         return changes
 
     def stream(
@@ -265,10 +272,11 @@ class Engine:
         Raises:  ValueInvalid, DtypeInvalid for a bad latency; while iterating UpdateError or UsageError, naming the
                  update's place in the stream: all before it is applied, and nothing else.
         """
-        self._refuse_closed("stream")
+        self.refuse_closed("stream")
         return Stream(self, source, latency, clock=clock)
 
-    def _published(self, change: Any, version: int) -> Changes:
+    def published(self, change: Any, version: int) -> Changes:
+        """Follows in readouts, then calls the callbacks of on_change."""
         if self.mode == "hybrid":
             self._demand.after_batch(self.native)
         changes = Changes(change, self.graph, version)
@@ -298,18 +306,18 @@ class Engine:
         """
         if not callable(callback):
             raise UsageError(f"[on_change] expected a function of one Changes, got {callback!r}; pass one")
-        self._refuse_closed("on_change")
+        self.refuse_closed("on_change")
         handle = Handle(self, callback)
         self._callbacks = [*self._callbacks, handle]
         return handle
 
     def _follow(self, follower: Follower) -> None:
         self._followers = [*self._followers, follower]
-        self.graph._guards = [*self.graph._guards, follower._before]
+        self.graph.host.add_guard(follower._before)
 
     def _unfollow(self, follower: Follower) -> None:
         self._followers = [each for each in self._followers if each is not follower]
-        self.graph._guards = [each for each in self.graph._guards if each != follower._before]
+        self.graph.host.drop_guard(follower._before)
 
     def what_if(self, updates: Updates) -> WhatIfView:
         """A view of the outputs as they would be after `updates`, to be used as `with engine.what_if(u) as view`.
@@ -326,12 +334,12 @@ class Engine:
         Raises: ModelMismatch or ColumnMissing if it does not fit the graph; then the old model stays.
         """
         _refuse_other("swap", "model", model, Model)
-        with self.graph._writing("swap"):
-            self._refuse_closed("swap")
+        with self.graph.host.writing("swap"):
+            self.refuse_closed("swap")
             for follower in self._followers:
                 follower._suits(model)
             native = self._build(model, None)
-            with self._switching:
+            with self.switching:
                 self.native, self.model = native, model
             self._made_anew()
 
@@ -348,10 +356,10 @@ class Engine:
                 f"[rescale] expected a headroom from 1 to 2^20, got {headroom!r}; choose one in that range"
             )
         coarser = math.ceil(math.log2(headroom / 512.0))
-        with self.graph._writing("rescale"):
-            self._refuse_closed("rescale")
+        with self.graph.host.writing("rescale"):
+            self.refuse_closed("rescale")
             native = self._build(self.model, None)
-            if coarser and self.precision == "exact":
+            if coarser:
                 *rows, capacity = native.scale_exponents()
                 native = self._build(self.model, [[e - coarser for e in row] for row in rows] + [capacity])
             self.native = native
@@ -359,7 +367,7 @@ class Engine:
         _log.info("[rescale] fixed-point units chosen anew at version %d, headroom %g", self.graph.version, headroom)
 
     def _made_anew(self) -> None:
-        self.graph._refresh_natives()
+        self.graph.host.renew_natives()
         for follower in self._followers:
             follower._rebuilt()
 
@@ -368,10 +376,10 @@ class Engine:
 
         Where ids are not slots they stay so until vertices come or go.  Raises: UsageError inside a what_if block.
         """
-        with self.graph._lock:
+        with self.graph.host.lock:
             if self._closed:
                 return
-            if self.graph._supposed:
+            if self.graph.host.in_what_if:
                 raise UsageError("[close] expected no what_if block under way, got one in this thread; close after it")
             for follower in self._followers:
                 follower.close()
@@ -381,19 +389,20 @@ class Engine:
             except LiveGnnError as error:
                 self._last_version = self.native.read_versioned(np.zeros(0, np.int64))[1]
                 _log.warning("[close] outputs stay as they were before the batches that are pending: %s", error)
-            self._last_ids_moves = self.graph._ids_moves
+            self._last_id_epoch = self.graph.host.id_epoch
             self._closed = True
-            self.graph._detach(self)
+            self.graph.host.detach(self)
 
     def _refuse_moved(self) -> None:
         """Once closed: where the graph's ids are no longer those of the rows. The caller holds the graph's lock."""
-        if self._closed and self.graph._ids_moves != self._last_ids_moves:
+        if self._closed and self.graph.host.id_epoch != self._last_id_epoch:
             raise UsageError(
                 f"[embeddings] expected the vertices of version {self._last_version}, at which the engine was closed, "
                 "got a graph where some have come or gone since; make a new engine on it"
             )
 
-    def _refuse_closed(self, where: str) -> None:
+    def refuse_closed(self, where: str) -> None:
+        """Raises: UsageError after close()."""
         if self._closed:
             raise UsageError(
                 f"[{where}] expected an open engine, got one that was closed at version {self._last_version}; make a "
@@ -409,15 +418,13 @@ class Engine:
         Raises: VertexUnknown naming the id; ColumnMissing without vertex_type where there are types; ModelMismatch for
                 a type that the model has no output for.
         """
-        if self.graph._typed is not None:
+        read = self._named_rows if self.mode == "eager" else self._demanded
+        if self.graph.host.schema.has_types:
             width = over_types.width_of(self.model, self.graph, "embeddings", vertex_type)
-            return over_types.cut(self._named_rows(ids, vertex_type), width)
-        no_vertex_type("embeddings", vertex_type)
-        if self.mode != "eager":
-            return self._demanded(ids)
-        if self.graph._ids is not None:
-            return self._named_rows(ids, None)
-        rows: Rows = self.native.read(self.graph._slots("embeddings", ids))
+            return over_types.cut(read(ids, vertex_type), width)
+        if not self.graph.host.ids_are_slots or self.mode != "eager":
+            return read(ids, vertex_type)
+        rows: Rows = self.native.read(self.graph.host.ids.slots("embeddings", ids, vertex_type))
         return rows
 
     def _named_rows(self, ids: object, vertex_type: VertexType | None) -> Rows:
@@ -426,26 +433,26 @@ class Engine:
         """
         graph = self.graph
         while not self._closed:
-            version = graph._ids_version
+            version = graph.host.ids_version
             try:
-                rows, read_version = self.native.read_versioned(graph._slots("embeddings", ids, vertex_type))
+                rows, read_version = self.native.read_versioned(graph.host.ids.slots("embeddings", ids, vertex_type))
             except VertexUnknown:
-                if 0 <= version == graph._ids_version:  # below 0 while the ids move
+                if 0 <= version == graph.host.ids_version:  # below 0 while the ids move
                     raise
                 continue
-            if version == read_version == graph._ids_version:
+            if version == read_version == graph.host.ids_version:
                 found: Rows = rows
                 return found
-        with graph._lock:
+        with graph.host.lock:
             self._refuse_moved()
-            last: Rows = self.native.read(graph._slots("embeddings", ids, vertex_type))
+            last: Rows = self.native.read(graph.host.ids.slots("embeddings", ids, vertex_type))
         return last
 
-    def _demanded(self, ids: object) -> Rows:
-        with self.graph._lock:
+    def _demanded(self, ids: object, vertex_type: VertexType | None) -> Rows:
+        with self.graph.host.lock:
             self._refuse_moved()
-            slots = self.graph._slots("embeddings", ids)
-            if not self.graph._supposed and not self._closed:  # what_if and close have completed the state
+            slots = self.graph.host.ids.slots("embeddings", ids, vertex_type)
+            if not self.graph.host.in_what_if and not self._closed:  # what_if and close have completed the state
                 self._demand.query(self.native, slots)
             rows: Rows = self.native.read(slots)
         return rows
@@ -455,16 +462,16 @@ class Engine:
 
         Raises: RangeOverflow where a pending batch's messages leave the fixed-point range: call rescale().
         """
-        with self.graph._lock:
+        with self.graph.host.lock:
             self._complete()
 
     def _complete(self) -> None:
-        if self.native.pending() and not self.graph._supposed and not self._closed:
-            self.native.settle()
+        if self.native.pending() and not self.graph.host.in_what_if and not self._closed:
+            self.native.flush()
 
-    def _complete_all(self) -> None:
+    def complete_all(self) -> None:
         """Completes every engine of the graph. The caller holds the graph's lock."""
-        for consumer in self.graph._consumers:
+        for consumer in self.graph.host.consumers:
             if isinstance(consumer, Engine):
                 consumer._complete()
 
@@ -486,7 +493,7 @@ class Engine:
         outputs. vertex_types: of the first and of the second of each pair, where vertices have types.
         """
         array = pair_array(pairs)
-        if self.graph._typed is not None:
+        if self.graph.host.schema.has_types:
             return over_types.scores_of(array, vertex_types, self.embeddings)
         no_vertex_type("predict_edges", vertex_types)
         rows = self.embeddings(array.reshape(-1))
@@ -538,30 +545,27 @@ class Engine:
 
         Row i is slot i: the vertex with id i in a graph without ids=. The live state is left alone.
         """
-        with self.graph._lock:
-            self._refuse_closed("recompute")
-            rows: Rows = self.native.recompute(self.graph._store.slot_count)
-            rows[~self.graph._store.live()] = 0
+        with self.graph.host.lock:
+            self.refuse_closed("recompute")
+            rows: Rows = self.native.recompute(self.graph.host.store.slot_count)
+            rows[~self.graph.host.store.live()] = 0
         return rows
 
     def verify(self) -> None:
-        """Compares the live state with a run from scratch: all state bit for bit with precision="exact".
+        """Compares the live state with a run from scratch: all state bit for bit.
 
-        With precision="float32" sums drift, so only outputs are compared, to 1e-3 of a row's largest value or of 1.
         Both sides use the recorded scales: whether these are still fine enough, resolution() tells.
 
         Raises: StateMismatch naming what differs and at which vertex.
         """
-        with self.graph._lock:
-            self._refuse_closed("verify")
+        with self.graph.host.lock:
+            self.refuse_closed("verify")
             self._complete()
             if self.strategy == "sampled":
                 raise UsageError(
                     "[verify] expected an exact strategy, got sampled, whose outputs are estimates; use another one"
                 )
             found = self.native.verify()
-            if found is None and self.precision == "float32":
-                found = self._far_output()
         if found is not None:
             raise StateMismatch(
                 f"[verify] expected the live state to equal a run from scratch at version {self.version}, "
@@ -578,9 +582,9 @@ class Engine:
         Raises: UsageError inside a what_if block.
         Cost:   of rescale(): a run from scratch, and its memory for that long.
         """
-        with self.graph._lock:
-            self._refuse_closed("resolution")
-            if self.graph._supposed:
+        with self.graph.host.lock:
+            self.refuse_closed("resolution")
+            if self.graph.host.in_what_if:
                 raise UsageError(
                     "[resolution] expected a committed version, got a what_if block in this thread; ask after it"
                 )
@@ -591,28 +595,20 @@ class Engine:
         warn_of_coarse(layers, version)
         return layers
 
-    def _far_output(self) -> str | None:
-        live = np.flatnonzero(self.graph._store.live())
-        read = self.native.read_staged if self.graph._supposed else self.native.read
-        fresh, held = self.recompute()[live], read(live)
-        size = np.abs(fresh).max(axis=1, initial=0.0)
-        far = np.abs(fresh - held).max(axis=1, initial=0.0) > 1e-3 * np.maximum(size, 1.0)
-        return f"output at vertex {live[np.argmax(far)]}" if far.any() else None
-
     def state_digest(self) -> str:
         """Order-free hash of model, scales, vertices, features, edges (as a multiset) and aggregates, as hexadecimal.
 
         Equal if and only if the content is bit-equal (up to collisions of a 64-bit hash for each part); not of
         version, edge ids, batching, threads or memory layout.
         """
-        with self.graph._lock:
-            self._refuse_closed("state_digest")
+        with self.graph.host.lock:
+            self.refuse_closed("state_digest")
             self._complete()
             parts = (
                 model_digest(self.model),
-                f"{self.graph._store.digest():016x}",
+                f"{self.graph.host.store.digest():016x}",
                 f"{self.native.digest():016x}",
-                self.precision,
+                "exact",  # so that digests of livegnn 0.1 stay what they are
             )
         return hashlib.sha256("/".join(parts).encode()).hexdigest()
 
@@ -621,14 +617,12 @@ class Engine:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes graph, model, scales and settings to one file with a checksum: a crash leaves the old one or the new.
 
-        State is not written: it is a function of what is, and load() gives every bit back. With precision="float32" it
-        gives what a run from scratch gives: the same but for what the sums have drifted.
+        State is not written: it is a function of what is, and load() gives every bit back.
 
         Raises: UsageError for a path without a folder, or that is none; StorageFailed where the disk refuses.
         """
         settings = {
             "strategy": self.strategy,
-            "precision": self.precision,
             "state": self.state,
             "mode": self.mode,
             "hot": self._hot,
@@ -636,13 +630,13 @@ class Engine:
             "fanout": self._fanout,
             "seed": self._seed,
         }
-        with self.graph._lock:
-            self._refuse_closed("save")
-            if self.graph._supposed:
+        with self.graph.host.lock:
+            self.refuse_closed("save")
+            if self.graph.host.in_what_if:
                 raise UsageError(
                     "[save] expected a committed version, got a what_if block in this thread; save after it"
                 )
-            storage.save(file_path("save", path), self.graph._save_arrays(), self.model, self.scales, settings)
+            storage.save(file_path("save", path), self.graph.to_arrays(), self.model, self.scales, settings)
 
     @classmethod
     def load(
@@ -653,21 +647,27 @@ class Engine:
         memory_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """The engine that save() wrote, with the same state_digest() (but for precision="float32": see there); threads,
-        memory_limit and spill_folder are not saved.
+        """The engine that save() wrote, with the same state_digest(); threads, memory_limit and spill_folder are not
+        saved.
 
-        Raises: StoredStateInvalid for a damaged or foreign file; FileMissing; StorageFailed.
+        Raises: StoredStateInvalid for a damaged or foreign file, or one with precision="float32" of livegnn 0.1;
+                FileMissing; StorageFailed.
         """
         thread_count("load", threads)
         memory_options(memory_limit, spill_folder)
         with storage.opened(path) as content:
             arrays, model, scales, settings = storage.parts(content)
-            graph = Graph._from_arrays(arrays)
-            settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
-            return cls(model, graph, scales=scales, **settings)
+            if settings.pop("precision", "exact") == "exact":
+                graph = Graph.from_arrays(arrays)
+                settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
+                return cls(model, graph, scales=scales, **settings)
+        raise StoredStateInvalid(
+            f'[load] expected an engine with exact sums at {path}, got precision="float32", which livegnn 0.1 had; '
+            "build the engine again from its model and graph: Engine(model, graph)"
+        )
 
     def __repr__(self) -> str:
-        return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r}, precision={self.precision!r})"
+        return f"Engine({self.model!r}, {self.graph!r}, strategy={self.strategy!r})"
 
 
 def _refuse_other(where: str, name: str, value: object, kind: type) -> None:

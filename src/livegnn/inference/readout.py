@@ -8,8 +8,8 @@ new vertex has no group; nothing of that counts until the batch is in. After the
 on_change callback, `_after` follows. Both run in the applying thread under the graph's lock. Readers take the readout's
 own lock, for the copy of the pooled rows only; `_after` holds it while it changes them.
 
-Invariant: the state is a function of the engine's output rows and of the groups. So whatever interrupts `_after`
-(Ctrl-C) is mended by building the state again: `_torn` says that it must be, `version` which one it stands for.
+Invariant: the state is a function of the engine's output rows and of the groups. After an interruption of `_after`
+(Ctrl-C) it is built again: `_needs_rebuild` says that it must be, `version` which one it stands for.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from livegnn.graph.consumers import VertexChange
 from livegnn.graph.graph import Graph
 from livegnn.inference.engine import Engine
 from livegnn.inference.pools import KINDS, Joined, Moves, Pool
-from livegnn.inference.reading import Head, Rows, predictions
+from livegnn.inference.predict import Head, Rows, headed, predictions
 from livegnn.models import edges, ir
-from livegnn.models.evaluate import EdgeList, evaluate
 from livegnn.models.graph_level import GraphLevel, PoolKind, PoolPart
 from livegnn.models.model import Model
-from livegnn.models.pyg import graph_level_from_pyg
+from livegnn.models.pyg.entry import graph_level_from_pyg
 
 if TYPE_CHECKING:
     import torch
@@ -155,14 +154,14 @@ class Readout:
         self._assigned: dict[object, int] = {}  # by id, of vertices to come
         self._pending: _Pending | None = None
         self._lock = threading.Lock()
-        self._torn = False
+        self._needs_rebuild = False
         self._closed = False
         graph = engine.graph
         if engine._closed:
             raise UsageError("[Readout] expected an open engine, got one that was closed; make a new engine")
-        with graph._writing("Readout"):
-            slots = np.flatnonzero(graph._store.live())
-            found = self._groups_at_start(groups, graph._external(slots))
+        with graph.host.writing("Readout"):
+            slots = np.flatnonzero(graph.host.store.live())
+            found = self._groups_at_start(groups, graph.host.ids.external(slots))
             self._names = _Names()
             self._group = np.full(graph.slot_count, -1, np.int64)  # own number by slot, -1 where free
             self._group[slots] = self._names.numbered(found)
@@ -218,7 +217,7 @@ class Readout:
         if self.head is None:
             return pooled
         if isinstance(self.head, Model):
-            return _headed(self.head, pooled)
+            return headed(self.head.output, pooled)
         return np.asarray(self.head(pooled), np.float32)
 
     def pooled(self, group_ids: object = None) -> Rows:
@@ -284,7 +283,7 @@ class Readout:
         if self._closed:
             raise UsageError("[assign] expected an open readout, got one that was closed; make another")
         graph = self.engine.graph
-        with graph._writing("assign"):
+        with graph.host.writing("assign"):
             self._catch_up()
             names = _id_list(graph, ids)
             found = _group_array("assign", groups, len(names), "ids")
@@ -295,12 +294,12 @@ class Readout:
                     self._assigned[names[row]] = found[row]
             moved = [row for row in last.values() if live[row]]
             if moved:
-                slots = graph._slots("assign", [names[row] for row in moved])
+                slots = graph.host.ids.slots("assign", [names[row] for row in moved])
                 self._move(slots, [found[row] for row in moved], self._rows[slots], graph.version)
 
     def close(self) -> None:
         """Leaves the engine; the last rows stay readable."""
-        with self.engine.graph._lock:
+        with self.engine.graph.host.lock:
             if not self._closed:
                 self._catch_up()
             self.engine._unfollow(self)
@@ -316,10 +315,10 @@ class Readout:
         engine = self.engine
         if self._closed:
             raise UsageError("[verify] expected an open readout, got one that was closed; verify before closing it")
-        with engine.graph._lock:
+        with engine.graph.host.lock:
             self._catch_up()
-            slots = np.flatnonzero(engine.graph._store.live())
-            if engine.precision == "exact" and engine.strategy != "sampled":
+            slots = np.flatnonzero(engine.graph.host.store.live())
+            if engine.strategy != "sampled":
                 fresh = engine.recompute()[slots]
             else:
                 fresh = engine.native.read(slots)
@@ -350,7 +349,7 @@ class Readout:
         if self._one_group:
             groups = [0] * len(new)
         elif self._group_of is not None:
-            kind = object if graph._ids is not None and graph._ids.text else np.int64
+            kind = object if graph.host.ids.text else np.int64
             groups = self._asked("apply", np.array([change.id for change in new], kind)) if new else []
         else:
             groups = [self._waiting(change) for change in new]
@@ -362,7 +361,7 @@ class Readout:
         group = self._assigned.get(change.id)
         graph = self.engine.graph
         if group is None and change.id in graph:  # removed further up in this batch
-            group = self._names.names[int(self._group[graph._slot("apply", change.id)])]
+            group = self._names.names[int(self._group[graph.host.ids.slot("apply", change.id)])]
         if group is None:
             raise ColumnMissing(
                 f"[apply, update {change.update}] expected a group for new vertex {change.id!r}, which a readout pools "
@@ -373,7 +372,7 @@ class Readout:
     def _after(self, changed: Int64, version: int) -> None:
         """Follows a batch: changed are the slots of live vertices with other output rows."""
         pending = self._pending
-        if self._torn or pending is None or pending.version != version or self._version != version - 1:
+        if self._needs_rebuild or pending is None or pending.version != version or self._version != version - 1:
             self._catch_up()
             return
         added = np.fromiter(pending.added, np.int64, len(pending.added))
@@ -409,17 +408,17 @@ class Readout:
 
     def _rebuilt(self) -> None:
         """The engine's rows were made anew (swap, rescale)."""
-        self._torn = True
+        self._needs_rebuild = True
         self._catch_up()
 
     def _catch_up(self) -> None:
         """Builds the state again if something interrupted us. To be called under the graph's lock."""
-        if self._torn or self._version != self.engine.graph.version:
+        if self._needs_rebuild or self._version != self.engine.graph.version:
             with self._lock:
-                self._torn = True
+                self._needs_rebuild = True
                 self._take_members(self.engine.graph.version)
                 self._build()
-                self._pending, self._torn = None, False
+                self._pending, self._needs_rebuild = None, False
 
     def _take_members(self, version: int) -> None:
         """Membership as the pending batch left it, where that has made this version; doing it again does no harm."""
@@ -432,14 +431,14 @@ class Readout:
         self._group[list(pending.added)] = numbers
         for name in pending.named:
             self._assigned.pop(name, None)
-        live = self.engine.graph._store.live()
+        live = self.engine.graph.host.store.live()
         if (self._group[: len(live)][live] < 0).any():
             raise InvariantBroken("[Readout] expected a group for every live vertex, got one without; make it again")
 
     def _build(self) -> None:
         """Pool, counts and the copy of the rows, from membership and the engine's rows."""
         engine = self.engine
-        slots = np.flatnonzero(engine.graph._store.live())
+        slots = np.flatnonzero(engine.graph.host.store.live())
         fresh = engine.native.read(slots)
         names = _Names()
         own = self._names.names
@@ -455,7 +454,7 @@ class Readout:
     def _move(self, slots: Int64, groups: list[int] | None, new: Rows, version: int) -> None:
         """Gives slots new rows, and groups: those given, or else those of the pending batch."""
         with self._lock:
-            self._torn = True
+            self._needs_rebuild = True
             self._grow(self.engine.graph.slot_count)
             old_groups = self._group[slots]
             if groups is not None:
@@ -470,7 +469,7 @@ class Readout:
             if groups is None and self._pending is not None:
                 for name in self._pending.named:
                     self._assigned.pop(name, None)
-            self._version, self._pending, self._torn = version, None, False
+            self._version, self._pending, self._needs_rebuild = version, None, False
 
     def _grow(self, count: int) -> None:
         if count > len(self._group):
@@ -482,13 +481,13 @@ class Readout:
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
-        """Holds the state for a reader; one that was torn is mended first."""
+        """Holds the state for a reader; one that needs a rebuild is built again first."""
         while True:
             with self._lock:
-                if not self._torn:
+                if not self._needs_rebuild:
                     yield
                     return
-            with self.engine.graph._lock:
+            with self.engine.graph.host.lock:
                 self._catch_up()
 
     def _asked(self, where: str, ids: Any) -> list[int]:
@@ -499,7 +498,7 @@ class Readout:
         except Exception as cause:
             raise ValueInvalid(
                 f"[{where}] expected groups from the readout's function for {len(ids)} vertices, got "
-                f"{type(cause).__name__}: {cause}; mend the function"
+                f"{type(cause).__name__}: {cause}; fix the function"
             ) from cause
         return _group_array(where, given, len(ids), "the ids given to the readout's function")
 
@@ -518,7 +517,7 @@ def _listed_parts(kind: object) -> tuple[tuple[str, int, int], ...]:
         if not isinstance(each, Sequence) or len(each) != 3 or not _is_kind(each[0]) or not _is_range(*each[1:]):
             raise ValueInvalid(
                 f"[Readout] expected each pool as (kind, start, stop), kind one of {', '.join(KINDS)} and columns "
-                f"0 <= start < stop, got {each!r}; mend it"
+                f"0 <= start < stop, got {each!r}; fix it"
             )
     return tuple((each[0], int(each[1]), int(each[2])) for each in kind)
 
@@ -551,17 +550,14 @@ def _group_array(where: str, groups: object, count: int | None, of: str) -> list
         checks.same_length(where, "groups", array, count, of)
     if array.size and array.min() < 0:
         row = int(np.argmax(array < 0))
-        raise ValueInvalid(f"[{where}] expected groups of at least 0, got {array[row]} at row {row}; mend the group")
+        raise ValueInvalid(f"[{where}] expected groups of at least 0, got {array[row]} at row {row}; fix the group")
     result: list[int] = array.tolist()
     return result
 
 
 def _id_list(graph: Any, ids: object) -> list[Any]:
-    if graph._ids is not None:
-        listed: list[Any] = graph._ids.listed("assign", "ids", ids)
-        return listed
-    plain: list[Any] = checks.id_array("assign", "ids", ids).tolist()
-    return plain
+    listed: list[Any] = graph.host.ids.listed("assign", "ids", ids).tolist()
+    return listed
 
 
 def _check_head(head: object, width: int) -> None:
@@ -577,12 +573,3 @@ def _check_head(head: object, width: int) -> None:
             )
     elif not callable(head):
         raise UsageError(f"[Readout] expected head as a Model or a function of rows, got {head!r}; pass one")
-
-
-def _headed(head: Model, rows: Rows) -> Rows:
-    """Row by row, so that a row's bits do not depend on which others are read with it."""
-    none = EdgeList(np.empty(0, np.int64), np.empty(0, np.int64))
-    result = np.zeros((len(rows), head.output_width), np.float32)
-    for i, row in enumerate(rows):
-        result[i] = evaluate(head.output, row[None], none, np.float64)[0]
-    return result

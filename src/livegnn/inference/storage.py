@@ -5,7 +5,7 @@ members = "graph.*" arrays of the store | "model.*" arrays of the model | "scale
 uint8
 meta    = {"format": "livegnn-engine", "format_version": 3, "settings": {...}, "model": <structure>, "scales": count}
 
-Version 2 is that of livegnn 0.1, without a trailer.
+Version 2 is that of livegnn 0.1, without a trailer; its settings have a "precision", too: "exact" or "float32".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from livegnn.stored_arrays import read_arrays
 __all__ = ["model_digest", "opened", "parts", "save"]
 
 _FORMAT, _FORMAT_VERSION, _UNSEALED_VERSION = "livegnn-engine", 3, 2
-_SETTINGS = {"strategy", "precision", "state", "mode", "hot", "path", "fanout", "seed"}
+_SETTINGS = {"strategy", "state", "mode", "hot", "path", "fanout", "seed"}
 
 
 def save(
@@ -62,13 +62,14 @@ def parts(content: Content) -> tuple[dict[str, NDArray[Any]], Model, list[list[i
     version = _FORMAT_VERSION if content.sealed else _UNSEALED_VERSION
     if meta["format"] != _FORMAT or meta["format_version"] != version:
         raise ValueError(f"format {meta['format']} version {meta['format_version']}")
-    if set(meta["settings"]) != _SETTINGS:
-        raise ValueError(f"settings {sorted(meta['settings'])}, not {sorted(_SETTINGS)}")
+    settings = meta["settings"]
+    if set(settings) - {"precision"} != _SETTINGS:
+        raise ValueError(f"settings {sorted(settings)}, not {sorted(_SETTINGS)}")
     model = Model.from_arrays(meta["model"], _part(arrays, "model."))
     rows = _part(arrays, "scale.")
     if len(rows) != meta["scales"] or any(row.dtype != np.int32 or row.ndim != 1 for row in rows.values()):
         raise ValueError(f"{len(rows)} rows of scales, not {meta['scales']} of int32")
-    return _part(arrays, "graph."), model, [rows[str(k)].tolist() for k in range(len(rows))], meta["settings"]
+    return _part(arrays, "graph."), model, [rows[str(k)].tolist() for k in range(len(rows))], settings
 
 
 def model_digest(model: Model) -> str:

@@ -7,8 +7,9 @@ keep old rows for it (core/inference/snapshots.h), and what old ids stood for (g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +17,40 @@ from numpy.typing import NDArray
 from livegnn import _native
 from livegnn.errors import UsageError
 from livegnn.graph.graph import Graph
-from livegnn.graph.ids import Translation
+from livegnn.graph.ids import IdChange
 from livegnn.graph.ids_then import IdsThen
 from livegnn.graph.schema import no_vertex_type
-from livegnn.graph.typed_ids import TypedTranslation
 from livegnn.graph.updates import Updates, VertexType
-from livegnn.inference import over_types
-from livegnn.inference.reading import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.inference import hetero as over_types
+from livegnn.inference.predict import Head, Rows, pair_array, pair_scores, predictions
 from livegnn.models.model import Model
 
-if TYPE_CHECKING:
-    from livegnn.inference.engine import Engine
+__all__ = ["SnapshotView", "View", "Viewed", "WhatIfView"]
 
-__all__ = ["SnapshotView", "View", "WhatIfView"]
+
+class Viewed(Protocol):
+    """What a view is of: an Engine."""
+
+    graph: Graph
+    model: Model
+    native: Any
+
+    @property
+    def switching(self) -> AbstractContextManager[Any]:
+        """Held while native and model are exchanged together."""
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether every output is up to date after each batch."""
+
+    def refuse_closed(self, where: str) -> None:
+        """Raises: UsageError where it was closed."""
+
+    def complete(self) -> None:
+        """Brings every output up to date."""
+
+    def complete_all(self) -> None:
+        """The same for every engine of the graph. The caller holds the graph's lock."""
 
 
 class View(ABC):
@@ -47,7 +69,7 @@ class View(ABC):
     def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
         """As Engine.embeddings."""
         graph, model = self._of()
-        typed = graph._typed is not None
+        typed = graph.host.schema.has_types
         width = over_types.width_of(model, graph, self._where, vertex_type) if typed else None
         rows = self._read(ids, vertex_type)
         return rows if width is None else over_types.cut(rows, width)
@@ -62,7 +84,7 @@ class View(ABC):
         """As Engine.predict_edges."""
         array = pair_array(pairs)
         graph, model = self._of()
-        if graph._typed is not None:
+        if graph.host.schema.has_types:
             return over_types.scores_of(array, vertex_types, self.embeddings)
         no_vertex_type("predict_edges", vertex_types)
         rows = self.embeddings(array.reshape(-1))
@@ -79,45 +101,36 @@ class WhatIfView(View):
 
     _where = "what_if"
 
-    def __init__(self, engine: Engine, updates: Updates) -> None:
+    def __init__(self, engine: Viewed, updates: Updates) -> None:
         self._engine = engine
         self._updates = updates
         self._native: Any = None
-        self._translation: Translation | TypedTranslation | None = None
+        self._place = ExitStack()
+        self._ids: IdChange | None = None
 
     def __enter__(self) -> Self:
-        engine, graph = self._engine, self._engine.graph
-        self._place = graph._writing("what_if")
-        self._place.__enter__()
-        try:
-            engine._refuse_closed("what_if")
-            engine._complete_all()
-            graph._same_unit("what_if", self._updates._time_unit)
-            buffer, self._translation = graph._translated(self._updates)
-            self._native = _native.NativeWhatIf(graph._store, engine.native, buffer)
-            graph._supposed = True
-        except BaseException:
-            self._place.__exit__(None, None, None)
-            raise
+        engine, host = self._engine, self._engine.graph.host
+        with ExitStack() as place:
+            place.enter_context(host.writing("what_if"))
+            engine.refuse_closed("what_if")
+            engine.complete_all()
+            host.same_unit("what_if", self._updates.time_unit)
+            buffer, self._ids = host.ids.translate(self._updates)
+            place.enter_context(host.supposing())
+            native = _native.NativeWhatIf(host.store, engine.native, buffer)
+            place.callback(native.close)
+            self._native, self._place = native, place.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._native.close()
-        finally:
-            self._native = None
-            self._engine.graph._supposed = False
-            self._place.__exit__(None, None, None)
+        self._native = None
+        self._place.close()
 
     def _slots(self, ids: object, vertex_type: VertexType | None) -> NDArray[np.int64]:
-        if isinstance(self._translation, TypedTranslation):
-            return self._translation.slots("what_if", ids, vertex_type)
-        no_vertex_type("what_if", vertex_type)
-        if self._translation is not None:
-            return self._translation.slots("what_if", ids)
-        return self._engine.graph._slots("what_if", ids)
+        known = self._engine.graph.host.ids if self._ids is None else self._ids
+        return known.slots("what_if", ids, vertex_type)
 
     def _of(self) -> tuple[Graph, Model]:
         if self._native is None:
@@ -144,7 +157,7 @@ class SnapshotView(View):
 
     _where = "snapshot"
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Viewed) -> None:
         self._engine = engine
         self._native: Any = None
         self._model = engine.model
@@ -155,11 +168,11 @@ class SnapshotView(View):
         if self._native is not None:
             raise UsageError("[snapshot] expected a view that is not open, got one that is; make another")
         engine = self._engine
-        if engine.mode == "eager":
+        if engine.is_eager:
             self._open()
         else:
-            with engine.graph._lock:  # until the rows that are pending are there
-                engine._complete()
+            with engine.graph.host.lock:  # until the rows that are pending are there
+                engine.complete()
                 self._open()
         return self
 
@@ -169,25 +182,25 @@ class SnapshotView(View):
         native, self._native = self._native, None
         native.close()
         if self._ids is not None:
-            self._engine.graph._old_ids.drop(self._ids)
+            self._engine.graph.host.old_ids.drop(self._ids)
 
     def _open(self) -> None:
         """Rows and ids of one version. Where ids are not slots they are noted from a moment on at which no batch moved
         them; the rows must be of the version of that moment.
         """
-        engine, graph = self._engine, self._engine.graph
-        named = graph._ids is not None or graph._typed is not None
+        engine, host = self._engine, self._engine.graph.host
+        named = not host.ids_are_slots
         while True:
-            version, ids = graph._ids_version, IdsThen(graph)
+            version, ids = host.ids_version, host.ids_now()
             if named:
-                graph._old_ids.hold(ids)
-            still = graph._ids_version == version >= 0  # below 0 while the ids move
-            with engine._switching:
-                engine._refuse_closed("snapshot")
+                host.old_ids.hold(ids)
+            still = host.ids_version == version >= 0  # below 0 while the ids move
+            with engine.switching:
+                engine.refuse_closed("snapshot")
                 native, model = _native.NativeSnapshot(engine.native), engine.model
             if not named or (still and native.version == version):
                 break
-            graph._old_ids.drop(ids)
+            host.old_ids.drop(ids)
             native.close()
         self._version, self._vertex_count = native.version, native.vertex_count
         self._ids, self._model, self._native = ids, model, native

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import LiveGnnError, LogDamaged
-from livegnn.extras import need
 from livegnn.graph import Updates
+from livegnn.optional import need
 from livegnn.types import AnyArray, BoolArray
 
 __all__ = ["SCHEMA_VERSION", "decode", "encode"]
@@ -51,7 +51,7 @@ _NAMES = ("kind", "u", "v", *_PLAIN, "row", "missing_ignore")
 def encode(updates: Updates) -> bytes:
     """The payload of a batch. Raises: DataMissing."""
     arrow = need("pyarrow", "arrow")
-    columns, keys, types = updates._to_columns()
+    columns, keys, types = updates.to_columns()
     parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
     names = None if keys is None else arrow.array(keys, arrow.utf8())
     for name in ("u", "v"):
@@ -134,7 +134,7 @@ def _updates_of(batch: Any, arrow: Any) -> Updates:
     if "row" in there:
         columns["row_width"] = _values(there["row"].value_lengths(), -1).astype(np.int32)
         columns["rows"] = np.ascontiguousarray(there["row"].flatten().to_numpy(zero_copy_only=False))
-    return Updates._from_columns(columns, keys, _type_names(batch.schema.metadata.get(_TYPES_KEY, b"[]")))
+    return Updates.from_columns(columns, keys, _type_names(batch.schema.metadata.get(_TYPES_KEY, b"[]")))
 
 
 def _type_names(text: bytes) -> list[str | tuple[str, str, str]]:

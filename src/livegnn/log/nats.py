@@ -18,12 +18,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from livegnn.errors import DataMissing, LogDamaged, LogUnavailable, UsageError, ValueInvalid
-from livegnn.extras import need
 from livegnn.graph import checks
 from livegnn.log.interface import ByteLog
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
 from livegnn.log.secrets import Secrets, masked_url
 from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
+from livegnn.optional import need
 
 _WRONG_LAST_SEQUENCE = 10071  # the server's code for "another message has this sequence"
 _TRY_SECONDS_MAX = 2.0
@@ -196,7 +196,7 @@ class NatsLog(ByteLog):
         if found.subjects != [self._subject] or any((limit or -1) > 0 for limit in limits) or found.max_age:
             raise LogDamaged(
                 f"[open_log] expected stream {self.name} with subject {self._subject} and no limits, got another; "
-                "choose another name, or mend the stream"
+                "choose another name, or fix the stream"
             )
 
     def _ask(self, where: str, question: Callable[[], Awaitable[Answer]]) -> Answer:

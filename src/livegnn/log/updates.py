@@ -4,11 +4,13 @@
 
 Protocol of an attached graph, for each batch, under the graph's lock:
 1. The store and every engine take the batch; whatever is wrong with it refuses it here, and nothing is in the log.
-2. The batch is appended with the offset that it must get, and the append waits until it is durable.
-3. Its rows are published. No reader of an engine has seen anything before that.
-If 2 fails, the store is undone and the engines run from scratch on the graph as before: graph and log then agree, or
-the log is one entry ahead (where the failure hid that the append succeeded). The offset decides: the next append then
-raises LogConflict, and catch_up() applies what the log has more.
+2. Every recorder of the graph prepares (graph/consumers.py): the log encodes the batch, others may refuse it.
+3. The batch is appended with the offset that it must get, and the append waits until it is durable.
+4. Its rows are published. No reader of an engine has seen anything before that.
+If 2 or 3 fails, the store is undone and the engines run from scratch on the graph as before: graph and log then agree,
+or the log is one entry ahead (the failure hid that the append succeeded, or another recorder failed after it). An entry
+cannot be erased, so the offset decides: the next batch raises LogConflict, and catch_up() applies what the log has
+more.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LogConflict, UpdateError, UsageError
-from livegnn.extras import need
 from livegnn.graph import Graph, Updates
+from livegnn.graph.consumers import Recorder
 from livegnn.log import codec
 from livegnn.log.interface import ByteLog, checked_offset
+from livegnn.optional import need
 
 __all__ = ["Attachment", "UpdateEntry", "UpdateLog", "replay"]
 
@@ -101,7 +104,7 @@ class UpdateLog:
         return f"UpdateLog({self.log!r})"
 
 
-class Attachment:
+class Attachment(Recorder):
     """A graph that writes its history; see the head of this file for the protocol. Ends with detach()."""
 
     def __init__(self, log: UpdateLog, graph: Graph, at: int | None) -> None:
@@ -109,8 +112,10 @@ class Attachment:
         checked_offset("attach", "at", at)
         self.log, self.graph = log, graph
         self._replaying = False
-        with graph._writing("attach"):
-            if graph._record is not None:
+        self._payload = b""  # of the batch that is prepared
+        self._appended = self._ahead = False  # that batch is in the log; so is one that was taken back
+        with graph.host.writing("attach"):
+            if _attached(graph):
                 raise UsageError("[attach] expected a graph without a log, got an attached one; detach it first")
             self._offset = graph.version if at is None else at
             if log.tail < self._offset:
@@ -118,7 +123,7 @@ class Attachment:
                     f"[attach, log {log.log.name}] expected at least {self._offset} entries, which the graph holds, "
                     f"got {log.tail}; name the graph's place with at="
                 )
-            graph._record = self._write
+            graph.host.add_recorder(self)
 
     @property
     def offset(self) -> int:
@@ -127,22 +132,21 @@ class Attachment:
 
     def catch_up(self) -> int:
         """Applies what the log has more than the graph, and returns the graph's version. Raises: as replay."""
-        with self.graph._lock:  # between two entries, too, no other batch may come in
-            if self.graph._busy:
-                self.graph._refuse_writer("catch_up")
+        with self.graph.host.lock:  # between two entries, too, no other batch may come in
+            self.graph.host.refuse_busy("catch_up")
             self._replaying = True
             try:
                 for entry in self.log.read(self._offset):
                     _apply(self.graph, entry)
+                self._ahead = False
             finally:
                 self._replaying = False
             return self.graph.version
 
     def detach(self) -> None:
         """The graph's later batches are its own again. A second call does nothing."""
-        with self.graph._writing("detach"):
-            if self.graph._record == self._write:
-                self.graph._record = None
+        with self.graph.host.writing("detach"):
+            self.graph.host.drop_recorder(self)
 
     def __enter__(self) -> Self:
         return self
@@ -152,11 +156,35 @@ class Attachment:
     ) -> None:
         self.detach()
 
-    def _write(self, updates: Updates) -> None:
-        """Called by the graph between propagation and publication; what it raises takes the batch back."""
+    # ---- for the graph
+
+    def prepare(self, updates: Updates) -> None:
+        """Encodes the batch. Raises: LogConflict while the log holds one that was taken back."""
+        self._appended = False
+        if self._replaying:
+            return
+        if self._ahead:
+            raise LogConflict(
+                f"[apply, log {self.log.log.name}] expected a log of {self._offset} entries, as the graph holds, got "
+                "one more, of a batch that was taken back; call catch_up() to apply it"
+            )
+        self._payload = codec.encode(updates)
+
+    def append(self, updates: Updates) -> None:
+        """Appends the batch at the graph's place, and waits until it is durable."""
         if not self._replaying:
-            self.log.append(updates, expect=self._offset)
-        self._offset += 1
+            self.log.log.append(self._payload, expect=self._offset)
+        self._offset, self._appended = self._offset + 1, True
+
+    def abort(self) -> None:
+        """Goes back to the place before. An entry cannot be erased: later batches are refused until catch_up()."""
+        if self._appended:
+            self._offset -= 1
+            self._appended, self._ahead = False, not self._replaying
+
+
+def _attached(graph: Graph) -> bool:
+    return any(isinstance(each, Attachment) for each in graph.host.recorders)
 
 
 def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | None = None) -> int:
@@ -175,7 +203,7 @@ def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | 
     _checked_graph("replay", graph)
     checked_offset("replay", "from_offset", from_offset)
     checked_offset("replay", "to_offset", to_offset)
-    if graph._record is not None:
+    if _attached(graph):
         raise UsageError("[replay] expected a graph without a log, got an attached one; call its catch_up()")
     last = log.tail if to_offset is None else to_offset
     if not from_offset <= last <= log.tail:

@@ -10,21 +10,44 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
-from livegnn import _native
+from livegnn._native import (
+    AggregationSpec,
+    AttentionSpec,
+    DegreeNormSpec,
+    Norm,
+    Program,
+    Reduce,
+    Root,
+    Scaling,
+    StoredSpec,
+    WeightSpec,
+)
 from livegnn.models import edges, ir
 from livegnn.models.compile_steps import EdgeSteps, Registers, Stage
 from livegnn.models.order import optimise
 
 __all__ = ["Codes", "Compiler", "aggregation_names", "compile_model"]
 
-_NORM = {"sum": 0, "mean": 1, "gcn": 2, "laplacian": 2, "walk": 3, "difference": 3}
-_OUTGOING = {"laplacian": 0, "walk": 1, "difference": 2}  # norms over out-degrees, with how a degree gives the factor
-_REDUCE = {"sum": 0, "max": 1, "min": 2}
-_GATHERING = {"sum": 0, "mean": 1, "max": 2, "min": 3, "softmax": 4}
-_LOOPS = {"keep": 0, "drop": 1, "replace": 2}
-_ROOT_NONE, _ROOT_MESSAGE, _ROOT_TABLE = range(3)
+_NORM = {
+    "sum": Norm.Sum,
+    "mean": Norm.Mean,
+    "gcn": Norm.Gcn,
+    "laplacian": Norm.Gcn,
+    "walk": Norm.Source,
+    "difference": Norm.Source,
+}
+_OUTGOING = {"laplacian": Scaling.Root, "walk": Scaling.Inverse, "difference": Scaling.One}  # norms over out-degrees
+
+
+class _Context(NamedTuple):
+    weighted: bool
+    self_loops: bool
+    fill: float
+    relation: int
+    outgoing: bool
+    scaling: Scaling
 
 
 @dataclass
@@ -33,7 +56,7 @@ class _Aggregation:
     stage: int
     context: int = -1
     message_table: int = -1
-    root: int = _ROOT_NONE
+    root: Root = Root.Unset
     root_value: ir.Value | None = None
     root_table: int = -1
     root_coefficient: float = 0.0
@@ -56,6 +79,19 @@ class _Stored:
     attention_source_of: set[int] = field(default_factory=set)
     attention_target_of: set[int] = field(default_factory=set)
 
+    def declared(self) -> StoredSpec:
+        return StoredSpec(
+            name=self.name,
+            width=self.value.width,
+            stage=self.stage,
+            root_of=self.root_of,
+            consumers=sorted(self.consumers),
+            source_of=sorted(self.source_of),
+            target_of=sorted(self.target_of),
+            attention_source_of=sorted(self.attention_source_of),
+            attention_target_of=sorted(self.attention_target_of),
+        )
+
 
 @dataclass(frozen=True)
 class Codes:
@@ -65,7 +101,9 @@ class Codes:
     edge: tuple[int, ...]
 
 
-def compile_model(output: ir.Value, *, closed: bool = False, split: bool = False, codes: Codes | None = None) -> Any:
+def compile_model(
+    output: ir.Value, *, closed: bool = False, split: bool = False, codes: Codes | None = None
+) -> Program:
     """The native program of the model whose result is `output`.
 
     closed: every stage works from features and aggregates alone; what an earlier stage had computed is computed again
@@ -147,7 +185,11 @@ class Compiler:
         for value in self.values:
             deepest = max((self.depth[id(x)] for x in value.inputs), default=0)
             self.depth[id(value)] = deepest + isinstance(value, ir.Propagate | edges.Gather)
-        self.program = _native.Program()
+        self.weights: list[WeightSpec] = []
+        self.vectors: list[list[float]] = []
+        self.contexts: dict[_Context, int] = {}
+        self.gathers: list[edges.Gather] = []
+        self.attentions: list[AttentionSpec] = []
         self.aggregations: list[_Aggregation] = []
         self.index: dict[int, int] = {}  # Propagate -> its aggregation
         self.folded: dict[int, ir.Value | None] = {}  # Combine -> what is left of it, None: itself
@@ -163,58 +205,57 @@ class Compiler:
         """The graph's code of an edge type; -1 for None."""
         return -1 if number is None else number if self.codes is None else self.codes.edge[number]
 
-    def compile(self) -> Any:
+    def compile(self) -> Program:
         self.find_aggregations()
         self.fold_roots()
         self.place_rows()
-        stages = [Stage(self, number) for number in range(self.depth[id(self.output)] + 1)]
         registers = Registers()
-        for stage in stages:
-            self.program.add_stage()
-            stage.emit(registers)
-        for made in self.aggregations:
-            if isinstance(made.value, edges.Gather) and made.gather >= 0:
-                EdgeSteps(self, made.gather, made.value).emit(registers)
-        self.declare(registers)
-        return self.program
+        stages = [Stage(self, number) for number in range(self.depth[id(self.output)] + 1)]
+        gathers = [EdgeSteps(self, gather) for gather in self.gathers]
+        for part in (*stages, *gathers):
+            part.emit(registers)
+        return Program(
+            input_width=next(value.width for value in self.values if isinstance(value, ir.Input)),
+            output_width=self.output.width,
+            register_widths=registers.widths,
+            register_parents=[parent for parent, _ in registers.parts],
+            register_offsets=[offset for _, offset in registers.parts],
+            weights=self.weights,
+            vectors=self.vectors,
+            contexts=[DegreeNormSpec(**key._asdict()) for key in self.contexts],
+            aggregations=[self.declared(number, made) for number, made in enumerate(self.aggregations)],
+            gathers=[part.spec(sums_sources(part.target)) for part in gathers],
+            attentions=self.attentions,
+            stored=[row.declared() for row in self.stored],
+            stages=[stage.steps for stage in stages],
+            input_consumers=sorted(self.input_consumers),
+            typed=any(stage.typed for stage in stages),
+        )
 
     # ---- aggregations and what is folded into them
 
     def find_aggregations(self) -> None:
-        contexts: dict[tuple[bool, bool, float, int, bool, int], int] = {}
         for value in self.values:
             if not isinstance(value, ir.Propagate | edges.Gather):
                 continue
             made = _Aggregation(value, self.depth[id(value)] - 1)
             if isinstance(value, edges.Gather):
                 made.parts = separate(value) if self.split else None
-                made.gather = self.add_gather(value) if made.parts is None else -1
+                if made.parts is None:
+                    made.gather = len(self.gathers)
+                    self.gathers.append(value)
             elif value.norm not in ("sum", "mean") or (value.norm == "mean" and value.relation is not None):
                 weighted = value.weighted and value.norm != "mean"
                 fill = float(value.fill) if weighted and value.norm == "gcn" else 1.0
                 outgoing = value.norm in _OUTGOING
                 relation = self.edge_code(value.relation)
-                key = (weighted, value.self_loops, fill, relation, outgoing, _OUTGOING.get(value.norm, 0))
-                if key not in contexts:
-                    contexts[key] = self.program.add_context(*key)
-                made.context = contexts[key]
+                scaling = _OUTGOING.get(value.norm, Scaling.Root)
+                key = _Context(weighted, value.self_loops, fill, relation, outgoing, scaling)
+                made.context = self.contexts.setdefault(key, len(self.contexts))
                 if value.self_loops or value.norm == "difference":
-                    made.root = _ROOT_MESSAGE
+                    made.root = Root.Message
             self.index[id(value)] = len(self.aggregations)
             self.aggregations.append(made)
-
-    def add_gather(self, value: edges.Gather) -> int:
-        fill = 0.0 if value.fill == "mean" else float(value.fill)
-        return int(
-            self.program.add_gather(
-                kind=_GATHERING[value.reduce],
-                heads=value.heads,
-                loops=_LOOPS[value.loops],
-                fill_mean=value.fill == "mean",
-                fill=fill,
-                sums_sources=sums_sources(value),
-            )
-        )
 
     def fold_roots(self) -> None:
         for value in self.values:
@@ -230,20 +271,20 @@ class Compiler:
         if (
             total.norm != "sum"
             or total.reduce != "sum"
-            or made.root != _ROOT_NONE
+            or made.root != Root.Unset
             or len(self.uses[id(total)]) != 1
             or total is self.output
         ):
             return False
         for position, (coefficient, term) in enumerate(combine.terms):
             if term is total.x:
-                made.root, made.root_coefficient = _ROOT_MESSAGE, coefficient
+                made.root, made.root_coefficient = Root.Message, coefficient
             elif (
                 coefficient == 1.0
                 and self.depth[id(term)] == made.stage
                 and not isinstance(term, ir.Input | ir.Propagate)
             ):
-                made.root, made.root_value = _ROOT_TABLE, term
+                made.root, made.root_value = Root.Table, term
             else:
                 continue
             rest = [each for i, each in enumerate(combine.terms) if i != position]
@@ -303,13 +344,16 @@ class Compiler:
         self.stored[tables["shifts"]].attention_target_of.add(number)
         gather = made.value
         assert isinstance(gather, edges.Gather)
-        made.attention = self.program.add_attention(
-            slope=parts.slope,
-            own_loop=gather.loops == "replace",
-            skip_loops=gather.loops == "drop",
-            source_table=tables["scores"],
-            target_table=tables["shifts"],
-            message_table=tables["message"],
+        made.attention = len(self.attentions)
+        self.attentions.append(
+            AttentionSpec(
+                slope=parts.slope,
+                own_loop=gather.loops == "replace",
+                skip_loops=gather.loops == "drop",
+                source_table=tables["scores"],
+                target_table=tables["shifts"],
+                message_table=tables["message"],
+            )
         )
 
     def add_stored(self, name: str, value: ir.Value, stage: int, *, message_of: int = -1, root_of: int = -1) -> int:
@@ -330,48 +374,28 @@ class Compiler:
         kind = made.value.norm if plain_sum else made.value.reduce  # type: ignore[union-attr]
         return f"aggregation {number + 1} ({kind}, width {made.value.width}, layer {made.stage + 1})"
 
-    def declare(self, registers: Registers) -> None:
-        p = self.program
-        p.input_width = next(value.width for value in self.values if isinstance(value, ir.Input))
-        p.output_width = self.output.width
-        p.register_widths = registers.widths
-        p.register_parents = [parent for parent, _ in registers.parts]
-        p.register_offsets = [offset for _, offset in registers.parts]
-        p.input_consumers = sorted(self.input_consumers)
-        for number, made in enumerate(self.aggregations):
-            value = made.value
-            sums = ir.Propagate(ir.Input(1)) if isinstance(value, edges.Gather) else value
-            p.add_aggregation(
-                name=self.name_of(number),
-                width=value.width,
-                stage=made.stage,
-                norm=_NORM[sums.norm],
-                weighted=sums.weighted,
-                self_loops=skips_loops(made),
-                fill=float(sums.fill),
-                context=made.context,
-                message_table=made.message_table,
-                root=made.root,
-                root_table=made.root_table,
-                root_coefficient=float(made.root_coefficient),
-                consumers=sorted(made.consumers),
-                reduce=_REDUCE[sums.reduce],
-                relation=-1 if isinstance(value.relation, tuple) else self.edge_code(value.relation),
-                relations=[*map(self.edge_code, value.relation)] if isinstance(value.relation, tuple) else [],
-                gather=made.gather,
-                attention=made.attention,
-                heads=value.heads if isinstance(value, edges.Gather) else 1,
-                target=self.vertex_code(value.vertex_type),
-            )
-        for row in self.stored:
-            p.add_stored(
-                name=row.name,
-                width=row.value.width,
-                stage=row.stage,
-                root_of=row.root_of,
-                consumers=sorted(row.consumers),
-                source_of=sorted(row.source_of),
-                target_of=sorted(row.target_of),
-                attention_source_of=sorted(row.attention_source_of),
-                attention_target_of=sorted(row.attention_target_of),
-            )
+    def declared(self, number: int, made: _Aggregation) -> AggregationSpec:
+        value = made.value
+        sums = ir.Propagate(ir.Input(1)) if isinstance(value, edges.Gather) else value
+        return AggregationSpec(
+            name=self.name_of(number),
+            width=value.width,
+            stage=made.stage,
+            norm=_NORM[sums.norm],
+            weighted=sums.weighted,
+            self_loops=skips_loops(made),
+            fill=float(sums.fill),
+            context=made.context,
+            message_table=made.message_table,
+            root=made.root,
+            root_table=made.root_table,
+            root_coefficient=float(made.root_coefficient),
+            consumers=sorted(made.consumers),
+            reduce=Reduce[sums.reduce.capitalize()],
+            relation=-1 if isinstance(value.relation, tuple) else self.edge_code(value.relation),
+            relations=[*map(self.edge_code, value.relation)] if isinstance(value.relation, tuple) else [],
+            gather=made.gather,
+            attention=made.attention,
+            heads=value.heads if isinstance(value, edges.Gather) else 1,
+            target=self.vertex_code(value.vertex_type),
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from livegnn._native import ActivationKind, EdgeReduceSpec, Gathering, Instruction, Loops, Op, WeightSpec
 from livegnn.models import edges, ir
 from livegnn.models.order import Shift
 
@@ -15,64 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EdgeSteps", "Registers", "Stage"]
 
-# in the order of the enums of program.h and activations.h
-_OPS = [
-    "LoadInput",
-    "LoadAggregate",
-    "LoadStored",
-    "Gemm",
-    "AddVector",
-    "Activate",
-    "PRelu",
-    "Affine",
-    "LayerNorm",
-    "L2Normalize",
-    "Combine",
-    "Scale",
-    "Multiply",
-    "CopyColumns",
-    "Slice",
-    "Maximum",
-    "Softmax",
-    "LogSoftmax",
-    "HeadDot",
-    "HeadScale",
-    "RowMatrix",
-    "LoadSource",
-    "LoadTarget",
-    "LoadAttributes",
-    "LoadWeight",
-    "GatherMessage",
-    "GatherScore",
-    "StoreMessage",
-    "StoreRow",
-    "Output",
-    "Zero",
-]
-_OP = {name: number for number, name in enumerate(_OPS)}
-_KINDS = [
-    "relu",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "celu",
-    "gelu",
-    "gelu_tanh",
-    "silu",
-    "sigmoid",
-    "tanh",
-    "softplus",
-    "relu6",
-    "hardtanh",
-    "hardswish",
-    "softsign",
-    "log_sigmoid",
-    "exp",
-    "abs",
-    "sqrt",
-    "log1p",
-    "reciprocal",
-]
 _NOT_LOCAL = (ir.Input, ir.OfType, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
 
 
@@ -111,8 +54,9 @@ class Stage:
     def __init__(self, compiler: Compiler, number: int) -> None:
         self.c = compiler
         self.number = number
-        self.gather = -1
+        self.steps: list[Instruction] = []
         self.type = -1  # what the instructions that are put are for
+        self.typed = False  # whether any is for one type
         self.place: dict[int, int] = {}
         self.needed: set[int] = set()  # what a closed stage computes
         self.reads_of: Counter[int] = Counter()
@@ -124,7 +68,7 @@ class Stage:
         if self.number == c.depth[id(c.output)]:
             self.find_needed([c.output])
             self.reads_of = self.count_reads()
-            self.put("Output", a=self.value(c.output), width=c.output.width)
+            self.put(Op.Output, a=self.value(c.output), width=c.output.width)
             return
         if not c.closed:
             self.reserve_later_rows()
@@ -137,9 +81,9 @@ class Stage:
                 register = self.value(row.value)
                 self.type = self.c.vertex_code(row.value.vertex_type)
                 if row.message_of >= 0:
-                    self.put("StoreMessage", a=register, index=row.message_of, width=row.value.width)
+                    self.put(Op.StoreMessage, a=register, index=row.message_of, width=row.value.width)
                 else:
-                    self.put("StoreRow", a=register, index=done, width=row.value.width)
+                    self.put(Op.StoreRow, a=register, index=done, width=row.value.width)
                 self.type = -1
             done += 1
 
@@ -208,15 +152,15 @@ class Stage:
         register = self.registers.take(value.width)
         if isinstance(value, ir.Input | ir.OfType):
             self.c.input_consumers.add(self.number)
-            self.put("LoadInput", out=register, width=value.width)
+            self.put(Op.LoadInput, out=register, width=value.width)
         elif isinstance(value, ir.Propagate | edges.Gather):
             number = self.c.index[id(value)]
             self.c.aggregations[number].consumers.add(self.number)
-            self.put("LoadAggregate", out=register, index=number, width=value.width)
+            self.put(Op.LoadAggregate, out=register, index=number, width=value.width)
         else:
             table = self.c.table_of(value)
             self.c.stored[table].consumers.add(self.number)
-            self.put("LoadStored", out=register, index=table, width=value.width)
+            self.put(Op.LoadStored, out=register, index=table, width=value.width)
         return register
 
     def compute(self, value: ir.Value) -> int:
@@ -224,43 +168,48 @@ class Stage:
             case ir.Linear():
                 return self.linear(value)
             case Shift():
-                return self.unary("AddVector", value, self.value(value.x), index=self.vector(value.shift), over=value.x)
+                return self.unary(
+                    Op.AddVector, value, self.value(value.x), index=self.vector(value.shift), over=value.x
+                )
             case ir.Activation():
                 x = self.value(value.x)
-                kind = _KINDS.index(value.kind)
-                return self.unary("Activate", value, x, kind=kind, p=float(value.param), over=value.x)
+                kind = ActivationKind["".join(map(str.capitalize, value.kind.split("_")))]
+                return self.unary(Op.Activate, value, x, activation=kind, p=float(value.param), over=value.x)
             case ir.PReLU():
-                return self.unary("PRelu", value, self.value(value.x), index=self.vector(value.slope))
+                return self.unary(Op.PRelu, value, self.value(value.x), index=self.vector(value.slope))
             case ir.Affine():
                 x = self.value(value.x)
                 scale, shift = self.vector(value.scale), self.vector(value.shift)
-                return self.unary("Affine", value, x, index=scale, index2=shift, over=value.x)
+                return self.unary(Op.Affine, value, x, index=scale, index2=shift, over=value.x)
             case ir.LayerNorm():
                 return self.layer_norm(value)
             case ir.L2Normalize():
-                return self.unary("L2Normalize", value, self.value(value.x), p=float(value.eps))
+                return self.unary(Op.L2Normalize, value, self.value(value.x), p=float(value.eps))
             case ir.Softmax() | ir.LogSoftmax():
-                return self.unary(type(value).__name__, value, self.value(value.x))
+                return self.unary(Op[type(value).__name__], value, self.value(value.x))
             case ir.Slice():
-                return self.unary("Slice", value, self.value(value.x), offset=value.start)
+                return self.unary(Op.Slice, value, self.value(value.x), offset=value.start)
             case ir.Multiply():
                 a, b = self.value(value.a), self.value(value.b)
-                return self.unary("Multiply", value, a, b=b)
+                return self.unary(Op.Multiply, value, a, b=b)
             case ir.Combine():
                 return self.combine(value)
             case ir.Concat():
                 return self.concat(value)
             case ir.Maximum():
                 return self.maximum(value)
+            case ir.Elementwise():
+                registers: dict[str, Any] = dict(zip("cab"[-len(value.xs) :], map(self.value, value.xs), strict=True))
+                return self.unary(Op[value.kind.capitalize()], value, **registers)
             case ir.ByType():
                 return self.by_type(value)
             case edges.ByRelation():
                 return self.by_relation(value)
             case edges.HeadDot() | edges.HeadScale():
                 a, b = self.value(value.inputs[0]), self.value(value.inputs[1])
-                return self.unary(type(value).__name__, value, a, b=b, kind=value.heads)
+                return self.unary(Op[type(value).__name__], value, a, b=b, heads=value.heads)
             case edges.RowMatrix():
-                return self.unary("RowMatrix", value, self.value(value.a), b=self.value(value.m))
+                return self.unary(Op.RowMatrix, value, self.value(value.a), b=self.value(value.m))
         raise AssertionError(f"no instruction for {type(value).__name__}")
 
     def linear(self, value: ir.Linear) -> int:
@@ -276,12 +225,13 @@ class Stage:
         for start, each in zip(starts, group, strict=False):
             weight[start : start + each.width] = each.weight
         out = self.registers.take(total)
-        self.put("Gemm", out=out, a=x, index=c.program.add_weight(weight), width=total)
+        c.weights.append(WeightSpec(weight))
+        self.put(Op.Gemm, out=out, a=x, index=len(c.weights) - 1, width=total)
         for start, each in zip(starts, group, strict=False):
             self.place[id(each)] = out if len(group) == 1 else self.registers.part(out, start, each.width)
         return self.place[id(value)]
 
-    def unary(self, op: str, value: ir.Value, a: int, *, over: ir.Value | None = None, **fields: Any) -> int:
+    def unary(self, op: Op, value: ir.Value, a: int, *, over: ir.Value | None = None, **fields: Any) -> int:
         """Emits out = op(a); over: the operand whose register may be written, where nobody else reads it."""
         free = over is not None and self.reads_of[id(self.c.resolve(over))] == 1
         out = a if free else self.registers.take(value.width)
@@ -292,33 +242,33 @@ class Stage:
         x = self.value(value.x)
         weight = -1 if value.weight is None else self.vector(value.weight)
         bias = -1 if value.bias is None else self.vector(value.bias)
-        return self.unary("LayerNorm", value, x, index=weight, index2=bias, p=float(value.eps))
+        return self.unary(Op.LayerNorm, value, x, index=weight, index2=bias, p=float(value.eps))
 
     def combine(self, value: ir.Combine) -> int:
         registers = [(float(c), self.value(x)) for c, x in value.terms]
         (c0, first), rest = registers[0], registers[1:]
         if not rest:
-            return self.unary("Scale", value, first, p=c0)
+            return self.unary(Op.Scale, value, first, p=c0)
         total = first
         for position, (c, x) in enumerate(rest):
-            total = self.unary("Combine", value, total, b=x, p=c0 if position == 0 else 1.0, q=c)
+            total = self.unary(Op.Combine, value, total, b=x, p=c0 if position == 0 else 1.0, q=c)
         return total
 
     def concat(self, value: ir.Concat) -> int:
         parts = [(x.width, self.value(x)) for x in value.xs]
         out, offset = self.registers.take(value.width), 0
         for width, part in parts:
-            self.put("CopyColumns", out=out, a=part, width=width, offset=offset)
+            self.put(Op.CopyColumns, out=out, a=part, width=width, offset=offset)
             offset += width
         return out
 
     def by_type(self, value: ir.ByType) -> int:
         parts = [(part, self.value(part)) for part in value.parts]
         out = self.registers.take(value.width)
-        self.put("Zero", out=out, width=value.width)
+        self.put(Op.Zero, out=out, width=value.width)
         for part, register in parts:
             self.type = self.type_of(part)
-            self.put("CopyColumns", out=out, a=register, width=part.width)
+            self.put(Op.CopyColumns, out=out, a=register, width=part.width)
         self.type = -1
         return out
 
@@ -327,7 +277,7 @@ class Stage:
         out, outer = self.registers.take(value.width), self.type
         for relation, part in zip(value.relations, value.parts, strict=True):
             self.type = self.c.edge_code(relation)
-            self.put("CopyColumns", out=out, a=self.value(part), width=part.width)
+            self.put(Op.CopyColumns, out=out, a=self.value(part), width=part.width)
         self.type = outer
         return out
 
@@ -335,29 +285,24 @@ class Stage:
         registers = [self.value(x) for x in value.xs]
         total = registers[0]
         for x in registers[1:]:
-            total = self.unary("Maximum", value, total, b=x)
+            total = self.unary(Op.Maximum, value, total, b=x)
         return total
 
     def vector(self, array: np.ndarray[Any, Any]) -> int:
-        return int(self.c.program.add_vector(np.ascontiguousarray(array, dtype=np.float32)))
+        self.c.vectors.append(array.astype(np.float32).tolist())
+        return len(self.c.vectors) - 1
 
-    def put(self, op: str, **fields: Any) -> None:
-        whole: dict[str, Any] = {
-            **dict.fromkeys(("out", "a", "b", "index", "index2"), -1),
-            **dict.fromkeys(("width", "offset", "kind"), 0),
-            **dict.fromkeys(("p", "q"), 0.0),
-            "type": self.type,
-        }
-        whole.update(fields)
-        self.c.program.add_instruction(stage=self.number, gather=self.gather, op=_OP[op], **whole)
+    def put(self, op: Op, **fields: Any) -> None:
+        self.steps.append(Instruction(op=op, type=self.type, **fields))
+        self.typed |= self.type >= 0
 
 
 class EdgeSteps(Stage):
     """Emits what one gather computes for each edge."""
 
-    def __init__(self, compiler: Compiler, gather: int, value: edges.Gather) -> None:
+    def __init__(self, compiler: Compiler, value: edges.Gather) -> None:
         super().__init__(compiler, -1)
-        self.gather, self.target = gather, value
+        self.target = value
         self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
         self.ends: dict[tuple[type, int, int], int] = {}
         self.types = self.relations_of(value)
@@ -371,10 +316,24 @@ class EdgeSteps(Stage):
                 self.reads_of.update(id(x) for x in each.inputs)
         self.reads_of.update(2 * [id(x) for x in self.target.inputs])  # nothing may be written over a result
         message = self.value(self.target.message)
-        self.put("GatherMessage", a=message, width=self.target.message.width)
+        self.put(Op.GatherMessage, a=message, width=self.target.message.width)
         if self.target.score is not None:
-            self.put("GatherScore", a=self.value(self.target.score), width=self.target.score.width)
-        self.c.program.gather_loads(gather=self.gather, **self.loads)
+            self.put(Op.GatherScore, a=self.value(self.target.score), width=self.target.score.width)
+
+    def spec(self, sums_sources: bool) -> EdgeReduceSpec:
+        """The gather, once its steps are emitted."""
+        value = self.target
+        return EdgeReduceSpec(
+            kind=Gathering[value.reduce.capitalize()],
+            heads=value.heads,
+            loops=Loops[value.loops.capitalize()],
+            fill_mean=value.fill == "mean",
+            fill=0.0 if value.fill == "mean" else float(value.fill),
+            steps=self.steps,
+            typed=self.typed,
+            sums_sources=sums_sources,
+            **self.loads,
+        )
 
     def relations_of(self, gather: edges.Gather) -> dict[int, int]:
         """The one type of edges that a value on edges is for, where only one part of a ByRelation reads it; else -1."""
@@ -404,7 +363,7 @@ class EdgeSteps(Stage):
             self.ends[key] = self.registers.take(value.width)
             attributes = isinstance(value, edges.EdgeAttribute)
             self.loads["attributes" if attributes else "weights"] = True
-            self.put("LoadAttributes" if attributes else "LoadWeight", out=self.ends[key], width=value.width)
+            self.put(Op.LoadAttributes if attributes else Op.LoadWeight, out=self.ends[key], width=value.width)
         return self.shared(value, key)
 
     def load_end(self, value: edges.Source | edges.Target) -> int:
@@ -416,7 +375,7 @@ class EdgeSteps(Stage):
             if isinstance(x, ir.Input):
                 self.loads["source_input" if source else "target_input"] = True
             table = -1 if isinstance(x, ir.Input) else self.c.table_of(x)
-            self.put("LoadSource" if source else "LoadTarget", out=self.ends[key], index=table, width=value.width)
+            self.put(Op.LoadSource if source else Op.LoadTarget, out=self.ends[key], index=table, width=value.width)
         return self.shared(value, key)
 
     def shared(self, value: ir.Value, key: tuple[type, int, int]) -> int:

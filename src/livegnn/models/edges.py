@@ -114,9 +114,7 @@ class Gather(Value):
         if self.loops not in ("keep", "drop", "replace"):
             raise ModelError(f"[Gather] expected loops keep, drop or replace, got {self.loops!r}; choose one")
         if (self.score is not None) != (self.reduce == "softmax"):
-            raise ModelError(
-                f"[Gather] expected a score with softmax and with nothing else, got {self.reduce}; mend it"
-            )
+            raise ModelError(f"[Gather] expected a score with softmax and with nothing else, got {self.reduce}; fix it")
         parts = (self.message,) if self.score is None else (self.message, self.score)
         if not all(part.on_edges for part in parts):
             raise ModelError("[Gather] expected rows of edges, got rows of vertices; use Source or Propagate")
@@ -131,7 +129,7 @@ class Gather(Value):
             raise ModelError("[Gather] expected target= for rows of vertices that have types, got none; name the type")
         if targets - {self.target}:
             raise ModelError(
-                f"[Gather] expected rows of the target's type {self.target}, got {sorted(targets)}; mend the message"
+                f"[Gather] expected rows of the target's type {self.target}, got {sorted(targets)}; fix the message"
             )
         if self.loops == "replace" and sources - {self.target}:
             raise ModelError(
@@ -163,7 +161,7 @@ class ByRelation(Value):
     def __post_init__(self) -> None:
         parts, relations = tuple(self.parts), tuple(int(each) for each in self.relations)
         if not parts or len(parts) != len(relations) or len(set(relations)) != len(relations):
-            raise ModelError(f"[ByRelation] expected a value for each edge type, got types {relations}; mend the parts")
+            raise ModelError(f"[ByRelation] expected a value for each edge type, got types {relations}; fix the parts")
         if len({part.width for part in parts}) != 1 or not all(part.on_edges for part in parts):
             raise WidthMismatch("[ByRelation] expected rows of edges of one width, got others; check the parts")
         self._define(parts[0].width, parts, on_edges=True, parts=parts, relations=relations)

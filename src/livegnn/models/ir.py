@@ -25,11 +25,13 @@ from livegnn.errors import ModelError, WidthMismatch
 
 __all__ = [
     "ACTIVATIONS",
+    "ELEMENTWISE",
     "Activation",
     "Affine",
     "ByType",
     "Combine",
     "Concat",
+    "Elementwise",
     "FloatArray",
     "Input",
     "L2Normalize",
@@ -76,8 +78,12 @@ ACTIVATIONS: dict[str, str] = {
     "abs": "",
     "sqrt": "",  # of max(x, 0)
     "log1p": "",  # of max(x, 0)
+    "log": "",  # 0 for what is not above 0
     "reciprocal": "",  # 0 for 0
 }
+
+#: Every function of several values, column by column, with their number.
+ELEMENTWISE: dict[str, int] = {"minimum": 2, "divide": 2, "less": 2, "where": 3}
 
 
 def frozen_array(array: Any, where: str, shape: tuple[int | None, ...]) -> FloatArray:
@@ -97,7 +103,7 @@ def frozen_array(array: Any, where: str, shape: tuple[int | None, ...]) -> Float
     if not fits:
         raise WidthMismatch(f"[{where}] expected shape {wanted}, got {result.shape}; check the layer's widths")
     if not np.isfinite(result).all():
-        raise ModelError(f"[{where}] expected finite weights, got NaN or infinity; retrain or mend the weights")
+        raise ModelError(f"[{where}] expected finite weights, got NaN or infinity; retrain or fix the weights")
     result.flags.writeable = False
     return result
 
@@ -105,7 +111,7 @@ def frozen_array(array: Any, where: str, shape: tuple[int | None, ...]) -> Float
 def _finite(number: float, where: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        raise ModelError(f"[{where}] expected a finite number, got {value}; mend the layer's options")
+        raise ModelError(f"[{where}] expected a finite number, got {value}; fix the layer's options")
     return value
 
 
@@ -200,7 +206,7 @@ class ByType(Value):
     def __post_init__(self) -> None:
         codes = [part.vertex_type for part in self.parts]
         if not codes or None in codes or len(set(codes)) != len(codes):
-            raise ModelError(f"[ByType] expected one value for each of some vertex types, got {codes}; mend the parts")
+            raise ModelError(f"[ByType] expected one value for each of some vertex types, got {codes}; fix the parts")
         parts = tuple(self.parts)
         self._define(max(part.width for part in parts), parts, on_edges=False, vertex_type=None, parts=parts)
 
@@ -234,7 +240,7 @@ class Activation(Value):
         param = _finite(self.param, f"Activation {self.kind}")
         if self.kind in ("celu", "softplus") and param <= 0:
             name = ACTIVATIONS[self.kind]
-            raise ModelError(f"[Activation] expected {self.kind}'s {name} above 0, got {param}; mend the layer")
+            raise ModelError(f"[Activation] expected {self.kind}'s {name} above 0, got {param}; fix the layer")
         self._define(self.x.width, (self.x,), param=param)
 
 
@@ -335,6 +341,25 @@ class Maximum(Value):
 
     def __post_init__(self) -> None:
         self._define(_same_width(self.xs, "Maximum"), self.xs, xs=tuple(self.xs))
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Value):
+    """y = kind(xs) column by column; `kind` is a key of ELEMENTWISE.
+
+    minimum(a, b); divide(a, b) = a / b, 0 where b is 0; less(a, b) = 1 where a < b, else 0; where(c, a, b) = a where c
+    is not 0, else b. An input of width 1 is repeated over the columns.
+    """
+
+    kind: str
+    xs: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ELEMENTWISE or len(self.xs) != ELEMENTWISE[self.kind]:
+            wanted = ", ".join(f"{kind} of {count} values" for kind, count in ELEMENTWISE.items())
+            raise ModelError(f"[Elementwise] expected {wanted}, got {self.kind!r} of {len(self.xs)}; choose one")
+        full = [x for x in self.xs if x.width != 1] or self.xs
+        self._define(_same_width(full, f"Elementwise {self.kind}"), self.xs, xs=tuple(self.xs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,7 +467,7 @@ class Propagate(Value):
 def _positive(number: float, where: str) -> float:
     value = _finite(number, where)
     if value < 0:
-        raise ModelError(f"[{where}] expected a number not below 0, got {value}; mend the layer's options")
+        raise ModelError(f"[{where}] expected a number not below 0, got {value}; fix the layer's options")
     return value
 
 

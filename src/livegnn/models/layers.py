@@ -141,7 +141,7 @@ def fold_batch_norm(mean: Weights, var: Weights, weight: Weights | None, bias: W
 
     mean, var = np.asarray(mean, np.float64), np.asarray(var, np.float64)
     if (var + eps <= 0).any():
-        raise ModelError(f"[BatchNorm] expected var + eps above 0, got {float((var + eps).min())}; mend the statistics")
+        raise ModelError(f"[BatchNorm] expected var + eps above 0, got {float((var + eps).min())}; fix the statistics")
     scale = 1.0 / np.sqrt(var + eps)
     if weight is not None:
         scale = scale * np.asarray(weight, np.float64)
@@ -425,7 +425,7 @@ class Cheb:
 
     def check(self) -> None:
         if not self.weights:
-            raise ModelError("[Cheb] expected a weight for each hop, at least 1, got none; mend the layer")
+            raise ModelError("[Cheb] expected a weight for each hop, at least 1, got none; fix the layer")
         if self.normalization not in ("sym", "rw", None):
             raise ModelError(
                 f"[Cheb] expected normalization 'sym', 'rw' or None, got {self.normalization!r}; choose one"
@@ -433,7 +433,7 @@ class Cheb:
         if self.normalization is None and self.lambda_max is None and len(self.weights) > 1:
             raise ModelError("[Cheb] expected a lambda_max where normalization is None, got none; pass a number")
         if self.lambda_max is not None and not 0 < self.lambda_max < float("inf"):
-            raise ModelError(f"[Cheb] expected a lambda_max above 0, got {self.lambda_max}; mend the layer")
+            raise ModelError(f"[Cheb] expected a lambda_max above 0, got {self.lambda_max}; fix the layer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -494,7 +494,7 @@ class JumpingKnowledge:
 
 def _hops(hops: int, where: str) -> int:
     if int(hops) != hops or hops < 1:
-        raise ModelError(f"[{where}] expected a whole number of hops, at least 1, got {hops}; mend the layer")
+        raise ModelError(f"[{where}] expected a whole number of hops, at least 1, got {hops}; fix the layer")
     return int(hops)
 
 

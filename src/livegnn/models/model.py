@@ -107,7 +107,7 @@ class Model:
             if isinstance(value, ir.ByType) != bool(vertex_types) or value.vertex_type is not None:
                 raise ModelError(
                     "[Model] expected a ByType as the output if there are vertex_types, and only then, got "
-                    f"{type(value).__name__} with vertex types {vertex_types}; mend the output"
+                    f"{type(value).__name__} with vertex types {vertex_types}; fix the output"
                 )
         if not vertex_types:
             return

@@ -208,6 +208,8 @@ def with_inputs(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
             return ir.Concat(tuple(inputs))
         case ir.Maximum():
             return ir.Maximum(tuple(inputs))
+        case ir.Elementwise():
+            return ir.Elementwise(value.kind, tuple(inputs))
         case ir.Slice():
             return ir.Slice(inputs[0], value.start, value.stop)
         case ir.ByType():

@@ -38,6 +38,7 @@ _ARRAYS: dict[str, tuple[str, ...]] = {
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "Input": ("features",),
     "Activation": ("kind", "param"),
+    "Elementwise": ("kind",),
     "LayerNorm": ("eps",),
     "L2Normalize": ("eps",),
     "Slice": ("start", "stop"),
@@ -177,6 +178,8 @@ def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.V
         return edges.ByRelation(tuple(xs), **options)
     if op == "Maximum":
         return ir.Maximum(tuple(xs))
+    if op == "Elementwise":
+        return ir.Elementwise(options["kind"], tuple(xs))
     if op == "Gather":
         return edges.Gather(xs[0], score=xs[1] if len(xs) > 1 else None, **options)
     result: ir.Value = _CLASSES[op](*xs, **options)

@@ -144,7 +144,7 @@ def _without_loops(norm: str, n: int, src: AnyArray, dst: AnyArray, w: AnyArray)
         own = np.arange(n)
         return np.concatenate([src, own]), np.concatenate([dst, own]), np.concatenate([w, -np.array(degree, w.dtype)])
     if len(w) and w.min() < 0:
-        raise ValueError(f"[reference] expected edge weights of at least 0, got {w.min()}; mend the weights")
+        raise ValueError(f"[reference] expected edge weights of at least 0, got {w.min()}; fix the weights")
     entries = w.copy()
     for e, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
         divisor = degree[u] if norm == "walk" else np.sqrt(degree[u]) * np.sqrt(degree[v])
@@ -190,6 +190,8 @@ def local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, Any
         return by_heads(entry, xs)
     if op in ("Concat", "Maximum", "Multiply", "Combine"):
         return _join(entry, xs)
+    if op == "Elementwise":
+        return _elementwise(entry["kind"], xs)
     x = xs[0]
     array = {
         key: np.asarray(arrays[entry[key]], kind)
@@ -233,45 +235,60 @@ def _join(entry: Mapping[str, Any], xs: list[AnyArray]) -> Any:
     return total
 
 
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+def _elementwise(name: str, xs: list[AnyArray]) -> Any:
+    """One number at a time, from the definition."""
+    columns = np.broadcast_shapes(*(x.shape for x in xs))
+    numbers = [np.broadcast_to(x, columns).ravel() for x in xs]
+    formulas: dict[str, Callable[..., Any]] = {
+        "minimum": lambda a, b: a if a <= b else b,
+        "divide": lambda a, b: a / b if b != 0 else b * 0,
+        "less": lambda a, b: 1 if a < b else 0,
+        "where": lambda c, a, b: a if c != 0 else b,
+    }
+    flat = [formulas[name](*each) for each in zip(*numbers, strict=True)]
+    return np.array(flat, dtype=xs[0].dtype).reshape(columns)
 
 
-def _softplus(x: float, beta: float) -> float:
-    return x if beta * x > 20 else math.log1p(math.exp(beta * x)) / beta
+def _sigmoid(x: AnyArray) -> Any:
+    power = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, power) / (1 + power)
 
 
-def _elu(x: float, alpha: float) -> float:
-    return x if x > 0 else alpha * math.expm1(x)
+def _softplus(x: AnyArray, beta: float) -> Any:
+    return np.where(beta * x > 20, x, np.log1p(np.exp(np.minimum(beta * x, 20))) / beta)
 
 
-_FORMULAS: dict[str, Callable[[float, float], float]] = {
-    "leaky_relu": lambda x, p: x if x > 0 else p * x,
+def _elu(x: AnyArray, alpha: float) -> Any:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+_FORMULAS: dict[str, Callable[[AnyArray, float], Any]] = {
+    "relu": lambda x, p: np.maximum(x, 0),
+    "leaky_relu": lambda x, p: np.where(x > 0, x, p * x),
     "elu": _elu,
     "selu": lambda x, p: 1.0507009873554805 * _elu(x, 1.6732632423543772),
-    "celu": lambda x, p: x if x > 0 else p * math.expm1(x / p),
-    "gelu": lambda x, p: x * 0.5 * math.erfc(-x / math.sqrt(2)),
-    "gelu_tanh": lambda x, p: x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))),
+    "celu": lambda x, p: np.where(x > 0, x, p * np.expm1(np.minimum(x, 0) / p)),
+    "gelu": lambda x, p: x * 0.5 * _erfc(-x / math.sqrt(2)),
+    "gelu_tanh": lambda x, p: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))),
     "silu": lambda x, p: x * _sigmoid(x),
     "sigmoid": lambda x, p: _sigmoid(x),
-    "tanh": lambda x, p: math.tanh(x),
+    "tanh": lambda x, p: np.tanh(x),
     "softplus": _softplus,
-    "relu6": lambda x, p: min(max(x, 0.0), 6.0),
-    "hardtanh": lambda x, p: min(max(x, -1.0), 1.0),
-    "hardswish": lambda x, p: x * min(max(x + 3, 0.0), 6.0) / 6,
-    "softsign": lambda x, p: x / (1 + abs(x)),
-    "log_sigmoid": lambda x, p: min(x, 0.0) - math.log1p(math.exp(-abs(x))),
-    "exp": lambda x, p: math.exp(x),
-    "abs": lambda x, p: abs(x),
-    "sqrt": lambda x, p: math.sqrt(max(x, 0.0)),
-    "log1p": lambda x, p: math.log1p(max(x, 0.0)),
-    "reciprocal": lambda x, p: 1 / x if x != 0 else 0.0,
+    "relu6": lambda x, p: np.clip(x, 0, 6),
+    "hardtanh": lambda x, p: np.clip(x, -1, 1),
+    "hardswish": lambda x, p: x * np.clip(x + 3, 0, 6) / 6,
+    "softsign": lambda x, p: x / (1 + np.abs(x)),
+    "log_sigmoid": lambda x, p: np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))),
+    "exp": lambda x, p: np.exp(x),
+    "abs": lambda x, p: np.abs(x),
+    "sqrt": lambda x, p: np.sqrt(np.maximum(x, 0)),
+    "log1p": lambda x, p: np.log1p(np.maximum(x, 0)),
+    "log": lambda x, p: np.log(np.where(x > 0, x, 1)),
+    "reciprocal": lambda x, p: np.where(x != 0, 1 / np.where(x != 0, x, 1), 0),
 }
 
 
 def _activate(name: str, param: float, x: AnyArray) -> Any:
-    if name == "relu":  # the common case, at the speed of an array
-        return np.maximum(x, x.dtype.type(0))
-    formula = _FORMULAS[name]
-    flat = [formula(float(number), param) for number in x.ravel()]
-    return np.array(flat, dtype=x.dtype).reshape(x.shape)
+    return _FORMULAS[name](x.astype(np.float64), param).astype(x.dtype)

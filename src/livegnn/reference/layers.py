@@ -82,7 +82,7 @@ def gcn_sum(
     for _, v, w in edges:
         degree[v] += w
     if min(degree, default=0.0) < 0:
-        raise ValueError("[gcn_sum] expected weighted in-degrees of at least 0, got one below; mend the weights")
+        raise ValueError("[gcn_sum] expected weighted in-degrees of at least 0, got one below; fix the weights")
     factor = [0.0 if d == 0 else 1.0 / np.sqrt(d) for d in degree]
     a = np.zeros(x.shape)
     for u, v, w in edges:

@@ -1,23 +1,24 @@
-"""Pre-sampling: the samples of a query, kept as the graph changes. Start here: query.py, then plan.py.
+"""Pre-sampling: the samples of a query, kept as the graph changes.
 
-Kept by several workers: docs/sampling-workers.md, then cluster.py.
+`queries` says what to sample, `presample` keeps the samples in one process, `cluster` in several workers.
 """
 
-from livegnn.sampling.ad_hoc import AdHocSampler
-from livegnn.sampling.cluster import LocalCluster
-from livegnn.sampling.decompose import OneHop
-from livegnn.sampling.front_end import FrontEnd
-from livegnn.sampling.hop import Hop
-from livegnn.sampling.partition import PartitionState, even_owners, even_serving, join, split, start_state
-from livegnn.sampling.plan import Plan, PlannedQuery, PlannedTable, plan
-from livegnn.sampling.presampler import PreSampler, SamplerStats
-from livegnn.sampling.query import OpenHop, Query, query
-from livegnn.sampling.sample import Sample
-from livegnn.sampling.sampling_worker import SamplingWorker
-from livegnn.sampling.schema import EdgeType, Schema
-from livegnn.sampling.server import Prediction, SampleServer, SampleSource, ServerStats
-from livegnn.sampling.serving_worker import ServingWorker
-from livegnn.sampling.spec import ClusterSpec
+from livegnn.sampling.cluster.front_end import FrontEnd
+from livegnn.sampling.cluster.local import LocalCluster
+from livegnn.sampling.cluster.partition import PartitionState, even_owners, even_serving, join, split, start_state
+from livegnn.sampling.cluster.sampling_worker import SamplingWorker
+from livegnn.sampling.cluster.serving_worker import ServingWorker
+from livegnn.sampling.cluster.spec import ClusterSpec
+from livegnn.sampling.presample.ad_hoc import AdHocSampler
+from livegnn.sampling.presample.presampler import PreSampler, SamplerStats
+from livegnn.sampling.presample.sample import Sample
+from livegnn.sampling.presample.server import Prediction, SampleServer, ServerStats
+from livegnn.sampling.presample.source import ReadOptions, SampleSource
+from livegnn.sampling.queries.decompose import OneHop
+from livegnn.sampling.queries.hop import Hop
+from livegnn.sampling.queries.plan import Plan, PlannedQuery, PlannedTable, plan
+from livegnn.sampling.queries.query import OpenHop, Query, query
+from livegnn.sampling.queries.schema import EdgeType, Schema
 
 __all__ = [
     "AdHocSampler",
@@ -35,6 +36,7 @@ __all__ = [
     "PreSampler",
     "Prediction",
     "Query",
+    "ReadOptions",
     "Sample",
     "SampleServer",
     "SampleSource",

@@ -129,7 +129,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is refused in the envelope."""
-        self._refuse(Refused(400, "HeadInvalid", "[head] expected a request of HTTP/1.1, got another; mend it"))
+        self._refuse(Refused(400, "HeadInvalid", "[head] expected a request of HTTP/1.1, got another; fix it"))
 
     # ---- inside
 

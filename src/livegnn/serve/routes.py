@@ -42,7 +42,7 @@ ROUTES = {
 }
 _WRITTEN_AT_ONCE_MAX = 5_000  # numbers of a JSON answer that the event loop may write itself
 _JSON_FACTOR = 4  # bytes of JSON for a byte of an array, about
-_SIZED = ("query", "features", "edge_ids")  # what the size of a sample depends on, apart from its seeds
+_SIZED = ("query", "features", "edge_ids", "edge_data")  # what the size of a sample depends on, apart from its seeds
 _OPEN_ROUTES = ("/v1/healthz",)
 
 
@@ -200,19 +200,19 @@ class _Service:
 
     async def sample(self, request: _Request) -> Answer:
         answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
-        asked = await self._asked(request, ("seeds", "query", "features", "edge_ids", "at_least", "timeout_ms"))
+        asked = await self._asked(request, json_bodies.SampleBody)
         seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
-        size = self._server.sample_bytes(len(seeds), **{key: asked[key] for key in _SIZED if key in asked})
+        size = self._server.sample_bytes(len(seeds), **{key: asked[key] for key in _SIZED})
         request.lease.hold(size if answer_form == frames.CONTENT_TYPE else _JSON_FACTOR * size)
         sample = await self._server.sample_async(seeds, timeout=timeout, **asked)
-        wanted = {"features": asked.get("features", True), "edge_ids": asked.get("edge_ids", True)}
+        wanted = {key: asked[key] for key in _SIZED[1:]}
         if answer_form == frames.CONTENT_TYPE:
             return Answer(frames.encode_sample(sample, **wanted), answer_form)
         return Answer(await _written(_numbers(sample), lambda: json_bodies.encode_sample(sample, **wanted)))
 
     async def predict(self, request: _Request) -> Answer:
         answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
-        asked = await self._asked(request, ("seeds", "at_least", "timeout_ms"))
+        asked = await self._asked(request, json_bodies.PredictBody)
         seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
         prediction: Prediction = await self._server.predict_async(seeds, timeout=timeout, **asked)
         if answer_form == frames.CONTENT_TYPE:
@@ -287,16 +287,17 @@ class _Service:
 
     # ---- reading
 
-    async def _asked(self, request: _Request, keys: tuple[str, ...]) -> dict[str, Any]:
-        """What a sample or predict request gives, of these keys; `seeds` among them."""
+    async def _asked(self, request: _Request, kind: type[json_bodies.PredictBody]) -> dict[str, Any]:
+        """The fields of a sample or predict request by name."""
         form = _form(request.headers.get(b"content-type", b""))
         if form not in (JSON, frames.CONTENT_TYPE):
             raise _unsupported(request.headers[b"content-type"], f"{JSON} or {frames.CONTENT_TYPE}")
         body = await self._body(request)
         if form == JSON:
-            asked = json_bodies.decode_request(body, keys)
+            asked = json_bodies.decode_request(body, kind)
         else:
             asked = frames.decode_request(body)._asdict()
+            keys = kind.__struct_fields__
             if "query" not in keys and asked["query"] is not None:
                 raise Refused(400, "BodyInvalid", "[body] expected query -1 in a predict request, got another")
             asked = {key: value for key, value in asked.items() if key in keys}
@@ -375,9 +376,10 @@ def _unsupported(got: bytes, expected: str) -> Refused:
 
 
 def _numbers(sample: Sample) -> int:
-    """How many numbers the sample's levels have, features first."""
+    """How many numbers the sample's levels have."""
     levels = range(sample.hops + 1)
-    return sum(2 * sample.mask(k).size for k in levels) + sum(level.size for level in sample._features)
+    edges = sum(level.size for column in sample.edge_levels for level in column)
+    return sum(2 * sample.mask(k).size for k in levels) + sum(level.size for level in sample._features) + edges
 
 
 async def _written(numbers: int, write: Callable[[], bytes]) -> bytes:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from livegnn.errors import UsageError
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.sampling import SampleServer
 from livegnn.serve.limits import Limits
 from livegnn.serve.routes import app

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.stored import checked, file_path, made_folder, replaced
 from livegnn.stored_arrays import sound_zip
 

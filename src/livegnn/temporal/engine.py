@@ -26,10 +26,10 @@ from livegnn.errors import (
     VertexUnknown,
     WidthMismatch,
 )
-from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import AnyArray, time_array, time_unit, whole_number
-from livegnn.graph.ids import slots_or_ids
+from livegnn.graph.consumers import Consumer
+from livegnn.optional import need
 from livegnn.stored import file_path
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Events, smaller_first
@@ -73,7 +73,7 @@ class WhatNext(NamedTuple):
     probability: Float32Array
 
 
-class TemporalEngine:
+class TemporalEngine(Consumer):
     """A temporal model that stays live on a graph.
 
     Args:    model: copied; training it further changes nothing here until swap().  sampler: TemporalSampler of the
@@ -86,7 +86,6 @@ class TemporalEngine:
              Source: Rossi et al. 2021 (TGN), section 3; the live half that GNNFlow leaves open.
     """
 
-    native = None  # no exact engine
     needs_all_edges = False  # the memory has observed the old ones, and samples say what they need
 
     def __init__(
@@ -124,15 +123,15 @@ class TemporalEngine:
         self._failed: BaseException | None = None
         self._closed = False
         self._pass = self._made(model)
-        with graph._writing("TemporalEngine"):
+        with graph.host.writing("TemporalEngine"):
             self._since_version = graph.version  # every batch after this version is in _since
-            self.follower = _native.Arrivals(graph._store)
+            self.follower = _native.Arrivals(graph.host.store)
             if memory is None or self._pass.model.memory is None:
                 self._relive(self._pass)
             else:
                 self._pass.model.memory.load_state(memory)
                 self._settle(self._pass)
-            graph._attach(self)
+            graph.host.attach(self)
 
     # ---- writing
 
@@ -142,10 +141,11 @@ class TemporalEngine:
         Raises:  as graph.apply; UsageError after close().
         """
         self._refuse_closed()
-        version: int = self.graph._apply(updates, self)[1]
+        version: int = self.graph.host.apply(updates, self)[1]
         return version
 
-    def _published(self, change: Any, version: int) -> int:
+    def published(self, change: Any, version: int) -> int:
+        """The memory observes the batch's events."""
         src, dst, time, ids, _, vertices = self.follower.take()
         if self._pass.model.memory is None:
             return version
@@ -186,7 +186,7 @@ class TemporalEngine:
                 "batches up to there first"
             )
         if new.model.memory is None or memory is None or not self._replay(new, memory, upto):
-            with self.graph._writing("swap"):
+            with self.graph.host.writing("swap"):
                 self._relive(new)
                 self._switch(new, self.graph.version)
 
@@ -196,7 +196,7 @@ class TemporalEngine:
         new.model.memory.load_state(memory)
         done = upto
         for attempt in range(_CATCH_UPS_MAX + 1):  # the bulk of what came meanwhile is observed without the lock
-            with self.graph._lock:
+            with self.graph.host.lock:
                 if done < self._since_version:
                     return False
                 waiting = [batch for batch in self._since if batch.version > done]
@@ -219,9 +219,9 @@ class TemporalEngine:
 
     def close(self) -> None:
         """Follows the graph no more, and so answers no more. A second call does no harm."""
-        with self.graph._lock:
+        with self.graph.host.lock:
             self._closed = True
-            self.graph._detach(self)
+            self.graph.host.detach(self)
 
     # ---- reading
 
@@ -231,7 +231,7 @@ class TemporalEngine:
         Raises:  VertexUnknown; DtypeInvalid, WidthMismatch for times.
         """
         with ExitStack() as reading:
-            reading.enter_context(self.graph._lock)
+            reading.enter_context(self.graph.host.lock)
             slots = self._live("embeddings", "vertices", vertices)
             times = _times("embeddings", self.graph, time, len(slots))
             with self._viewed(len(slots)) as view:
@@ -240,7 +240,7 @@ class TemporalEngine:
     def predict(self, src: object, dst: object, time: object) -> Float32Array:
         """(k,) float32 probabilities of links src[i] -> dst[i] at a time. Raises: as embeddings."""
         with ExitStack() as reading, self._torch.no_grad():
-            reading.enter_context(self.graph._lock)
+            reading.enter_context(self.graph.host.lock)
             of = self._pass
             sources, destinations = self._live("predict", "src", src), self._live("predict", "dst", dst)
             if len(sources) != len(destinations):
@@ -262,7 +262,7 @@ class TemporalEngine:
         Cost:    embeds every candidate once per distinct time.
         """
         with ExitStack() as reading, self._torch.no_grad():
-            reading.enter_context(self.graph._lock)
+            reading.enter_context(self.graph.host.lock)
             of, sources = self._pass, self._live("next", "src", src)
             slots = (
                 self._destinations() if candidates is None else np.unique(self._live("next", "candidates", candidates))
@@ -297,7 +297,7 @@ class TemporalEngine:
 
     def state_digest(self) -> int:
         """64-bit hash of weights and memory, bit for bit."""
-        with self.graph._lock:
+        with self.graph.host.lock:
             hashed = hashlib.blake2b(digest_size=8)
             for name, value in sorted(self._state().items()):
                 hashed.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
@@ -309,7 +309,7 @@ class TemporalEngine:
 
         Raises:  InvariantBroken if the memory failed to observe a batch; UsageError, StorageFailed.
         """
-        with self.graph._lock:
+        with self.graph.host.lock:
             self._refuse_failed()
             about = {"kind": "engine", "version": self.graph.version, "graph": str(self.graph.digest())}
             about["config"] = str(getattr(self._pass.model, "config", ""))
@@ -429,7 +429,7 @@ class TemporalEngine:
         pinned = getattr(self._loader.sampler, "pin", None)
         with ExitStack() as held:
             source = None
-            if roots > _ROOTS_MAX and pinned is not None and not (self.graph._supposed or self.graph._busy):
+            if roots > _ROOTS_MAX and pinned is not None and not (self.graph.host.in_what_if or self.graph.host.busy):
                 source = held.enter_context(pinned())
             view = View(self._pass.model, source, self.graph.slot_count, self._loader.device)
             if source is not None:
@@ -438,7 +438,7 @@ class TemporalEngine:
             yield view
 
     def _unview(self, view: View) -> None:
-        with self.graph._lock:
+        with self.graph.host.lock:
             self._views = [other for other in self._views if other is not view]
 
     def _embed(
@@ -451,7 +451,7 @@ class TemporalEngine:
         with self._torch.no_grad():
             for part in cut(max(len(slots), 1), _ROOTS_MAX):
                 with ExitStack() as piece:
-                    piece.enter_context(self.graph._lock)
+                    piece.enter_context(self.graph.host.lock)
                     self._refuse_failed()
                     inputs = view.recalled(self._loader.load(slots[part], times[part], view.source))
                     if view.model.memory is None or all(each.memory is not None for each in inputs):
@@ -464,9 +464,9 @@ class TemporalEngine:
 
     def _live(self, where: str, name: str, ids: object) -> Int64Array:
         """Slots of live vertices. The caller holds the graph's lock."""
-        slots = slots_or_ids(where, name, ids, self.graph._ids)
+        slots = self.graph.host.ids.slots(where, ids, name=name)
         try:
-            self.graph._store.in_degree(slots)  # of live vertices alone
+            self.graph.host.store.in_degree(slots)  # of live vertices alone
         except VertexUnknown:
             row = int(np.argmin(self.graph.is_live(slots)))
             raise VertexUnknown(
@@ -475,8 +475,8 @@ class TemporalEngine:
         return slots
 
     def _destinations(self) -> Int64Array:
-        slots = np.flatnonzero(self.graph._store.live())
-        found: Int64Array = slots[self.graph._store.in_degree(slots) > 0].astype(np.int64)
+        slots = np.flatnonzero(self.graph.host.store.live())
+        found: Int64Array = slots[self.graph.host.store.in_degree(slots) > 0].astype(np.int64)
         return found
 
     def _numpy(self, tensor: torch.Tensor) -> Float32Array:
@@ -503,9 +503,9 @@ def _load_weights(model: TemporalModel, weights: dict[str, torch.Tensor]) -> Non
 def _times(where: str, graph: Graph, time: object, count: int) -> Int64Array:
     """One for each of `count` vertices, in the graph's unit. The caller holds the graph's lock."""
     if np.ndim(time) == 0:  # type: ignore[arg-type, unused-ignore]
-        return np.full(count, graph._edge_time(where, "time", time), np.int64)
+        return np.full(count, graph.host.edge_time(where, "time", time), np.int64)
     times = time_array(where, "time", time)
-    graph._same_unit(where, time_unit(time))
+    graph.host.same_unit(where, time_unit(time))
     if times.shape != (count,):
         raise WidthMismatch(
             f"[{where}] expected one time or {count}, got shape {times.shape}; give one for each vertex"

@@ -9,6 +9,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.graph import Graph
+from livegnn.graph.consumers import Consumer
 from livegnn.types import BoolArray, Int64Array
 
 __all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "smaller_first"]
@@ -48,7 +49,7 @@ class Events:
         """Every edge of a graph that is in memory, by id; an undirected one once, its smaller slot as the source;
         without times at 0.
         """
-        edges = graph._store.edges()
+        edges = graph.host.store.edges()
         ids = edges["id"].astype(np.int64, copy=False)
         time = edges["time"] if graph.has_time else np.zeros(len(ids), np.int64)
         return cls(edges["src"].astype(np.int64), edges["dst"].astype(np.int64), time, ids)
@@ -72,39 +73,38 @@ class Arrived(NamedTuple):
     vertices: Int64Array
 
 
-class EventFeed:
+class EventFeed(Consumer):
     """Follows a graph and keeps what its batches bring until somebody takes it; 32 bytes an event.
 
     In an undirected graph an event's source is its smaller slot. Thread-safe by the graph's lock.
     """
 
-    native = None
     needs_all_edges = False  # hears of those that come
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        with graph._writing("EventFeed"):
-            self.follower = _native.Arrivals(graph._store)
-            graph._attach(self)
+        with graph.host.writing("EventFeed"):
+            self.follower = _native.Arrivals(graph.host.store)
+            graph.host.attach(self)
 
-    def _published(self, change: Any, version: int) -> None:
-        return None
+    def published(self, change: Any, version: int) -> None:
+        """Nothing: the native half keeps what came."""
 
     @property
     def waiting(self) -> int:
         """Events that nobody took yet."""
-        with self.graph._lock:
+        with self.graph.host.lock:
             return int(self.follower.count())
 
     def take(self) -> Arrived:
         """What came since the last call, in order of edge id."""
-        with self.graph._lock:
+        with self.graph.host.lock:
             src, dst, time, ids, removed, vertices = self.follower.take()
         return Arrived(smaller_first(self.graph, Events(src, dst, time, ids)), removed, vertices)
 
     def close(self) -> None:
         """Follows no more."""
-        self.graph._detach(self)
+        self.graph.host.detach(self)
 
 
 class Mark(NamedTuple):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from livegnn.errors import TrainingDiverged, UsageError, ValueInvalid
-from livegnn.extras import need
 from livegnn.graph.checks import whole_number
+from livegnn.optional import need
 from livegnn.temporal.events import Events
 from livegnn.temporal.loading import HopSource, InputLoader, check_model
 from livegnn.types import Float32Array, Int64Array

@@ -13,9 +13,9 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
-from livegnn.extras import need
 from livegnn.graph import Graph
 from livegnn.graph.checks import shown
+from livegnn.optional import need
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.types import Float32Array, Int64Array
@@ -125,7 +125,7 @@ class _GraphRows:
         if not self.width:
             rows: Float32Array = np.zeros((len(ids), 0), np.float32)
         else:
-            with self.graph._lock:
+            with self.graph.host.lock:
                 rows = self._read(ids)
         tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
         return tensor
@@ -155,9 +155,9 @@ class InputLoader:
         self.sampler = sampler
         self.clock = Clock()
         if vertex_features is None:
-            vertex_features = _GraphRows(graph, graph.feature_width, graph._store.features, device)
+            vertex_features = _GraphRows(graph, graph.feature_width, graph.host.store.features, device)
         if edge_features is None:
-            read = partial(_native.edge_attrs, graph._store)
+            read = partial(_native.edge_attrs, graph.host.store)
             edge_features = _GraphRows(graph, graph.attr_width, read, device)
         for name, rows in (("vertex_features", vertex_features), ("edge_features", edge_features)):
             if not (hasattr(rows, "fetch") and hasattr(rows, "width")):
@@ -216,7 +216,7 @@ class InputLoader:
         """Rows by id; those of the graph as the pinned version has them, also where the graph has moved on."""
         if not isinstance(source, PinnedSampler) or rows.width == 0 or getattr(rows, "graph", None) is not self.graph:
             return rows.fetch(ids)
-        with self.graph._lock:
+        with self.graph.host.lock:
             kept = source.kept(ids, edges=edges)
             if not kept.any():
                 return rows.fetch(ids)

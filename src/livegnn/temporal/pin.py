@@ -6,7 +6,6 @@ with ids of its own moves them with its vertices: the ids are copied by the firs
 
 from __future__ import annotations
 
-import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,8 +14,8 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UsageError, VertexUnknown
 from livegnn.graph.checks import id_array
-from livegnn.graph.consumers import VertexChange
-from livegnn.graph.ids import IdMap, slots_or_ids
+from livegnn.graph.consumers import Consumer, VertexChange
+from livegnn.graph.ids import VertexIds
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.walks import TemporalWalks
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["PinnedSampler"]
 
 
-class PinnedSampler:
+class PinnedSampler(Consumer):
     """A sampler's view of one version, valid inside its `with` block only; several may be open at once.
 
     Calls count with the sampler's, so that each draws anew. Writers go on; what they remove is kept until the block
@@ -38,37 +37,36 @@ class PinnedSampler:
              target whose past was changed since is read through a table of its list, made once a hop for many.
     """
 
-    native = None  # no engine
     needs_all_edges = False  # samples say what they need; while it is open edges stay where they are, see below
 
     def __init__(self, sampler: TemporalSampler) -> None:
         self._sampler = sampler
         self._graph = sampler.graph
         self.follower: Any = None
-        self._ids: IdMap | None = None  # a copy, once the graph's own has moved on
+        self._ids: VertexIds | None = None  # a copy, once the graph's own has moved on
 
     def __enter__(self) -> Self:
         if self.follower is not None:
             raise UsageError("[pin] expected a pin that is not open yet, got one that is; make another with pin()")
-        with self._graph._writing("pin"):
-            self.follower = _native.TemporalPin(self._graph._store)
+        with self._graph.host.writing("pin"):
+            self.follower = _native.TemporalPin(self._graph.host.store)
             try:
-                self._graph._attach(self)
+                self._graph.host.attach(self)
             except BaseException:
                 self.follower = None  # refused: the pin is not open
                 raise
             self.needs_all_edges = True
-            if self._graph._ids is not None:
-                self._graph._guards = [*self._graph._guards, self._before]
+            if not self._graph.host.ids_are_slots:
+                self._graph.host.add_guard(self._before)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._graph._lock:
-            self._graph._detach(self)
+        with self._graph.host.lock:
+            self._graph.host.detach(self)
             self.needs_all_edges = False
-            self._graph._guards = [guard for guard in self._graph._guards if guard != self._before]
+            self._graph.host.drop_guard(self._before)
             self.follower = self._ids = None
 
     @property
@@ -79,7 +77,7 @@ class PinnedSampler:
     @property
     def bytes(self) -> int:
         """Memory held because of what was applied since."""
-        with self._graph._lock:
+        with self._graph.host.lock:
             return int(self._opened("bytes").bytes())
 
     def sample(self, vertices: object, times: object) -> list[TemporalHop]:
@@ -109,14 +107,14 @@ class PinnedSampler:
 
         Raises:  VertexUnknown.
         """
-        with self._graph._lock:
+        with self._graph.host.lock:
             pin = self._opened("features")
             rows: Float32Array = pin.features(self._slots("features", ids), self._graph.feature_width)
             return rows
 
     def features_of_slots(self, slots: object) -> Float32Array:
         """features() by slots, as hops hold them."""
-        with self._graph._lock:
+        with self._graph.host.lock:
             pin = self._opened("features")
             numbers = id_array("features", "slots", slots)
             rows: Float32Array = pin.features(numbers, self._graph.feature_width)
@@ -128,7 +126,7 @@ class PinnedSampler:
 
         Raises:  EdgeMissing.
         """
-        with self._graph._lock:
+        with self._graph.host.lock:
             numbers = id_array("edge_attrs", "edge_ids", edge_ids)
             pin, width = self._opened("edge_attrs"), self._graph.attr_width
             rows: Float32Array = pin.edge_attrs(numbers, width) if width else np.zeros((len(numbers), 0), np.float32)
@@ -144,11 +142,11 @@ class PinnedSampler:
 
     def to_external(self, slots: object) -> AnyArray:
         """(k,) ids that slots had in the pinned version: graph.to_external() of it. Raises: VertexUnknown."""
-        with self._graph._lock:
-            pin, known = self._opened("to_external"), self._known_ids()
+        with self._graph.host.lock:
+            pin, known = self._opened("to_external"), self.known_ids()
             numbers = id_array("to_external", "slots", slots)
-            if known is not None:
-                return known.external("to_external", numbers)
+            if not self._graph.host.ids_are_slots:
+                return known.external(numbers)
             try:
                 pin.features(numbers, 0)  # of vertices of the version alone
             except VertexUnknown as error:
@@ -157,27 +155,26 @@ class PinnedSampler:
 
     # ---- for the graph and the sampler
 
-    def _published(self, change: Any, version: int) -> None:
+    def published(self, change: Any, version: int) -> None:
         """Nothing: the native half has followed."""
 
     def _before(self, batch: list[VertexChange]) -> None:
         """A guard of the graph: the ids are still those of the pinned version, and may not be after this batch."""
-        ids = self._graph._ids
-        if batch and self._ids is None and ids is not None:
-            self._ids = copy.copy(ids)
-            self._ids.index, self._ids.names = dict(ids.index), list(ids.names)
+        if batch and self._ids is None:
+            self._ids = self._graph.host.ids.copied()
 
-    def _known_ids(self) -> IdMap | None:
-        return self._graph._ids if self._ids is None else self._ids
+    def known_ids(self) -> VertexIds:
+        """The ids of the pinned version; the caller holds the graph's lock."""
+        return self._graph.host.ids if self._ids is None else self._ids
 
     def _slots(self, where: str, ids: object) -> Int64Array:
-        return slots_or_ids(where, "ids", ids, self._known_ids())
+        return self.known_ids().slots(where, ids)
 
     def _opened(self, where: str) -> Any:
         """The native pin; the caller holds the graph's lock."""
         if self.follower is None:
             raise UsageError(f"[{where}] expected a pin inside its with block, got one outside; use it in the block")
-        if self._graph._supposed:
+        if self._graph.host.in_what_if:
             raise UsageError(
                 f"[{where}] expected no what_if block under way, got one in this thread; use the pin before or after it"
             )

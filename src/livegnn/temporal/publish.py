@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from livegnn.errors import UsageError
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
 from livegnn.temporal.engine import TemporalEngine
 from livegnn.temporal.report import RoundReport
 

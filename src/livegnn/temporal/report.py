@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.stored import file_path, replaced
 
 __all__ = ["EpochReport", "RoundReport", "TrainingReport"]

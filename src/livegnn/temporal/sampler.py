@@ -13,7 +13,7 @@ from livegnn import _native
 from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
 from livegnn.graph import Graph
 from livegnn.graph.checks import INT64_MAX, flag, integer_array, same_length, time_array, time_unit, whole_number
-from livegnn.graph.cores import thread_count
+from livegnn.graph.threads import thread_count
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.temporal.walks import TemporalWalks
@@ -92,9 +92,19 @@ class TemporalSampler:
         self.threads = thread_count("TemporalSampler", threads)
         self._calls = 0
         self._rows_per_target = math.prod(1 + max(fanout, 0) for fanout in self.fanouts)  # at most, but for -1
-        how = (strategy == "recent", self.inclusive, self.window or 0, self.snapshots)
-        rest = (self.prop_time, self.replace, self.unique)
-        self._native = _native.TemporalSampler(graph._store, self.fanouts, *how, *rest, seed, self.threads)
+        options = _native.TemporalOptions(
+            fan_outs=self.fanouts,
+            by=_native.TemporalBy[strategy.capitalize()],
+            inclusive=self.inclusive,
+            window=self.window or 0,
+            snapshots=self.snapshots,
+            prop_time=self.prop_time,
+            replace=self.replace,
+            unique=self.unique,
+            seed=seed,
+            threads=self.threads,
+        )
+        self._native = _native.TemporalSampler(graph.host.store, options)
 
     @property
     def calls(self) -> int:
@@ -182,14 +192,14 @@ class TemporalSampler:
     def _snapshots(
         self, where: str, vertices: object, times: object, pin: PinnedSampler | None
     ) -> list[list[TemporalHop]]:
-        with self.graph._lock:
+        with self.graph.host.lock:
             return self._hops(where, *self._targets(where, vertices, times, pin), pin)
 
     def _of_slots(self, where: str, slots: object, times: object, pin: PinnedSampler | None) -> list[list[TemporalHop]]:
         numbers, at = integer_array(where, "slots", slots), time_array(where, "times", times)
         same_length(where, "times", at, len(numbers), "slots")
-        with self.graph._lock:
-            self.graph._same_unit(where, time_unit(times))
+        with self.graph.host.lock:
+            self.graph.host.same_unit(where, time_unit(times))
             return self._hops(where, numbers, at, pin)
 
     def _hops(
@@ -208,7 +218,7 @@ class TemporalSampler:
     def _walks(self, vertices: object, times: object, length: int, pin: PinnedSampler | None) -> TemporalWalks:
         self._one_window("walks")
         steps = _positive("length", length, _ROWS_MAX, "walks")
-        with self.graph._lock:
+        with self.graph.host.lock:
             slots, at = self._targets("walks", vertices, times, pin)
             _check_size("walks", len(slots), steps + 1)
             native = None if pin is None else pin._opened("walks")
@@ -220,16 +230,17 @@ class TemporalSampler:
         self, where: str, vertices: object, times: object, pin: PinnedSampler | None
     ) -> tuple[Int64Array, Int64Array]:
         """Slots, whose range the native half checks, and times; the caller holds the graph's lock."""
-        if self.graph._supposed and self.graph.has_ids:
+        if self.graph.host.in_what_if and self.graph.has_ids:
             raise UsageError(
                 f"[{where}] expected a graph without ids of its own or no what_if block under way, got both; "
                 "sample before or after it"
             )
-        known = self.graph._ids if pin is None else pin._known_ids()
-        slots = integer_array(where, "ids", vertices) if known is None else known.slots(where, "ids", vertices)
+        known = self.graph.host.ids if pin is None else pin.known_ids()
+        plain = self.graph.host.ids_are_slots  # whose range the native half checks
+        slots = integer_array(where, "ids", vertices) if plain else known.slots(where, vertices)
         at = time_array(where, "times", times)
         same_length(where, "times", at, len(slots), "vertices")
-        self.graph._same_unit(where, time_unit(times))
+        self.graph.host.same_unit(where, time_unit(times))
         return slots, at
 
     def _count(self) -> None:
@@ -258,7 +269,7 @@ def _checked_fanouts(fanouts: object) -> list[int]:
     for fanout in found:
         if fanout != -1 and not 1 <= fanout <= _FANOUT_MAX:
             raise ValueInvalid(
-                f"[TemporalSampler] expected fan-outs of at least 1, or -1 for all, got {fanout}; mend the list"
+                f"[TemporalSampler] expected fan-outs of at least 1, or -1 for all, got {fanout}; fix the list"
             )
     return found
 
@@ -278,7 +289,7 @@ def _check_options(strategy: object, seed: object, flags: dict[str, bool]) -> No
 def _positive(name: str, value: object, largest: int, where: str = "TemporalSampler") -> int:
     number = whole_number(where, name, value)
     if not 1 <= number <= largest:
-        raise ValueInvalid(f"[{where}] expected {name} from 1 to {largest}, got {number}; mend it")
+        raise ValueInvalid(f"[{where}] expected {name} from 1 to {largest}, got {number}; fix it")
     return number
 
 

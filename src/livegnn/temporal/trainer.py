@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from livegnn.errors import InvariantBroken, LiveGnnError, StorageFailed, UsageError, ValueInvalid
-from livegnn.extras import need
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import as_seconds, finite_float, flag, shown
+from livegnn.optional import need
 from livegnn.stored import made_folder
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
@@ -146,8 +146,8 @@ class ContinuousTrainer:
         stored, graph = None, self.graph
         if self._path is not None and os.path.lexists(self._path):
             stored = read_checkpoint(self._path, "ContinuousTrainer")
-        with graph._lock:
-            ids_end = int(graph._store.next_edge_id)
+        with graph.host.lock:
+            ids_end = int(graph.host.store.next_edge_id)
             history_end = ids_end if stored is None else stored.get("history_end", ids_end)
             self._state = TrainingState(
                 self.model,
@@ -333,7 +333,7 @@ class ContinuousTrainer:
     def _reading(self) -> Iterator[tuple[HopSource, int]]:
         """One version of the graph; the events up to it are taken in."""
         with ExitStack() as stack:
-            with self.graph._lock:
+            with self.graph.host.lock:
                 source = stack.enter_context(self.sampler.pin()) if self.graph.has_time else self.sampler
                 self._arrived.append(self._feed.take())
                 version = self.graph.version
@@ -601,7 +601,7 @@ class ContinuousTrainer:
         """
         if not self._state.resumed:
             return False
-        with self.graph._lock:
+        with self.graph.host.lock:
             behind = self.graph.version > self._state.resumed["version"]
             if behind and self.model.memory is not None:
                 raise UsageError(

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from livegnn.errors import StoredStateInvalid
-from livegnn.extras import need
 from livegnn.graph import Graph
+from livegnn.optional import need
 from livegnn.temporal.events import Arrived, EventTable, Mark
 from livegnn.temporal.link import Negatives
 from livegnn.temporal.replay import MemoryStates

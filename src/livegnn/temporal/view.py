@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from livegnn.extras import need
+from livegnn.optional import need
 from livegnn.types import Int64Array
 
 if TYPE_CHECKING:

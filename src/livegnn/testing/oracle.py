@@ -60,7 +60,8 @@ def check_rows(
     """max|got - f64| <= max(1e-5 * max|f64 row|, 2 * error of plain float32 on that row), for every row.
 
     Where a row cancels to almost nothing the first bound has no size; there 1e-6 of the largest row stands in, or what
-    float32 may lose on it, of further runs that are asked for where the bound is passed.
+    float32 may lose on it: four times the largest error of further runs, asked for where the bound is passed. Eight
+    runs see a part of that only: one row in ten million was off by 2.6 times their largest error.
     on_edges: models of many products of rounded rows, whose inner rows are larger than their outputs: twice that, of a
     row of at least 1.
     """
@@ -77,7 +78,7 @@ def check_rows(
     error = error_of(got)
     if (error > bound).any():
         for rows in more_float32():
-            bound = np.maximum(bound, 2 * error_of(rows))
+            bound = np.maximum(bound, 4 * error_of(rows))
     worst = int(np.argmax(error - bound))
     assert (error <= bound).all(), (
         f"{note}: row {worst} is off by {error[worst]:.3g}, expected at most {bound[worst]:.3g}: "
@@ -94,17 +95,15 @@ def check_engine(engine: Engine, mirror: Mirror, note: str = "") -> None:
     if engine.strategy != "sampled":
         engine.verify()
     got = engine.embeddings(live)
-    if engine.precision == "exact":
-        assert got.tobytes() == engine.recompute()[live].tobytes(), f"{note}: outputs differ from recompute()"
+    assert got.tobytes() == engine.recompute()[live].tobytes(), f"{note}: outputs differ from recompute()"
     with np.errstate(all="ignore"):
         truth = reference_outputs(engine.model, mirror)[live]
         float32 = reference_outputs(engine.model, mirror, np.float32)[live]
-    if engine.precision == "exact":
-        check_rows(
-            got,
-            truth,
-            float32,
-            note,
-            on_edges=engine.model.uses_edges,
-            more_float32=lambda: [rows[live] for rows in nudged_outputs(engine.model, mirror)],
-        )
+    check_rows(
+        got,
+        truth,
+        float32,
+        note,
+        on_edges=engine.model.uses_edges,
+        more_float32=lambda: [rows[live] for rows in nudged_outputs(engine.model, mirror)],
+    )

@@ -22,7 +22,7 @@ import numpy as np
 
 from livegnn.errors import ModelMismatch, ModelUnsupported, UsageError, WidthMismatch
 from livegnn.models import edges, ir
-from livegnn.models.evaluate import EdgeList, evaluate
+from livegnn.models.truth import EdgeList, true_rows
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.lower import Lowering, linear
@@ -105,7 +105,7 @@ def layer(
     report.raise_if_unsound(chosen, accept_tested=accept_tested)
     subject = Subject(operator, seconds)
     with np.errstate(all="ignore"):
-        alone = evaluate(_Builder(subject, ir.Input(operator.width), chosen).aggregated(), *_no_edges(operator))
+        alone = true_rows(_Builder(subject, ir.Input(operator.width), chosen).aggregated(), *_no_edges(operator))
     made = OperatorLayer(operator, chosen, report, subject, _rest=bool(alone.any()))
     for number in range(_GRAPHS):
         _compare(made, number)
@@ -150,7 +150,7 @@ def _compare(made: OperatorLayer, seed: int) -> None:
     truth = np.concatenate(expected)
     edges_of = EdgeList(src, dst, weight[:, 0], attributes, types)
     with np.errstate(all="ignore"):
-        got = evaluate(made.apply(ir.Input(operator.width)), rows, edges_of)
+        got = true_rows(made.apply(ir.Input(operator.width)), rows, edges_of)
     known = np.isfinite(truth).all(axis=1)
     size = float(np.abs(truth[known]).max(initial=0.0)) or 1.0
     gap = np.abs(got - truth).max(axis=1)

@@ -1,10 +1,8 @@
 """Row expressions as values that the engine runs.
 
 An expression over variables of one end of an edge becomes rows of vertices, computed once per vertex; only what mixes
-the ends, or reads the edge, becomes rows of edges. Operations that `livegnn.models.ir` has no value for are written in
-those it has: a quotient is a product with a reciprocal, log x is log1p(x - 1) - log1p(1/x - 1), a comparison is the
-sign of a difference, cut off at 0 and 1. `where` multiplies its branches by 0 and 1; exponents and divisors of a branch
-are multiplied before they are used, so that the branch that is not taken stays finite.
+the ends, or reads the edge, becomes rows of edges. Each operation is one value of `livegnn.models.ir`, or a few
+(`_OPERATIONS`). Comparisons and logic give columns of 0 and 1.
 
 Invariants: where a function has no value (a division by 0, the root or logarithm of a negative number, log 0), these
 rows hold 0 for that operation and never NaN. All else is the function itself, with its constants rounded to float32.
@@ -14,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,14 +21,43 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models import edges, ir
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
-from livegnn.verify.simplify import Simplifier, is_constant, variables, wide
+from livegnn.verify.simplify import Simplifier, is_constant, variables
 
 __all__ = ["Lowering", "Side", "linear"]
 
 Side: TypeAlias = Literal["source", "target", "edge"]
-_STEEP = 2.0**127  # takes every normal float32 but 0 to 2 or beyond
-_INDICATORS = ("less", "less_equal", "equal", "not", "and", "or")
-_NATIVE = ("exp", "sqrt", "tanh", "sigmoid", "abs")
+_ACTIVATIONS = ("exp", "log", "sqrt", "tanh", "sigmoid", "abs")
+
+
+def _elementwise(kind: str, *xs: ir.Value) -> ir.Value:
+    return ir.Elementwise(kind, xs)
+
+
+def _truth(x: ir.Value) -> ir.Value:
+    return _elementwise("divide", x, x)
+
+
+def _not(x: ir.Value) -> ir.Value:
+    return _affine(x, -1.0, 1.0)
+
+
+#: What an operation on columns becomes; an operand may be one column, which counts for all.
+_OPERATIONS: dict[str, Callable[..., ir.Value]] = {
+    "neg": lambda a: ir.Combine(((-1.0, a),)),
+    "div": lambda a, b: _elementwise("divide", a, b),
+    "minimum": lambda a, b: _elementwise("minimum", a, b),
+    "where": lambda condition, a, b: _elementwise("where", condition, a, b),
+    "less": lambda a, b: _elementwise("less", a, b),
+    "less_equal": lambda a, b: _not(_elementwise("less", b, a)),
+    "equal": lambda a, b: _not(_or(_elementwise("less", a, b), _elementwise("less", b, a))),
+    "not": lambda a: _not(_truth(a)),
+    "and": lambda a, b: _elementwise("minimum", _truth(a), _truth(b)),
+    "or": lambda a, b: _or(a, b),
+}
+
+
+def _or(a: ir.Value, b: ir.Value) -> ir.Value:
+    return _elementwise("where", a, _truth(a), _truth(b))
 
 
 @dataclass(eq=False)
@@ -47,6 +75,7 @@ class Lowering:
     _values: dict[int, ir.Value] = field(default_factory=dict)  # where the expression's own side is
     _taken: dict[int, ir.Value] = field(default_factory=dict)  # the same, taken to the edge
     _sides: dict[int, Side | None] = field(default_factory=dict)
+    _numbers: dict[float, Expr] = field(default_factory=dict)  # one column each
     _kept: list[Expr] = field(default_factory=list)  # ids stay those of living expressions
 
     def side(self, expr: Expr) -> Side | None:
@@ -59,8 +88,7 @@ class Lowering:
 
     def of_vertices(self, expr: Expr, replacements: Mapping[str, Expr] | None = None) -> ir.Value:
         """Rows of vertices, of an expression over variables of one end."""
-        made = self.simplifier.simple(expr, replacements)
-        return self._constant(made) if is_constant(made) else self._value(made)
+        return self._value(self.simplifier.simple(expr, replacements))
 
     def of_edges(self, expr: Expr) -> ir.Value:
         """Rows of edges."""
@@ -70,7 +98,7 @@ class Lowering:
 
     def _on(self, expr: Expr, side: Side) -> ir.Value:
         """The expression's rows, taken to `side`."""
-        made, own = (self._constant(expr), None) if self.side(expr) is None else (self._value(expr), self.side(expr))
+        made, own = self._value(expr), self.side(expr)
         if side != "edge" or own == "edge":
             return made
         if id(expr) not in self._taken:
@@ -87,16 +115,14 @@ class Lowering:
         if expr.array is None or not is_constant(expr) or not np.isfinite(expr.array).all():
             raise ModelUnsupported(
                 f"[verify {self.name}] expected finite constants, got one that is computed by {expr.op} and has no "
-                "value; mend the constants of the functions"
+                "value; fix the constants of the functions"
             )
         return expr.array
 
     def _value(self, expr: Expr) -> ir.Value:
         side = self.side(expr)
-        if side is None:
-            return self._constant(expr)
         if id(expr) not in self._values:
-            self._values[id(expr)] = self._computed(expr, side)
+            self._values[id(expr)] = self._constant(expr) if side is None else self._computed(expr, side)
         return self._values[id(expr)]
 
     # ---- one operation
@@ -114,31 +140,33 @@ class Lowering:
             return ir.Concat(tuple(self._on(each, side) for each in expr.inputs))
         if expr.op in ex.OVER_COLUMNS:
             return self._over_columns(expr.op, x, side)
-        if expr.op in _NATIVE:
+        if expr.op in _ACTIVATIONS:
             return ir.Activation(self._on(x, side), expr.op)
         known = _activation(expr)
         if known is not None:
             kind, inner, param = known
             return ir.Activation(self._widened(inner, expr.width, side), kind, param)
-        if expr.op in _INDICATORS:
-            return self._indicator(expr, side)
         steps: dict[str, Callable[[Expr, Side], ir.Value]] = {
-            "neg": lambda e, s: ir.Combine(((-1.0, self._on(e.inputs[0], s)),)),
-            "log": lambda e, s: _log(self._on(e.inputs[0], s)),
             "add": self._sum,
             "sub": self._sum,
             "mul": self._product,
-            "div": self._quotient,
             "maximum": self._maximum,
-            "minimum": self._maximum,
-            "where": self._where,
         }
-        if expr.op not in steps:
+        if expr.op == "div" and is_constant(expr.inputs[1]):
+            return self._share(expr, side)
+        if expr.op in steps:
+            return steps[expr.op](expr, side)
+        if expr.op not in _OPERATIONS:
             raise ModelUnsupported(
                 f"[verify {self.name}] expected operations on rows, got {expr.op}, which no value expresses; write the "
                 "function with other operations"
             )
-        return steps[expr.op](expr, side)
+        return _OPERATIONS[expr.op](*(self._operand(each, side) for each in expr.inputs))
+
+    def _operand(self, expr: Expr, side: Side) -> ir.Value:
+        """The rows as they are; of a constant with one number, one column."""
+        number = _number(expr)
+        return self._on(expr if number is None else self._numbers.setdefault(number, ex.constant(number)), side)
 
     def _widened(self, expr: Expr, width: int, side: Side) -> ir.Value:
         """Rows of this width: a single column is repeated."""
@@ -158,9 +186,8 @@ class Lowering:
         row = self._on(x, side)
         if op == "sum_columns":
             return linear(row, np.ones((1, row.width)))
-        sign = 1.0 if op == "max_columns" else -1.0
-        columns = [ir.Slice(row, column, column + 1) for column in range(row.width)]
-        return _negated(ir.Maximum(tuple(_negated(each, sign) for each in columns)), sign)
+        columns: list[ir.Value] = [ir.Slice(row, column, column + 1) for column in range(row.width)]
+        return ir.Maximum(tuple(columns)) if op == "max_columns" else reduce(_OPERATIONS["minimum"], columns)
 
     def _sum(self, expr: Expr, side: Side) -> ir.Value:
         (a, b), sign = expr.inputs, -1.0 if expr.op == "sub" else 1.0
@@ -177,83 +204,21 @@ class Lowering:
         if is_constant(a) or is_constant(b):
             factor, row = (a, b) if is_constant(a) else (b, a)
             return _affine(self._widened(row, expr.width, side), self.array(factor), 0.0)
-        return self._times(self._on(a, side), self._on(b, side))
+        wide, narrow = sorted((self._on(a, side), self._on(b, side)), key=lambda value: -value.width)
+        return ir.Multiply(wide, narrow)
 
-    def _times(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return ir.Multiply(a, b) if a.width >= b.width else ir.Multiply(b, a)
-
-    def _quotient(self, expr: Expr, side: Side) -> ir.Value:
-        a, b = expr.inputs
-        if is_constant(b):
-            divisor = self.array(b)
-            if (divisor == 0).any():
-                raise ModelUnsupported(
-                    f"[verify {self.name}] expected divisors other than 0, got a division by the constant 0; mend the "
-                    "constants of the functions"
-                )
-            return _affine(self._widened(a, expr.width, side), 1.0 / divisor, 0.0)
-        inverse = ir.Activation(self._on(b, side), "reciprocal")
-        if is_constant(a):
-            inverse = ir.Activation(self._widened(b, expr.width, side), "reciprocal")
-            return _affine(inverse, self.array(a), 0.0)
-        return self._times(self._on(a, side), inverse)
+    def _share(self, expr: Expr, side: Side) -> ir.Value:
+        """Rows divided by a constant."""
+        divisor = self.array(expr.inputs[1])
+        if (divisor == 0).any():
+            raise ModelUnsupported(
+                f"[verify {self.name}] expected divisors other than 0, got a division by the constant 0; fix the "
+                "constants of the functions"
+            )
+        return _affine(self._widened(expr.inputs[0], expr.width, side), 1.0 / divisor, 0.0)
 
     def _maximum(self, expr: Expr, side: Side) -> ir.Value:
-        sign = 1.0 if expr.op == "maximum" else -1.0
-        parts = tuple(_negated(self._widened(each, expr.width, side), sign) for each in expr.inputs)
-        return _negated(ir.Maximum(parts), sign)
-
-    # ---- truth values are columns of 0 and 1
-
-    def _indicator(self, expr: Expr, side: Side) -> ir.Value:
-        if expr.op == "not":
-            return _affine(self._truth(expr.inputs[0], expr.width, side), -1.0, 1.0)
-        if expr.op in ("and", "or"):
-            left, right = (self._truth(each, expr.width, side) for each in expr.inputs)
-            return ir.Multiply(left, right) if expr.op == "and" else ir.Maximum((left, right))
-        a, b = expr.inputs
-        if expr.op == "less":
-            return _positive(self._sum(ex.elementwise("sub", b, a), side))
-        difference = self._sum(ex.elementwise("sub", a, b), side)
-        if expr.op == "equal":
-            difference = ir.Activation(difference, "abs")
-        return _affine(_positive(difference), -1.0, 1.0)
-
-    def _truth(self, expr: Expr, width: int, side: Side) -> ir.Value:
-        value = self._widened(expr, width, side)
-        return value if expr.op in _INDICATORS else _positive(ir.Activation(value, "abs"))
-
-    def _where(self, expr: Expr, side: Side) -> ir.Value:
-        condition, a, b = expr.inputs
-        if condition.op not in _INDICATORS:
-            condition = self.simplifier.simple(
-                ex.elementwise("not", ex.elementwise("equal", condition, ex.constant(0.0)))
-            )
-        other = self.simplifier.simple(ex.elementwise("not", condition))
-        taken = ex.elementwise("mul", condition, self._guarded(a, condition))
-        left = ex.elementwise("mul", other, self._guarded(b, other))
-        whole = self.simplifier.simple(wide(ex.elementwise("add", taken, left), expr.width))
-        return self._on(whole, side)
-
-    def _guarded(self, expr: Expr, condition: Expr) -> Expr:
-        """A branch whose exponents and divisors are multiplied by the condition: finite where it is not taken."""
-        through = tuple(ex.ELEMENTWISE)  # a condition with columns of its own stays with them
-        reached: set[int] = set()
-        pending = [expr]
-        while pending:
-            each = pending.pop()
-            if id(each) not in reached and each.inputs and (condition.width == 1 or each.op in through):
-                reached.add(id(each))
-                pending.extend(each.inputs)
-        made: dict[int, Expr] = {}
-        for each in ex.walk(expr):
-            made[id(each)] = each
-            if id(each) in reached:
-                inputs = [made[id(before)] for before in each.inputs]
-                if each.op in ("exp", "div"):
-                    inputs[-1] = ex.elementwise("mul", inputs[-1], condition)
-                made[id(each)] = ex.with_inputs(each, inputs)
-        return self.simplifier.simple(made[id(expr)])
+        return ir.Maximum(tuple(self._widened(each, expr.width, side) for each in expr.inputs))
 
 
 def linear(x: ir.Value, weight: Float64, bias: Float64 | None = None) -> ir.Linear:
@@ -266,21 +231,6 @@ def linear(x: ir.Value, weight: Float64, bias: Float64 | None = None) -> ir.Line
 def _affine(x: ir.Value, scale: Any, shift: Any) -> ir.Value:
     full, shape = np.ones(x.width), (x.width,)
     return ir.Affine(x, *(ir.frozen_array(full * each, "verify", shape) for each in (scale, shift)))
-
-
-def _negated(x: ir.Value, sign: float) -> ir.Value:
-    return x if sign == 1.0 else ir.Combine(((sign, x),))
-
-
-def _positive(x: ir.Value) -> ir.Value:
-    """1 where x > 0, else 0."""
-    return ir.Activation(ir.Activation(_affine(x, _STEEP, 0.0), "hardtanh"), "relu")
-
-
-def _log(x: ir.Value) -> ir.Value:
-    above = ir.Activation(_affine(x, 1.0, -1.0), "log1p")
-    below = ir.Activation(_affine(ir.Activation(x, "reciprocal"), 1.0, -1.0), "log1p")
-    return ir.Combine(((1.0, above), (-1.0, below)))
 
 
 def _number(expr: Expr) -> float | None:

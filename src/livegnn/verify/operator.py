@@ -190,8 +190,7 @@ class Operator:
         except Exception as error:  # the user's code
             shapes = ", ".join(f"{name} {array.shape}" for name, array in taken.items())
             raise ModelError(
-                f"[Operator] expected {where} to work on arrays ({shapes}), got {type(error).__name__}: {error}; "
-                "mend it"
+                f"[Operator] expected {where} to work on arrays ({shapes}), got {type(error).__name__}: {error}; fix it"
             ) from error
         return np.atleast_2d(array)
 

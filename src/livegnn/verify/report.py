@@ -114,7 +114,7 @@ class Report:
         )
         raise OperatorUnsound(
             f"[verify {self.operator.name}] expected an operator sound for {run} runs, got: {told}; "
-            f'mend the functions, or choose run="{best}"'
+            f'fix the functions, or choose run="{best}"'
         )
 
     def __str__(self) -> str:

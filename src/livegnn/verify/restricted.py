@@ -130,7 +130,7 @@ def _parse(text: str) -> ast.Module:
     try:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelUnsupported(f"[verify] expected Python, got {error}; mend the text") from error
+        raise ModelUnsupported(f"[verify] expected Python, got {error}; fix the text") from error
     _check_depth(module)
     return module
 

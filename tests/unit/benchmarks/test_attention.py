@@ -10,14 +10,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from benchmarks import attention, networks  # noqa: E402
-from benchmarks.attention import CONSTRAINED, INCREMENTAL, Cell, Counts, Entry  # noqa: E402
-from benchmarks.bound import Counter  # noqa: E402
-from benchmarks.live import Live  # noqa: E402
+from benchmarks.engine import attention, networks  # noqa: E402
+from benchmarks.engine.attention import CONSTRAINED, INCREMENTAL, Cell, Counts, Entry  # noqa: E402
+from benchmarks.engine.bound import Counter  # noqa: E402
+from benchmarks.engine.live import Live  # noqa: E402
+from benchmarks.engine.stream import workload  # noqa: E402
 from benchmarks.machine import REFERENCE  # noqa: E402
 from benchmarks.options import Options  # noqa: E402
 from benchmarks.report import Report  # noqa: E402
-from benchmarks.stream import workload  # noqa: E402
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 START = attention.start

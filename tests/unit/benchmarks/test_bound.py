@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.adjacency import Adjacency
-from benchmarks.bound import Counter, LayerCount, layer_seconds
+from benchmarks.engine.adjacency import Adjacency
+from benchmarks.engine.bound import Counter, LayerCount, layer_seconds
+from benchmarks.engine.stream import Batch, Workload
 from benchmarks.machine import Machine
-from benchmarks.stream import Batch, Workload
 
 NONE = np.zeros(0, np.int32)
 PATH = Workload(

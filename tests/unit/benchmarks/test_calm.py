@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from benchmarks.calm import Calm
+from benchmarks.noise import Calm
 
 
 class Scripted(Calm):

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import contention
-from benchmarks.contended import Contended
-from benchmarks.contention import LOADS, THREADS
+from benchmarks.engine import contention
+from benchmarks.engine.contended import Contended
+from benchmarks.engine.contention import LOADS, THREADS
+from benchmarks.engine.runs import Played, Run, consecutive, restoring
+from benchmarks.engine.stream import workload
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
-from benchmarks.runs import Played, Run, consecutive, restoring
-from benchmarks.stream import workload
 from benchmarks.worker import Worker
 
 OPTIONS = Options(full=False, tiny=True, threads=2, machine=REFERENCE)

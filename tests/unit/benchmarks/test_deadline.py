@@ -1,12 +1,12 @@
 """The deadline table, in small."""
 
-from benchmarks import deadline
+from benchmarks.engine import deadline
+from benchmarks.engine.stream import workload
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
-from benchmarks.stream import workload
 from livegnn.errors import StateMismatch
-from livegnn.inference.deadline import joined
+from livegnn.inference.stream import joined
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from benchmarks import demand, memory
-from benchmarks.live import Live
+from benchmarks.engine import demand, memory
+from benchmarks.engine.live import Live
+from benchmarks.engine.stream import workload
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
-from benchmarks.stream import workload
 from livegnn.inference import memory as limits
 
 TINY = Options(full=False, tiny=True, threads=1, machine=REFERENCE)

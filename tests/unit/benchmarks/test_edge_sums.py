@@ -10,12 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from benchmarks import edge_sums  # noqa: E402
-from benchmarks.edge_sums import CONSTRAINED, INCREMENTAL, Cell, Race  # noqa: E402
+from benchmarks.engine import edge_sums  # noqa: E402
+from benchmarks.engine.edge_sums import CONSTRAINED, INCREMENTAL, Cell, Race  # noqa: E402
+from benchmarks.engine.stream import workload  # noqa: E402
 from benchmarks.machine import REFERENCE  # noqa: E402
 from benchmarks.options import Options  # noqa: E402
 from benchmarks.report import Report  # noqa: E402
-from benchmarks.stream import workload  # noqa: E402
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 

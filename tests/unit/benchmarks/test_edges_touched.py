@@ -10,13 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from benchmarks import edges_touched  # noqa: E402
-from benchmarks.edges_touched import COLUMNS, KINDS, STRATEGIES, Entry, Touched  # noqa: E402
-from benchmarks.live import Live  # noqa: E402
+from benchmarks.engine import edges_touched  # noqa: E402
+from benchmarks.engine.edges_touched import COLUMNS, KINDS, STRATEGIES, Entry, Touched  # noqa: E402
+from benchmarks.engine.live import Live  # noqa: E402
+from benchmarks.engine.stream import FEATURES  # noqa: E402
 from benchmarks.machine import REFERENCE  # noqa: E402
 from benchmarks.options import Options  # noqa: E402
 from benchmarks.report import Report  # noqa: E402
-from benchmarks.stream import FEATURES  # noqa: E402
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 ENTRY = Entry("tiny", 2, hidden=8, share=1e-3)

@@ -11,14 +11,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from benchmarks import extremes  # noqa: E402
-from benchmarks.generate import SHAPES  # noqa: E402
+from benchmarks.engine import extremes  # noqa: E402
+from benchmarks.engine.generate import SHAPES  # noqa: E402
+from benchmarks.engine.trained import smaller, train  # noqa: E402
 from benchmarks.machine import REFERENCE  # noqa: E402
 from benchmarks.options import Options  # noqa: E402
 from benchmarks.peers.inkstream import LayerCounts  # noqa: E402
 from benchmarks.peers.inkstream_layer import InkStreamLayer  # noqa: E402
 from benchmarks.report import Report  # noqa: E402
-from benchmarks.trained import smaller, train  # noqa: E402
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.generate import SHAPES, Events, EventShape, chung_lu, event_chunks, generated, lomax_degrees
-from benchmarks.stream import ADD, FEATURES, REMOVE, mixed_stream
+from benchmarks.engine.generate import SHAPES, Events, EventShape, chung_lu, event_chunks, generated, lomax_degrees
+from benchmarks.engine.stream import ADD, FEATURES, REMOVE, mixed_stream
 
 TINY = SHAPES["tiny"]
 BOTH = dataclasses.replace(TINY, out_exponent=0.0, out_degree_max=0)

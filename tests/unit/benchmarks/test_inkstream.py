@@ -10,13 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from benchmarks.networks import EXTREMES, network  # noqa: E402
+from benchmarks.engine.networks import EXTREMES, network  # noqa: E402
+from benchmarks.engine.stream import Batch, Workload  # noqa: E402
 from benchmarks.peers.inkstream import InkStream, LayerCounts  # noqa: E402
 from benchmarks.peers.inkstream_layer import InkStreamLayer  # noqa: E402
 from benchmarks.peers.inkstream_vertex import InkStreamVertex  # noqa: E402
 from benchmarks.peers.pyg_full import PygFull  # noqa: E402
 from benchmarks.peers.rc import RecomputeAffected  # noqa: E402
-from benchmarks.stream import Batch, Workload  # noqa: E402
 
 VERTICES, WIDTHS = 60, [6, 8, 5]
 INKSTREAMS = {"vertex": InkStreamVertex, "layer": InkStreamLayer}

@@ -8,13 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.nn")
 
-from benchmarks.generate import GeneratedGraph, Shape, chung_lu  # noqa: E402
-from benchmarks.networks import KINDS, network  # noqa: E402
+from benchmarks.engine.generate import GeneratedGraph, Shape, chung_lu  # noqa: E402
+from benchmarks.engine.networks import KINDS, network  # noqa: E402
+from benchmarks.engine.stream import Workload, mixed_stream  # noqa: E402
 from benchmarks.peers.pyg_full import PygFull  # noqa: E402
 from benchmarks.peers.rc import RecomputeAffected  # noqa: E402
 from benchmarks.peers.ripple_numpy import RippleNumpy  # noqa: E402
 from benchmarks.peers.ripple_torch import RippleTorch  # noqa: E402
-from benchmarks.stream import Workload, mixed_stream  # noqa: E402
 
 SHAPE = Shape(
     vertices=300,

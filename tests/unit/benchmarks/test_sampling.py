@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.peers.partitioned import Partitioned
-from benchmarks.sampling_workload import DEGREE_MAX, HAS, KNOWS, query, social
+from benchmarks.sampling.workload import DEGREE_MAX, HAS, KNOWS, query, social
 from livegnn import PreSampler
 
 
@@ -56,5 +56,6 @@ def test_two_processes_find_the_samples_of_one(by: str) -> None:
 def test_a_table_in_small(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([table, "--tiny"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("\n## ")
+    assert printed.startswith(f"# {table}\n")
+    assert "\n## " in printed
     assert "WRONG ANSWER" not in printed

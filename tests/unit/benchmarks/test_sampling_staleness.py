@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import sampling_staleness as staleness
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
+from benchmarks.sampling import staleness
 from livegnn import datasets
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)

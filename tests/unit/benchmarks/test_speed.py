@@ -12,16 +12,16 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from benchmarks import process_contest, speed  # noqa: E402
+from benchmarks.engine import process_contest, speed  # noqa: E402
+from benchmarks.engine.players import LivePlayer, PeerPlayer, PygPlayer, play  # noqa: E402
+from benchmarks.engine.process_contest import LIVE, PYG, Cell, ProcessContest  # noqa: E402
+from benchmarks.engine.runs import Played, Run  # noqa: E402
+from benchmarks.engine.speed import Entry  # noqa: E402
+from benchmarks.engine.stream import workload  # noqa: E402
 from benchmarks.machine import REFERENCE  # noqa: E402
 from benchmarks.options import Options  # noqa: E402
 from benchmarks.peers import prototype  # noqa: E402
-from benchmarks.players import LivePlayer, PeerPlayer, PygPlayer, play  # noqa: E402
-from benchmarks.process_contest import LIVE, PYG, Cell, ProcessContest  # noqa: E402
 from benchmarks.report import Report  # noqa: E402
-from benchmarks.runs import Played, Run  # noqa: E402
-from benchmarks.speed import Entry  # noqa: E402
-from benchmarks.stream import workload  # noqa: E402
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 SOURCE = partial(workload, "tiny", 900)

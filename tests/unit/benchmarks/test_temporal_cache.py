@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import temporal_cache
 from benchmarks.machine import REFERENCE
 from benchmarks.options import Options
 from benchmarks.report import Report
+from benchmarks.temporal import cache as temporal_cache
 
 OPTIONS = Options(full=False, tiny=True, threads=1, machine=REFERENCE)
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import livegnn as lg
-from benchmarks import temporal_contest as contest
-from benchmarks import temporal_quality as quality
 from benchmarks.peers.plain_temporal import PastTable, Plain
 from benchmarks.report import Report
-from benchmarks.temporal_ours import Ours
+from benchmarks.temporal import contest, quality
+from benchmarks.temporal.ours import Ours
 from livegnn.temporal import TemporalSampler
 
 EVENTS = 400

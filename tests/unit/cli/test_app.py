@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import livegnn
-from livegnn import extras
+from livegnn import optional as extras
 from livegnn.cli import bench, main
 from livegnn.errors import DataMissing
 

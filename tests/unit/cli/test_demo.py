@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("torch_geometric")
 pytest.importorskip("matplotlib")
 
-from livegnn.cli import main, play
-from livegnn.cli import story as st
+from livegnn.cli import main
+from livegnn.cli.demo import experiment as st
+from livegnn.cli.demo import replay as play
 from livegnn.datasets import generate_like
 
 

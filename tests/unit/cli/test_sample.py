@@ -60,7 +60,7 @@ def test_a_data_set_from_plan_to_proof(
     out = tmp_path / "samples.csv"
     assert main(["sample", "--generated", "--batch", "500", "--seeds", "30", "--verify", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    for words in ("GENERATED", "Q2   hop 2   Item -[CoPurchase]-> Item", "records/s", "pre-sampled", "ad hoc, sort"):
+    for words in ("GENERATED", "Q2   hop 2   Item -[CoPurchase]-> Item", "records/s", "pre-sampled", "ad hoc"):
         assert words in said
     assert said.splitlines()[-1] == "verify: every kept sample equals a scan of the graph."
     assert "\x1b" not in said
@@ -280,7 +280,7 @@ def test_ctrl_c_among_the_queries(
     monkeypatch.setattr("livegnn.sampling.AdHocSampler.sample", interrupted)
     assert _run(files, "--verify") == 130
     said = capsys.readouterr().out
-    assert "Interrupted after 1 of 3 ways" in said
+    assert "Interrupted after 1 of 2 ways" in said
     assert "pre-sampled" in said
     assert "verify" not in said
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from livegnn.cli import story as st
+from livegnn.cli.demo import experiment as st
 from livegnn.datasets import generate_like
 from livegnn.errors import DataMissing
 

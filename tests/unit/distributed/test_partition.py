@@ -11,11 +11,15 @@ from livegnn.errors import (
     ColumnMissing,
     EdgeMissing,
     EdgeOffloaded,
+    LogConflict,
+    LogUnavailable,
     UpdateError,
     UsageError,
     VertexUnknown,
     WidthMismatch,
 )
+from livegnn.graph.consumers import Consumer
+from livegnn.log import UpdateLog, open_log
 from tests.unit.distributed.streams import stream_graph
 
 
@@ -30,11 +34,11 @@ def equal_to_whole(parts, graph):
         for name, column in whole.items():
             np.testing.assert_array_equal(local[name], column[held], err_msg=name)
         assert part.graph.version == graph.version
-        assert part.next_edge_id == graph._store.next_edge_id
+        assert part.next_edge_id == graph.host.store.next_edge_id
         np.testing.assert_array_equal(part.graph.vertices(), graph.vertices())
         mine = graph.vertices()[part.is_held(graph.vertices())]
         np.testing.assert_array_equal(part.feature_rows(mine), graph.features(mine))
-        part.graph._store.check_invariants()
+        part.graph.host.store.check_invariants()
 
 
 @pytest.mark.parametrize("undirected", [False, True])
@@ -116,12 +120,12 @@ def refused(updates, *, features=0):
 
     def work(exchange):
         part = Partition.of(graph, Layout(1, 2), exchange.rank)
-        before = part.graph._store.digest()
+        before = part.graph.host.store.digest()
         with pytest.raises(UpdateError) as alone:
             stream_graph(vertices=6, edges=20, features=features).apply(updates)
         with pytest.raises(UpdateError) as caught:
             part.apply(updates, exchange)
-        assert part.graph._store.digest() == before
+        assert part.graph.host.store.digest() == before
         assert (part.graph.version, part.next_edge_id) == (0, 20)
         assert (type(caught.value), str(caught.value)) == (type(alone.value), str(alone.value))
         return caught.value
@@ -159,20 +163,20 @@ def test_a_batch_stands_where_something_attached_fails_afterwards():
     whole.apply(updates)
     whole.apply(more)
 
-    class Fails:
-        native, follower, needs_all_edges = None, None, False
+    class Fails(Consumer):
+        needs_all_edges = False
 
-        def _published(self, change, version):
+        def published(self, change, version):
             if version == 1:
                 raise OSError("no room")
 
     def work(exchange):
         part = Partition.of(stream_graph(vertices=6, edges=20, features=3), Layout(1, 2), exchange.rank)
         if exchange.rank == 1:
-            part.graph._attach(fails := Fails())
+            part.graph.host.attach(fails := Fails())
             with pytest.raises(OSError, match="no room"):
                 part.apply(updates, exchange)
-            part.graph._detach(fails)
+            part.graph.host.detach(fails)
         else:
             part.apply(updates, exchange)
         part.apply(more, exchange)
@@ -221,3 +225,70 @@ def test_edges_stay_in_memory(tmp_path):
         Partition.of(graph, Layout(), 0)
     graph.reload()
     assert Partition.of(graph, Layout(), 0).graph.edge_count == 400
+
+
+# ---- parts with logs: the vote and the log are both recorders
+
+
+def logged_parts(tmp_path, work):
+    """Runs work(part, log, attachment, exchange) in two workers whose parts have a log each."""
+
+    def run(exchange):
+        part = Partition.of(stream_graph(vertices=6, edges=20, features=0), Layout(1, 2), exchange.rank)
+        place = f"sqlite:{tmp_path}/{exchange.rank}.db"
+        with UpdateLog(open_log(place, synchronous="NORMAL")) as log, log.attach(part.graph) as attachment:
+            return work(part, log, attachment, exchange)
+
+    return run_threads(run, 2)
+
+
+def added(u, v):
+    updates = lg.Updates()
+    updates.add_edge(u, v, time=3)
+    return updates
+
+
+def test_a_refused_batch_is_in_no_log(tmp_path):
+    bad = added(0, 1)
+    bad.remove_edge(0, 3, edge_id=77)  # with worker 1 alone
+
+    def work(part, log, attachment, exchange):
+        assert part.apply(added(0, 1), exchange) == 1
+        with pytest.raises(EdgeMissing, match="update 1"):
+            part.apply(bad, exchange)
+        assert (part.graph.version, log.tail, attachment.offset) == (1, 1, 1)
+        assert part.apply(added(2, 3), exchange) == 2
+        assert (log.tail, attachment.offset) == (2, 2)
+
+    logged_parts(tmp_path, work)
+
+
+def test_a_log_that_fails_takes_the_batch_back_on_all_workers(tmp_path, monkeypatch):
+    """The other worker's entry cannot be erased: its log refuses the next batch, again on all workers."""
+
+    def work(part, log, attachment, exchange):
+        before = part.graph.digest()
+        if exchange.rank == 1:
+            monkeypatch.setattr(log.log, "append", fail)
+        with pytest.raises(LogUnavailable, match="expected a disk"):
+            part.apply(added(0, 1), exchange)
+        assert (part.graph.version, part.graph.digest(), attachment.offset) == (0, before, 0)
+        assert (part.next_edge_id, log.tail) == (20, 1 - exchange.rank)
+        with pytest.raises(LogConflict, match="taken back"):
+            part.apply(added(0, 1), exchange)
+        assert (part.graph.version, log.tail) == (0, 1 - exchange.rank)
+
+    def fail(*args, **options):
+        raise LogUnavailable("[append] expected a disk, got none; mount it")
+
+    logged_parts(tmp_path, work)
+
+
+def test_a_part_with_a_log_and_one_without(tmp_path):
+    def work(part, log, attachment, exchange):
+        if exchange.rank == 1:
+            attachment.detach()
+        assert part.apply(added(0, 1), exchange) == part.apply(added(2, 3), exchange) - 1 == 1
+        assert log.tail == 2 - 2 * exchange.rank
+
+    logged_parts(tmp_path, work)

@@ -27,7 +27,7 @@ def talk(exchange, word):
 def fail_in_one(exchange):
     """Worker 1 has a mistake while the others wait for it."""
     if exchange.rank == 1:
-        raise ValueInvalid("[here] expected no mistake, got one; mend it")
+        raise ValueInvalid("[here] expected no mistake, got one; fix it")
     exchange.gather(np.zeros(1))
 
 
@@ -60,7 +60,7 @@ def _no_peer(*args, **kwargs):
 def fail_and_be_killed(exchange):
     """Worker 1 has a mistake; worker 0, which waits for it, is killed a moment later."""
     if exchange.rank == 1:
-        raise ValueInvalid("[here] expected no mistake, got one; mend it")
+        raise ValueInvalid("[here] expected no mistake, got one; fix it")
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
 

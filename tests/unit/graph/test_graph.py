@@ -19,6 +19,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.graph import Graph, Updates
+from livegnn.graph.consumers import Consumer
 
 from .test_updates import edge_list, make_graph
 
@@ -213,16 +214,13 @@ def test_from_pyg_refuses_what_it_cannot_read() -> None:
 # ---- one writer, many consumers
 
 
-class Recorder:
-    """A consumer without a native half that notes what it hears."""
-
-    native = None
-    follower = None
+class Listener(Consumer):
+    """A consumer without a native half that notes what is published."""
 
     def __init__(self, log: list[Any], name: str, act: Any = None) -> None:
         self.log, self.name, self.act = log, name, act
 
-    def _published(self, change: Any, version: int) -> str:
+    def published(self, change: Any, version: int) -> str:
         self.log.append((self.name, change, version))
         if self.act is not None:
             self.act()
@@ -237,12 +235,12 @@ def add_one_edge() -> Updates:
 
 def test_consumers_hear_in_order_of_attachment_and_answer_for_themselves() -> None:
     graph, log = Graph(np.eye(2), [], []), []
-    first, second = Recorder(log, "first"), Recorder(log, "second")
-    graph._attach(first)
-    graph._attach(second)
-    assert graph._apply(add_one_edge(), second)[1] == "second@1"
+    first, second = Listener(log, "first"), Listener(log, "second")
+    graph.host.attach(first)
+    graph.host.attach(second)
+    assert graph.host.apply(add_one_edge(), second)[1] == "second@1"
     assert graph.apply(add_one_edge()) == 2
-    graph._detach(first)
+    graph.host.detach(first)
     graph.apply(add_one_edge())
     assert [(name, version) for name, _, version in log] == [
         ("first", 1),
@@ -255,15 +253,15 @@ def test_consumers_hear_in_order_of_attachment_and_answer_for_themselves() -> No
 
 def test_a_callback_may_read_but_not_write() -> None:
     graph, log, seen = Graph(np.eye(2), [], []), [], []
-    graph._attach(Recorder(log, "reader", lambda: seen.append(graph.edge_count)))
+    graph.host.attach(Listener(log, "reader", lambda: seen.append(graph.edge_count)))
     graph.apply(add_one_edge())
     assert seen == [1]
     for write in (lambda: graph.apply(add_one_edge()), graph.compact):
-        writer = Recorder(log, "writer", write)
-        graph._attach(writer)
+        writer = Listener(log, "writer", write)
+        graph.host.attach(writer)
         with pytest.raises(UsageError, match="no batch under way"):
             graph.apply(add_one_edge())
-        graph._detach(writer)
+        graph.host.detach(writer)
     assert graph.edge_count == 3  # the outer batches stand
     graph.apply(add_one_edge())
     assert graph.edge_count == 4
@@ -275,8 +273,8 @@ def test_a_failing_consumer_does_not_keep_the_news_from_the_others() -> None:
     def fail() -> None:
         raise RuntimeError("consumer is ill")
 
-    graph._attach(Recorder(log, "ill", fail))
-    graph._attach(Recorder(log, "well"))
+    graph.host.attach(Listener(log, "ill", fail))
+    graph.host.attach(Listener(log, "well"))
     with pytest.raises(RuntimeError, match="consumer is ill"):
         graph.apply(add_one_edge())
     assert [name for name, _, _ in log] == ["ill", "well"]
@@ -285,19 +283,19 @@ def test_a_failing_consumer_does_not_keep_the_news_from_the_others() -> None:
 
 def test_consumers_may_attach_within_writing_and_change_their_native_half() -> None:
     graph, log = Graph(np.eye(2), [], []), []
-    consumer = Recorder(log, "one")
-    with graph._writing("Engine"):
-        graph._attach(consumer)
+    consumer = Listener(log, "one")
+    with graph.host.writing("Engine"):
+        graph.host.attach(consumer)
     graph.apply(add_one_edge())
     assert log == [("one", None, 1)]
-    with graph._writing("swap"):
-        graph._refresh_natives()
-    assert graph._natives == []
+    with graph.host.writing("swap"):
+        graph.host.renew_natives()
+    assert graph.host._natives == []
 
 
 def test_a_refused_batch_is_not_announced() -> None:
     graph, log, updates = Graph(np.eye(2), [], []), [], Updates()
-    graph._attach(Recorder(log, "one"))
+    graph.host.attach(Listener(log, "one"))
     updates.add_edge(0, 1)
     updates.add_edge(0, 7)
     with pytest.raises(VertexUnknown, match="7"):
@@ -307,7 +305,7 @@ def test_a_refused_batch_is_not_announced() -> None:
 
 def test_concurrent_applies_are_serialised() -> None:
     graph, log = Graph(np.eye(2), [], []), []
-    graph._attach(Recorder(log, "one"))
+    graph.host.attach(Listener(log, "one"))
 
     def work() -> None:
         for _ in range(50):
@@ -338,9 +336,9 @@ def test_saved_arrays_give_the_same_graph(ids: Any) -> None:
     updates.remove_vertex(b)
     updates.add_edge(a, c, weight=9.0)
     graph.apply(updates)
-    arrays = graph._save_arrays()
+    arrays = graph.to_arrays()
     assert all(isinstance(array, np.ndarray) and array.dtype != object for array in arrays.values())
-    again = Graph._from_arrays(arrays)
+    again = Graph.from_arrays(arrays)
     assert (again.digest(), again.version, edge_list(again)) == (graph.digest(), 1, edge_list(graph))
     assert again.vertices().tolist() == graph.vertices().tolist()
     for each in (graph, again):  # ids, slots and edge ids go on from where they were
@@ -353,12 +351,12 @@ def test_saved_arrays_give_the_same_graph(ids: Any) -> None:
 
 
 def test_damaged_arrays_are_refused() -> None:
-    arrays = Graph(np.eye(2), [], [], ids=["a", "b"])._save_arrays()
+    arrays = Graph(np.eye(2), [], [], ids=["a", "b"]).to_arrays()
     for key in ("option.simple", "ids.taken", "ids.offsets"):
         with pytest.raises(StoredStateInvalid):
-            Graph._from_arrays({k: v for k, v in arrays.items() if k != key})
+            Graph.from_arrays({k: v for k, v in arrays.items() if k != key})
     with pytest.raises(StoredStateInvalid):
-        Graph._from_arrays({**arrays, "ids.taken": arrays["ids.taken"][:1]})
+        Graph.from_arrays({**arrays, "ids.taken": arrays["ids.taken"][:1]})
 
 
 def test_an_edge_index_in_one_piece_is_refused_with_the_way_out() -> None:

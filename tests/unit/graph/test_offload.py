@@ -93,12 +93,12 @@ def test_every_column_and_own_ids_come_back(tmp_path: Path, undirected: bool) ->
     graph.offload(60, tmp_path / "a")
     assert graph.digest() == whole.digest()
     assert graph.in_degree(names).tolist() == whole.in_degree(names).tolist()
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
     stored = parquet.read_table(tmp_path / "a")
     assert stored.column_names == ["src", "dst", "id", "weight", "time", "type", "attr"]
     assert set(stored["src"].to_pylist()) <= set(names)
     graph.reload()
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
     assert same_edges(graph, whole)
     for name in names:
         assert graph.in_neighbours(name)["id"].tolist() == whole.in_neighbours(name)["id"].tolist()
@@ -160,7 +160,7 @@ def test_updates_that_need_nothing_of_it_go_on(tmp_path: Path) -> None:
     )
     for each in (graph, whole):
         each.apply(batch)
-        each._store.check_invariants()
+        each.host.store.check_invariants()
     assert graph.digest() == whole.digest()
     graph.reload()
     assert same_edges(graph, whole)
@@ -249,7 +249,7 @@ def test_a_damaged_file_is_refused_and_nothing_changes(tmp_path: Path, damage: A
     with pytest.raises(StoredStateInvalid, match=r"\[reload\]"):
         graph.reload()
     assert (graph.offloaded, graph.edge_count) == (away, 2)
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
 
 
 def test_a_changed_edge_and_a_file_of_another_graph_are_refused(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_changed_edge_and_a_file_of_another_graph_are_refused(tmp_path: Path) 
     parquet.write_table(table.set_column(3, "time", pyarrow.array([11, 20])), tmp_path / "a")
     with pytest.raises(StoredStateInvalid, match="its bytes are not those that were written"):
         graph.reload()
-    graph._offloaded = replace(graph.offloaded, files=(replace(graph.offloaded.files[0], digest=""),))
+    graph.host.offloaded = replace(graph.offloaded, files=(replace(graph.offloaded.files[0], digest=""),))
     with pytest.raises(StoredStateInvalid, match="expected the edges that left this graph"):
         graph.reload()  # as a file of livegnn 0.1, whose bytes have no digest
     (tmp_path / "a").write_bytes(whole)
@@ -279,22 +279,22 @@ def test_batches_before_are_final_and_batches_after_roll_back(tmp_path: Path) ->
     with pytest.raises(EdgeOffloaded):
         graph.apply(updates(("add_edge", (0, 3), {"time": 60}), ("remove_edge", (1, 2), {})))
     assert graph.digest() == before
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
 
 
 def test_a_saved_graph_knows_what_is_away(tmp_path: Path) -> None:
     graph, whole = small(), small()
     graph.offload(20, tmp_path / "a")
     graph.offload(30, tmp_path / "b")
-    arrays = graph._save_arrays()
-    again = lg.Graph._from_arrays(arrays)
+    arrays = graph.to_arrays()
+    again = lg.Graph.from_arrays(arrays)
     assert again.offloaded == graph.offloaded
     assert again.digest() == whole.digest()
     assert again.reload() == 2
     assert same_edges(again, whole)
     for name, bad in (("offload.out", np.zeros(9, np.int32)), ("offload.files", arrays["offload.files"] + 1)):
         with pytest.raises(StoredStateInvalid):
-            lg.Graph._from_arrays({**arrays, name: bad})
+            lg.Graph.from_arrays({**arrays, name: bad})
 
 
 def test_memory_is_given_back(tmp_path: Path) -> None:
@@ -311,4 +311,4 @@ def test_memory_is_given_back(tmp_path: Path) -> None:
     assert held() < 0.32 * before
     assert graph.block_stats()["edges"] == 100_000
     assert graph.reload(since=200_000) == 100_000
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()

@@ -137,6 +137,6 @@ def test_what_else_takes_times(tmp_path) -> None:
     query = lg.query().out().sample(2)
     with pytest.raises(ValueInvalid, match=r"\[PreSampler\] expected now in D"):
         lg.PreSampler(days, query, ttl=3, now=second)
-    with pytest.raises(ValueInvalid, match=r"\[sample\] expected now in D"):
-        lg.AdHocSampler(days, query, ttl=3).sample([0], now=second)
+    with pytest.raises(ValueInvalid, match=r"\[AdHocSampler\] expected now in D"):
+        lg.AdHocSampler(days, query, ttl=3, now=second)
     assert days.edge_count == 1

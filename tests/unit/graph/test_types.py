@@ -37,7 +37,7 @@ def shop(**changed: Any) -> Graph:
         **changed,
     }
     graph = Graph(**arguments)
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
     return graph
 
 
@@ -46,7 +46,7 @@ def refused(graph: Graph, updates: Updates, error: type[Exception], message: str
     with pytest.raises(error, match=message):
         graph.apply(updates)
     assert (graph.digest(), graph.version) == before
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
 
 
 # ---- reading
@@ -154,7 +154,7 @@ def test_string_ids_may_be_the_same_in_two_types() -> None:
     updates.add_edge("b", "new", edge_type="Click", weight=1.0)
     graph.apply(updates)
     assert graph.edges()["dst"].tolist() == ["x", "x", "new"]
-    loaded = Graph._from_arrays(graph._save_arrays())
+    loaded = Graph.from_arrays(graph.to_arrays())
     assert loaded.digest() == graph.digest()
     assert loaded.vertices("Item").tolist() == graph.vertices("Item").tolist()
 
@@ -166,7 +166,7 @@ def test_a_slot_may_be_taken_again_by_another_type() -> None:
     updates.add_vertex(2, [9.0], vertex_type="Item")
     updates.add_edge(0, 2, edge_type="Click", weight=1.0)
     graph.apply(updates)
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
     assert graph.to_slots([2], vertex_type="Item").tolist() == [1]
     assert graph.features([2], vertex_type="Item").tolist() == [[9]]
     updates = Updates()
@@ -196,7 +196,7 @@ def test_every_update_of_a_typed_graph() -> None:
     updates.set_features([0, 2], [[1.0, 1], [2, 2]], vertex_type=0)
     updates.remove_vertices([0], vertex_type="Tag")
     graph.apply(updates)
-    graph._store.check_invariants()
+    graph.host.store.check_invariants()
     edges = graph.edges()
     assert edges["id"].tolist() == [1, 3, 4, 6, 7, 8]
     assert edges["weight"].tolist() == [2, 6, 5, 1, 1, 7]
@@ -261,7 +261,7 @@ def test_a_bad_update_changes_nothing(method: str, arguments: Any, error: type[E
     updates.remove_vertex(2, vertex_type="User")
     getattr(updates, method)(**arguments)
     refused(graph, updates, error, message)
-    graph._typed.small_max = 0  # as a large batch is translated
+    graph.host.ids.small_max = 0  # as a large batch is translated
     refused(graph, updates, error, message)
 
 
@@ -480,7 +480,7 @@ def test_saving_keeps_types_ids_and_free_slots() -> None:
     updates = Updates()
     updates.remove_vertex(2, vertex_type="User")
     graph.apply(updates)
-    loaded = Graph._from_arrays(graph._save_arrays())
+    loaded = Graph.from_arrays(graph.to_arrays())
     assert (loaded.digest(), loaded.version) == (graph.digest(), graph.version)
     assert (loaded.vertex_types, loaded.edge_types) == (graph.vertex_types, graph.edge_types)
     updates = Updates()
@@ -495,13 +495,13 @@ def test_saving_keeps_types_ids_and_free_slots() -> None:
 
 @pytest.mark.parametrize("damage", ["types.vertex_text", "ids.counts", "ids.numbers", "store.vertex_type"])
 def test_a_damaged_file_is_refused(damage: str) -> None:
-    arrays = dict(shop()._save_arrays())
+    arrays = dict(shop().to_arrays())
     arrays[damage] = arrays[damage][:-1]
     with pytest.raises(StoredStateInvalid):
-        Graph._from_arrays(arrays)
+        Graph.from_arrays(arrays)
     arrays.pop(damage)
     with pytest.raises(StoredStateInvalid):
-        Graph._from_arrays(arrays)
+        Graph.from_arrays(arrays)
 
 
 def test_an_engine_refuses_types() -> None:
@@ -515,7 +515,7 @@ def test_a_batch_that_is_being_tried_can_be_read() -> None:
     graph, updates = shop(), Updates()
     updates.add_vertex(2, [1.0], vertex_type="Item")
     updates.remove_vertex(0, vertex_type="Item")
-    _, translation = graph._translated(updates)
+    _, translation = graph.host.ids.translate(updates)
     assert translation is not None
     assert translation.slots("view", [1, 2], vertex_type="Item").tolist() == [4, 6]
     with pytest.raises(LiveGnnError, match="got 0"):

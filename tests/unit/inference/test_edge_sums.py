@@ -269,15 +269,6 @@ def test_a_limit_of_memory(tmp_path):
     assert paged.memory.resident < paged.memory.files
 
 
-def test_float32_recomputes():
-    rng = np.random.default_rng(5)
-    graph, mirror = random_graph(rng, WIDTH, False, vertices=12, attr_width=ATTRIBUTES)
-    engine = lg.Engine(two_layers(), graph, precision="float32")
-    for _ in range(5):
-        engine.apply(random_columns(rng, mirror, 5))
-        check_engine(engine, mirror)
-
-
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_sampled_rows_are_scaled_up(reduce):
     """Of equal messages any sample, scaled up, is the whole sum."""

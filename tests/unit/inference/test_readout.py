@@ -187,6 +187,7 @@ def test_a_head_is_applied_to_the_pooled_rows():
     np.testing.assert_allclose(readout.rows(), want, rtol=1e-6)
     np.testing.assert_array_equal(readout.predict(), want.argmax(axis=1))
     np.testing.assert_array_equal(readout.rows([2])[0], readout.rows()[1])
+    assert readout.rows([2, 2, 1])[:2].tobytes() == 2 * readout.rows([2]).tobytes()  # whatever is read with it
     doubled = lg.Readout(e, "mean", GROUPS, head=lambda rows: rows * 2)
     np.testing.assert_array_equal(doubled.rows(), readout.pooled() * 2)
 

@@ -48,24 +48,12 @@ def test_a_refused_degree_leaves_every_engine_as_it_was(options):
         g.apply(one_more if each == 0 else updates(("set_features", each, row(each))))
 
 
-def test_a_refused_degree_leaves_what_float32_sums_have_drifted():
-    e = lg.Engine(weighted_gcn(), weighted_graph(), precision="float32", threads=1)
-    for step in range(60):
-        e.apply(updates(("set_features", step % N, row(step))))
-    digest = e.state_digest()
-    assert digest != lg.Engine(e.model, e.graph, precision="float32", threads=1).state_digest()  # there is some
-    with pytest.raises(lg.errors.DegreeNegative):
-        e.apply(negative_degree())
-    assert e.state_digest() == digest
-
-
 # ---- messages without a value
 
 
 EVERY_WAY = [
     *({"path": path} for path in ("push", "pull", "sweep")),
     *({"strategy": strategy} for strategy in ("affected", "khop", "full", "sampled")),
-    {"precision": "float32"},
     {"state": "compact"},
 ]
 TENS = np.full((3, WIDTH), 10.0, np.float32)

@@ -166,7 +166,7 @@ def test_a_view_that_is_forgotten_keeps_nothing():
     del view
     e.apply(updates(("set_features", STR_IDS, array(N, 4))))
     assert e.state_bytes()["outputs"] <= before + 64 * 4 * 64  # the batch's journal, no block of rows
-    assert not [each for each in e.graph._old_ids._holders if each() is not None]
+    assert not [each for each in e.graph.host.old_ids._holders if each() is not None]
 
 
 def test_a_view_is_read_inside_its_block_only():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import livegnn as lg
+from tests.unit.graph.recorders import Noted, no_room
 from tests.unit.inference.samples import INT_IDS, STR_IDS, engine, graph, model, row, updates
 from tests.unit.inference.test_threads import run_readers
 
@@ -44,7 +45,8 @@ def test_what_is_supposed_moves_no_version_and_no_count():
 def test_version_and_counts_move_when_the_batch_is_published(ids):
     e = lg.Engine(model(), graph(ids), threads=1)
     seen = []
-    e.graph._record = lambda _: seen.append((facts(e), in_a_thread(lambda: facts(e))))  # nothing can refuse it any more
+    note = Noted([], "last", append=lambda: seen.append((facts(e), in_a_thread(lambda: facts(e)))))
+    e.graph.host.add_recorder(note)  # nothing can refuse it any more
     e.on_change(lambda _: seen.append((facts(e), in_a_thread(lambda: facts(e)))))
     before, after = (0, 0, 6, 6, 6), (1, 1, 7, 7, 6)
     e.apply(updates(("add_vertex", 6, row())))
@@ -53,11 +55,7 @@ def test_version_and_counts_move_when_the_batch_is_published(ids):
 
 def test_a_batch_that_is_taken_back_moves_nothing():
     e = engine()
-
-    def refuse(_):
-        raise OSError("no room on the disk")
-
-    e.graph._record = refuse
+    e.graph.host.add_recorder(Noted([], "full", append=no_room))
     with pytest.raises(OSError, match="no room"):
         e.apply(updates(*GROWS))
     assert facts(e) == (0, 0, 6, 6, 6)

@@ -78,7 +78,7 @@ def test_a_failed_append_takes_the_batch_back(log, monkeypatch, mode, seed):
                 engine.apply(batch)
         assert before == (graph.version, graph.digest(), engine.state_digest(), log.tail, attachment.offset, heard)
         assert seen == [True]  # readers of an eager engine had the old rows; on demand, other threads wait
-        graph._store.check_invariants()
+        graph.host.store.check_invariants()
         engine.apply(batch)
         engine.verify()
         assert log.tail == graph.version == 2

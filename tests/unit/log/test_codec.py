@@ -15,8 +15,8 @@ DAMAGED = r"^\[history, offset 7\] expected .*, got .*; (restore|read)"
 
 def same(a, b):
     """Whether two Updates hold the same, to the bit."""
-    columns, keys, types = a._to_columns()
-    others, other_keys, other_types = b._to_columns()
+    columns, keys, types = a.to_columns()
+    others, other_keys, other_types = b.to_columns()
     assert types == other_types
     assert keys == other_keys
     assert columns.keys() == others.keys()
@@ -189,11 +189,11 @@ def test_a_frame_cut_short_lengthened_or_in_the_wrong_place_is_refused():
     ],
 )
 def test_columns_that_do_not_fit_each_other_are_refused(change, error):
-    columns, keys, types = every_kind()._to_columns()
-    same(lg.Updates._from_columns(columns, keys, types), every_kind())
+    columns, keys, types = every_kind().to_columns()
+    same(lg.Updates.from_columns(columns, keys, types), every_kind())
     change(columns)
     with pytest.raises(error):
-        lg.Updates._from_columns(columns, keys, types)
+        lg.Updates.from_columns(columns, keys, types)
 
 
 def typed():

@@ -56,6 +56,8 @@ def test_arrays_become_read_only_contiguous_float32():
         (lambda: ir.Combine(()), ModelError, "at least one value"),
         (lambda: ir.Combine(((1.0, x), (1.0, ir.Input(2)))), WidthMismatch, r"one width, got \[3, 2\]"),
         (lambda: ir.Multiply(x, ir.Input(2)), WidthMismatch, "width 3 or 1, got 2"),
+        (lambda: ir.Elementwise("divide", (x, ir.Input(2))), WidthMismatch, r"one width, got \[3, 2\]"),
+        (lambda: ir.Elementwise("where", (x, x)), ModelError, "where of 3 values, got .where. of 2"),
         (lambda: ir.Slice(x, 1, 4), WidthMismatch, "1:4"),
         (lambda: ir.Propagate(x, "max"), ModelError, "sum, mean, gcn, laplacian, walk or difference"),
         (lambda: ir.Propagate(x, "sum", self_loops=True), ModelError, "norm gcn only"),

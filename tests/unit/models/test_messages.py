@@ -7,9 +7,9 @@ from torch import nn
 from torch_geometric import nn as pyg
 
 from livegnn.models import edges, ir
-from livegnn.models.evaluate import EdgeList, evaluate
 from livegnn.models.messages import linear, split_target
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
+from livegnn.models.truth import EdgeList, true_rows
 
 rng = np.random.default_rng(5)
 X = ir.Input(3)
@@ -22,7 +22,7 @@ def kinds(value, kind):
 
 
 def gathered(message):
-    return evaluate(edges.Gather(message), ROWS, EDGES)
+    return true_rows(edges.Gather(message), ROWS, EDGES)
 
 
 def on_edges(value):
@@ -65,7 +65,7 @@ def test_the_targets_part_is_told_from_the_rest(reduce):
     assert rest is X
     together = edges.Gather(ir.Combine(((1.0, edges.Target(own)), (1.0, edges.Source(rest)))), reduce)
     np.testing.assert_allclose(
-        evaluate(together, ROWS, EDGES), evaluate(edges.Gather(message, reduce), ROWS, EDGES), rtol=1e-12
+        true_rows(together, ROWS, EDGES), true_rows(edges.Gather(message, reduce), ROWS, EDGES), rtol=1e-12
     )
 
 

@@ -11,6 +11,7 @@ from torch_geometric.nn.pool import glob
 
 import livegnn as lg
 from livegnn.errors import DtypeInvalid, ModelError, ModelMismatch, ModelUnsupported, UsageError, WidthMismatch
+from livegnn.models.pyg import pools
 
 torch.set_num_threads(1)
 
@@ -241,7 +242,7 @@ def test_from_pyg_names_the_call_to_use():
 
 
 def test_what_the_import_misread_is_found_by_the_comparison(monkeypatch):
-    monkeypatch.setitem(lg.models.pyg_pools._KINDS, "mean", "add")
+    monkeypatch.setitem(pools._KINDS, "mean", "add")
     with pytest.raises(ModelMismatch, match="at graph 0, column 0 of 1 graphs"):
         lg.graph_level_from_pyg(Net(averaged))
 
@@ -252,11 +253,11 @@ def test_bad_arguments_leave_the_graph_alone():
         lg.Readout.from_pyg(Net(averaged), lg.Engine(lg.Model([lg.LG()], input_width=4), graph))
     with pytest.raises(ModelError, match=r"expected a torch.nn.Module, got int"):
         lg.graph_level_from_pyg(3)
-    attached = len(graph._consumers)
+    attached = len(graph.host.consumers)
     for groups, kind in (([0, 1], WidthMismatch), ([0.5] * 4, DtypeInvalid)):
         with pytest.raises(kind):
             lg.Readout.from_pyg(Net(averaged), graph, groups)
-    assert len(graph._consumers) == attached
+    assert len(graph.host.consumers) == attached
     typed = lg.Graph({"a": np.eye(2, dtype=np.float32)}, {("a", "to", "a"): [0]}, {("a", "to", "a"): [1]})
     with pytest.raises(ModelUnsupported, match="one kind of vertex"):
         lg.Readout.from_pyg(Net(averaged), typed)

@@ -10,7 +10,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.nn.aggr import PowerMeanAggregation
 
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
-from livegnn.models.pyg import from_pyg
+from livegnn.models.pyg.entry import from_pyg
 
 torch.set_num_threads(1)
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.graph import Graph
-from livegnn.sampling import ClusterSpec, OneHop, expiry
+from livegnn.sampling import ClusterSpec, OneHop
+from livegnn.sampling.queries import expiry
 
 _WORD = 2**64
 
@@ -66,27 +67,25 @@ class Reach:
         """What a serving worker with these seeds must hold: non-empty samples by (table place, vertex), and vertices
         whose features are needed.
         """
-        needed: dict[int, set[int]] = {}
+        plan, places = self.spec.plan, self.spec.places
+        vertices: dict[int, set[int]] = {places[planned.tables[0]]: set(seeds) for planned in plan.queries}
         samples, features = {}, set(seeds)
-        for planned in self.spec.plan.queries:
-            frontier = set(seeds)
-            for table in planned.tables:
-                place, hop = self.spec.places[table], self.spec.plan.one_hop(table)
-                needed.setdefault(place, set()).update(frontier)
-                following = set()
-                for v in frontier:
-                    sample = self.sample(hop, v)
-                    if sample:
-                        samples[place, v] = sample
-                    following |= {neighbour for neighbour, _ in sample}
-                frontier = following
-                features |= frontier
+        for table in sorted(plan.tables, key=lambda table: table.one_hop.hop):
+            place, reached = places[table.number], set()
+            for v in vertices[place]:
+                sample = self.sample(table.one_hop, v)
+                if sample:
+                    samples[place, v] = sample
+                reached |= {neighbour for neighbour, _ in sample}
+            for fed in plan.feeds(table.number):  # of all queries that share the table
+                vertices.setdefault(places[fed], set()).update(reached)
+            features |= reached
         return samples, features
 
 
 def held(push: Any) -> tuple[dict[tuple[int, int], list[tuple[int, int]]], dict[int, Any]]:
     """The content of a serving worker, in the form of Reach.contents, with the rows of features."""
-    table, vertex, count, neighbours, edge_ids, _, _, feature_vertex, rows, _ = push
+    table, vertex, count, neighbours, edge_ids, _, _, _, feature_vertex, rows, _ = push
     samples, first = {}, 0
     for t, v, n in zip(table.tolist(), vertex.tolist(), count.tolist(), strict=True):
         entries = zip(neighbours[first : first + n].tolist(), edge_ids[first : first + n].tolist(), strict=True)

@@ -69,6 +69,17 @@ def test_answers_do_not_depend_on_the_number_of_workers(workers):
     assert cluster.sample([1], features=False).hop(1).shape == (1, 1)
 
 
+def test_a_table_that_queries_share_feeds_the_tables_of_both():
+    graph = lg.Graph(np.eye(7, dtype=np.float32), [0, 0, 1, 2, 3, 4], [1, 2, 3, 4, 5, 6], time=range(6))
+    wide = lg.query().out().sample(2, by="top_k").out().sample(1, by="top_k")
+    long = lg.query().out().sample(1, by="top_k").out().sample(1, by="top_k").out().sample(1, by="top_k")
+    cluster = LocalCluster(graph, [wide, long], serving=7)
+    check_cluster(cluster, 5)
+    holders = [held(worker.contents())[0] for worker in cluster.serving_workers.values()]
+    assert any(samples.get((3, 3)) == [(5, 4)] for samples in holders)  # 3 is at hop 2 of `wide` alone
+    assert cluster.sample([0], query=2).hop(3).tolist() == [[[[6]]]]
+
+
 def test_each_serving_worker_holds_less_where_there_are_more():
     graph = ring(200)
     one = LocalCluster(graph, QUERY).serving_workers[0].contents()
@@ -78,10 +89,34 @@ def test_each_serving_worker_holds_less_where_there_are_more():
 
 def test_the_check_finds_what_is_too_much_and_too_little():
     cluster = LocalCluster(ring(), QUERY)
-    table, vertex, _, _, edge_ids, _, _, owners, rows, none = cluster.serving_workers[0].contents()
+    table, vertex, _, _, edge_ids, edges, _, _, owners, rows, none = cluster.serving_workers[0].contents()
     nothing, no_rows = np.empty(0, np.int32), np.empty((0, 2), np.float32)
-    less = (nothing, nothing, nothing, nothing, edge_ids[:0], table[:1], vertex[:1], nothing, no_rows, nothing)
-    other = (nothing, nothing, nothing, nothing, edge_ids[:0], nothing, nothing, owners[:1], rows[:1] + 1, none)
+    less = (
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        edge_ids[:0],
+        edges[:0],
+        table[:1],
+        vertex[:1],
+        nothing,
+        no_rows,
+        nothing,
+    )
+    other = (
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+        edge_ids[:0],
+        edges[:0],
+        nothing,
+        nothing,
+        owners[:1],
+        rows[:1] + 1,
+        none,
+    )
     for spoiled in (less, other):
         cluster = LocalCluster(ring(), QUERY)
         cluster.serving_workers[0]._tables.apply([spoiled], np.ones(1024, np.uint8), 0)
@@ -277,7 +312,7 @@ def test_what_is_refused():
         cluster.move_serving(np.zeros(1024, np.uint64))
     with pytest.raises(UsageError, match=r"\[move_sampling\] expected 1024 uint16"):
         cluster.move_sampling(np.full(1024, 2, np.uint16))
-    with pytest.raises(UsageError, match="expected the number of a query"):
+    with pytest.raises(UsageError, match="expected query= to name one of the running queries"):
         cluster.sample([0], query=7)
     with pytest.raises(UsageError, match="expected a Graph, got int"):
         LocalCluster(3, QUERY)

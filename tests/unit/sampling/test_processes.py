@@ -1,6 +1,7 @@
 """Clusters of processes: what a folder accepts, what ends them, and what their owner is told."""
 
 import contextlib
+import json
 import resource
 import socket
 import subprocess
@@ -14,13 +15,14 @@ import pytest
 import livegnn as lg
 from livegnn.errors import LogConflict, UsageError, VersionPending, WorkerUnavailable
 from livegnn.log import UpdateLog, open_log
-from livegnn.sampling import ClusterSpec, ServingWorker
-from livegnn.sampling.checkpoints import CheckpointFiles
-from livegnn.sampling.front_end import FrontEnd
-from livegnn.sampling.messages import Answer, Exchange, Part, Reading, encode
-from livegnn.sampling.process import Config, ProcessCluster, _beating
-from livegnn.sampling.remote import RemoteServing, answer_questions
-from livegnn.sampling.runtime import Settings, _Inbox
+from livegnn.sampling import ClusterSpec, ReadOptions, ServingWorker
+from livegnn.sampling.cluster.checkpoints import CheckpointFiles
+from livegnn.sampling.cluster.front_end import FrontEnd
+from livegnn.sampling.cluster.messages import CountChanges, Part, encode
+from livegnn.sampling.cluster.process import Config, ProcessCluster, _heartbeats
+from livegnn.sampling.cluster.remote import RemoteServing, answer_requests
+from livegnn.sampling.cluster.runtime import Settings, _Inbox
+from livegnn.sampling.presample.answers import Response
 from tests.simulation.world import MemoryLog
 
 QUERY = lg.query().out().sample(2)
@@ -85,12 +87,22 @@ def test_settings_that_differ_are_shown_without_passwords(column):
 def test_a_first_start_that_failed_is_made_up_for(tmp_path, monkeypatch):
     graph = new_graph()
     with monkeypatch.context() as patch:
-        patch.setattr("livegnn.sampling.process.Coordinator", refuse)
+        patch.setattr("livegnn.sampling.cluster.process.Coordinator", refuse)
         with pytest.raises(OSError, match="no coordinator"):
             ProcessCluster(tmp_path, graph, QUERY, **QUICK)
     assert Config.read(tmp_path).spec == ClusterSpec.of(graph, QUERY)
     with ProcessCluster(tmp_path, graph, QUERY, **QUICK) as cluster:
         assert cluster.sample([0], timeout=60).hop(1).shape == (1, 2)
+
+
+def test_settings_of_0_1_have_other_names(tmp_path):
+    config = Config(ClusterSpec.of(new_graph(), QUERY), "sqlite:a.db", "sqlite:{name}.db", {}, Settings())
+    names = {"heartbeat_ms": "beat_ms", "heartbeat_timeout_ms": "silence_ms_max", "startup_timeout_ms": "start_ms_max"}
+    settings = {names.get(name, name): value + 1 for name, value in Settings()._asdict().items()}
+    document = {"spec": json.loads(config.spec.to_json()), "settings": settings}
+    document |= {"history": config.history, "logs": config.logs, "log_options": {}}
+    (tmp_path / "cluster.json").write_text(json.dumps(document))
+    assert Config.read(tmp_path).settings == Settings(*(value + 1 for value in Settings()))
 
 
 def refuse(*_):
@@ -110,6 +122,27 @@ def test_half_written_states_go_when_their_worker_starts(tmp_path):
         (tmp_path / name).write_bytes(b"")
     files.clean("sampling", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["sampling-11.4.state.z.part"]
+
+
+def test_samples_of_processes_carry_data_of_edges(tmp_path):
+    columns = {"weight": [1.0, 2.0, 3.0], "time": [4, 5, 6], "edge_attr": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    graph = lg.Graph(np.ones((6, 2), np.float32), [0, 0, 1], [1, 2, 3], **columns)
+    query = lg.query().out().sample(2).out().sample(1)
+    sampler = lg.PreSampler(graph, query, edge_data=True)
+    with ProcessCluster(tmp_path, graph, query, **QUICK, edge_data=True, sampling=2, serving=2) as cluster:
+        for batch in range(2):
+            expected, got = sampler.sample([0, 1, 2]), cluster.sample([0, 1, 2], at_least=graph.version, timeout=60)
+            for k in (1, 2):
+                np.testing.assert_array_equal(got.edge_weight(k), expected.edge_weight(k))
+                np.testing.assert_array_equal(got.edge_time(k), expected.edge_time(k))
+                np.testing.assert_array_equal(got.edge_attr(k), expected.edge_attr(k))
+            updates = lg.Updates()
+            updates.add_edge(2, 4, weight=7, time=8, edge_attr=[9, 10])
+            updates.set_weight(0, 1, 11 + batch)
+            updates.set_edge_attr(1, 3, [12 + batch, 13])
+            cluster.apply(updates)
+    with pytest.raises(UsageError, match="expected the queries, seed, ttl and columns"):
+        ProcessCluster(tmp_path, graph, query, **QUICK)
 
 
 # ---- what goes wrong meanwhile
@@ -155,7 +188,7 @@ def test_workers_end_with_who_started_them_even_before_they_begin(tmp_path):
     for role in ("sampling", "serving"):
         ended = subprocess.Popen([sys.executable, "-c", ""])
         ended.wait()
-        command = [sys.executable, "-m", "livegnn.sampling.process", str(tmp_path), role, "0", str(ended.pid)]
+        command = [sys.executable, "-m", "livegnn.sampling.cluster.process", str(tmp_path), role, "0", str(ended.pid)]
         assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
 
@@ -169,19 +202,19 @@ def test_an_answer_that_does_not_come_is_not_waited_for(tmp_path):
         silent.listen()
         start = time.monotonic()
         with pytest.raises(WorkerUnavailable, match="nothing came within"):
-            RemoteServing(address).answer(np.arange(1), Reading(1, timeout=0.1))
+            RemoteServing(address).answer(np.arange(1), ReadOptions(1, timeout=0.1))
         assert time.monotonic() - start < 30
 
 
 def test_a_long_timeout_is_for_ever(tmp_path):
     class Quick:
         def answer(self, seeds, reading):
-            return Answer(3, (seeds[:, None],), (), ())
+            return Response(3, (seeds[:, None],), (), ())
 
     address = str(tmp_path / "s.sock")
-    with answer_questions(Quick(), address):
+    with answer_requests(Quick(), address):
         for timeout in (1e7, threading.TIMEOUT_MAX):
-            assert RemoteServing(address).answer(np.arange(1), Reading(1, timeout=timeout)).version == 3
+            assert RemoteServing(address).answer(np.arange(1), ReadOptions(1, timeout=timeout)).version == 3
 
 
 def test_owners_share_one_deadline():
@@ -193,7 +226,7 @@ def test_owners_share_one_deadline():
             asked.append(reading.timeout)
             time.sleep(0.05)
             shape = (len(seeds), 2)
-            return Answer(0, (np.zeros(shape, np.int64),), (np.zeros(shape, np.int64),), ())
+            return Response(0, (np.zeros(shape, np.int64),), (np.zeros(shape, np.int64),), ())
 
     serving = np.full(1024, 1, np.uint64)
     serving[::2] = 2
@@ -209,14 +242,14 @@ def test_questions_are_taken_again_after_a_lack_of_file_descriptors(tmp_path):
     address = str(tmp_path / "s.sock")
     worker = ServingWorker(ClusterSpec.of(new_graph(), QUERY), 0)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with answer_questions(worker, address) as door:
+    with answer_requests(worker, address) as door:
         with socket.socket(socket.AF_UNIX) as client, contextlib.ExitStack() as undo:
             undo.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
             resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, before[1]))
             client.connect(address)
             time.sleep(0.2)
         with pytest.raises(VersionPending):
-            RemoteServing(address).answer(np.arange(1), Reading(1, timeout=0.0))
+            RemoteServing(address).answer(np.arange(1), ReadOptions(1, timeout=0.0))
     assert door.is_closed
 
 
@@ -230,13 +263,13 @@ def test_questions_are_taken_again_after_a_lack_of_threads(tmp_path, monkeypatch
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    with answer_questions(worker, address):
+    with answer_requests(worker, address):
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", limited)
             with pytest.raises(WorkerUnavailable):
-                RemoteServing(address).answer(np.arange(1), Reading(1, timeout=0.0))
+                RemoteServing(address).answer(np.arange(1), ReadOptions(1, timeout=0.0))
         with pytest.raises(VersionPending):
-            RemoteServing(address).answer(np.arange(1), Reading(1, timeout=0.0))
+            RemoteServing(address).answer(np.arange(1), ReadOptions(1, timeout=0.0))
 
 
 # ---- inboxes
@@ -249,17 +282,17 @@ def test_parts_of_messages_that_nobody_needs_are_forgotten():
     inbox = _Inbox(log, 0)
     inbox.read()
     assert inbox.needed(set(), 5) == 0
-    log.append(encode(Exchange(2, 3, 0, 9, 1, (none, none, none, none))))
+    log.append(encode(CountChanges(2, 3, 0, 9, 1, (none, none, none, none))))
     inbox.read()
     assert inbox.needed(set(), 9) == 2
 
 
-def test_beats_come_from_a_thread_while_a_turn_takes_long():
+def test_heartbeats_come_from_a_thread_while_a_turn_takes_long():
     beats = []
-    with _beating(lambda: beats.append(threading.current_thread().name), Settings(beat_ms=5)):
+    with _heartbeats(lambda: beats.append(threading.current_thread().name), Settings(heartbeat_ms=5)):
         until(lambda: len(beats) >= 3)
-    assert set(beats) == {"livegnn-beats"}
+    assert set(beats) == {"livegnn-heartbeats"}
     beats.clear()
-    with _beating(lambda: beats.append(1), Settings(beat_ms=5, start_ms_max=0)):
+    with _heartbeats(lambda: beats.append(1), Settings(heartbeat_ms=5, startup_timeout_ms=0)):
         time.sleep(0.05)
-    assert not beats  # a turn longer than start_ms_max is given up
+    assert not beats  # a turn longer than startup_timeout_ms is given up

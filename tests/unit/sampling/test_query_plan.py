@@ -10,7 +10,8 @@ import pytest
 
 import livegnn as lg
 from livegnn.errors import QueryInvalid, UsageError
-from livegnn.sampling import EdgeType, OneHop, Plan, Query, Schema, plan
+from livegnn.sampling import EdgeType, OneHop, Plan, Query, Schema
+from livegnn.sampling.queries.plan import plan
 
 SHOP = Schema(
     ("User", "Item", "Shop"),

@@ -151,7 +151,7 @@ def test_a_kept_sample_does_not_keep_the_batch(sampler):
 
 def test_several_queries(sampler):
     other = sampler.add(lg.query().in_().sample(2))
-    with pytest.raises(UsageError, match=r"one of the queries \(1, 2\)"):
+    with pytest.raises(UsageError, match=r"one of the running queries \(1, 2\)"):
         lg.SampleServer(sampler)
     with lg.SampleServer(sampler, query=1) as server:
         assert server.sample([1]).hops == 2
@@ -326,7 +326,7 @@ def test_samples_of_whole_versions_while_updates_come(sampler):
         ({"queue_max": True}, ValueInvalid, "queue_max of at least 1"),
         ({"wait_us": -1}, ValueInvalid, "wait_us from 0"),
         ({"wait_us": float("nan")}, ValueInvalid, "wait_us from 0"),
-        ({"query": 4}, UsageError, "number of a query"),
+        ({"query": 4}, UsageError, "one of the running queries"),
         ({"model": neighbour_sums, "inputs": "graph"}, ValueInvalid, "inputs from tree, pyg, data"),
         ({"model": neighbour_sums, "merge": True}, UsageError, 'merge=True with inputs="pyg"'),
         ({"model": neighbour_sums, "head": 3}, UsageError, "head as a callable"),

@@ -8,24 +8,32 @@ import pytest
 import livegnn as lg
 from livegnn import _native
 from livegnn.errors import StoredStateInvalid, UsageError, VersionPending
-from livegnn.sampling import ClusterSpec, SamplingWorker, ServingWorker, even_owners, even_serving, split, start_state
-from livegnn.sampling.checkpoints import CheckpointFiles
-from livegnn.sampling.messages import (
-    Answer,
-    Ask,
+from livegnn.sampling import (
+    ClusterSpec,
+    ReadOptions,
+    SamplingWorker,
+    ServingWorker,
+    even_owners,
+    even_serving,
+    split,
+    start_state,
+)
+from livegnn.sampling.cluster.checkpoints import CheckpointFiles
+from livegnn.sampling.cluster.messages import (
     Batches,
-    Beat,
     Checkpoint,
+    ErrorResponse,
+    Heartbeat,
     Move,
     Part,
     Push,
-    Reading,
-    Refusal,
+    Request,
     Serve,
     Served,
     decode,
     encode,
 )
+from livegnn.sampling.presample.answers import Response
 
 QUERY = lg.query().out().sample(2).out().sample(1)
 
@@ -151,11 +159,11 @@ def messages():
     exchange = workers[0].begin(Serve(0, 7, even_serving(1)))[0]
     serving = ServingWorker(spec, 0)
     run(start(1)[1], serving, lambda _: 0, Serve(0, 7, even_serving(1)))
-    push, answer = serving.state(), serving.answer(np.arange(3), Reading(1))
+    push, answer = serving.state(), serving.answer(np.arange(3), ReadOptions(1))
     maps = (Serve(1, 2, even_serving(3)), Move(1, 2, even_owners(3)))
-    ask = Ask(Reading(1, False, True, None, 0.5), np.arange(4))
+    ask = Request(ReadOptions(1, False, True, None, 0.5), np.arange(4))
     part = Part(0, 1, 2, 0, 3, np.arange(5, dtype=np.uint8))
-    small = (Batches(1, 2, 3), Checkpoint(4, 5), Beat(0, 1, 2, 3), Refusal("UsageError", "no — never"))
+    small = (Batches(1, 2, 3), Checkpoint(4, 5), Heartbeat(0, 1, 2, 3), ErrorResponse("UsageError", "no — never"))
     return [exchange, push, Served(9, push), answer, ask, part, *maps, *small, start()[1][1].state()]
 
 
@@ -163,7 +171,7 @@ def flat(value):
     """The numbers and arrays of a message, one after another."""
     if isinstance(value, np.ndarray):
         return [(value.dtype.str, value.shape, value.tobytes())]
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [part for each in value for part in flat(each)]
     if hasattr(value, "live"):
         return flat(tuple(value.edges[name] for name in value.edges)) + flat(
@@ -178,7 +186,7 @@ def test_messages_survive_their_bytes(place):
     again = decode(encode(message))
     assert type(again) is type(message)
     assert flat(again) == flat(message)
-    if isinstance(message, Answer):
+    if isinstance(message, Response):
         assert again.features[2].shape == (3, 2, 1, 1)
 
 

@@ -76,7 +76,7 @@ def test_what_is_broken_is_reported_and_repeated():
     assert "memory at rest grew by" in said
     assert "FAILED tests.unit.soak.broken:well" not in said
     replay = re.search(r"replay: python (-m tests\.soak .*broken:wrong.*)", said)[1]
-    assert "--step 0 --ticks 3" in replay
+    assert re.search(r"--step 0 --ticks [0-3]\b", replay)  # fewer where the slice began late
     code, again = soak(*shlex.split(replay)[2:])
     assert code == 1
     assert "StateMismatch" in again

@@ -44,7 +44,7 @@ def test_parts_that_are_none(make):
     for device in ("nowhere", None, 3.5, "cuda:99"):
         with pytest.raises(ValueInvalid, match=where + "a device that is at hand"):
             make(model, graph, sampler, device=device)
-    assert len(graph._consumers) == 0
+    assert len(graph.host.consumers) == 0
 
 
 def test_parts_of_a_loader_and_a_pass():
@@ -109,7 +109,7 @@ def test_options_of_a_trainer(options, error, words):
     with pytest.raises(error, match=words):
         trainer_of(graph, model, **options)
     assert model.memory.slot_count == 7
-    assert len(graph._consumers) == 0
+    assert len(graph.host.consumers) == 0
 
 
 @pytest.mark.parametrize("kind", ["number", "nul", "long", "bytes", "below a file", "in proc"])
@@ -133,7 +133,7 @@ def test_folders_that_cannot_be_made(tmp_path, kind):
     with pytest.raises(UsageError, match=r"^\[ContinuousTrainer\] expected folder as "):
         trainer_of(graph, model, folder=folder)
     assert model.memory.slot_count == 7
-    assert len(graph._consumers) == 0
+    assert len(graph.host.consumers) == 0
 
 
 def test_calls_of_a_trainer():

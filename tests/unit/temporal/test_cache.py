@@ -165,7 +165,7 @@ def test_a_fetch_that_fails_changes_nothing(policy):
     cache = FeatureCache(source, capacity=3, policy=policy, max_replace=1.0)
     cache.warm([1, 1, 2, 5])
     before = state(cache)
-    with pytest.raises(ValueInvalid, match=r"\[fetch\] expected ids from 0 to 9, got 10 at row 2; mend the ids"):
+    with pytest.raises(ValueInvalid, match=r"\[fetch\] expected ids from 0 to 9, got 10 at row 2; fix the ids"):
         cache.fetch([1, 4, 10])
     with pytest.raises(ValueInvalid, match="got -1 at row 0"):  # elsewhere the last row, in silence
         cache.fetch([-1])

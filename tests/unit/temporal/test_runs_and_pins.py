@@ -48,7 +48,7 @@ class World:
         return {"weight": self.rng.random(count, np.float32), "edge_attr": self.rng.random((count, 2), np.float32)}
 
     def copy(self) -> lg.Graph:
-        return self.kind._from_arrays(self.graph._save_arrays())
+        return self.kind.from_arrays(self.graph.to_arrays())
 
     def options(self) -> dict[str, Any]:
         window = None if self.rng.random() < 0.5 else int(self.rng.integers(1, self.times + 1))
@@ -142,7 +142,7 @@ def test_long_batches_under_pins_and_a_feed(seed: int) -> None:
             assert graph.digest() == before
         else:
             graph.apply(updates)
-        graph._store.check_invariants()
+        graph.host.store.check_invariants()
         world.check_pins()
         world.check_tables()
         if rng.random() < 0.5 or step == _STEPS - 1:
@@ -165,7 +165,7 @@ def test_many_targets_on_one_list_that_has_changed(strategy: Any) -> None:
     src, times = rng.integers(0, 50, count), rng.integers(0, 1000, count)
     graph = lg.Graph(np.zeros((50, 0), np.float32), src, np.zeros(count, np.int64), time=times)
     options = {"fanouts": [10], "strategy": strategy, "seed": 4}
-    copied = TemporalSampler(lg.Graph._from_arrays(graph._save_arrays()), **options)
+    copied = TemporalSampler(lg.Graph.from_arrays(graph.to_arrays()), **options)
     with TemporalSampler(graph, **options).pin() as pin:
         updates = lg.Updates()
         updates.remove_edges(src[:6000], np.zeros(6000, np.int64))

@@ -41,7 +41,7 @@ def test_a_pin_reads_its_version_whatever_is_applied() -> None:
         with sampler.pin() as later:
             assert later.version == 2
             assert later.sample([0], [9])[0].times.tolist() == [4]
-    assert graph._followers == []
+    assert graph.host._followers == []
 
 
 def test_ids_are_those_of_the_pinned_version() -> None:
@@ -58,7 +58,7 @@ def test_ids_are_those_of_the_pinned_version() -> None:
         assert pinned.features(["b"]).tolist() == [[1, 1]]
         with pytest.raises(VertexUnknown, match="'c'"):
             pinned.sample(["c"], [9])
-    assert graph._guards == []
+    assert graph.host._guards == ()
 
 
 def test_writers_go_on_while_a_pin_is_open() -> None:
@@ -107,7 +107,7 @@ def test_a_pin_that_the_graph_refuses_is_not_open(monkeypatch: pytest.MonkeyPatc
         raise UsageError("not now")
 
     with monkeypatch.context() as refusing:
-        refusing.setattr(graph, "_attach", refuse)
+        refusing.setattr(graph.host, "attach", refuse)
         with pytest.raises(UsageError, match="not now"):
             pin.__enter__()
     with pytest.raises(UsageError, match="inside its with block"):

@@ -121,9 +121,9 @@ def reads_as_it_answers(model, inputs):
 def is_held(graph):
     """Whether another thread would have to wait for the graph."""
     with ThreadPoolExecutor(1) as threads:
-        free = threads.submit(graph._lock.acquire, blocking=False).result()
+        free = threads.submit(graph.host.lock.acquire, blocking=False).result()
         if free:
-            threads.submit(graph._lock.release).result()
+            threads.submit(graph.host.lock.release).result()
     return not free
 
 

@@ -7,7 +7,7 @@ import torch
 import livegnn as lg
 from livegnn.errors import ModelMismatch, ModelUnsupported, OperatorUnsound, UsageError, WidthMismatch
 from livegnn.models import edges, ir
-from livegnn.models.evaluate import EdgeList, evaluate
+from livegnn.models.truth import EdgeList, true_rows
 from livegnn.verify import Operator, OperatorLayer, layer, prove
 from livegnn.verify.examples import example
 from livegnn.verify.subject import Subject
@@ -151,7 +151,7 @@ def test_results_that_pass_through_infinity_are_refused():
 
 
 def computed(one, x, src, dst, **columns):
-    return evaluate(lg.Model([one]).output, np.asarray(x, float), EdgeList(np.array(src), np.array(dst), **columns))
+    return true_rows(lg.Model([one]).output, np.asarray(x, float), EdgeList(np.array(src), np.array(dst), **columns))
 
 
 def test_vertices_without_in_edges_have_a_of_0():

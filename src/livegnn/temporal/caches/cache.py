@@ -23,9 +23,10 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import DtypeInvalid, StateMismatch, UsageError, ValueInvalid, WidthMismatch
-from livegnn.extras import need
 from livegnn.graph import Graph, checks
-from livegnn.graph.cores import thread_count
+from livegnn.graph.consumers import Consumer
+from livegnn.graph.threads import thread_count
+from livegnn.optional import need
 from livegnn.stored import file_path
 from livegnn.temporal.caches.device_rows import CpuRows, InPlaceRows, Rows, TorchRows, bytes_of
 from livegnn.temporal.caches.presample import count_uses
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FeatureCache"]
 
-_POLICIES = ("lru", "lfu", "fifo", "static")  # in the order of the native enum
+_POLICIES = {policy.name.lower(): policy for policy in _native.CachePolicy}
 _CAPACITY_MAX = 2**29
 _DENSE_MAX = 32  # an array over all ids, 4 bytes each, is worth it up to so many ids a cached row
 _FILL_ROWS = 65536  # rows read at once outside fetches
 
 
-class FeatureCache:
+class FeatureCache(Consumer):
     """Up to `capacity` rows of features on a device, in front of where the features are.
 
     fetch(ids)[i] = row ids[i] of the source, whatever is cached;  docs/feature-cache.md says which rows come and go
@@ -69,7 +70,6 @@ class FeatureCache:
     (1, 4, 0.5)
     """
 
-    native = None  # no engine
     needs_all_edges = False  # reads the rows of those that it is asked for
 
     def __init__(
@@ -85,9 +85,7 @@ class FeatureCache:
         self._source = source_of(features)
         self._capacity = _checked_capacity("FeatureCache", capacity)
         if policy not in _POLICIES:
-            raise ValueInvalid(
-                f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; mend it"
-            )
+            raise ValueInvalid(f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; fix it")
         self._policy, self._max_replace = policy, _checked_share(max_replace)
         self._torch = need("torch", "train")
         self._device = _checked_device(self._torch, device)
@@ -267,7 +265,7 @@ class FeatureCache:
         """Leaves the graph it follows; nothing can be read from it then. Closing twice does no harm."""
         self._closed = True
         if self._graph is not None:
-            self._graph._detach(self)
+            self._graph.host.detach(self)
 
     def verify(self) -> None:
         """Compares every cached row with the source, bit by bit. Raises: StateMismatch, naming an id."""
@@ -320,7 +318,8 @@ class FeatureCache:
 
     # ---- parts
 
-    def _published(self, change: Any, version: int) -> None:
+    def published(self, change: Any, version: int) -> None:
+        """Reads changed rows again, unless a fetch is under way, which will."""
         if self._source.local and self._lock.acquire(blocking=False):
             try:
                 self._catch_up()
@@ -333,7 +332,7 @@ class FeatureCache:
         with self._source.lock(), self._lock:
             if self._closed:
                 raise UsageError(f"[{where}] expected an open cache, got one that was closed; make a new one")
-            if self._source.graph is not None and self._source.graph._supposed:
+            if self._source.graph is not None and self._source.graph.host.in_what_if:
                 raise UsageError(
                     f"[{where}] expected a graph as its batches left it, got a call inside a what_if block; "
                     "call it before or after"
@@ -342,13 +341,13 @@ class FeatureCache:
             yield
 
     def _attach(self, where: str, graph: Graph, edges: bool) -> None:
-        with graph._writing(where):
+        with graph.host.writing(where):
             if self._graph is not None:
                 raise UsageError(
                     f"[{where}] expected a cache that follows no graph yet, got one that does; make another"
                 )
-            self._graph, self.follower = graph, _native.ChangedRows(graph._store, edges)
-            graph._attach(self)
+            self._graph, self.follower = graph, _native.ChangedRows(graph.host.store, edges)
+            graph.host.attach(self)
 
     def _catch_up(self) -> None:
         if self.follower is None:
@@ -463,7 +462,7 @@ class FeatureCache:
 
     def _new_index(self, capacity: int, source: RowSource) -> _native.FeatureIndex:
         dense = not source.edges and source.row_count <= _DENSE_MAX * capacity
-        return _native.FeatureIndex(_POLICIES.index(self._policy), capacity, dense)
+        return _native.FeatureIndex(_POLICIES[self._policy], capacity, dense)
 
     def _new_rows(self, capacity: int, source: RowSource) -> Rows:
         shape, array = (capacity, source.row_width), source.in_memory
@@ -498,7 +497,7 @@ class FeatureCache:
 def _checked_capacity(where: str, capacity: object) -> int:
     rows = checks.whole_number(where, "capacity", capacity)
     if not 1 <= rows <= _CAPACITY_MAX:
-        raise ValueInvalid(f"[{where}] expected a capacity from 1 to {_CAPACITY_MAX} rows, got {rows}; mend it")
+        raise ValueInvalid(f"[{where}] expected a capacity from 1 to {_CAPACITY_MAX} rows, got {rows}; fix it")
     return rows
 
 
@@ -531,5 +530,5 @@ def _checked_counts(found: Int64Array, ids: Int64Array, counts: object) -> Int64
     wrong = (given < 1) | (given > USES_MAX)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueInvalid(f"[warm] expected counts from 1 to 2^62, got {given[row]} at row {row}; mend the counts")
+        raise ValueInvalid(f"[warm] expected counts from 1 to 2^62, got {given[row]} at row {row}; fix the counts")
     return given[np.argsort(ids)]

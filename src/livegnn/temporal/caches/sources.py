@@ -89,7 +89,7 @@ class RowSource(ABC):
         """Says that this id has no row."""
         raise ValueInvalid(
             f"[{where}] expected ids from 0 to {self.row_count - 1}, got {given} at row {row}; "
-            "mend the ids, or give a source with more rows (resize)"
+            "fix the ids, or give a source with more rows (resize)"
         )
 
     def lock(self) -> AbstractContextManager[Any]:
@@ -157,11 +157,11 @@ class _VertexRows(RowSource):
 
     def read(self, ids: Int64Array) -> AnyArray:
         assert self.graph is not None
-        return self.graph._store.features(ids)
+        return self.graph.host.store.features(ids)
 
     def present(self, ids: Int64Array) -> BoolArray:
         assert self.graph is not None
-        live = self.graph._store.live()
+        live = self.graph.host.store.live()
         inside = super().present(ids)
         inside[inside] = live[ids[inside]]
         return inside
@@ -175,7 +175,7 @@ class _VertexRows(RowSource):
 
     def lock(self) -> AbstractContextManager[Any]:
         assert self.graph is not None
-        return self.graph._lock
+        return self.graph.host.lock
 
 
 class _EdgeRows(RowSource):
@@ -190,19 +190,19 @@ class _EdgeRows(RowSource):
     @property
     def row_count(self) -> int:
         assert self.graph is not None
-        return self.graph._store.next_edge_id
+        return self.graph.host.store.next_edge_id
 
     def read(self, ids: Int64Array) -> AnyArray:
         assert self.graph is not None
         try:
-            return _native.edge_attrs(self.graph._store, ids)
+            return _native.edge_attrs(self.graph.host.store, ids)
         except (EdgeMissing, EdgeOffloaded) as cause:
             self._refuse_offloaded("fetch", ids)
             raise cause
 
     def present(self, ids: Int64Array) -> BoolArray:
         assert self.graph is not None
-        there: BoolArray = _native.edges_there(self.graph._store, ids).astype(np.bool_)
+        there: BoolArray = _native.edges_there(self.graph.host.store, ids).astype(np.bool_)
         return there
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
@@ -227,7 +227,7 @@ class _EdgeRows(RowSource):
 
     def lock(self) -> AbstractContextManager[Any]:
         assert self.graph is not None
-        return self.graph._lock
+        return self.graph.host.lock
 
 
 class _ObjectRows(RowSource):
@@ -248,7 +248,7 @@ class _ObjectRows(RowSource):
         rows = np.asarray(self._source.rows(ids))
         expected = (len(ids), self.row_width)
         if rows.shape != expected:
-            raise WidthMismatch(f"[fetch] expected rows of shape {expected} from the source, got {rows.shape}; mend it")
+            raise WidthMismatch(f"[fetch] expected rows of shape {expected} from the source, got {rows.shape}; fix it")
         if rows.dtype != self.dtype:
             raise DtypeInvalid(f"[fetch] expected {self.dtype} rows from the source, got {rows.dtype}; convert them")
         return np.ascontiguousarray(rows)

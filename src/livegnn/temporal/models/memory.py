@@ -65,7 +65,7 @@ class VertexMemory(nn.Module):
     def reset(self, slot_count: int) -> None:
         """Forgets all events, and makes room for so many vertices. Raises: ValueInvalid if that is below 0."""
         if slot_count < 0:
-            raise ValueInvalid(f"[memory] expected slot_count of 0 or more, got {slot_count}; mend the argument")
+            raise ValueInvalid(f"[memory] expected slot_count of 0 or more, got {slot_count}; fix the argument")
         for name, column in self._blank(slot_count).items():
             setattr(self, name, column)
         self._slot_count = slot_count

@@ -46,6 +46,6 @@ def build(config: Mapping[str, Any]) -> TemporalModel:
     unknown = [argument for argument in arguments if argument not in known]
     if unknown:
         raise ModelMismatch(
-            f"[build] expected arguments of {name} among {', '.join(known)}, got {', '.join(unknown)}; mend the config"
+            f"[build] expected arguments of {name} among {', '.join(known)}, got {', '.join(unknown)}; fix the config"
         )
     return make(**arguments)

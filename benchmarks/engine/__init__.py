@@ -1,0 +1,1 @@
+"""Benchmarks of the exact engine and the graph store."""

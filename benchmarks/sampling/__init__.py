@@ -1,0 +1,1 @@
+"""Benchmarks of pre-sampling and its serving."""

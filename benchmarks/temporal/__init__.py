@@ -1,0 +1,1 @@
+"""Benchmarks of temporal sampling, caches and training."""

@@ -1,0 +1,83 @@
+// Degree norms of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2. d_v is of in-edges
+// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v.
+//
+// d_v is kept in 128-bit fixed point (units of 2^-64), so that adding and removing weights accumulates no rounding
+// error.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "livegnn/detail/prefetch.h"
+#include "livegnn/graph.h"
+#include "livegnn/program.h"
+
+namespace livegnn {
+
+class DegreeNorm {
+ public:
+  explicit DegreeNorm(const DegreeNormSpec& spec) : spec_(spec) {}
+
+  void reserve(std::int64_t slots);
+  void rebuild(const GraphStore& graph, VertexId first, VertexId last);  // from scratch for slots in [first, last)
+
+  // Brings the norm up to date with a batch; afterwards changed() lists vertices whose s or L has other bits.
+  void update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before);
+  void restore();                                         // undoes the latest update, bit for bit
+  void check(const GraphStore& graph, VertexId v) const;  // throws where v has no degree in the graph as it is
+  bool weighted() const { return spec_.weighted; }
+  bool outgoing() const { return spec_.outgoing; }
+  float share_max(float weight_max) const;  // of out-edges: the largest |w_uv s_u|, whatever the degrees
+  // Whose degree the edge is in.
+  VertexId owner(const EdgeRecord& edge) const { return spec_.outgoing ? edge.src : edge.dst; }
+  void forget();  // there is nothing to restore
+  const std::vector<VertexId>& changed() const { return changed_; }
+
+  float scale(VertexId v) const { return factors_[index(v)].scale; }
+  // Of a norm without weights and loops: its in-edges.
+  std::int32_t edges(VertexId v) const { return static_cast<std::int32_t>(sum_[index(v)] >> 64); }
+  std::int32_t edges_before(VertexId v) const {
+    return touched(v) ? static_cast<std::int32_t>(before_[factors_[index(v)].slot].degree >> 64) : edges(v);
+  }
+  float loop(VertexId v) const { return factors_[index(v)].loop; }
+  float scale_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].scale : scale(v); }
+  float loop_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].loop : loop(v); }
+  void prefetch(VertexId v) const { prefetch_line(&factors_[index(v)]); }
+  bool has_loops() const { return spec_.self_loops; }
+  std::size_t bytes() const;
+  std::uint64_t digest_row(VertexId v) const;
+  bool equal_row(const DegreeNorm& other, VertexId v) const;
+
+ private:
+  __extension__ typedef __int128 Fixed;
+  struct Before {
+    VertexId vertex;
+    Fixed degree;
+    float scale, loop;
+  };
+  static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
+  static Fixed fixed(float weight);
+  Fixed share(float weight, VertexId v) const;  // of an edge in v's degree
+  bool skips_loops() const { return spec_.self_loops || spec_.outgoing; }
+  struct Factors {  // what a row needs of its vertex, side by side
+    float scale = 0.0f, loop = 0.0f;
+    std::uint32_t mark = 0, slot = 0;  // into before_, where the mark is this epoch's
+  };
+  bool touched(VertexId v) const { return factors_[index(v)].mark == epoch_; }
+  void next_epoch();
+  void touch(VertexId v);
+  void count(const EdgeRecord& edge, float weight, int sign);
+  float loop_weight(const GraphStore& graph, VertexId v) const;
+  Fixed sum_of(const GraphStore& graph, VertexId v) const;
+  void refuse_negative(Fixed degree, VertexId v) const;
+  void finish(const GraphStore& graph, VertexId v);  // loop, degree, scale from the edges' sum
+
+  DegreeNormSpec spec_;
+  std::vector<Fixed> sum_;  // of the weights that count
+  std::vector<Factors> factors_;
+  std::vector<Before> before_;
+  std::vector<VertexId> changed_;
+  std::uint32_t epoch_ = 1;
+};
+
+}  // namespace livegnn

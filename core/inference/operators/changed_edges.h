@@ -1,0 +1,56 @@
+// The edges of a batch, and what its structure alone can reach.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "inference/operators/operator.h"
+
+namespace livegnn {
+
+inline constexpr std::size_t kEdgesAhead = 3;  // changed edges between op.prefetch_edge and apply
+
+// apply(edge, weight, sign) for every edge that left (-1) or came (+1) and counts for a row that the batch is to bring
+// up to date; where `weighted`, also for edges whose weights changed, once for either weight. Self-loops are among
+// them.
+template <typename Op, typename Apply>
+void each_changed_edge(const Workspace& work, int k, const Op& op, bool weighted, Apply&& apply) {
+  const AggregationSpec& spec = work.aggregation(k);
+  const BatchDelta& delta = *work.delta;
+  const auto take = [&](const EdgeRecord& edge, float weight, int sign) {
+    if (spec.counts(edge.type) && work.wants(k, edge.dst)) apply(edge, weight, sign);
+  };
+  const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      if (i + kEdgesAhead < edges.size()) op.prefetch_edge(edges[i + kEdgesAhead].src, edges[i + kEdgesAhead].dst);
+      take(edges[i], weighted ? edges[i].weight : 1.0f, sign);
+    }
+  };
+  run(delta.removed, -1);
+  run(delta.added, +1);
+  for (std::size_t i = 0; weighted && i < delta.reweighted.size(); ++i) {
+    take(delta.reweighted[i].before, delta.reweighted[i].before.weight, -1);
+    take(delta.reweighted[i].before, delta.reweighted[i].weight_after, +1);
+  }
+}
+
+// Marks the rows at out-edges of these vertices.
+inline void mark_targets(Workspace& work, const AggregationSpec& spec, const std::vector<VertexId>& vertices) {
+  for (const VertexId u : vertices) {
+    work.graph.visit_out(u, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count; ++i) work.mark_consumers(spec.consumers, span.neighbours[i], 0);
+    });
+  }
+}
+
+// Marks the rows that the affected sets of an operator's operands can reach.
+inline void mark_operands(Workspace& work, const Operator& op, const AggregationSpec& spec, const VertexSets& sets) {
+  std::vector<int> sources, targets;
+  op.operands(&sources, &targets);
+  for (const int stage : sources) mark_targets(work, spec, sets[at(stage)]);
+  for (const int stage : targets) {
+    for (const VertexId v : sets[at(stage)]) work.mark_consumers(spec.consumers, v, 0);
+  }
+}
+
+}  // namespace livegnn

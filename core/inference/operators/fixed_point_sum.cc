@@ -1,0 +1,308 @@
+// Sums, means and degree-normalised sums of stored messages: int64 in fixed point, so exact in any order.
+//
+// Invariant before and after a batch: a row is the sum, over the graph's present edges, of the messages that are stored
+// now. During a batch the sum is kept true step by step: changed edges move OLD messages; then every changed message is
+// replaced along all present edges by its delta.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "inference/column_maxima.h"
+#include "inference/operators/message_operator.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr std::int64_t kRowsPerTask = 512;
+
+class FixedPointSum final : public MessageOperator<FixedPointSum> {
+ public:
+  FixedPointSum(Workspace& work, int k);
+
+  void choose_scales(const State& state) override;
+  void compute_all(State& state) const override;
+  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override;
+  void take_root(VertexId v, const float* before, const float* now, int thread) override;
+  void settle(bool finish) override { move_rows(finish); }
+
+ private:
+  friend class MessageOperator<FixedPointSum>;
+  class DeltaWriter;
+  const float* up() const { return work_.scales[at(k_)].up.data(); }
+  static float share(float admitted) { return admitted; }
+  static bool marks_edges() { return true; }
+  void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const;
+  void retract(std::int64_t* row, const float* x, float factor, float edge) const {
+    work_.kernels.sub_terms(row, x, factor, edge, up(), work_.limit, stride());
+  }
+  std::int64_t* open(VertexId v, int thread) {
+    if (work_.journal.on()) work_.journal.save_aggregate(work_.state, k_, v, thread);
+    return table().row(v);
+  }
+  void change_edge(VertexId v, VertexId u, const float* x, float factor, float edge, int sign);
+  void change_root(const SourceChange& change, float before, float now, int thread);
+  void need_deltas(std::size_t count);
+  bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool* looked_at);
+  void push(bool finish);
+  void sweep();
+  bool sums_in_blocks() const;
+  template <typename Begin, typename Sum, typename Done>
+  void sum_in_blocks(const State& state, Begin&& begin, Sum&& sum, Done&& done) const;
+
+  const int delta_stride_;
+  Scratch<std::int64_t> deltas_;  // of the plan's sources, where edges have no weights
+  MessagePairs pairs_;            // and where they have
+};
+
+FixedPointSum::FixedPointSum(Workspace& work, int k)
+    : MessageOperator(work, k,
+                      {.stride = round_up(work.aggregation(k).width, 8),
+                       .value_bytes = at(work.aggregation(k).width) * sizeof(std::int64_t),
+                       .may_finish = true}),
+      delta_stride_(round_up(spec_.width, 16)),
+      pairs_(spec_.width) {
+  row_type_ = spec_.target;
+  for (std::size_t t = 0; t < work.source().stored.size(); ++t) {
+    if (work.source().stored[t].root_of == k) work.row_users[t].root_of = this;
+  }
+}
+
+void FixedPointSum::choose_scales(const State& state) {
+  float weight_max = 1.0f;
+  for (VertexId v = 0; spec_.weighted && v < work_.graph.slot_count(); ++v) {
+    work_.graph.visit_in(v, [&](const EdgeSpan& span) {
+      for (std::int32_t i = 0; i < span.count && span.weights != nullptr; ++i)
+        weight_max = std::max(weight_max, std::fabs(span.weights[i]));
+    });
+  }
+  ColumnMaxima maxima(spec_.width);
+  const MessageRows sent = messages(state);
+  const bool outgoing = spec_.scaled() && norm(state).outgoing();
+  const auto take = [&](VertexId v) {
+    const float factor = source_factor(state, v);
+    const float* row = sent.row(v);
+    maxima.take(row, outgoing ? norm(state).share_max(weight_max) : factor * weight_max);
+    if (spec_.root == Root::Message) maxima.take(row, factor * root_factor(state, v));
+    if (spec_.root == Root::Table) maxima.take(state.stored[at(spec_.root_table)].row(v), 1.0f);
+  };
+  work_.pass(
+      [&](std::int64_t first, std::int64_t last) {
+        if (spec_.message_table >= 0) state.stored[at(spec_.message_table)].fetch(first, last);
+        if (spec_.root == Root::Table) state.stored[at(spec_.root_table)].fetch(first, last);
+      },
+      [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t v = first; v < last; ++v) take(static_cast<VertexId>(v));
+      });
+  work_.set_scales(k_, maxima.values(), 0);
+}
+
+void FixedPointSum::accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const {
+  if (!work_.kernels.add_terms(row, x, factor, edge, up(), work_.limit, stride())) {
+    work_.out_of_range(k_, v, work_.times_range(k_, x, static_cast<double>(factor) * edge));
+  }
+}
+
+void FixedPointSum::load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const {
+  const float* down = work_.scales[at(k_)].down.data();
+  for (int i = 0; i < count; ++i, out += out_stride) {
+    const VertexId v = vertices[i];
+    if (i + kRowsAhead < count) {
+      const VertexId next = vertices[i + kRowsAhead];
+      view.prefetch_aggregate(k_, next);
+      if (spec_.norm == Norm::Mean && spec_.relation < 0) work_.graph.prefetch_in(next);
+      if (spec_.context >= 0) norm(view.state).prefetch(next);
+    }
+    work_.kernels.load(out, view.aggregate(k_, v), down, stride());
+    if (spec_.norm == Norm::Mean) {
+      const std::int32_t edges = view.in_edges(spec_, v);
+      if (edges > 1) work_.kernels.divide(out, out, static_cast<float>(edges), stride());
+    } else if (spec_.norm == Norm::Gcn) {
+      work_.kernels.scale(out, out, view.scale(spec_.context, v), stride());
+    }
+  }
+}
+
+void FixedPointSum::change_edge(VertexId v, VertexId u, const float* x, float factor, float edge, int sign) {
+  std::int64_t* row = open(v, 0);
+  if (sign > 0) {
+    accumulate(row, x, factor, edge, u);
+  } else {
+    retract(row, x, factor, edge);
+  }
+}
+
+void FixedPointSum::change_root(const SourceChange& change, float before, float now, int thread) {
+  std::int64_t* row = open(change.vertex, thread);
+  retract(row, change.before, before, root_factor_before(change.vertex));
+  accumulate(row, change.now, now, root_factor(work_.state, change.vertex), change.vertex);
+}
+
+void FixedPointSum::take_root(VertexId v, const float* before, const float* now, int thread) {
+  work_.mark_consumers(spec_.consumers, v, thread);
+  if (plan_.path != Path::Push) return;
+  std::int64_t* row = open(v, thread);
+  retract(row, before, 1.0f, 1.0f);
+  accumulate(row, now, 1.0f, 1.0f, v);
+}
+
+void FixedPointSum::need_deltas(std::size_t count) {
+  if (spec_.weighted) {
+    pairs_.need(count);
+  } else {
+    deltas_.need(count * at(delta_stride_));
+  }
+}
+
+bool FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, float before, float now,
+                               bool* looked_at) {
+  if (spec_.weighted) {  // the edge's weight comes in later
+    work_.kernels.scale(pairs_.before(index), change.before, before, stride());
+    work_.kernels.scale(pairs_.now(index), change.now, now, stride());
+    return true;
+  }
+  *looked_at = true;
+  bool changed = true;
+  if (!work_.kernels.delta_terms(deltas_.data() + index * at(delta_stride_), change.before, before, change.now, now,
+                                 up(), work_.limit, stride(), &changed)) {
+    work_.out_of_range(k_, change.vertex,
+                       std::max(work_.times_range(k_, change.before, before), work_.times_range(k_, change.now, now)));
+  }
+  return changed;
+}
+
+// What one pushed edge does; everything that does not depend on the edge is looked up once.
+class FixedPointSum::DeltaWriter {
+ public:
+  explicit DeltaWriter(FixedPointSum& op)
+      : op_(op),
+        spec_(op.spec_),
+        work_(op.work_),
+        kernels_(op.work_.kernels),
+        table_(op.table()),
+        first_(op.work_.dirty[at(op.spec_.consumers.front())]),
+        up_(op.up()),
+        width_(op.stride()) {}
+  void prefetch(VertexId v) const {
+    prefetch_row(table_.row(v), table_.row_bytes());
+    prefetch_line(first_.mark_address(v));
+  }
+  void prefetch_source(std::int32_t i) const {
+    if (spec_.weighted) return op_.pairs_.prefetch(at(i));
+    prefetch_row(delta(i), at(op_.delta_stride_) * sizeof(std::int64_t));
+  }
+  bool write(VertexId v, std::int32_t i, float edge, int thread) const {
+    const bool fresh = first_.add(v, thread);
+    for (std::size_t c = 1; c < spec_.consumers.size(); ++c) work_.dirty[at(spec_.consumers[c])].add(v, thread);
+    if (work_.journal.on()) [[unlikely]]
+      work_.journal.save_aggregate(work_.state, op_.k_, v, thread);
+    std::int64_t* row = table_.row(v);
+    if (!spec_.weighted) {
+      kernels_.add_row(row, delta(i), width_);
+      return fresh;
+    }
+    const float *before = op_.pairs_.before(at(i)), *now = op_.pairs_.now(at(i));
+    if (!kernels_.add_edge_delta(row, before, now, edge, up_, work_.limit, width_)) {
+      work_.out_of_range(op_.k_, op_.plan_.sources[at(i)],
+                         std::max(work_.times_range(op_.k_, before, edge), work_.times_range(op_.k_, now, edge)));
+    }
+    return fresh;
+  }
+
+ private:
+  const std::int64_t* delta(std::int32_t i) const { return op_.deltas_.data() + std::int64_t{i} * op_.delta_stride_; }
+
+  FixedPointSum& op_;
+  const AggregationSpec& spec_;
+  Workspace& work_;
+  const Kernels& kernels_;
+  RowTable<std::int64_t>& table_;
+  VertexSet& first_;
+  const float* up_;
+  const int width_;
+};
+
+void FixedPointSum::push(bool finish) { DeltaPush(work_, k_, plan_, filter_, DeltaWriter(*this)).run(finish); }
+
+// ---- a limit of memory
+
+// Whether the messages are too many to be in memory at once, so that going from target to target would bring a page
+// for every edge.
+bool FixedPointSum::sums_in_blocks() const {
+  if (work_.pager == nullptr || spec_.message_table < 0) return false;
+  const std::size_t row_bytes = at(round_up(spec_.width, 16)) * sizeof(float);
+  return at(work_.graph.slot_count()) * row_bytes > work_.options.memory_limit / 4;
+}
+
+// Whole sums, a block of targets at a time, and for each the sources block by block. begin(first, count): a block of
+// targets; sum(v): where the sum of v goes, null where it has none; done(v, thread): it is whole.
+template <typename Begin, typename Sum, typename Done>
+void FixedPointSum::sum_in_blocks(const State& state, Begin&& begin, Sum&& sum, Done&& done) const {
+  const std::size_t share = work_.options.memory_limit / 4;
+  const std::int64_t slots = work_.graph.slot_count();
+  const auto targets = std::max<std::int64_t>(1, static_cast<std::int64_t>(share / table().row_bytes()));
+  const auto sources =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(share / (at(round_up(spec_.width, 16)) * sizeof(float))));
+  const auto each = [&](std::int64_t first, std::int64_t last, const auto& body) {
+    work_.pool.run((last - first + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
+      const std::int64_t end = std::min(last, first + (task + 1) * kRowsPerTask);
+      for (std::int64_t v = first + task * kRowsPerTask; v < end; ++v) body(static_cast<VertexId>(v), thread);
+    });
+  };
+  for (std::int64_t first = 0; first < slots; first += targets) {
+    const std::int64_t last = std::min(slots, first + targets);
+    begin(first, last - first);
+    for (std::int64_t from = 0; from < slots; from += sources) {
+      for (std::int64_t part = from; part < std::min(slots, from + sources); part += work_.block_rows) {
+        state.stored[at(spec_.message_table)].fetch(part, std::min(slots, part + work_.block_rows));
+      }
+      each(first, last, [&](VertexId v, int) {
+        std::int64_t* row = sum(v);
+        if (row == nullptr) return;
+        if (from == 0) {
+          std::memset(static_cast<void*>(row), 0, table().row_bytes());
+          accumulate_root(state, v, row);
+        }
+        accumulate_in_edges(state, v, row,
+                            [&](EdgeId, VertexId u) { return u >= from && u < from + sources ? 1.0f : 0.0f; });
+      });
+    }
+    each(first, last, done);
+  }
+}
+
+void FixedPointSum::compute_all(State& state) const {
+  if (!sums_in_blocks()) return compute_all_rows(*this, work_, k_, state);
+  sum_in_blocks(
+      state, [](std::int64_t, std::int64_t) {},
+      [&](VertexId v) { return has_row(v) ? state.aggregates[at(k_)].row(v) : nullptr; }, [](VertexId, int) {});
+}
+
+void FixedPointSum::sweep() {
+  if (!sums_in_blocks()) return sweep_rows(*this, work_, k_);
+  count_swept(*this, work_, k_);
+  Scratch<std::int64_t> sums;
+  std::int64_t first = 0;
+  const auto sum_of = [&](VertexId v) {
+    return sweeps(*this, work_, k_, v) ? sums.data() + (v - first) * stride() : nullptr;
+  };
+  sum_in_blocks(
+      work_.state,
+      [&](std::int64_t begin, std::int64_t count) {
+        first = begin;
+        sums.need(at(count * stride()));
+      },
+      sum_of,
+      [&](VertexId v, int thread) {
+        if (const std::int64_t* sum = sum_of(v); sum != nullptr) work_.keep_row(k_, v, sum, thread);
+      });
+}
+
+}  // namespace
+
+OperatorKind fixed_point_sum() {
+  return {[](const Program&, const AggregationSpec&) { return true; },
+          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<FixedPointSum>(work, k); }};
+}
+
+}  // namespace livegnn

@@ -1,0 +1,285 @@
+// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the
+// next best, so a column is exposed only when both have left, and ties cost nothing. Removals and insertions of a batch
+// may come in any order: an exposed column keeps a bound, a later message that reaches the bound covers it, and what is
+// exposed in the end is read again, in blocks of one cache line.
+//
+// The best message is a function of the graph. The next best is a cache: it may be known or only bounded, depending on
+// what came before, and neither digest() nor any output looks at it.
+#include <algorithm>
+#include <cstring>
+
+#include "inference/operators/message_operator.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr int kBlock = 16;  // columns of a cache line, and of one MinMaxMasks
+constexpr std::int64_t kRowsPerTask = 16;
+constexpr std::int32_t kTermsAhead = 8;
+constexpr std::uint8_t kDeletion = 64;  // joins the MinMaxFlags
+
+struct Run {  // neighbouring blocks of columns
+  int first, width;
+  int blocks() const { return (width + kBlock - 1) / kBlock; }
+};
+
+class MinMax final : public MessageOperator<MinMax> {
+ public:
+  MinMax(Workspace& work, int k)
+      : MessageOperator(work, k, facts_of(work.aggregation(k).width)),
+        row_kernels_(spec_.reduce == Reduce::Max ? work.kernels.max : work.kernels.min),
+        pairs_(spec_.width) {}
+
+  void compute_all(State& state) const override { compute_all_rows(*this, work_, k_, state); }
+  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override;
+  void begin() override;
+  void forget() override { touched_.forget(); }
+  void settle(bool finish) override;
+  std::size_t bytes() const override { return touched_.bytes() + flags_.capacity(); }
+  bool agrees(const std::int64_t* live, const std::int64_t* fresh) const override;
+
+ private:
+  friend class MessageOperator<MinMax>;
+  class Writer;
+  // Best and next, then the masks.
+  static Facts facts_of(int width) {
+    const int padded = round_up(width, kBlock);
+    const std::size_t masks = at(padded / kBlock) * sizeof(MinMaxMasks);
+    const std::size_t bytes = 2 * at(padded) * sizeof(float) + (masks + kCacheLine - 1) / kCacheLine * kCacheLine;
+    return {.stride = static_cast<int>(bytes / sizeof(std::int64_t)),
+            .value_bytes = at(width) * sizeof(float),
+            .floats = true,
+            .dear = true};
+  }
+  MinMaxRow row_at(std::int64_t* memory) const {
+    const int padded = round_up(spec_.width, kBlock);
+    auto* best = reinterpret_cast<float*>(memory);
+    return {best, best + padded, reinterpret_cast<MinMaxMasks*>(best + 2 * padded)};
+  }
+  static MinMaxRow part_of(const MinMaxRow& row, const Run& run) {
+    return {row.best + run.first, row.next + run.first, row.masks + run.first / kBlock};
+  }
+  MinMaxRow open(VertexId v, int thread);
+  void note(VertexId v, int flags);
+
+  static float share(float) { return 1.0f; }  // of a sample, the minimum is of what it takes
+  // Whether the next stage has work is known when all messages have come, but a factor moves with its in-edges.
+  bool marks_edges() const { return spec_.norm != Norm::Sum || work_.options.strategy == Strategy::Affected; }
+  void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const {
+    const int flags = row_kernels_.insert(row_at(row), x, factor, edge, spec_.width);
+    if ((flags & MinMaxFlag::kNotFinite) != 0) work_.not_finite(k_, v);
+  }
+  void insert(VertexId v, const float* x, float factor, float edge, int thread) {
+    note(v, row_kernels_.insert(open(v, thread), x, factor, edge, spec_.width));
+  }
+  void remove(VertexId v, const float* x, float factor, float edge, int thread) {
+    note(v, row_kernels_.remove(open(v, thread), x, factor, edge, spec_.width) | kDeletion);
+  }
+  void change_edge(VertexId v, VertexId, const float* x, float factor, float edge, int sign) {
+    sign > 0 ? insert(v, x, factor, edge, 0) : remove(v, x, factor, edge, 0);
+  }
+  void change_root(const SourceChange& change, float before, float now, int thread) {
+    const VertexId v = change.vertex;
+    if (v < work_.slots_before) remove(v, change.before, before, root_factor_before(v), thread);
+    insert(v, change.now, now, root_factor(work_.state, v), thread);
+  }
+  void need_deltas(std::size_t count) { pairs_.need(count); }
+  bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
+    const int padded = round_up(spec_.width, kBlock);
+    work_.kernels.scale(pairs_.before(index), change.before, before, padded);
+    work_.kernels.scale(pairs_.now(index), change.now, now, padded);
+    return true;
+  }
+  void push(bool finish);
+  void sweep() { sweep_rows(*this, work_, k_); }
+  std::vector<Run> exposed(const MinMaxRow& row) const;
+  std::int64_t reread_exposed(VertexId v, bool* value_changed, int thread);
+  void derive_exposed(const std::vector<VertexId>& touched);
+  void settle_touched();
+
+  const MinMaxKernels& row_kernels_;
+  MessagePairs pairs_;               // of the plan's sources
+  VertexSet touched_;                // rows that this batch has reached
+  std::vector<std::uint8_t> flags_;  // what happened to them
+};
+
+void MinMax::begin() {
+  touched_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
+  if (flags_.size() < at(work_.slots)) flags_.resize(at(work_.slots + work_.slots / 2 + 16), 0);
+}
+
+void MinMax::load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const {
+  const int width = round_up(spec_.width, kBlock);
+  for (int i = 0; i < count; ++i, out += out_stride) {
+    if (i + kRowsAhead < count) {
+      view.prefetch_aggregate(k_, vertices[i + kRowsAhead]);
+      if (spec_.context >= 0) norm(view.state).prefetch(vertices[i + kRowsAhead]);
+    }
+    std::memcpy(out, view.aggregate(k_, vertices[i]), at(width) * sizeof(float));
+    if (spec_.norm == Norm::Gcn) work_.kernels.scale(out, out, view.scale(spec_.context, vertices[i]), width);
+  }
+}
+
+// The row of v, about to change.
+MinMaxRow MinMax::open(VertexId v, int thread) {
+  if (work_.journal.on()) [[unlikely]]
+    work_.journal.save_aggregate(work_.state, k_, v, thread);
+  if (touched_.add(v, thread)) flags_[at(v)] = 0;
+  return row_at(table().row(v));
+}
+
+void MinMax::note(VertexId v, int flags) {
+  if ((flags & MinMaxFlag::kNotFinite) != 0) work_.not_finite(k_, v);
+  flags_[at(v)] |= static_cast<std::uint8_t>(flags);
+}
+
+class MinMax::Writer {
+ public:
+  explicit Writer(MinMax& op) : op_(op), table_(op.table()) {}
+  void prefetch(VertexId v) const {
+    prefetch_row(table_.row(v), table_.row_bytes());
+    prefetch_line(op_.touched_.mark_address(v));
+  }
+  void prefetch_source(std::int32_t i) const { op_.pairs_.prefetch(at(i)); }
+  bool write(VertexId v, std::int32_t i, float edge, int thread) const {
+    const float *before = op_.pairs_.before(at(i)), *now = op_.pairs_.now(at(i));
+    op_.note(v, op_.row_kernels_.replace(op_.open(v, thread), before, now, edge, op_.spec_.width) | kDeletion);
+    return false;  // whether the next stage has work is known when all have come
+  }
+
+ private:
+  MinMax& op_;
+  RowTable<std::int64_t>& table_;
+};
+
+void MinMax::push(bool) { DeltaPush(work_, k_, plan_, filter_, Writer(*this)).run(false); }
+
+// The blocks of a row that have an exposed column.
+std::vector<Run> MinMax::exposed(const MinMaxRow& row) const {
+  std::vector<Run> runs;
+  for (int block = 0; block < round_up(spec_.width, kBlock) / kBlock; ++block) {
+    if (row.masks[block].open_best == 0) continue;
+    const int width = std::min(kBlock, spec_.width - block * kBlock);
+    if (!runs.empty() && runs.back().first + runs.back().width == block * kBlock) {
+      runs.back().width += width;
+    } else {
+      runs.push_back({block * kBlock, width});
+    }
+  }
+  return runs;
+}
+
+// Reads the exposed blocks of v's row again. Returns the bytes of messages read.
+std::int64_t MinMax::reread_exposed(VertexId v, bool* value_changed, int thread) {
+  const MinMaxRow row = row_at(table().row(v)), fresh = row_at(work_.row_scratch[at(thread)].need(at(stride())));
+  const std::vector<Run> runs = exposed(row);
+  if (runs.empty()) return 0;
+  int blocks = 0;
+  for (const Run& run : runs) {
+    const MinMaxRow part = part_of(fresh, run);
+    std::fill_n(part.best, round_up(run.width, kBlock), 0.0f);
+    std::fill_n(part.next, round_up(run.width, kBlock), 0.0f);
+    std::fill_n(part.masks, run.blocks(), MinMaxMasks{});
+    blocks += run.blocks();
+  }
+  std::int64_t sources = 0;
+  const auto take = [&](const float* x, float factor, float edge) {
+    for (const Run& run : runs) row_kernels_.insert(part_of(fresh, run), x + run.first, factor, edge, run.width);
+    ++sources;
+  };
+  const MessageRows sent = messages(work_.state);
+  const auto ask = [&](VertexId u) {
+    for (const Run& run : runs) sent.prefetch(u, run.first, run.width);
+  };
+  fetch_first(work_.graph, v, ask);
+  visit_counted_in(work_.graph, filter_, v, [&](const EdgeSpan& span, std::int32_t i) {
+    if (i + kTermsAhead < span.count) ask(span.neighbours[i + kTermsAhead]);
+    const VertexId u = span.neighbours[i];
+    take(sent.row(u), source_factor(work_.state, u), spec_.weighted ? weight_of(span, i) : 1.0f);
+  });
+  if (spec_.root == Root::Message) take(sent.row(v), source_factor(work_.state, v), root_factor(work_.state, v));
+  for (const Run& run : runs) {
+    const MinMaxRow to = part_of(row, run), from = part_of(fresh, run);
+    const std::size_t bytes = at(round_up(run.width, kBlock)) * sizeof(float);
+    *value_changed |= std::memcmp(to.best, from.best, bytes) != 0;
+    std::memcpy(to.best, from.best, bytes);
+    std::memcpy(to.next, from.next, bytes);
+    std::copy_n(from.masks, run.blocks(), to.masks);
+  }
+  return sources * blocks * kBlock * static_cast<std::int64_t>(sizeof(float));
+}
+
+// Rows that will be read again, in a compact state.
+void MinMax::derive_exposed(const std::vector<VertexId>& touched) {
+  std::vector<VertexId> sources;
+  for (const VertexId v : touched) {
+    if ((flags_[at(v)] & MinMaxFlag::kExposed) == 0) continue;
+    sources.push_back(v);
+    work_.graph.visit_in(
+        v, [&](const EdgeSpan& span) { sources.insert(sources.end(), span.neighbours, span.neighbours + span.count); });
+  }
+  work_.derive_rows(spec_.stage, sources);
+}
+
+void MinMax::settle(bool finish) {
+  move_rows(finish);
+  settle_touched();
+}
+
+// After the last change of the batch: exposed columns are read again, and rows whose values differ go on. The others,
+// InkStream's resilient vertices, end here.
+void MinMax::settle_touched() {
+  const std::vector<VertexId>& touched = touched_.collect();
+  if (work_.compact() && spec_.message_table >= 0) derive_exposed(touched);
+  std::vector<MinMaxStats> counts(at(work_.pool.threads()));
+  std::vector<std::int64_t> reread(at(work_.pool.threads()), 0);
+  const auto settle_row = [&](VertexId v, int thread) {
+    const std::uint8_t flags = flags_[at(v)];
+    bool changed = (flags & MinMaxFlag::kValueChanged) != 0;
+    const std::int64_t bytes = (flags & MinMaxFlag::kExposed) != 0 ? reread_exposed(v, &changed, thread) : 0;
+    if (bytes > 0) reread[at(thread)] += work_.graph.in_degree(v);
+    counts[at(thread)].count((flags & kDeletion) != 0, (flags & MinMaxFlag::kHolderLeft) != 0, changed, bytes);
+    if (changed) work_.mark_consumers(spec_.consumers, v, thread);
+  };
+  work_.in_shares(static_cast<std::int64_t>(touched.size()), kRowsPerTask,
+                  [&](std::int64_t first, std::int64_t last, int thread) {
+                    for (std::int64_t i = first; i < last; ++i) settle_row(touched[at(i)], thread);
+                  });
+  MinMaxStats& sum = work_.stats[at(spec_.stage)].extremes;
+  sum.present = true;
+  for (const MinMaxStats& count : counts) sum.add(count);
+  for (const std::int64_t edges : reread) work_.count_reread(spec_.stage, edges);
+}
+
+// Whether a row agrees with one from scratch: the same best messages, and nothing false about the next ones.
+bool MinMax::agrees(const std::int64_t* live, const std::int64_t* fresh) const {
+  const MinMaxRow a = row_at(const_cast<std::int64_t*>(live)), b = row_at(const_cast<std::int64_t*>(fresh));
+  if (std::memcmp(a.best, b.best, facts.value_bytes) != 0) return false;
+  for (int c = 0; c < spec_.width; ++c) {
+    const MinMaxMasks &x = a.masks[c / kBlock], &y = b.masks[c / kBlock];
+    const auto bit = [&](std::uint16_t mask) { return ((mask >> (c % kBlock)) & 1) != 0; };
+    const bool tied = bit(x.has_next) && bit(x.open_next), fresh_tied = bit(y.has_next) && bit(y.open_next);
+    if (bit(x.open_best) || bit(x.has_best) != bit(y.has_best)) return false;
+    if (tied) {
+      if (!fresh_tied || a.next[c] > b.next[c]) return false;
+      continue;
+    }
+    const bool fresh_second = bit(y.has_next);  // whether there is a second message, and which
+    const float second = fresh_tied ? b.best[c] : b.next[c];
+    const bool beyond = spec_.reduce == Reduce::Max ? second > a.next[c] : second < a.next[c];
+    if (bit(x.has_next) && !(fresh_second && a.next[c] == second)) return false;
+    if (bit(x.open_next) && fresh_second && beyond) return false;
+    if (!bit(x.has_next) && !bit(x.open_next) && fresh_second) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+OperatorKind min_max() {
+  return {[](const Program&, const AggregationSpec& spec) { return spec.reduce != Reduce::Sum; },
+          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<MinMax>(work, k); }};
+}
+
+}  // namespace livegnn

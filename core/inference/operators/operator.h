@@ -1,0 +1,136 @@
+// An operator keeps the rows of one aggregation equal to a run from scratch. It is chosen once, when the engine is made
+// (registry.cc), and is the only part that knows which kind of aggregation it is.
+//
+// To add one: write a file with a final class and an OperatorKind, and add a line to registry.cc.
+//
+// A row is `stride` int64 words of State::aggregates; what is in it is the operator's business. It must be a function
+// of the graph and the scales: digest() and verify() read its first `facts.value_bytes`.
+//
+// One batch calls, in this order:
+//   begin         sets are sized; nothing has moved
+//   apply_edges   edges that came, went or changed take the OLD messages of their sources along
+//   plan          (of the operator's stage) the rows to evaluate are known, not yet evaluated
+//   take_message  a row of the stage stores a new message; take_root: its own term. Many threads, one call a vertex
+//   take_others   sources that move though no row was evaluated for them: features, degrees
+//   settle        all rows are brought up to date, and the stages that read changed ones are marked dirty
+// Rows that an operator reads at the ends of edges are watched: it enters its sets in Workspace::row_users.
+//
+// Calls are virtual once per layer and batch, per chunk of rows, or per changed row. Loops over edges are inside the
+// operator: plain code, or templates of counted_edges.h and push.h.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "inference/workspace.h"
+
+namespace livegnn {
+
+struct StageView;  // view.h
+
+// The vertices list[first] to list[last - 1], or, without a list, first to last - 1 themselves.
+struct VertexRange {
+  const VertexId* list;
+  std::int64_t first, last;
+  VertexId operator[](std::int64_t i) const { return list == nullptr ? static_cast<VertexId>(i) : list[i]; }
+};
+
+// Where whole rows go. open(v): memory for v's row, null to leave v out; close(v, row): it is whole. An operator may
+// have several rows open and closes each of them.
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  virtual std::int64_t* open(VertexId v) = 0;
+  virtual void close(VertexId v, std::int64_t* row) = 0;
+};
+
+// A message of one vertex before and after the batch, padding included.
+struct SourceChange {
+  VertexId vertex;
+  const float* before;
+  const float* now;
+  bool bits_differ;
+};
+
+using VertexSets = std::vector<std::vector<VertexId>>;
+
+class Operator {
+ public:
+  struct Facts {
+    int stride;               // of a row, in int64 words
+    std::size_t value_bytes;  // at its front that are a function of the graph
+    bool floats = false;      // the value is floats, not int64
+    bool dear = false;        // an edge costs several times what a sum's does
+    bool passes = true;       // rows can be made a chunk at a time for the one stage that reads them
+    bool may_finish = false;  // settle(true) can run the last stage for the rows that it changes
+  };
+  Operator(Workspace& work, int k, Facts facts_of_it)
+      : facts(facts_of_it), work_(work), k_(k), spec_(work.aggregation(k)) {}
+  virtual ~Operator() = default;
+  Operator(const Operator&) = delete;
+  Operator& operator=(const Operator&) = delete;
+
+  int stride() const { return facts.stride; }
+  int stage() const { return spec_.stage; }
+  // Whether v's row can be other than zero.
+  bool has_row(VertexId v) const { return row_type_ < 0 || work_.graph.vertex_type(v) == row_type_; }
+
+  // Stages whose stored rows are read at an edge's source, and at its target.
+  virtual void operands(std::vector<int>* sources, std::vector<int>* targets) const = 0;
+  virtual double load_bytes() const { return 8.0 * spec_.width; }  // read to load a row
+
+  // ---- whole rows
+  virtual void choose_scales(const State&) {}
+  // Rows of `range` from their in-edges, or from a sample of these.
+  virtual void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const = 0;
+  virtual void compute_all(State& state) const = 0;
+  // out + i * stride: what stages read of vertices[i].
+  virtual void load(const StageView& view, const VertexId* vertices, int count, float* out, int stride) const = 0;
+
+  // ---- one batch; what is empty here does nothing
+  virtual void begin() {}
+  virtual void forget() {}  // epochs begin anew: sets forget their members
+  virtual void prefetch_edge(VertexId u, VertexId v) const = 0;
+  virtual void apply_edges() = 0;
+  virtual void plan(const std::vector<VertexId>&) {}
+  virtual void take_message(const SourceChange&, std::size_t /*index*/, int /*thread*/) {}
+  virtual void take_root(VertexId, const float* /*before*/, const float* /*now*/, int /*thread*/) {}
+  virtual void take_others() {}
+  virtual void settle(bool finish) = 0;
+  // Marks the rows that a batch can reach by structure alone; sets: of vertices, by earlier stages.
+  virtual void mark_reached(const VertexSets& sets, const BatchDelta& delta) = 0;
+
+  // ---- undo and audits
+  virtual void undo() {}                           // the journal has been restored
+  virtual void clear() {}                          // the state is built anew
+  virtual std::size_t bytes() const { return 0; }  // besides the rows
+  virtual bool agrees(const std::int64_t* live, const std::int64_t* fresh) const {
+    return std::memcmp(live, fresh, facts.value_bytes) == 0;
+  }
+  void corrupt(VertexId v, int column) {  // the canary: off by one unit
+    std::int64_t* row = table().row(v);
+    facts.floats ? void(reinterpret_cast<float*>(row)[column] += 1.0f) : void(row[column] += 1);
+  }
+
+  const Facts facts;
+
+ protected:
+  RowTable<std::int64_t>& table() const { return work_.state.aggregates[at(k_)]; }
+
+  Workspace& work_;
+  const int k_;
+  const AggregationSpec& spec_;
+  int row_type_ = -1;  // rows of other vertices are zero; -1: all have one
+};
+
+struct OperatorKind {
+  bool (*takes)(const Program& program, const AggregationSpec& spec);
+  std::unique_ptr<Operator> (*make)(Workspace& work, int k);
+};
+
+// The operator of aggregation k: of the first kind in registry.cc that takes it.
+std::unique_ptr<Operator> make_operator(Workspace& work, int k);
+
+}  // namespace livegnn

@@ -1,0 +1,212 @@
+// Deltas of changed messages along their out-edges. Few edges: one thread, in the order of the sources. More: every
+// edge goes into the bin of its destination, so that a bin's rows stay in a core's own cache and no two threads touch
+// the same row. Before the last stage a bin's rows are finished at once, while they are there.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "inference/counted_edges.h"
+#include "inference/workspace.h"
+
+namespace livegnn {
+
+// How the messages of one aggregation move in one batch.
+struct PushPlan {
+  Path path = Path::None;
+  std::vector<VertexId> sources;
+  std::vector<std::uint8_t> changed;  // whether the source's message has
+};
+
+// Writer, of the operator; what does not depend on the edge is looked up once:
+//   prefetch(dst), prefetch_source(source)      both come a few edges ahead of
+//   write(dst, source, edge_weight, thread)     what the delta does to dst's row; whether dst is newly dirty
+template <typename Writer>
+class DeltaPush {
+ public:
+  DeltaPush(Workspace& work, int k, const PushPlan& plan, const CountedEdges& filter, const Writer& writer)
+      : work_(work),
+        k_(k),
+        spec_(work.aggregation(k)),
+        plan_(plan),
+        filter_(filter),
+        writer_(writer),
+        first_(work.dirty[at(spec_.consumers.front())]) {}
+
+  // finish: the next stage is the last one, and nothing but this push is still to come before it; it is run, too.
+  void run(bool finish) {
+    std::int64_t edges = 0;
+    for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
+      if (plan_.changed[i] != 0) edges += work_.graph.out_degree(plan_.sources[i]);
+    }
+    if (edges == 0) return;
+    const bool shared = work_.pool.threads() > 1 && at(edges) * row_bytes() >= kSharedBytes;
+    if (shared || edges >= kBinnedEdges) {
+      push_binned(edges, finish);
+    } else {
+      push_serial(edges);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kSharedBytes = 256 * 1024;  // rows to be touched from which on threads pay
+  static constexpr std::int64_t kBinnedEdges = 4096;       // from which on a bin's locality pays on one thread, too
+  static constexpr int kLeastShift = 6;                    // marks of 64 vertices fill whole cache lines
+  static constexpr std::int64_t kEntriesPerBin = 128;
+  static constexpr std::size_t kBinBytes = 256 * 1024;  // aggregate rows of one bin
+  static constexpr std::int64_t kEarlyEdges = 512;
+  static constexpr int kDistance = 8;  // edges between the prefetch of a row and its use
+  static constexpr std::int32_t kNoSource = -1;
+
+  std::size_t row_bytes() const { return work_.state.aggregates[at(k_)].row_bytes(); }
+  const ResultRows& results() const { return work_.result_rows[at(spec_.consumers.front())]; }
+
+  // body(i, dst, weight) for every out-edge of the changed sources first <= i < last.
+  template <typename Body>
+  void visit_pushed(std::size_t first, std::size_t last, Body&& body) const {
+    const bool weighted = spec_.weighted, restricted = work_.restricted;
+    for (std::size_t i = first; i < last; ++i) {
+      if (i + 4 < last) work_.graph.prefetch_out(plan_.sources[i + 4]);
+      if (plan_.changed[i] == 0) continue;
+      visit_counted_out(work_.graph, filter_, plan_.sources[i], [&](const EdgeSpan& span, std::int32_t e) {
+        if (restricted && !work_.wants(k_, span.neighbours[e])) return;
+        body(static_cast<std::int32_t>(i), span.neighbours[e], weighted ? weight_of(span, e) : 1.0f);
+      });
+    }
+  }
+
+  // Writes entries first <= e < last, with what is after them (up to `ahead`) already asked for. early: what is asked
+  // for now is still in the cache when the next stage runs.
+  void write_entries(std::int64_t first, std::int64_t last, std::int64_t ahead, bool early, int thread) {
+    const bool many = plan_.sources.size() > 16;  // too many for the first cache
+    for (std::int64_t e = first; e < last; ++e) {
+      if (e + kDistance < ahead) {
+        const PushEntry& next = work_.push_entries[at(e + kDistance)];
+        if (many && next.source != kNoSource) writer_.prefetch_source(next.source);
+        writer_.prefetch(next.dst);
+      }
+      const PushEntry& entry = work_.push_entries[at(e)];
+      if (entry.source == kNoSource) {  // its row changed before the push: listed again, among those of its part
+        first_.relist(entry.dst, thread);
+        if (early) results().prefetch(entry.dst);
+      } else {
+        if (writer_.write(entry.dst, entry.source, spec_.weighted ? work_.push_weights[at(e)] : 1.0f, thread) && early)
+          results().prefetch(entry.dst);
+      }
+    }
+  }
+
+  void put_entry(std::int64_t slot, std::int32_t source, VertexId dst, float weight) {
+    work_.push_entries[at(slot)] = {dst, source};
+    if (spec_.weighted) work_.push_weights[at(slot)] = weight;
+  }
+
+  void need_entries(std::int64_t count) {
+    if (work_.push_entries.size() < at(count)) work_.push_entries.resize(at(count));
+    if (spec_.weighted && work_.push_weights.size() < at(count)) work_.push_weights.resize(at(count));
+  }
+
+  void push_serial(std::int64_t edges) {
+    need_entries(edges);
+    std::int64_t count = 0;
+    visit_pushed(0, plan_.sources.size(),
+                 [&](std::int32_t source, VertexId dst, float weight) { put_entry(count++, source, dst, weight); });
+    if (work_.restricted) work_.stats[at(spec_.stage)].edges += count;
+    for (std::int64_t e = 0; e < std::min<std::int64_t>(kDistance, count); ++e)
+      writer_.prefetch(work_.push_entries[at(e)].dst);
+    write_entries(0, count, count, edges < kEarlyEdges, 0);
+  }
+
+  // The rows that a thread has listed since `listed`, through the last stage.
+  void finish_rows(std::size_t listed, int thread) {
+    const std::vector<VertexId>& rows = first_.list(thread);
+    const auto chunk = static_cast<std::size_t>(work_.program.chunk_rows());
+    for (std::size_t first = listed; first < rows.size(); first += chunk) {
+      work_.evaluate_rows(spec_.consumers.front(), rows.data() + first,
+                          static_cast<int>(std::min(chunk, rows.size() - first)), first, thread);
+    }
+  }
+
+  // First source of each share, so that all have about the same number of edges; one more at the end.
+  std::vector<std::size_t> share_sources(std::int64_t shares) const {
+    std::vector<std::size_t> begins(at(shares + 1), 0);
+    std::vector<std::int64_t> before(plan_.sources.size() + 1, 0);
+    for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
+      before[i + 1] = before[i] + (plan_.changed[i] != 0 ? work_.graph.out_degree(plan_.sources[i]) : 0);
+    }
+    for (std::int64_t p = 1; p <= shares; ++p) {
+      const std::int64_t target = before.back() * p / shares;
+      begins[at(p)] = static_cast<std::size_t>(std::lower_bound(before.begin(), before.end(), target) - before.begin());
+    }
+    begins[at(shares)] = plan_.sources.size();
+    return begins;
+  }
+
+  // Two passes over the adjacency of the changed sources put every edge into the bin of its destination.
+  std::vector<std::int64_t> bin_entries(int shift, const std::vector<VertexId>& listed) {
+    const std::int64_t bins = (static_cast<std::int64_t>(work_.slots) >> shift) + 1, shares = work_.pool.threads();
+    const std::vector<std::size_t> begins = share_sources(shares);
+    std::vector<std::int64_t> places(at(shares * bins), 0);
+    const auto visit = [&](std::int64_t share, auto&& body) {
+      const std::size_t first = listed.size() * at(share) / at(shares),
+                        last = listed.size() * at(share + 1) / at(shares);
+      for (std::size_t i = first; i < last; ++i) body(kNoSource, listed[i], 1.0f);
+      visit_pushed(begins[at(share)], begins[at(share + 1)], body);
+    };
+    work_.pool.run(shares, [&](std::int64_t share, int) {
+      std::int64_t* counts = places.data() + share * bins;
+      visit(share, [&](std::int32_t, VertexId dst, float) { ++counts[dst >> shift]; });
+    });
+    std::vector<std::int64_t> begin(at(bins + 1), 0);
+    std::int64_t total = 0;
+    for (std::int64_t bin = 0; bin < bins; ++bin) {
+      begin[at(bin)] = total;
+      for (std::int64_t share = 0; share < shares; ++share) {
+        total += std::exchange(places[at(share * bins + bin)], total);
+      }
+    }
+    begin[at(bins)] = total;
+    need_entries(total);
+    work_.pool.run(shares, [&](std::int64_t share, int) {
+      std::int64_t* place = places.data() + share * bins;
+      visit(share, [&](std::int32_t source, VertexId dst, float weight) {
+        put_entry(place[dst >> shift]++, source, dst, weight);
+      });
+    });
+    return begin;
+  }
+
+  void push_binned(std::int64_t edges, bool finish) {
+    const std::vector<VertexId> listed = finish ? first_.unlist() : std::vector<VertexId>();
+    int shift = kLeastShift;  // rows of a bin: few enough for a core's cache, and enough edges in it to be worth it
+    while ((row_bytes() << (shift + 1)) <= kBinBytes) ++shift;
+    while ((static_cast<std::int64_t>(work_.slots) >> shift) > std::max<std::int64_t>(16, edges / kEntriesPerBin))
+      ++shift;
+    const std::vector<std::int64_t> begin = bin_entries(shift, listed);
+    if (work_.restricted) work_.stats[at(spec_.stage)].edges += begin.back();
+    const auto bins = static_cast<std::int64_t>(begin.size()) - 1;
+    const std::int64_t tasks = std::min<std::int64_t>(bins, 8 * work_.pool.threads());
+    work_.pool.run(tasks, [&](std::int64_t task, int thread) {  // neighbouring bins, so that prefetching runs on
+      const std::int64_t from = begin.back() * task / tasks, to = begin.back() * (task + 1) / tasks;
+      const auto first = std::lower_bound(begin.begin(), begin.end() - 1, from) - begin.begin();
+      const auto last = std::lower_bound(begin.begin(), begin.end() - 1, to) - begin.begin();
+      for (auto bin = first; bin < last; ++bin) {
+        const std::size_t before = first_.list(thread).size();
+        write_entries(begin[at(bin)], begin[at(bin + 1)], begin[at(last)], finish, thread);
+        if (finish) finish_rows(before, thread);
+      }
+    });
+    work_.finished = finish;
+  }
+
+  Workspace& work_;
+  const int k_;
+  const AggregationSpec& spec_;
+  const PushPlan& plan_;
+  const CountedEdges filter_;
+  const Writer& writer_;
+  VertexSet& first_;
+};
+
+}  // namespace livegnn

@@ -1,0 +1,126 @@
+// Rows of a batch through a stage: evaluated a chunk at a time, and what they store handed on.
+#include <algorithm>
+#include <cstring>
+
+#include "inference/view.h"
+
+namespace livegnn {
+
+namespace {
+
+constexpr double kParallelSeconds = 50e-6;  // of work; below this, sharing costs more than it saves
+
+}  // namespace
+
+void Workspace::transform_rows(int stage, const std::vector<VertexId>& rows) {
+  const auto total = static_cast<std::int64_t>(rows.size());
+  std::int64_t chunk = program.chunk_rows();
+  const bool parallel =
+      pool.threads() > 1 && static_cast<double>(total) * program.row_seconds(stage) > kParallelSeconds;
+  if (parallel) {
+    const std::int64_t share = (total + 2 * pool.threads() - 1) / (2 * pool.threads());
+    chunk = std::clamp<std::int64_t>((share + 11) / 12 * 12, 12, chunk);
+  }
+  const auto run = [&](std::int64_t index, int thread) {
+    const std::int64_t first = index * chunk;
+    const int count = static_cast<int>(std::min(chunk, total - first));
+    const std::int64_t ahead = parallel ? pool.threads() : 1;  // the chunk after this one, while this one is worked on
+    const auto ask = [&](std::int64_t from) {
+      for (std::int64_t i = from; i < std::min(total, from + chunk); ++i) result_rows[at(stage)].prefetch(rows[at(i)]);
+    };
+    if (index < ahead) ask(first);
+    ask(first + ahead * chunk);
+    evaluate_rows(stage, rows.data() + first, count, at(first), thread);
+  };
+  const std::int64_t chunks = (total + chunk - 1) / chunk;
+  if (parallel) {
+    pool.run(chunks, run);
+  } else {
+    for (std::int64_t index = 0; index < chunks; ++index) run(index, 0);
+  }
+}
+
+// Rows of one chunk through a stage; `first` is the place of the chunk among the stage's rows.
+void Workspace::evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
+  Registers& own = registers[at(thread)];
+  own.prepare(program, std::min<int>(program.chunk_rows(), std::max(count, 8)));
+  run_stage(stage, StageView{*this, state}, rows, count, own,
+            [&](const Instruction& step, Registers& r, int from, int run) {
+              for (int i = 0; i < run; ++i) {
+                float* row = r.row(step.a, i);
+                if (step.op == Op::Output) {
+                  publication.stage(rows[from + i], row, thread);
+                } else {
+                  std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
+                  keep_result(step, rows[from + i], row, first + at(from + i), thread);
+                }
+              }
+            });
+  if (retyped.size() > 0) clear_other_types(stage, rows, count, first, thread);
+}
+
+// A row that a Store instruction has made, padding included; `index` is the vertex's place among the stage's rows.
+void Workspace::keep_result(const Instruction& step, VertexId v, const float* row, std::size_t index, int thread) {
+  if (step.op == Op::StoreRow) return store_row(step.index, v, row, thread);
+  const float* before = state.stored[at(aggregation(step.index).message_table)].row(v);
+  const bool differ = std::memcmp(before, row, at(step.width) * sizeof(float)) != 0;
+  operators[at(step.index)]->take_message({v, before, row, differ}, index, thread);
+}
+
+// Rows that are not of a vertex's type are zero: where the type has changed, what the old one left is cleared.
+void Workspace::clear_other_types(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
+  for (const Instruction& step : source().stages[at(stage)]) {
+    if (step.type < 0 || (step.op != Op::StoreMessage && step.op != Op::StoreRow)) continue;
+    const std::vector<float> zeros(at(round_up(step.width, 16)), 0.0f);
+    for (int i = 0; i < count; ++i) {
+      if (!retyped.contains(rows[i]) || graph.vertex_type(rows[i]) == step.type) continue;
+      keep_result(step, rows[i], zeros.data(), first + at(i), thread);
+    }
+  }
+}
+
+// The rows that a stage's results will be compared with or added to, so that they can be asked for early.
+void Workspace::find_result_rows(int stage) {
+  ResultRows& rows = result_rows[at(stage)];
+  rows = {};
+  for (const Instruction& step : source().stages[at(stage)]) {
+    if (step.op == Op::StoreMessage) {
+      const AggregationSpec& spec = aggregation(step.index);
+      if (spec.root == Root::Message) rows.tables.push_back(&state.aggregates[at(step.index)]);
+      rows.stored.push_back(&state.stored[at(spec.message_table)]);
+      if (spec.scaled()) rows.norms.push_back(&state.norms[at(spec.context)]);
+    } else if (step.op == Op::StoreRow) {
+      const int root_of = source().stored[at(step.index)].root_of;
+      if (root_of >= 0) rows.tables.push_back(&state.aggregates[at(root_of)]);
+      rows.stored.push_back(&state.stored[at(step.index)]);
+    } else if (step.op == Op::Output) {
+      rows.outputs = &publication;
+    } else if (step.op == Op::LoadStored) {
+      rows.stored.push_back(&state.stored[at(step.index)]);
+    }
+  }
+  rows.limit = std::min<VertexId>(slots_before, slots);
+}
+
+void Workspace::store_row(int index, VertexId v, const float* row, int thread) {
+  const StoredSpec& spec = source().stored[at(index)];
+  const RowUsers& users = row_users[at(index)];
+  const float* kept = state.stored[at(index)].row(v);
+  if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
+  if (users.finite_for >= 0) check_finite(users.finite_for, v, row, spec.width);
+  if (users.root_of != nullptr) users.root_of->take_root(v, kept, row, thread);
+  replace_stored(index, v, row, thread);
+}
+
+// Puts a row that differs in its place, and marks what reads it.
+void Workspace::replace_stored(int index, VertexId v, const float* row, int thread) {
+  const RowUsers& users = row_users[at(index)];
+  StoredRows& table = state.stored[at(index)];
+  mark_consumers(source().stored[at(index)].consumers, v, thread);
+  for (VertexSet* set : users.changed) set->add(v, thread);
+  if (journal.on() && !compact()) journal.save_stored(state, index, v, thread);
+  if (users.keep_before) rows_before[at(index)].save(v, table.row(v), thread);
+  std::memcpy(table.row(v), row, table.row_bytes());
+}
+
+}  // namespace livegnn

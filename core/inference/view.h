@@ -1,0 +1,106 @@
+// What a stage reads, and the run of its instructions on a chunk of rows.
+#pragma once
+
+#include <cstring>
+
+#include "inference/operators/operator.h"
+#include "inference/workspace.h"
+
+namespace livegnn {
+
+// Sums of the rows at work, one after the other, that are read once and kept in no table.
+struct TransientSums {
+  VertexId first = 0;                         // of the rows at work
+  std::vector<const std::int64_t*> of_first;  // per aggregation; null where a table keeps its sums
+};
+
+// A state as it is now, or the engine's own as it was before the batch (derive.cc).
+struct StageView {
+  const Workspace& work;
+  const State& state;
+  bool before = false;
+  const TransientSums* transient = nullptr;
+
+  void read_input(VertexId v, float* out, std::int32_t width) const;
+  const std::int64_t* aggregate(int k, VertexId v) const {
+    if (before) [[unlikely]]
+      return aggregate_before(k, v);
+    if (const std::int64_t* sum = transient_sum(k); sum != nullptr)
+      return sum + std::int64_t{v - transient->first} * table(k).stride();
+    return table(k).row(v);
+  }
+  void prefetch_aggregate(int k, VertexId v) const {
+    if (transient_sum(k) == nullptr) prefetch_row(table(k).row(v), table(k).row_bytes());
+  }
+  // In-edges of v that count for a mean.
+  std::int32_t in_edges(const AggregationSpec& spec, VertexId v) const {
+    if (before) [[unlikely]]
+      return in_edges_before(spec, v);
+    return spec.relation < 0 ? work.graph.in_degree(v) : state.norms[at(spec.context)].edges(v);
+  }
+  float scale(int norm, VertexId v) const {
+    return before ? state.norms[at(norm)].scale_before(v) : state.norms[at(norm)].scale(v);
+  }
+  std::int32_t type(VertexId v) const { return before ? type_before(v) : work.graph.vertex_type(v); }
+  const StoredRows& stored(int t) const { return state.stored[at(t)]; }
+
+ private:
+  const RowTable<std::int64_t>& table(int k) const { return state.aggregates[at(k)]; }
+  const std::int64_t* transient_sum(int k) const { return transient == nullptr ? nullptr : transient->of_first[at(k)]; }
+  const std::int64_t* aggregate_before(int k, VertexId v) const;
+  std::int32_t in_edges_before(const AggregationSpec& spec, VertexId v) const;
+  std::int32_t type_before(VertexId v) const;
+};
+
+// Rows of vertices of one type through a stage; run_stage says the rest.
+template <typename Sink>
+void run_rows(int stage, std::int32_t type, const StageView& view, const VertexId* vertices, int count,
+              Registers& registers, Sink&& sink) {
+  const Workspace& work = view.work;
+  for (const Instruction& step : work.source().stages[at(stage)]) {
+    if (step.type >= 0 && step.type != type) continue;
+    switch (step.op) {
+      case Op::LoadInput:
+        for (int i = 0; i < count; ++i) view.read_input(vertices[i], registers.row(step.out, i), step.width);
+        break;
+      case Op::LoadAggregate:
+        work.operators[at(step.index)]->load(view, vertices, count, registers.row(step.out, 0),
+                                             registers.stride(step.out));
+        break;
+      case Op::LoadStored: {
+        const StoredRows& table = view.stored(step.index);
+        for (int i = 0; i < count; ++i) {
+          if (i + kRowsAhead < count) table.prefetch(vertices[i + kRowsAhead]);
+          std::memcpy(registers.row(step.out, i), table.row(vertices[i]), at(step.width) * sizeof(float));
+        }
+        break;
+      }
+      case Op::StoreMessage:
+      case Op::StoreRow:
+      case Op::Output:
+        sink(step, registers);
+        break;
+      default:
+        execute(work.program, step, registers, count);
+    }
+  }
+}
+
+// Runs stage `stage` on `count` rows (at most chunk_rows). Store and Output instructions are handed to
+// sink(instruction, registers, first, rows) after everything before them has run: row i of the registers is of
+// vertices[first + i].
+template <typename Sink>
+void run_stage(int stage, const StageView& view, const VertexId* vertices, int count, Registers& registers,
+               Sink&& sink) {
+  const bool typed = view.work.source().typed;
+  int last = 0;
+  for (int first = 0; first < count; first = last) {  // a run of vertices of one type
+    const std::int32_t type = typed ? view.type(vertices[first]) : kNoVertexType;
+    last = first + 1;
+    while (last < count && (!typed || view.type(vertices[last]) == type)) ++last;
+    run_rows(stage, type, view, vertices + first, last - first, registers,
+             [&](const Instruction& step, Registers& r) { sink(step, r, first, last - first); });
+  }
+}
+
+}  // namespace livegnn

@@ -1,0 +1,1 @@
+"""`livegnn demo`: its experiment, its replay and its plot. Start at command.py."""

@@ -1,0 +1,331 @@
+"""GraphHost: the one writer of a graph, its version, and everything that is attached to it.
+
+Locking. One re-entrant lock is held while a batch is applied and while the store is read, since a read must see whole
+versions. `busy` marks a writer at work, so that a callback, which runs inside the applying thread and therefore passes
+the lock, may read but not write. Engines publish their own rows and are not read under this lock.
+
+Applying. ids are translated (only where the graph has ids of its own, or types) -> guards may refuse the batch -> one
+native call applies the batch to the store and to everything attached, all or none; it asks the recorders when nothing
+else can refuse the batch and no reader has seen it -> the id map follows -> each consumer's published() is called, in
+order of attachment.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import UpdateError, UsageError
+from livegnn.graph import checks
+from livegnn.graph.checks import Int64Array
+from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorder, VertexChange
+from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
+from livegnn.graph.ids_then import IdsThen, OldIds
+from livegnn.graph.load import WeightColumn
+from livegnn.graph.offloaded import NOTHING
+from livegnn.graph.schema import Schema
+from livegnn.graph.threads import core_count
+from livegnn.graph.updates import Updates, VertexType
+
+__all__ = ["GraphHost"]
+
+
+class GraphHost:
+    """What engines, samplers, trainers and logs share of one graph: `graph.host`. Users need Graph alone.
+
+    Reading.   Hold `lock` to read `store` or to translate ids: a batch under way or a what_if block of another thread
+               is waited for. `in_what_if` says that this thread is inside such a block: the store then holds what is
+               only supposed, and has no ids for new vertices. Rows with ids, read without the lock, are of one version
+               if `ids_version` was the same before and after, and at least 0.
+    Writing.   writing(where) holds the writer's place; it raises UsageError inside a callback (`busy`) and what_if.
+    Following. attach(consumer) inside writing(): from the next batch on the consumer takes part. apply(updates,
+               consumer) returns what consumer.published() made of the batch. add_guard(): called before each batch
+               with the vertices that it adds and removes. hold_ids(holder): called once, before slots get other ids;
+               `id_epoch` counts these batches.
+    Recording. add_recorder(recorder): asked for each batch, in two steps; see Recorder.
+    """
+
+    def __init__(
+        self,
+        options: dict[str, Any],
+        named: NamedIds | None,
+        *,
+        block_edges_max: int,
+        weight_column: WeightColumn | None = "weight",
+        time_unit: str | None = None,
+    ) -> None:
+        self.schema = Schema.nameless(options["feature_width"]) if named is None else named.schema
+        types = self.schema.store_options()
+        self.store = _native.GraphStore(**options, block_edges_max=block_edges_max, **types)
+        self.store.set_apply_threads(core_count())
+        self.options = options
+        self.ids_are_slots = named is None  # a vertex's id is its slot: no ids= and no types
+        self.ids: VertexIds = SlotIds(self.schema, self.store) if named is None else named
+        self.weight_column = weight_column  # where the weights, if any, come from
+        self.time_unit = time_unit  # of the datetime64 values that were given so far; numbers have none
+        self.offloaded = NOTHING
+        self.lock = threading.RLock()
+        self.busy = False
+        self.in_what_if = False
+        self.ids_version = 0  # of the ids as they are: the store's, but while a batch is under way; -1 while they move
+        self.id_epoch = 0  # batches that have given slots other ids
+        self.old_ids = OldIds()  # of the snapshots that are open
+        self.consumers: tuple[Consumer, ...] = ()
+        self.recorders: tuple[Recorder, ...] = ()
+        self._guards: tuple[Guard, ...] = ()
+        self._id_holders: WeakSet[IdHolder] = WeakSet()
+        self._natives: list[Any] = []
+        self._followers: list[Any] = []
+        self._only: Consumer | None = None  # the one consumer, where there is one and it is native
+
+    # ---- the writer's place
+
+    @contextmanager
+    def writing(self, where: str) -> Iterator[None]:
+        """Holds the writer's place: other threads' writers and readers wait; a callback of this thread is refused."""
+        with self.lock:
+            self.refuse_busy(where)
+            self.busy = True
+            try:
+                yield
+            finally:
+                self.busy = False
+
+    @contextmanager
+    def supposing(self) -> Iterator[None]:
+        """Marks a what_if block; inside writing()."""
+        self.in_what_if = True
+        try:
+            yield
+        finally:
+            self.in_what_if = False
+
+    def refuse_busy(self, where: str) -> None:
+        """Refuses a writer inside another one. The caller holds the lock. Raises: UsageError."""
+        if self.busy:
+            raise UsageError(
+                f"[{where}] expected a graph with no batch under way in this thread, got a call from inside one "
+                "(an on_change callback or a what_if block); do it after that has ended"
+            )
+
+    # ---- what is attached
+
+    def attach(self, consumer: Consumer) -> None:
+        """From the next batch on the consumer takes part; may be called while this thread holds writing().
+
+        Raises:  UsageError for one that needs all edges while some lie in files.
+        """
+        with self.lock:
+            if consumer.needs_all_edges:
+                self.need_all_edges(type(consumer).__name__)
+            self.consumers = (*self.consumers, consumer)
+            self.renew_natives()
+
+    def detach(self, consumer: Consumer) -> None:
+        """Later batches leave the consumer out. A second call does nothing."""
+        with self.lock:
+            self.consumers = tuple(each for each in self.consumers if each is not consumer)
+            self.renew_natives()
+
+    def renew_natives(self) -> None:
+        """Takes the native halves of all consumers anew. The caller holds the lock."""
+        self._natives = [each.native for each in self.consumers if each.native is not None]
+        self._only = self.consumers[0] if len(self.consumers) == len(self._natives) == 1 else None
+        self._followers = [each.follower for each in self.consumers if each.follower is not None]
+
+    def add_guard(self, guard: Guard) -> None:
+        """Calls guard(changes) before each batch, with the vertices that it adds and removes; it may refuse it."""
+        self._guards = (*self._guards, guard)
+
+    def drop_guard(self, guard: Guard) -> None:
+        """Ends that. A second call does nothing."""
+        self._guards = tuple(each for each in self._guards if each != guard)
+
+    def add_recorder(self, recorder: Recorder) -> None:
+        """Asks the recorder for each batch from the next one on, after those that are there. In writing()."""
+        self.recorders = (*self.recorders, recorder)
+
+    def drop_recorder(self, recorder: Recorder) -> None:
+        """Asks it no more. In writing(). A second call does nothing."""
+        self.recorders = tuple(each for each in self.recorders if each is not recorder)
+
+    def hold_ids(self, holder: IdHolder) -> None:
+        """Calls holder.before_ids_move() before slots get other ids; never in a graph whose ids are its slots."""
+        if not self.ids_are_slots:
+            self._id_holders.add(holder)
+
+    def need_all_edges(self, where: str) -> None:
+        """Refuses a reader of whole lists where edges lie in files. Raises: UsageError."""
+        away = self.offloaded
+        if away.count:
+            raise UsageError(
+                f"[{where}] expected a graph with all edges in memory, got {away.count} of them in files "
+                f"(time < {away.before}); call graph.reload() first"
+            )
+
+    # ---- one batch
+
+    def apply(self, updates: Updates, consumer: Consumer | None = None) -> tuple[int, Any]:
+        """Applies a batch; the new version, and what this consumer made of the batch.
+
+        At batches of one update every call in here counts: the usual case goes straight through.
+
+        Raises:  as Graph.apply; UsageError for a consumer that is not attached.
+        """
+        if type(updates) is not Updates and not isinstance(updates, Updates):
+            raise UsageError(
+                f"[apply] expected Updates, got {type(updates).__name__}; collect the changes in livegnn.Updates()"
+            )
+        with self.lock:
+            if self.busy:
+                self.refuse_busy("apply")
+            if consumer is not None and consumer is not self._only:
+                self._refuse_detached(consumer)
+            unit = self.time_unit if updates.time_unit is None else self.same_unit("apply", updates.time_unit)
+            version_before = self.store.version if unit != self.time_unit else None
+            self.busy = True
+            try:
+                if self.ids_are_slots and updates._keys is None and not updates._types:
+                    if self._guards:
+                        self._ask_guards(updates, updates._buffer)
+                    changes = self._apply_native(updates._buffer, updates)
+                else:
+                    changes = self._apply_named(updates)
+                self.ids_version = version = self.store.version
+                if consumer is not None and consumer is self._only:
+                    return version, consumer.published(changes[0], version)
+                return version, self._publish(changes, version, consumer)
+            except BaseException:
+                self.ids_version = self.store.version  # the batch may stand all the same
+                raise
+            finally:
+                self.busy = False
+                if version_before is not None and self.store.version != version_before:  # the batch stands
+                    self.time_unit = unit
+
+    def _refuse_detached(self, wanted: Consumer) -> None:
+        if not any(consumer is wanted for consumer in self.consumers):
+            kind = type(wanted).__name__
+            raise UsageError(
+                f"[apply] expected an open {kind}, got one that was closed; apply to its graph, or make a new one"
+            )
+
+    def _apply_native(self, buffer: _native.UpdateBuffer, updates: Updates) -> Any:
+        """The batch in slots, all or none; `updates` is what the caller gave, for the recorders."""
+        if self.recorders:
+            record = lambda: self._record(updates)  # noqa: E731
+            return _native.apply_batch(self.store, self._natives, self._followers, buffer, record)
+        if self._natives or self._followers:
+            return _native.apply_batch(self.store, self._natives, self._followers, buffer)
+        self.store.apply(buffer)
+        return ()
+
+    def _record(self, updates: Updates) -> None:
+        """All recorders agree, then all append; else those that have prepared abort, the last one first."""
+        with ExitStack() as undo:
+            for recorder in self.recorders:
+                recorder.prepare(updates)
+                undo.callback(recorder.abort)
+            for recorder in self.recorders:
+                recorder.append(updates)
+            undo.pop_all()
+
+    def _apply_named(self, updates: Updates) -> Any:
+        """Applies updates whose ids are not slots; the id map follows only what the store has taken."""
+        buffer, change = self.ids.translate(updates)
+        if self._guards:
+            self._ask_guards(updates, buffer)
+        if change is None:
+            return self._apply_native(buffer, updates)
+        if updates._vertex_ops and self._id_holders:
+            for holder in tuple(self._id_holders):
+                holder.before_ids_move()
+            self._id_holders.clear()
+        version = self.store.version
+        try:
+            return self._apply_native(buffer, updates)
+        except UpdateError as error:
+            hint = _ids_behind(str(error), updates, change)
+            if not hint:
+                raise
+            raise type(error)(f"{error} ({hint})") from error
+        finally:
+            if self.store.version != version:  # the batch stands, even where something attached has failed since
+                self.ids_version = -1  # until the ids are those of the new version
+                self.old_ids.before_commit(change)
+                change.commit()
+                self.id_epoch += bool(updates._vertex_ops)
+
+    def _ask_guards(self, updates: Updates, buffer: _native.UpdateBuffer) -> None:
+        """Calls every guard with the vertices that the batch adds and removes, in order."""
+        batch: list[VertexChange] = []
+        if updates._vertex_ops:
+            slots, ids, keys = buffer.ids()[0].tolist(), updates._buffer.ids()[0].tolist(), updates._keys
+            for first, last, adds in updates._vertex_ops:
+                names = ids[first:last] if keys is None else [keys[place] for place in ids[first:last]]
+                places = range(first, last)
+                batch.extend(map(VertexChange, slots[first:last], names, [adds] * len(names), places))
+        for guard in self._guards:
+            guard(batch)
+
+    def _publish(self, changes: Any, version: int, wanted: Consumer | None) -> Any:
+        """Calls published() of every consumer, even after one has failed; then the first failure is raised."""
+        result, failure, remaining = None, None, iter(changes)
+        for consumer in self.consumers:
+            change = None if consumer.native is None else next(remaining)
+            try:
+                answer = consumer.published(change, version)
+            except BaseException as error:  # the batch stands; the others must follow it all the same
+                if failure is None or not isinstance(error, Exception):  # Ctrl-C goes first
+                    failure = error
+                continue
+            if consumer is wanted:
+                result = answer
+        if failure is not None:
+            raise failure
+        return result
+
+    # ---- times
+
+    def edge_time(self, where: str, name: str, value: object) -> int:
+        """A time as a number in the graph's unit. Raises: DtypeInvalid, ValueInvalid."""
+        number = checks.edge_time(where, name, value)
+        checks.same_unit(where, name, self.time_unit, checks.time_unit(value))
+        return number
+
+    def same_unit(self, where: str, unit: str | None) -> str | None:
+        """The unit of times once values of `unit` are given. Raises: ValueInvalid for two units."""
+        return checks.same_unit(where, "times", self.time_unit, unit)
+
+    # ---- ids
+
+    def live_slots(self, where: str, vertex_type: VertexType | None = None) -> Int64Array:
+        """Slots of the live vertices, of one type where there are types."""
+        code = self.schema.vertex_code(where, vertex_type)
+        return np.flatnonzero(self.store.vertex_types() == code if self.schema.has_types else self.store.live())
+
+    def ids_now(self) -> IdsThen:
+        """A reader of the ids of this version, once old_ids.hold() has it."""
+        return IdsThen(self.ids)
+
+
+def _ids_behind(message: str, updates: Updates, change: IdChange) -> str:
+    """The user's ids for the slots that a native message speaks of, found by the update or the vertex that it names."""
+    found = re.search(r"\bupdate (\d+)", message)
+    if found is not None and int(found[1]) < len(updates):
+        keys, ids = updates._keys, [int(x[int(found[1])]) for x in updates._buffer.ids()]
+        labels = change.labels(int(found[1]), [x if keys is None else keys[x] for x in ids if x >= 0])
+        return f"by the graph's ids: {' -> '.join(labels)}" if labels else ""
+    found = re.search(r"\b(vertex) (\d+)|\bedge (\d+) -> (\d+)", message)
+    slots = [] if found is None else [int(slot) for slot in found.groups()[1:] if slot is not None]
+    shown = [label for label in map(change.shown, slots) if label is not None]
+    if not slots or len(shown) < len(slots):
+        return ""
+    return f"{'vertex' if found and found[1] else 'edge'} {' -> '.join(shown)} by the graph's ids"

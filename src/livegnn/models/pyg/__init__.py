@@ -1,0 +1,1 @@
+"""Import from PyTorch Geometric: `entry` reads a module, `convs` and `hetero` its layers."""

@@ -1,0 +1,163 @@
+"""What the importer's parts share: symbols that stand for tensors, refusals, and the record of one import.
+
+While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
+per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
+vector), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Stacked` or a `Refusal`, an unsupported result that matters only if
+something reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from livegnn.errors import ModelUnsupported
+from livegnn.models import ir
+
+if TYPE_CHECKING:
+    from livegnn.models.pyg.pools import Pools
+
+__all__ = [
+    "BATCH",
+    "EDGES",
+    "VERTEX_COUNT",
+    "WEIGHTS",
+    "Flat",
+    "Import",
+    "Marker",
+    "NotTraceable",
+    "Refusal",
+    "Relation",
+    "Stacked",
+    "TYPES",
+    "Unfit",
+    "is_symbol",
+    "refuse",
+    "to_array",
+]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """An edge type: its number in the model, and those of the vertex types that it joins."""
+
+    number: int
+    src: int
+    dst: int
+
+
+@dataclass(frozen=True, eq=False)
+class Marker:
+    """A tensor of the graph itself; where edges have types in a dict, that of one type."""
+
+    what: str
+    relation: Relation | None = None
+
+
+EDGES = Marker("edge_index")
+WEIGHTS = Marker("edge_weight")
+TYPES = Marker("edge_type")
+BATCH = Marker("batch")
+VERTEX_COUNT = Marker("the number of vertices")
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """A value of width 1, squeezed to a vector."""
+
+    value: ir.Value
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """torch.stack(values, dim): values of one width along a new dimension, which only a reduction removes."""
+
+    values: tuple[ir.Value, ...]
+    dim: int
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """The result of something unsupported; raised when it is read."""
+
+    error: ModelUnsupported
+
+
+class Unfit(Exception):
+    """Why a function is refused as it is called: reason and remedy."""
+
+    def __init__(self, reason: str, remedy: str = "see docs/models.md for the operations supported") -> None:
+        super().__init__(reason)
+        self.reason, self.remedy = reason, remedy
+
+
+class NotTraceable(Exception):
+    """torch.fx cannot read this module; a recording may."""
+
+
+def is_symbol(value: Any) -> bool:
+    """Whether a value, or anything in a list, tuple or dict, depends on the features or the graph."""
+    if isinstance(value, (list, tuple)):
+        return any(is_symbol(each) for each in value)
+    if isinstance(value, dict):
+        return any(is_symbol(each) for each in value.values())
+    return isinstance(value, (ir.Value, Marker, Flat, Stacked, Refusal))
+
+
+def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
+    """The error for something that cannot be kept exact: `where` names the layer and its type."""
+    return ModelUnsupported(f"[from_pyg] expected a model that can be kept exact, got {where}: {reason}; {remedy}")
+
+
+def to_array(tensor: Any) -> Any:
+    """A tensor as float64 NumPy; None stays None."""
+    if tensor is None:
+        return None
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+@dataclass
+class Import:
+    """The record of one import: names of values, and whether any constant had to be rounded to float32.
+
+    pools: of a module with one row per graph, what it has pooled; None where a row per vertex is wanted.
+    """
+
+    rounded: bool = False
+    recorded: bool = False
+    pools: Pools | None = None
+    names: dict[int, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
+    attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
+
+    def constant(self, array: Any) -> Any:
+        """A float64 constant of the model's own making, noted if float32 cannot hold it."""
+        exact = np.asarray(array, np.float64)
+        with np.errstate(over="ignore"):
+            self.rounded = self.rounded or bool((exact.astype(np.float32) != exact).any())
+        return exact
+
+    def name(self, result: Any, where: str) -> Any:
+        """Gives every new value below `result` the name `where`; returns `result`."""
+        todo = [result]
+        while todo:
+            each = todo.pop()
+            if isinstance(each, (list, tuple)):
+                todo.extend(each)
+            elif isinstance(each, dict):
+                todo.extend(each.values())
+            elif isinstance(each, Flat):
+                todo.append(each.value)
+            elif isinstance(each, Stacked):
+                todo.extend(each.values)
+            elif isinstance(each, ir.Value) and id(each) not in self.names:
+                self.names[id(each)] = where
+                self.keep.append(each)
+                todo.extend(each.inputs)
+        return result
+
+    keep: list[ir.Value] = field(default_factory=list)  # named values live as long as their ids are keys

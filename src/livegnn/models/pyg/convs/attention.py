@@ -1,0 +1,179 @@
+"""PyG's convolutions with softmax attention over a vertex's in-edges.
+
+A score's parts that depend on one end alone are computed per vertex and brought to the edge. Dropout of the attention
+is the identity in eval mode.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from torch_geometric import nn as pyg
+
+from livegnn.models import ir
+from livegnn.models.attention_layers import GAT, GATv2
+from livegnn.models.edges import Gather, HeadDot, Loops, RowMatrix, Source, Target
+from livegnn.models.messages import block_rows, mean_of_heads, shift
+from livegnn.models.pyg.context import refuse, to_array
+from livegnn.models.pyg.convs.aggregation import scale
+from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, dense
+
+__all__ = ["ATTENTION"]
+
+
+def per_head(att: Any) -> Any:
+    """The weight of sum over c of att[h, c] x[h, c], from an attention parameter (1, h, c)."""
+    return block_rows(to_array(att)[0])
+
+
+def _no_weights_back(call: Call) -> None:
+    if call.others.get("return_attention_weights"):
+        raise refuse(call.where, "it returns its attention weights, too", "leave return_attention_weights out")
+
+
+def _loops(conv: Any) -> Loops:
+    return "replace" if conv.add_self_loops else "keep"
+
+
+def _fill(conv: Any, call: Call) -> Literal["mean"] | float:
+    """What a loop's attributes are; PyG reads it only where there are attributes."""
+    if call.attributes is None or not conv.add_self_loops:
+        return "mean"
+    if not call.raw_attributes():
+        raise refuse(
+            call.where,
+            "its added self-loops take the mean of edge_attr, which is computed inside the model",
+            "give it the graph's own edge_attr, or set add_self_loops=False",
+        )
+    fill = conv.fill_value
+    if fill == "mean" if isinstance(fill, str) else isinstance(fill, (int, float)):
+        return fill if fill == "mean" else float(fill)
+    what = repr(fill) if isinstance(fill, str) else "a tensor"
+    raise refuse(call.where, f"fill_value={what} is not supported", "use fill_value='mean' or a number")
+
+
+def _gat(conv: Any, call: Call) -> ir.Value:
+    _no_weights_back(call)
+    call.sum_only("softmax attention")
+    shared, read = conv.lin is not None, conv.lin_edge is not None
+    layer = GAT(
+        to_array(conv.lin.weight if shared else conv.lin_src.weight),
+        to_array(conv.att_src)[0],
+        to_array(conv.att_dst)[0],
+        to_array(conv.bias),
+        weight_edge=to_array(conv.lin_edge.weight) if read else None,
+        att_edge=to_array(conv.att_edge)[0] if read else None,
+        weight_target=None if shared else to_array(conv.lin_dst.weight),
+        concat=conv.concat,
+        slope=float(conv.negative_slope),
+        self_loops=conv.add_self_loops,
+        fill=_fill(conv, call) if read else "mean",
+        residual=None if conv.res is None else to_array(conv.res.weight),
+    )
+    if read and call.attributes is not None:
+        call.record.constant(layer.folded_edge_weight())
+    return layer.over(call.x, call.attributes, call.own)
+
+
+def _gatv2(conv: Any, call: Call) -> ir.Value:
+    _no_weights_back(call)
+    call.sum_only("softmax attention")
+    if call.attributes is not None and conv.lin_edge is None:
+        raise refuse(call.where, "it is given edge_attr without an edge_dim", "leave edge_attr out")
+    layer = GATv2(
+        to_array(conv.lin_l.weight),
+        to_array(conv.att)[0],
+        to_array(conv.bias),
+        weight_target=None if conv.share_weights else to_array(conv.lin_r.weight),
+        bias_source=to_array(conv.lin_l.bias),
+        bias_target=to_array(conv.lin_r.bias),
+        weight_edge=None if conv.lin_edge is None else to_array(conv.lin_edge.weight),
+        concat=conv.concat,
+        slope=float(conv.negative_slope),
+        self_loops=conv.add_self_loops,
+        fill=_fill(conv, call),
+        residual=None if conv.res is None else to_array(conv.res.weight),
+    )
+    return layer.over(call.x, call.attributes, call.own)
+
+
+def _transformer(conv: Any, call: Call) -> ir.Value:
+    if "return_attention_weights" in call.others:
+        raise refuse(call.where, "it returns its attention weights, too", "leave return_attention_weights out")
+    call.sum_only("softmax attention")
+    if (call.attributes is None) != (conv.lin_edge is None):
+        raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "fix the call")
+    query = scale(dense(conv.lin_query, call.own), 1.0 / math.sqrt(conv.out_channels))
+    key: ir.Value = Source(dense(conv.lin_key, call.x))
+    value: ir.Value = Source(dense(conv.lin_value, call.x))
+    if call.attributes is not None:
+        edge = dense(conv.lin_edge, call.attributes)
+        key, value = ir.Combine(((1.0, key), (1.0, edge))), ir.Combine(((1.0, value), (1.0, edge)))
+    y: ir.Value = Gather(value, "softmax", HeadDot(Target(query), key, conv.heads), conv.heads)
+    if not conv.concat:
+        y = mean_of_heads(y, conv.heads)
+    if not conv.root_weight:
+        return y
+    root = dense(conv.lin_skip, call.own)
+    if conv.lin_beta is None:
+        return ir.Combine(((1.0, y), (1.0, root)))
+    difference = ir.Combine(((1.0, y), (-1.0, root)))
+    beta = ir.Activation(dense(conv.lin_beta, ir.Concat((y, root, difference))), "sigmoid")
+    return ir.Combine(((1.0, y), (-1.0, ir.Multiply(difference, beta))))
+
+
+def _agnn(conv: Any, call: Call) -> ir.Value:
+    call.sum_only("softmax attention")
+    unit = ir.L2Normalize(call.x)
+    score = HeadDot(Target(scale(unit, conv.beta)), Source(unit))
+    return Gather(Source(call.x), "softmax", score, 1, _loops(conv))
+
+
+def _super_gat(conv: Any, call: Call) -> ir.Value:
+    call.sum_only("softmax attention")
+    h = dense(conv.lin, call.x)
+    if conv.attention_type == "MX":
+        product = ir.Activation(HeadDot(Target(h), Source(h), conv.heads), "sigmoid")
+        ends = (
+            (1.0, Source(ir.Linear(h, per_head(conv.att_l)))),
+            (1.0, Target(ir.Linear(h, per_head(conv.att_r)))),
+        )
+        alpha: ir.Value = ir.Multiply(ir.Combine(ends), product)
+    else:
+        alpha = HeadDot(Target(scale(h, 1.0 / math.sqrt(conv.out_channels))), Source(h), conv.heads)
+    score = ir.Activation(alpha, "leaky_relu", float(conv.negative_slope))
+    y: ir.Value = Gather(Source(h), "softmax", score, conv.heads, _loops(conv))
+    return shift(y if conv.concat else mean_of_heads(y, conv.heads), to_array(conv.bias))
+
+
+def _feast(conv: Any, call: Call) -> ir.Value:
+    """sum over h of softmax(u (x_j - x_i) + c)[h] W_h x_j: the attention runs over the heads of one edge."""
+    u, h = dense(conv.u, call.x), dense(conv.lin, call.x)
+    ends = ((1.0, Source(shift(u, to_array(conv.c)))), (-1.0, Target(u)))
+    message = RowMatrix(ir.Softmax(ir.Combine(ends)), Source(h))
+    y = call.aggregator(message, loops=_loops(conv)).of(conv.aggr_module)
+    return shift(y, to_array(conv.bias))
+
+
+_BACK = ("return_attention_weights",)
+ATTENTION: dict[Any, Conv] = {
+    pyg.GATConv: Conv(
+        _gat,
+        "`heads`, `concat`, `negative_slope`, `add_self_loops`, `edge_dim` with `fill_value` 'mean' or a number, "
+        "`residual`, `bias`; two widths where one kind of rows is passed; bit-exact without `edge_dim`, "
+        "with a slope from 0 to 1",
+        BY_OPTION,
+        _BACK,
+        vectors=True,
+    ),
+    pyg.GATv2Conv: Conv(_gatv2, "the options of GATConv and `share_weights`", TO_FLOAT32, _BACK, vectors=True),
+    pyg.TransformerConv: Conv(
+        _transformer, "`heads`, `concat`, `beta`, `edge_dim`, `root_weight`, `bias`", TO_FLOAT32, _BACK
+    ),
+    pyg.AGNNConv: Conv(_agnn, "`add_self_loops`, `requires_grad`", TO_FLOAT32),
+    pyg.SuperGATConv: Conv(
+        _super_gat, "`attention_type` MX and SD in eval mode, `heads`, `concat`, `add_self_loops`, `bias`", TO_FLOAT32
+    ),
+    pyg.FeaStConv: Conv(_feast, "`heads`, `add_self_loops`, `bias`; every aggregation", TO_FLOAT32),
+}

@@ -1,0 +1,102 @@
+"""One call of a convolution, as all families of convolutions read it, and the entry of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from livegnn.models import ir, layers
+from livegnn.models.edges import EdgeAttribute, Loops
+from livegnn.models.messages import linear
+from livegnn.models.pyg.context import Import, refuse, to_array
+from livegnn.models.pyg.convs.aggregation import SIMPLE, Aggregator, refuse_aggregation
+
+__all__ = ["BIT_EXACT", "BY_OPTION", "TO_FLOAT32", "Call", "Conv", "Exactness", "Run", "dense"]
+
+Run: TypeAlias = Callable[[Any, str, ir.Value], Any]  # reads a row-local module, such as GINConv's nn
+
+Exactness: TypeAlias = Literal["bit-exact", "exact to float32", "bit-exact or exact to float32"]
+
+BIT_EXACT: Exactness = "bit-exact"  # sums, means, extremes along edges, attention that separates
+TO_FLOAT32: Exactness = "exact to float32"  # messages are computed edge by edge and gathered
+BY_OPTION: Exactness = "bit-exact or exact to float32"  # the text says which option needs messages edge by edge
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a convolution is given.
+
+    x, own: the sources' and the targets' rows, the same unless edges join two types of vertices.
+    weighted: the graph's weights.   attributes: rows of edges, or None.   types: the graph's types.   others: its
+    other arguments.   name, where: the module's qualified name alone, and with its type.   run: reads a row-local
+    module inside it.
+    """
+
+    conv: Any
+    x: ir.Value
+    own: ir.Value
+    weighted: bool
+    attributes: ir.Value | None
+    types: bool
+    others: dict[str, Any]
+    name: str
+    where: str
+    run: Run
+    record: Import
+
+    @property
+    def aggregate(self) -> layers.Aggregate:
+        """The name of a simple aggregation. Raises: ModelUnsupported for another."""
+        kind = type(self.conv.aggr_module)
+        if kind not in SIMPLE:
+            raise refuse_aggregation(self.conv.aggr_module, self.conv.aggr, self.where)
+        return SIMPLE[kind]
+
+    def gather(self, message: ir.Value, *, weighted: bool = False, relation: int | None = None) -> ir.Value:
+        """`message`, rows of sources or of edges, by the convolution's own aggregation."""
+        return self.aggregator(message, weighted=weighted, relation=relation).of(self.conv.aggr_module)
+
+    def aggregator(
+        self, message: ir.Value, *, weighted: bool = False, relation: int | None = None, loops: Loops = "keep"
+    ) -> Aggregator:
+        return Aggregator(message, self.x, self.record, self.where, weighted, relation, loops, self.conv.aggr)
+
+    def sum_only(self, what: str) -> None:
+        """Refuses any aggregation but the sum."""
+        if self.aggregate != "sum":
+            raise refuse(
+                self.where, f"{what} with aggr={self.conv.aggr!r} is not supported", "train it with aggr='add'"
+            )
+
+    def raw_attributes(self) -> bool:
+        """Whether the attributes are the graph's own, not computed inside the model."""
+        return isinstance(self.attributes, EdgeAttribute)
+
+    def inner(self, name: str, x: ir.Value) -> ir.Value:
+        """A row-local module, or function, that the convolution keeps as `name`."""
+        module = self.conv
+        for part in name.split("."):
+            module = getattr(module, part)
+        result: ir.Value = self.run(module, f"{self.name}.{name}" if self.name else name, x)
+        return result
+
+
+@dataclass(frozen=True)
+class Conv:
+    """How one type of convolution is read, and what docs/models.md says of it.
+
+    takes: names of arguments beyond x, edge_index, edge_weight, edge_attr, edge_type and size.
+    vectors: whether edge attributes may be a vector, one number per edge.
+    """
+
+    convert: Callable[[Any, Call], Any]
+    how: str
+    exactness: Exactness = BIT_EXACT
+    takes: tuple[str, ...] = ()
+    vectors: bool = False
+
+
+def dense(module: Any, x: ir.Value, *, biased: bool = True) -> ir.Value:
+    """A torch or PyG Linear of `x`."""
+    return linear(x, to_array(module.weight), to_array(module.bias) if biased else None)

@@ -1,0 +1,234 @@
+"""PyG's convolutions whose messages are the sources' rows, weighted or normalised by degrees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric import nn as pyg
+
+from livegnn.models import ir, layers
+from livegnn.models.pyg.context import refuse, to_array
+from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, Call, Conv, dense
+
+__all__ = ["LINEAR", "normalised"]
+
+
+def normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Propagate:
+    """The degree-normalised aggregate of `x`."""
+    if call.aggregate == "mean":
+        raise _no_normalised_mean(call)
+    return layers.gcn_propagate(x, call.weighted, self_loops, fill, call.aggregate)
+
+
+def _no_normalised_mean(call: Call) -> Exception:
+    return refuse(call.where, "a degree-normalised mean is not supported", "train it with the default aggr='add'")
+
+
+def _plain(call: Call, x: ir.Value) -> ir.Value:
+    return call.gather(x, weighted=call.weighted)
+
+
+def _weight(lin: Any) -> Any:
+    return to_array(lin.weight)
+
+
+def _gcn(conv: Any, call: Call) -> ir.Value:
+    spec = layers.GCN(
+        _weight(conv.lin),
+        to_array(conv.bias),
+        improved=conv.improved,
+        self_loops=bool(conv.add_self_loops),
+        normalize=conv.normalize,
+        weighted=call.weighted,
+        aggregate=call.aggregate,
+    )
+    if conv.normalize and call.aggregate == "mean":
+        raise _no_normalised_mean(call)
+    return spec.apply(call.x)
+
+
+def _graph_conv(conv: Any, call: Call) -> ir.Value:
+    a = _plain(call, call.x)
+    return ir.Combine(((1.0, dense(conv.lin_rel, a)), (1.0, dense(conv.lin_root, call.own))))
+
+
+def _sage(conv: Any, call: Call) -> ir.Value:
+    project = conv.project and hasattr(conv, "lin")
+    source = ir.Activation(dense(conv.lin, call.x), "relu") if project else call.x
+    y = dense(conv.lin_l, call.gather(source))
+    if conv.root_weight:
+        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_r, call.own))))
+    return ir.L2Normalize(y) if conv.normalize else y
+
+
+def _gin(conv: Any, call: Call) -> ir.Value:
+    a = _plain(call, call.x)
+    y = ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.own)))
+    return call.inner("nn", y)
+
+
+def _sg(conv: Any, call: Call) -> ir.Value:
+    x = call.x
+    for _ in range(conv.K):
+        x = normalised(call, x, conv.add_self_loops)
+    return ir.Linear(x, _weight(conv.lin), to_array(conv.lin.bias))
+
+
+def _ssg(conv: Any, call: Call) -> ir.Value:
+    x = call.x
+    terms: list[tuple[float, ir.Value]] = [(float(conv.alpha), x)]
+    for _ in range(conv.K):
+        x = normalised(call, x, conv.add_self_loops)
+        terms.append(((1.0 - conv.alpha) / conv.K, x))
+    return ir.Linear(ir.Combine(tuple(terms)), _weight(conv.lin), to_array(conv.lin.bias))
+
+
+def _appnp(conv: Any, call: Call) -> ir.Value:
+    h = call.x
+    for _ in range(conv.K):
+        a = normalised(call, h, conv.add_self_loops) if conv.normalize else _plain(call, h)
+        h = ir.Combine(((1.0 - conv.alpha, a), (float(conv.alpha), call.x)))
+    return h
+
+
+def _lg(conv: Any, call: Call) -> ir.Value:
+    if conv.normalize:
+        return normalised(call, call.x, False)
+    return _plain(call, call.x)
+
+
+def _tag(conv: Any, call: Call) -> ir.Value:
+    x = call.x
+    bias = to_array(conv.bias)
+    terms: list[tuple[float, ir.Value]] = []
+    for hop, lin in enumerate(conv.lins):
+        if hop:
+            x = normalised(call, x, False) if conv.normalize else _plain(call, x)
+        terms.append((1.0, ir.Linear(x, _weight(lin), None if hop else bias)))
+    return ir.Combine(tuple(terms))
+
+
+def _cheb(conv: Any, call: Call) -> ir.Value:
+    call.sum_only("a Laplacian's terms")
+    largest = _lambda_max(call)
+    if conv.normalization is None and largest is None and len(conv.lins) > 1:
+        raise refuse(
+            call.where,
+            "normalization=None without a lambda_max takes the largest degree of the whole graph for its scale, so one "
+            "update would change every row",
+            "write the lambda_max it was trained with into the forward, as a number",
+        )
+    spec = layers.Cheb(
+        [_weight(lin) for lin in conv.lins],
+        to_array(conv.bias),
+        normalization=conv.normalization,
+        lambda_max=largest,
+        weighted=call.weighted,
+    )
+    return spec.apply(call.x)
+
+
+def _lambda_max(call: Call) -> float | None:
+    """The constant that a ChebConv is given, if any."""
+    given = call.others.get("lambda_max")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given < float("inf"):
+        raise refuse(
+            call.where,
+            "its lambda_max is not one number above 0, the same for every graph",
+            "leave it out, or write the number into the forward",
+        )
+    return float(given)
+
+
+def _mixhop(conv: Any, call: Call) -> ir.Value:
+    x = call.x
+    states: list[ir.Value] = []
+    for hop, lin in enumerate(conv.lins):
+        if hop:
+            x = normalised(call, x, conv.add_self_loops)
+        states.append(x if isinstance(lin, torch.nn.Identity) else ir.Linear(x, _weight(lin)))
+    y: ir.Value = ir.Concat(tuple(states[power] for power in conv.powers))
+    return y if conv.bias is None else ir.Affine(y, np.ones(y.width, np.float32), to_array(conv.bias))
+
+
+def _gcn2(conv: Any, call: Call) -> ir.Value:
+    x_0 = call.others.get("x_0")
+    if not isinstance(x_0, ir.Value):
+        raise refuse(call.where, "its x_0 is not one row per vertex", "pass the first layer's rows")
+    if conv.normalize:
+        a: ir.Value = normalised(call, call.x, conv.add_self_loops)
+    else:
+        a = _plain(call, call.x)
+    alpha, beta = float(conv.alpha), float(conv.beta)
+    if conv.weight2 is None:
+        y = ir.Combine(((1.0 - alpha, a), (alpha, x_0)))
+        return ir.Combine(((1.0 - beta, y), (beta, ir.Linear(y, to_array(conv.weight1).T))))
+    near, first = ir.Combine(((1.0 - alpha, a),)), ir.Combine(((alpha, x_0),))
+    return ir.Combine((
+        (1.0 - beta, near),
+        (beta, ir.Linear(near, to_array(conv.weight1).T)),
+        (1.0 - beta, first),
+        (beta, ir.Linear(first, to_array(conv.weight2).T)),
+    ))  # fmt: skip
+
+
+def _simple(conv: Any, call: Call) -> ir.Value:
+    if conv.combine_root == "self_loop" and call.aggregate != "sum":
+        raise refuse(
+            call.where, f"a {call.aggregate} with added self-loops is not supported", "use combine_root='sum' or 'cat'"
+        )
+    a = _plain(call, call.x)
+    if conv.combine_root == "cat":
+        return ir.Concat((call.own, a))
+    if conv.combine_root is None:
+        return a
+    root = call.x if conv.combine_root == "self_loop" else call.own
+    return ir.Combine(((1.0, a), (1.0, root)))  # add_self_loops adds one of weight 1 whatever is there
+
+
+LINEAR: dict[Any, Conv] = {
+    pyg.SimpleConv: Conv(
+        _simple,
+        "every aggregation; edge weights; `combine_root`; a softmax is exact to float32",
+        BY_OPTION,
+    ),
+    pyg.GCNConv: Conv(
+        _gcn,
+        "degree-normalised sum, max or min; all of `improved`, `add_self_loops`, `bias`; `normalize=False` with sum, "
+        "mean, max or min",
+        BIT_EXACT,
+    ),
+    pyg.SAGEConv: Conv(
+        _sage,
+        "every aggregation; `root_weight`, `project`, `normalize`; two widths where one kind of rows is passed; a "
+        "softmax is exact to float32",
+        BY_OPTION,
+    ),
+    pyg.GraphConv: Conv(
+        _graph_conv,
+        "every aggregation; edge weights; a softmax is exact to float32",
+        BY_OPTION,
+    ),
+    pyg.ChebConv: Conv(
+        _cheb,
+        "`K` hops, `bias`, `normalization` 'sym' and 'rw' with edge weights of at least 0, None with a `lambda_max`; "
+        "`lambda_max` a number in the forward",
+        takes=("lambda_max",),
+    ),
+    pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),
+    pyg.GINConv: Conv(
+        _gin,
+        "every aggregation; `nn` any row-local module; `eps`, `train_eps`; a softmax is exact to float32",
+        BY_OPTION,
+    ),
+    pyg.SGConv: Conv(_sg, "degree-normalised sums, `K` hops, `add_self_loops`"),
+    pyg.SSGConv: Conv(_ssg, "degree-normalised sums, `K` hops, `alpha`, `add_self_loops`"),
+    pyg.APPNP: Conv(_appnp, "`K` hops, `alpha`, `add_self_loops`, `normalize`"),
+    pyg.GCN2Conv: Conv(_gcn2, "`alpha`, `theta`, `shared_weights`, `normalize`", takes=("x_0",)),
+    pyg.LGConv: Conv(_lg, "degree-normalised or plain sum"),
+    pyg.MixHopConv: Conv(_mixhop, "`powers`, `add_self_loops`"),
+}

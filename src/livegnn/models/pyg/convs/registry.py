@@ -1,0 +1,223 @@
+"""PyG's convolutions, by exact type. A subclass may override any step, so it is never taken for its parent.
+
+CONVS is the one registry; each family of convolutions has its own file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection
+from typing import Any
+
+from torch_geometric import nn as pyg
+
+from livegnn.models import ir
+from livegnn.models.edges import EdgeAttribute, EdgeWeight
+from livegnn.models.pyg.context import (
+    EDGES,
+    TYPES,
+    VERTEX_COUNT,
+    WEIGHTS,
+    Flat,
+    Import,
+    Marker,
+    Relation,
+    is_symbol,
+    refuse,
+)
+from livegnn.models.pyg.convs.attention import ATTENTION
+from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, Run
+from livegnn.models.pyg.convs.edgewise import EDGEWISE
+from livegnn.models.pyg.convs.linear import LINEAR
+from livegnn.models.pyg.convs.multi import MULTI
+from livegnn.models.pyg.convs.operators import OPERATORS
+from livegnn.models.pyg.convs.relational import TYPED
+from livegnn.models.pyg.hetero.relation import convert_along
+from livegnn.models.pyg.refused import REFUSED_CONVS
+
+__all__ = ["CONVS", "READ_THROUGH", "convert_conv", "refuse_unknown"]
+
+CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
+#: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
+READ_THROUGH: dict[Any, tuple[str, str]] = {
+    pyg.AntiSymmetricConv: (BY_OPTION, "as its `phi` is; `num_iters`, `epsilon`, `gamma`, `act`, `bias`"),
+    pyg.HeteroConv: (
+        BY_OPTION,
+        "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
+        "min, cat; between two types SimpleConv, SAGEConv, GraphConv, GATConv, GATv2Conv, TransformerConv, GINConv, "
+        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv, within one "
+        "type every layer that needs no `edge_type` (docs/hetero.md)",
+    ),
+}
+
+_OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
+
+
+def convert_conv(
+    conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run
+) -> ir.Value:
+    """The value of a convolution's call.
+
+    Raises: ModelUnsupported naming the layer, its type and the reason.
+    """
+    kind = type(conv)
+    where = f"{name} ({kind.__name__})" if name else kind.__name__
+    if kind not in CONVS:
+        raise refuse(where, *_why_not(kind))
+    _check_options(conv, where)
+    call, relation = _bind(conv, _given(conv, where, args, kwargs), (name, where, run, record))
+    convert = CONVS[kind].convert
+    value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
+    result: ir.Value = record.name(value, where)
+    return result
+
+
+def refuse_unknown(module: Any, known: Collection[Any]) -> None:
+    """Refuses the first convolution in `module` that is neither in CONVS nor among `known` others, by name."""
+    for name, each in module.named_modules():
+        kind = type(each)
+        if isinstance(each, pyg.MessagePassing) and not (kind in CONVS or kind in READ_THROUGH or kind in known):
+            raise refuse(f"{name} ({kind.__name__})" if name else kind.__name__, *_why_not(kind))
+
+
+def _why_not(kind: type) -> tuple[str, str]:
+    supported = [base for base in kind.__mro__[1:] if base in CONVS]
+    if supported and not kind.__module__.startswith("torch_geometric."):
+        return (
+            f"it is a subclass of {supported[0].__name__} and may compute something else",
+            f"use {supported[0].__name__} itself",
+        )
+    if kind.__name__ in REFUSED_CONVS and kind.__module__.startswith("torch_geometric."):
+        return REFUSED_CONVS[kind.__name__], "see docs/models.md for the layers supported"
+    return "its code is not known to livegnn", "see docs/models.md for the layers supported"
+
+
+def _check_options(conv: Any, where: str) -> None:
+    if conv.flow != "source_to_target":
+        raise refuse(where, f"flow={conv.flow!r} sends messages against the edges", "turn the edges round instead")
+    if conv.node_dim not in (-2, 0):
+        raise refuse(where, f"node_dim={conv.node_dim} is not a row per vertex", "use node_dim=-2")
+    if conv.decomposed_layers != 1:
+        raise refuse(where, f"decomposed_layers={conv.decomposed_layers} is not read", "set decomposed_layers=1")
+    if getattr(conv, "cached", False):
+        raise refuse(where, "cached=True keeps the first graph for ever", "set cached=False")
+    changed = [each for each in _OVERRIDES if each in vars(conv)]
+    if changed:
+        raise refuse(where, f"its {changed[0]} was replaced on the object", "use the layer as PyG has it")
+    hooks = [key for key, value in vars(conv).items() if key.endswith("_hooks") and key in _MESSAGE_HOOKS and value]
+    if hooks or conv.explain:
+        raise refuse(where, f"it has {hooks[0] if hooks else 'explain'} set, which may change its result", "remove it")
+
+
+_MESSAGE_HOOKS = {
+    f"_{step}_forward{when}_hooks"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    for when in ("", "_pre")
+}
+
+
+def _given(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that are not None, by the forward's own names."""
+    try:
+        bound = inspect.signature(type(conv).forward).bind(conv, *args, **kwargs)
+    except TypeError as error:
+        raise refuse(where, f"it is called in a way that it does not accept ({error})", "fix the call") from None
+    bound.apply_defaults()
+    return {key: value for key, value in list(bound.arguments.items())[1:] if value is not None}
+
+
+def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]) -> tuple[Call, Relation | None]:
+    """The call, and the relation whose edges it is given; None where edges have no types of their own."""
+    where = context[1]
+    x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
+    size, types = given.pop("size", None), given.pop("edge_type", None)
+    attributes = _attributes(conv, given.pop("edge_attr", None), context[3], where)
+    if not isinstance(edges, Marker) or edges.what != EDGES.what:
+        raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
+    relation = edges.relation
+    x, own = _ends(x, relation, where)
+    weight = _weights(weight, context[3], where)
+    _of_relation((weight, attributes), relation, context[3], where)
+    if types is not None and types is not TYPES:
+        raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
+    if size is not None:
+        _refuse_size(size, where)
+    for key in given:
+        if key not in CONVS[type(conv)].takes:
+            raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
+    return Call(conv, x, own, weight is not None, attributes, types is TYPES, given, *context), relation
+
+
+def _weights(given: Any, record: Import, where: str) -> Any:
+    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column."""
+    rows = given.value if isinstance(given, Flat) else given
+    if isinstance(rows, EdgeAttribute):
+        if rows.width != 1:
+            raise refuse(
+                where,
+                f"its edge_weight is the forward's edge_attr, which has {rows.width} columns",
+                "give it one number per edge",
+            )
+        record.weights_from.add("edge_attr")
+        return rows
+    if is_weights(given):
+        record.weights_from.add("edge_weight")
+    elif given is not None:
+        raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
+    return given
+
+
+def _refuse_size(size: Any, where: str) -> None:
+    """Refuses another size than (number of vertices, number of vertices)."""
+    if is_symbol(size) and not isinstance(size, (list, tuple)) and size is not VERTEX_COUNT:
+        raise refuse(
+            where, "it is given a column of the edges as its third argument, which is size", "leave that argument out"
+        )
+    if not isinstance(size, (list, tuple)) or tuple(size) != (VERTEX_COUNT, VERTEX_COUNT):
+        raise refuse(where, "it is given size, as for two kinds of vertices", "leave size out")
+
+
+def _ends(x: Any, relation: Relation | None, where: str) -> tuple[ir.Value, ir.Value]:
+    """The rows of a call's sources and targets."""
+    pair = tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+    if len(pair) != 2 or (relation is None and pair[0] is not pair[1]):
+        raise refuse(where, "it is given different rows for sources and targets", "pass one row per vertex")
+    if not all(isinstance(each, ir.Value) and not each.on_edges for each in pair):
+        raise refuse(where, "its first argument is not one row per vertex", "pass the features or a layer's output")
+    wanted = (None, None) if relation is None else (relation.src, relation.dst)
+    if tuple(each.vertex_type for each in pair) != wanted:
+        raise refuse(
+            where, "its rows are not of the types of vertices that its edges join", "pass the rows of both, as a pair"
+        )
+    return pair
+
+
+def _of_relation(columns: tuple[Any, ...], relation: Relation | None, record: Import, where: str) -> None:
+    """Refuses weights and attributes of other edges than the call's own."""
+    for each in columns:
+        if isinstance(each, Marker):
+            found = {each.relation}
+        else:
+            leaves = ir.walk(each) if isinstance(each, ir.Value) else []
+            found = {record.attribute_relations.get(id(leaf)) for leaf in leaves if isinstance(leaf, EdgeAttribute)}
+        if found - {relation}:
+            raise refuse(where, "its edges and their weights or attributes are of different types", "fix the call")
+
+
+def is_weights(given: Any) -> bool:
+    return isinstance(given, Marker) and given.what == WEIGHTS.what
+
+
+def _attributes(conv: Any, given: Any, record: Import, where: str) -> ir.Value | None:
+    """A convolution's edge_attr as rows of edges."""
+    if given is None:
+        return None
+    vector = is_weights(given) or isinstance(given, Flat)
+    if is_weights(given):
+        record.weights_from.add("edge_weight")
+    rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
+    if not isinstance(rows, ir.Value) or not rows.on_edges:
+        raise refuse(where, "its edge_attr is not one row per edge", "pass the graph's attributes")
+    if vector and not CONVS[type(conv)].vectors:
+        raise refuse(where, "its edge_attr is one number per edge, not a row", "pass rows, such as edge_attr[:, None]")
+    return rows

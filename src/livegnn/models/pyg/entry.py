@@ -1,0 +1,138 @@
+"""Reads a trained PyTorch Geometric module as a model.
+
+The module is copied, put into eval mode, read (pyg_trace), and compared with the result on random graphs (pyg_check).
+Convolutions are matched by exact type; whatever is not known is refused by name, never approximated. PyTorch is
+imported here and nowhere else, and only when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from livegnn.errors import DataMissing, ModelError, ModelUnsupported, UpdateError
+from livegnn.models.graph_level import GraphLevel
+from livegnn.models.model import Model
+
+if TYPE_CHECKING:
+    import torch
+
+    from livegnn.models.pyg.variants import Reading
+
+__all__ = ["from_pyg", "graph_level_from_pyg"]
+
+Metadata: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
+
+
+def from_pyg(
+    module: torch.nn.Module,
+    *,
+    check: bool = True,
+    weighted: bool | None = None,
+    input_width: int | Mapping[str, int] | None = None,
+    edge_width: int | None = None,
+    metadata: Metadata | None = None,
+) -> Model:
+    """The model that computes what `module` computes in eval mode.
+
+    output[v] = module(x, edge_index[, edge_weight][, edge_attr][, edge_type])[v].
+
+    Args:     module: any torch module whose forward takes (x, edge_index) and any of edge_weight, edge_attr, edge_type,
+                  or one Data; not changed. Where vertices have types (HeteroConv, HGTConv, to_hetero), dicts of these
+                  by type, or one HeteroData (docs/hetero.md).
+              check: compare the result with the module on random graphs; a module that had to be recorded is always
+                  compared.
+              weighted: whether the forward is given the graph's edge weights, whatever column they come from. None: as
+                  its signature and its layers say; where they are optional, the model reads them on a graph that has
+                  them, and whose they are is decided by name (Model.weights_from, Graph.weight_column).
+              input_width: the features' width, where no layer tells it; by vertex type where there are types.
+              edge_width: the edge attributes' width, where no layer tells it; 0 gives none to a forward that can do
+                  without.
+              metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer tells them.
+    Returns:  Model; weights are float32, names are the module's own.
+    Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
+              without PyTorch and PyG.
+    Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
+    """
+    _require_pyg(module)
+    from livegnn.models.pyg.hetero.read import import_over_types, types_of
+    from livegnn.models.pyg.steps import import_module
+
+    types = types_of(module, metadata)
+    try:
+        if types is not None:
+            by_type, names = import_over_types(module, types, check, weighted, input_width, edge_width)
+            return _model(by_type, names, types)
+        if isinstance(input_width, Mapping):
+            raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
+        reading, names = import_module(module, check, weighted, input_width, edge_width)
+    except UpdateError as error:  # a width that does not fit; in a model it is a model's error
+        raise ModelError(str(error)) from error
+    return _model(reading, names, ((), ()))
+
+
+def graph_level_from_pyg(
+    module: torch.nn.Module,
+    *,
+    check: bool = True,
+    weighted: bool | None = None,
+    input_width: int | None = None,
+    edge_width: int | None = None,
+) -> GraphLevel:
+    """The parts of a module with one row per graph: convolutions, pools, and what follows them row by row.
+
+    module(x, edge_index, batch)[g] = head(concat of pool_i over v in g of model(x, edge_index)[v, columns_i])
+
+    Args:     module: its forward takes (x, edge_index, batch) and any of edge_weight, edge_attr, edge_type, or one
+                  Data; without batch it is of one graph. It pools by global_add_pool, global_mean_pool,
+                  global_max_pool, or PyG's sum, mean, max, min and multi aggregations. The options are from_pyg's.
+    Returns:  GraphLevel; Readout.from_pyg keeps it live in one call.
+    Raises:   ModelUnsupported naming the layer and the reason, where rows of graphs go back to vertices and for every
+              other pool; ModelMismatch if the comparison on batches of random graphs fails; DataMissing without
+              PyTorch and PyG.
+    Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
+    """
+    _require_pyg(module)
+    from livegnn.models.pyg.graph_level import import_graph_level
+    from livegnn.models.pyg.hetero.read import types_of
+
+    if types_of(module, None) is not None:
+        raise ModelUnsupported(
+            f"[from_pyg] expected a model that can be kept exact, got {type(module).__name__}: it pools vertices of "
+            "several types; import the part before the pools with lg.from_pyg, and pool its embeddings by type"
+        )
+    try:
+        return import_graph_level(module, check, weighted, input_width, edge_width)
+    except UpdateError as error:
+        raise ModelError(str(error)) from error
+
+
+def _require_pyg(module: object) -> None:
+    try:
+        import torch
+        import torch_geometric  # noqa: F401
+    except ImportError as error:
+        raise DataMissing(
+            f"[from_pyg] expected PyTorch and PyG, got {error}; run pip install 'livegnn[pyg]'"
+        ) from error
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_meta:
+            raise ModelError(
+                f"[from_pyg] expected weights with numbers, got {name} on device meta, which has none; load the "
+                "trained weights into the module"
+            )
+
+
+def _model(reading: Reading[Any], names: dict[int, str], types: Metadata) -> Model:
+    outputs = reading.outputs
+    return Model.from_output(
+        outputs[True] if True in outputs else outputs[False],
+        unweighted=outputs.get(False) if True in outputs else None,
+        names=names,
+        vertex_types=types[0],
+        edge_types=types[1],
+        weights_from=reading.weights_from,
+        refused=reading.refused,
+    )

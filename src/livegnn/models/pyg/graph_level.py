@@ -1,0 +1,273 @@
+"""Imports a module with one row per graph: reads it, cuts it at its pools, and compares the parts with the module.
+
+The forward's result is row-local in the pooled rows, and every pooled row is a pool of rows of vertices that do not
+depend on pooled rows: then a batch of updates changes a graph's row through the rows of its vertices alone. Anything
+else is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from livegnn.errors import ModelMismatch
+from livegnn.models import edges, ir, stored
+from livegnn.models.graph_level import GraphLevel, PoolPart
+from livegnn.models.model import Model
+from livegnn.models.order import with_inputs
+from livegnn.models.pyg.check import (
+    TOLERANCE_EXACT,
+    TOLERANCE_FLOAT32,
+    TOLERANCE_ROUNDED,
+    Columns,
+    as_given,
+    as_tensors,
+    compare,
+    computing_in,
+    edge_list,
+    sample,
+)
+from livegnn.models.pyg.context import Import, refuse
+from livegnn.models.pyg.pools import BACK_TO_VERTICES, Pools, reading_pools
+from livegnn.models.pyg.signature import Signature, read_signature
+from livegnn.models.pyg.steps import columns_of, inputs_of, prepared, read_symbol, runs
+from livegnn.models.pyg.variants import Reading, VariantReader, takes_attributes
+from livegnn.models.truth import EdgeList, true_rows
+
+__all__ = ["import_graph_level"]
+
+_GRAPHS = (((9, 30),), ((2, 3), (9, 30), (1, 0), (23, 90)), ((1, 2), (1, 0), (5, 8)))  # vertices, edges of each graph
+
+
+@dataclass(frozen=True)
+class _Parts:
+    rows: ir.Value
+    pools: tuple[PoolPart, ...]
+    head: ir.Value
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing follows the pools."""
+        return isinstance(self.head, ir.Input)
+
+
+def import_graph_level(
+    module: nn.Module, check: bool, weighted: bool | None, input_width: int | None, edge_width: int | None
+) -> GraphLevel:
+    """The parts of `module`.
+
+    Raises: ModelUnsupported, ModelMismatch, ModelError.
+    """
+    frozen = prepared(module)
+    signature = read_signature(frozen, graph_level=True)
+    batched = signature.batch is not None or signature.data
+    columns, choice = columns_of(frozen, signature, input_width, edge_width, batched)
+    inputs, record = inputs_of(columns), Import()
+    record.name(inputs[0], "input")
+
+    def read(columns: Columns, compared: bool) -> _Parts:
+        record.pools = Pools(batched)
+        with reading_pools():
+            result = read_symbol(frozen, signature, inputs, columns, record)
+        parts = _cut(result, record.pools, record, type(module).__name__)
+        as_weights = takes_attributes(record.weights_from, type(module).__name__)
+        if compared and (check or record.recorded):
+            here = dataclasses.replace(columns, as_weights=as_weights)
+            _check(frozen, signature, parts, here, record.rounded)
+        return parts
+
+    reader = VariantReader(
+        frozen, signature, record, read, partial(runs, frozen, signature), lambda parts: (parts.rows,)
+    )
+    return _joined(reader.all(columns, choice, weighted), record, type(module).__name__)
+
+
+def _joined(reading: Reading[_Parts], record: Import, kind: str) -> GraphLevel:
+    """One model with and without weights; what follows the pools must be the same."""
+    with_weights, without = reading.outputs.get(True), reading.outputs.get(False)
+    parts = with_weights or without
+    assert parts is not None
+    if (
+        with_weights is not None
+        and without is not None
+        and not (with_weights.pools == without.pools and _same(with_weights.head, without.head))
+    ):
+        raise refuse(
+            f"{kind}.forward", "its pools, or what follows them, differ with weights", "pass weighted=True or False"
+        )
+    unweighted = without.rows if with_weights is not None and without is not None else None
+    model = Model.from_output(
+        parts.rows,
+        unweighted=unweighted,
+        names=record.names,
+        weights_from=reading.weights_from,
+        refused=reading.refused,
+    )
+    head = None if parts.bare else Model.from_output(parts.head, names=record.names)
+    return GraphLevel(model, parts.pools, head)
+
+
+def _same(one: ir.Value, other: ir.Value) -> bool:
+    (shape, arrays), (other_shape, others) = (stored.to_arrays(each, None, None, {}) for each in (one, other))
+    return shape == other_shape and all(np.array_equal(array, others[name]) for name, array in arrays.items())
+
+
+def _cut(result: Any, pools: Pools, record: Import, kind: str) -> _Parts:
+    """The parts on either side of the pools. Raises: ModelUnsupported where they cannot be told apart."""
+    where = f"{kind}.forward"
+    if not isinstance(result, ir.Value):
+        returned = next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
+        raise refuse(where, f"it returns a {returned}", "return one tensor with a row per graph")
+    values = ir.walk(result)
+    pooled = [value for value in values if id(value) in pools.sources]
+    if not pooled:
+        raise refuse(where, "it returns a row per vertex", "import it with lg.from_pyg(module)")
+    _refuse_mixed(values, pools, record, kind)
+    sources: list[ir.Value] = []
+    for value in pooled:
+        _, rows = pools.sources[id(value)]
+        _refuse_fed_back(rows, pools, record, kind)
+        if all(rows is not each for each in sources):
+            sources.append(rows)
+    start = dict(zip(map(id, sources), np.cumsum([0, *(rows.width for rows in sources)]).tolist(), strict=False))
+    layout: list[PoolPart] = []
+    for value in pooled:
+        pool, rows = pools.sources[id(value)]
+        layout.append(cast(PoolPart, (pool, start[id(rows)], start[id(rows)] + rows.width)))
+    output = sources[0] if len(sources) == 1 else ir.Concat(tuple(sources))
+    head = _head(result, values, pooled, record)
+    return _Parts(record.name(output, f"{where}: rows that are pooled"), tuple(layout), head)
+
+
+def _head(result: ir.Value, values: list[ir.Value], pooled: list[ir.Value], record: Import) -> ir.Value:
+    """`result` as a function of the pooled rows side by side."""
+    joined = isinstance(result, ir.Concat) and all(a is b for a, b in zip(result.inputs, pooled, strict=False))
+    if joined and len(result.inputs) == len(pooled):
+        return ir.Input(result.width)  # the pools themselves, as they are
+    row = ir.Input(sum(value.width for value in pooled))
+    record.name(row, "pooled rows")
+    new: dict[int, ir.Value] = {}
+    start = 0
+    for value in pooled:
+        new[id(value)] = row if len(pooled) == 1 else ir.Slice(row, start, start + value.width)
+        start += value.width
+    for value in values:
+        if id(value) not in new:
+            new[id(value)] = _rebuilt(value, [new[id(each)] for each in value.inputs])
+            record.name(new[id(value)], record.names.get(id(value), "after the pools"))
+    return new[id(result)]
+
+
+def _rebuilt(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
+    if isinstance(value, ir.Linear):
+        return ir.Linear(inputs[0], value.weight, value.bias)
+    if isinstance(value, ir.Combine):
+        return ir.Combine(tuple((c, each) for (c, _), each in zip(value.terms, inputs, strict=True)))
+    return with_inputs(value, inputs)
+
+
+def _refuse_mixed(values: list[ir.Value], pools: Pools, record: Import, kind: str) -> None:
+    """Refuses a result that reads rows of vertices beside those of graphs, or sends these along edges."""
+    of_vertices: dict[int, bool] = {}
+    of_graphs: dict[int, bool] = {}
+    for value in values:
+        pooled = id(value) in pools.sources
+        of_graphs[id(value)] = pooled or any(of_graphs[id(each)] for each in value.inputs)
+        if of_graphs[id(value)] and (value.on_edges or isinstance(value, ir.Propagate | edges.Gather)):
+            name = record.names.get(id(value), f"{kind}.forward")
+            raise refuse(name, "it sends rows of graphs along edges", "pool after all convolutions")
+        leaf = not value.inputs and not pooled
+        of_vertices[id(value)] = leaf or any(of_vertices[id(each)] for each in value.inputs)
+        if of_graphs[id(value)] and of_vertices[id(value)]:
+            raise refuse(
+                record.names.get(id(value), f"{kind}.forward"),
+                "it joins rows of vertices with rows of graphs",
+                "use what is pooled alone after the pool",
+            )
+
+
+def _refuse_fed_back(rows: ir.Value, pools: Pools, record: Import, kind: str) -> None:
+    """Refuses rows of vertices that depend on a pool."""
+    depends: set[int] = set()
+    for value in ir.walk(rows):
+        if id(value) in pools.sources:
+            depends.add(id(value))
+        elif any(id(each) in depends for each in value.inputs):
+            raise refuse(
+                record.names.get(id(value), f"{kind}.forward"), BACK_TO_VERTICES, "pool after all convolutions"
+            )
+    if depends:
+        raise refuse(f"{kind}.forward", "it pools what is pooled already", "pool rows of vertices once")
+
+
+# ---- the comparison
+
+
+def _check(module: nn.Module, signature: Signature, parts: _Parts, columns: Columns, rounded: bool) -> None:
+    """Runs the parts and a float64 copy of the module on several graphs at a time, one number left out."""
+    double = copy.deepcopy(module).double()
+    tolerance = TOLERANCE_ROUNDED if rounded else TOLERANCE_EXACT
+    kind = type(module).__name__
+    for seed, sizes in enumerate(_GRAPHS if columns.batch else tuple((each,) for many in _GRAPHS for each in many)):
+        given, batch = _graphs(columns, sizes, seed)
+        features, edge_index = given[:2]
+        rows = true_rows(parts.rows, features, edge_list(columns, given))
+        got = true_rows(parts.head, _pooled(rows, parts.pools, batch), _NO_EDGES)
+        given = as_given(columns, given)
+        tensors = (*given, batch) if columns.batch else given
+        where = f"{len(sizes)} graphs of {len(features)} vertices and {edge_index.shape[1]} edges"
+        want = _run(double, signature, tensors, torch.float64, where)
+        if want is None:
+            continue
+        compare(got, want, tolerance, where, kind, row="graph")
+        single = _run(module, signature, tensors, torch.float32, where)
+        compare(single, want, TOLERANCE_FLOAT32, f"float32 on {where}", kind, row="graph")
+
+
+_NO_EDGES = EdgeList(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _graphs(columns: Columns, sizes: tuple[tuple[int, int], ...], seed: int) -> tuple[tuple[Any, ...], Any]:
+    """Several graphs as one, as PyG's loaders make them, and whose vertex is whose; no vertex is of graph 1."""
+    parts = [sample(columns, vertices, edges, seed + 7 * i) for i, (vertices, edges) in enumerate(sizes)]
+    starts = np.cumsum([0, *(vertices for vertices, _ in sizes)])
+    joined: list[Any] = [np.concatenate([part[0] for part in parts])]
+    joined.append(np.concatenate([part[1] + start for part, start in zip(parts, starts, strict=False)], axis=1))
+    for column in range(2, 5):
+        joined.append(None if parts[0][column] is None else np.concatenate([part[column] for part in parts]))
+    numbers = [0, *range(2, len(sizes) + 1)]
+    return tuple(joined), np.repeat(numbers, [vertices for vertices, _ in sizes])
+
+
+def _pooled(rows: Any, pools: tuple[PoolPart, ...], batch: Any) -> Any:
+    """Rows of graphs in float64, 0 for one without vertices."""
+    result = np.zeros((int(batch.max()) + 1, sum(stop - start for _, start, stop in pools)))
+    for graph in np.unique(batch):
+        own = rows[batch == graph]
+        reduce = {"add": own.sum(axis=0), "mean": own.mean(axis=0), "max": own.max(axis=0)}
+        result[graph] = np.concatenate([reduce[kind][start:stop] for kind, start, stop in pools])
+    return result
+
+
+def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype: Any, where: str) -> Any:
+    with computing_in(dtype):
+        try:
+            result = signature.run(module, *as_tensors(given, dtype))
+        except Exception as error:
+            if given[1].shape[1] == 0:  # some of PyG's layers cannot run without edges; there is nothing to compare
+                return None
+            raise ModelMismatch(
+                f"[from_pyg] expected {type(module).__name__} to run on {where}, got {type(error).__name__}: {error}; "
+                "make it run on any graphs"
+            ) from error
+    rows = result.detach().to(torch.float64).numpy()
+    if rows.ndim == 1:  # one number per graph, or the one graph's row
+        rows = rows.reshape(int(given[5].max()) + 1 if len(given) > 5 else 1, -1)
+    return rows

@@ -1,0 +1,282 @@
+"""Coordinator: puts batches and changes of maps in one order of steps, watches heartbeats, replaces silent workers.
+
+It keeps nothing of its own: it reads the steps, the tail of the history and the heartbeats. It appends with the offset
+that it expects, so that of two coordinators one is refused, reads on and decides anew: one order of steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import LogConflict, UsageError
+from livegnn.graph import Graph
+from livegnn.sampling.cluster.checkpoints import Checkpoints
+from livegnn.sampling.cluster.messages import Batches, Checkpoint, Heartbeat, Move, Serve, Step, decode, encode
+from livegnn.sampling.cluster.partition import (
+    Owners,
+    PartitionState,
+    Serving,
+    check_owners,
+    check_serving,
+    join,
+    split,
+    start_state,
+    workers_in,
+)
+from livegnn.sampling.cluster.runtime import ROLES, Clock, ClusterLogs, Settings
+from livegnn.sampling.cluster.spec import ClusterSpec
+
+__all__ = ["Coordinator", "Launcher", "write_start"]
+
+_HEARTBEATS_READ_MAX = 1000  # when it starts
+
+
+class Launcher(Protocol):
+    """Starts workers somewhere: processes, hosts, or objects of a simulation."""
+
+    def start(self, role: str, worker: int) -> None:
+        """Makes sure that a fresh worker of this number runs; whatever ran under it before is stopped if possible."""
+
+    def stop(self, role: str, worker: int) -> None:
+        """Stops it, if it runs."""
+
+
+def write_start(spec: ClusterSpec, graph: Graph, owners: Owners, checkpoints: Checkpoints) -> None:
+    """Writes the first states of all sampling workers: the graph as it is, cut by `owners`.
+
+    The history that the workers follow goes on from graph.version.
+
+    Raises:  UsageError for a graph with ids= or types of vertices: workers read the history by slots.
+    """
+    if graph.has_ids or spec.schema.vertex_types is not None:
+        raise UsageError(
+            "[cluster] expected a graph whose ids are its slots, got one with ids= or types; use LocalCluster"
+        )
+    for worker, state in enumerate(split(spec, start_state(spec, graph), owners)):
+        checkpoints.write("sampling", worker, state)
+
+
+class Coordinator:
+    """One turn() after another keeps a cluster going.
+
+    Args:    launcher: starts and stops workers.  clock: ms.
+    Raises:  UsageError without start states; StoredStateInvalid for a steps log that cannot be read.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        logs: ClusterLogs,
+        checkpoints: Checkpoints,
+        launcher: Launcher,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.spec = spec
+        self.serving: Serving = np.zeros(_native.BUCKETS, np.uint64)
+        self._logs, self._checkpoints, self._launcher = logs, checkpoints, launcher
+        self._settings, self._clock = settings, clock
+        first = checkpoints.read("sampling", 0)
+        if not isinstance(first, PartitionState):
+            raise UsageError("[coordinator] expected start states, got none; call write_start first")
+        self.owners = first.owners  # and then as the moves among the steps say
+        self._last = first.offset  # of the history, up to where it is in the steps
+        self._next = 0  # step
+        self._since_checkpoint = 0
+        self._moving: Move | None = None  # until the new partitions are there
+        self._heartbeats_read = max(0, logs.log("beats").tail - _HEARTBEATS_READ_MAX)
+        self._last_heartbeat: dict[tuple[str, int], float] = {}
+        self._at: dict[tuple[str, int], int] = {}
+        self._starting: set[tuple[str, int]] = set()  # started, without a heartbeat since
+        self._left: dict[int, int] = {}  # serving worker -> the step with which it left last
+        self._target: tuple[Serving, int] | None = None  # a map, and the step that its workers must have reached
+        self._catch_up()
+        self.routed = self.serving  # the map that front ends are to go by
+
+    # ---- what it is asked for
+
+    def serve(self, serving: Serving) -> None:
+        """Gives buckets to other serving workers: new owners are filled, then `routed` changes, then old owners drop.
+
+        Raises:  UsageError for a bucket without an owner, or while sampling workers are moving.
+        """
+        check_serving("serve", serving)
+        while (serving & ~self.serving).any():
+            self._require_no_move()
+            self._serve(serving | self.serving)
+        self._target = serving, self._next
+
+    def refill(self, worker: int) -> None:
+        """Has a serving worker sent everything anew, as after the loss of its tables: it leaves and comes back."""
+        bit = np.uint64(1 << worker)
+        mine = self.serving & bit
+        while (self.serving & bit).any():
+            self._require_no_move()
+            mine = self.serving & bit
+            self._serve(self.serving & ~bit)
+        while (mine & ~self.serving).any():
+            self._require_no_move()
+            self._serve(self.serving | mine)
+
+    def move(self, owners: Owners) -> None:
+        """Gives buckets to other sampling workers, whose number may change. Raises: UsageError for gaps."""
+        check_owners("move", owners)
+        self._require_no_move()
+        while not self._append(Move(self._next, int(self._clock()), owners)):
+            self._require_no_move()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether buckets are on their way between sampling workers; no step comes before they have arrived."""
+        return self._moving is not None
+
+    @property
+    def step(self) -> int:
+        """The number of steps put in order so far."""
+        return self._next
+
+    def progress(self) -> dict[tuple[str, int], int]:
+        """The next step of each worker (role, number), as it last said."""
+        return dict(self._at)
+
+    # ---- a turn
+
+    def turn(self) -> bool:
+        """Does what there is to do, without waiting; whether there was anything."""
+        self._catch_up()
+        self._read_heartbeats()
+        return self._finish_move() | self._finish_serve() | self._order_batches() | self._replace_silent()
+
+    def _serve(self, masks: Serving) -> bool:
+        return self._append(Serve(self._next, int(self._clock()), masks.copy()))
+
+    def _require_no_move(self) -> None:
+        if self._moving is not None:
+            raise UsageError("[coordinator] expected no move under way, got one; try again when it is done")
+
+    def _append(self, step: Step) -> bool:
+        """Appends the next step, unless another coordinator had one: then that is read, and this one is out of date."""
+        try:
+            self._logs.log("steps").append(encode(step), expect=step.step)
+        except LogConflict:
+            self._catch_up()
+            return False
+        self._catch_up()
+        return True
+
+    def _catch_up(self) -> None:
+        for entry in self._logs.log("steps").read(self._next):
+            step = decode(entry.payload)
+            if self._moving is not None:  # a step after a move: it is done
+                self.owners, self._moving = self._moving.owners, None
+            self._next = entry.offset + 1
+            self._since_checkpoint += 1
+            if isinstance(step, Batches):
+                self._last = max(self._last, step.last)
+            elif isinstance(step, Serve):
+                left = int(np.bitwise_or.reduce(self.serving)) & ~int(np.bitwise_or.reduce(step.serving))
+                self._left.update((number, step.step) for number in range(_native.SERVING_MAX) if left >> number & 1)
+                self.serving = step.serving
+            elif isinstance(step, Move):
+                self._moving = step
+            elif isinstance(step, Checkpoint):
+                self._since_checkpoint = 0
+
+    def _order_batches(self) -> bool:
+        slowest = min((at for (role, _), at in self._at.items() if role == "sampling"), default=self._next)
+        if self._next - slowest > self._settings.steps_ahead_max or self._moving is not None:
+            return False
+        tail = self._logs.history.tail
+        ordered = False
+        if tail > self._last:
+            last = min(tail, self._last + self._settings.step_batches_max)
+            ordered = self._append(Batches(self._next, last, int(self._clock())))
+        if self._moving is None and self._since_checkpoint >= self._settings.checkpoint_steps:
+            ordered |= self._append(Checkpoint(self._next, int(self._clock())))
+        return ordered
+
+    # ---- workers
+
+    def _workers(self) -> list[tuple[str, int]]:
+        serving = [("serving", number) for number in workers_in(self.serving)]
+        return [("sampling", number) for number in range(int(self.owners.max()) + 1)] + serving
+
+    def _read_heartbeats(self) -> None:
+        now = self._clock()
+        for entry in self._logs.log("beats").read(self._heartbeats_read):
+            self._heartbeats_read = entry.offset + 1
+            heartbeat = decode(entry.payload)
+            if isinstance(heartbeat, Heartbeat):
+                who = ROLES[heartbeat.role], heartbeat.worker
+                self._last_heartbeat[who], self._at[who] = now, heartbeat.step
+                self._starting.discard(who)
+
+    def _replace_silent(self) -> bool:
+        now, replaced = self._clock(), False
+        wanted = self._workers()
+        for who in wanted:
+            settings, starting = self._settings, who in self._starting
+            patience = settings.startup_timeout_ms if starting else settings.heartbeat_timeout_ms
+            if now - self._last_heartbeat.get(who, float("-inf")) > patience:
+                self._last_heartbeat[who] = now
+                self._starting.add(who)
+                self._launcher.start(*who)
+                replaced = True
+        for who in [who for who in self._last_heartbeat if who not in wanted]:
+            if who[0] == "serving" and self._at.get(who, 0) <= self._left.get(who[1], -1):
+                continue  # it has still to drop what it holds
+            self._launcher.stop(*who)
+            del self._last_heartbeat[who]
+            self._at.pop(who, None)
+        return replaced
+
+    def _finish_serve(self) -> bool:
+        """Once all new owners are filled: front ends turn to them, and a turn later the old ones drop theirs."""
+        if self._target is None or self._moving is not None:
+            return False
+        serving, step = self._target
+        if any(self._at.get(("serving", number), -1) < step for number in workers_in(serving)):
+            return False
+        if not np.array_equal(serving, self.routed):
+            self.routed = serving  # the caller tells front ends before the next turn
+            return True
+        if np.array_equal(serving, self.serving) or self._serve(serving):
+            self._target = None
+        return True
+
+    @property
+    def is_moving_seeds(self) -> bool:
+        """Whether serving workers are still being filled for a new map."""
+        return self._target is not None
+
+    def _finish_move(self) -> bool:
+        """Once every sampling worker has come to the end of a move: cuts their states anew, for others to start from.
+
+        Doing it twice does no harm: the new states are a function of the old ones, and nobody goes on from them before
+        there is another step.
+        """
+        move = self._moving
+        if move is None:
+            return False
+        after = move.step + 1
+        one = self._checkpoints.read("moved", 0, after)
+        if not isinstance(one, PartitionState):
+            return False
+        states = [self._checkpoints.read("moved", worker, after) for worker in range(int(one.owners.max()) + 1)]
+        parts = [state for state in states if isinstance(state, PartitionState)]
+        if len(parts) < len(states):
+            return False
+        for worker, part in enumerate(split(self.spec, join(parts), move.owners)):
+            inbox = parts[worker].inbox if worker < len(parts) else 0
+            self._checkpoints.write("sampling", worker, replace(part, inbox=inbox))
+        for worker in range(len(parts)):
+            self._launcher.stop("sampling", worker)
+        for who in [who for who in self._last_heartbeat if who[0] == "sampling"]:
+            del self._last_heartbeat[who]
+            self._at.pop(who, None)
+        self.owners, self._moving = move.owners, None
+        return True

@@ -1,0 +1,133 @@
+"""FrontEnd: a query over seeds of several serving workers, sent to their owners and put together in the order asked."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import UsageError, VertexUnknown
+from livegnn.sampling.cluster.partition import Serving, workers_in
+from livegnn.sampling.cluster.spec import ClusterSpec
+from livegnn.sampling.presample.answers import Response
+from livegnn.sampling.presample.sample import NO_COLUMNS
+from livegnn.sampling.presample.source import ReadOptions, SampleSource
+from livegnn.sampling.queries.plan import Plan
+from livegnn.types import AnyArray, Int64Array
+
+__all__ = ["Answering", "FrontEnd"]
+
+_VERSION_SECONDS_MAX = 10.0
+
+
+class Answering(Protocol):
+    """A serving worker, here or behind a connection."""
+
+    def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
+        """As ServingWorker.answer."""
+
+
+class FrontEnd(SampleSource):
+    """Routes seeds to the serving workers that own them; of several replicas each takes its turn. Seeds are slots.
+
+    An answer of several owners has the smallest version that one of them answered from.
+
+    Args:    workers: by number; may be changed from outside.  serving: which workers own each bucket; set_serving()
+             changes it.
+    """
+
+    def __init__(self, spec: ClusterSpec, workers: Mapping[int, Answering], serving: Serving) -> None:
+        self.spec, self._workers, self.edge_columns = spec, workers, spec.edge_columns
+        self._turn = itertools.count()
+        self.set_serving(serving)
+
+    def set_serving(self, serving: Serving) -> None:
+        """From now on serving[b], a bit a serving worker, own the seeds of bucket b."""
+        self._serving = serving
+
+    @property
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+        return self.spec.plan
+
+    @property
+    def version(self) -> int:
+        """The smallest version that a serving worker has. Raises: VersionPending; WorkerUnavailable."""
+        options = ReadOptions(self.plan.queries[0].number, False, False, None, _VERSION_SECONDS_MAX)
+        answers = [self._workers[owner].answer(np.empty(0, np.int64), options) for owner in workers_in(self._serving)]
+        return min(answer.version for answer in answers)
+
+    def wait_for(self, version: int, timeout: float | None) -> None:
+        """Returns at once: every owner waits before it answers."""
+
+    def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
+        """As SampleSource.answer; the timeout holds for all owners together.
+
+        Raises:  as SampleSource.sample; UsageError for a bucket without a serving worker.
+        """
+        deadline = None if options.timeout is None else time.monotonic() + options.timeout
+        while True:
+            serving = self._serving
+            try:
+                return self._gathered(slots, options, deadline)
+            except KeyError:  # an owner that is one no longer: the map may have changed meanwhile
+                if serving is self._serving:
+                    raise
+
+    def _gathered(self, slots: Int64Array, options: ReadOptions, deadline: float | None) -> Response:
+        if not len(slots):
+            return self._empty(options)
+        owners = self._owners(slots)
+        places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
+        parts = []
+        for place in places:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            worker = self._workers[int(owners[place[0]])]
+            parts.append(worker.answer(np.ascontiguousarray(slots[place]), options._replace(timeout=left)))
+        return Response(
+            min(part.version for part in parts),
+            *(_put_together(each, places, len(slots)) for each in zip(*(part[1:] for part in parts), strict=True)),
+        )
+
+    def _owners(self, seeds: Int64Array) -> Int64Array:
+        buckets = _native.buckets(seeds)
+        if (buckets < 0).any():
+            row = int(np.argmax(buckets < 0))
+            raise VertexUnknown(
+                f"[sample] expected seeds that are live vertices, got {seeds[row]} at row {row}; add the vertex first"
+            )
+        masks, turn = self._serving[buckets], next(self._turn)
+        owners = np.full(len(seeds), -1, np.int64)
+        for mask in np.unique(masks):
+            replicas = [worker for worker in range(_native.SERVING_MAX) if int(mask) >> worker & 1]
+            if not replicas:
+                raise UsageError("[sample] expected every bucket to be served, got one without; add a serving worker")
+            owners[masks == mask] = replicas[turn % len(replicas)]
+        return owners
+
+    def _empty(self, options: ReadOptions) -> Response:
+        fanouts = [self.spec.fanouts[place] for place in self.spec.tables_of(options.query)]
+        shapes = [(0, *fanouts[:hop]) for hop in range(len(fanouts) + 1)]
+        vertices, ids = (tuple(np.empty(shape, np.int64) for shape in shapes[1:]) for _ in range(2))
+        widths = self.spec.widths_of(options.query) if options.features else []
+        rows = [np.empty((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=False)]
+        columns = self.edge_columns if options.edge_data else NO_COLUMNS
+        edges = columns.zeros(shapes[1:])
+        return Response(-1, vertices, ids if options.edge_ids else (), tuple(rows), *edges)
+
+
+def _put_together(parts: Sequence[Sequence[AnyArray]], places: list[Int64Array], count: int) -> Sequence[AnyArray]:
+    """Arrays of the parts, level by level, with row i of a part at its place among all seeds."""
+    if len(parts) == 1:  # all seeds, in their order
+        return parts[0]
+    levels = []
+    for arrays in zip(*parts, strict=True):
+        whole = np.empty((count, *arrays[0].shape[1:]), arrays[0].dtype)
+        for array, place in zip(arrays, places, strict=True):
+            whole[place] = array
+        levels.append(whole)
+    return levels

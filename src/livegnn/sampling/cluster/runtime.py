@@ -1,0 +1,297 @@
+"""Workers over logs: each turn() takes what has arrived and says what is to be said.
+
+Logs of a cluster, by name:  history (batches)  steps  sampling-<i>  serving-<j> (inboxes)  beats
+
+The entry at offset k of `steps` is step k. Appends carry keys, so a worker that starts again and repeats itself leaves
+no second entry while the log knows the key; receivers drop what slips through. Time, logs and files come in as
+arguments: tests run the same loops on simulated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from livegnn import _native
+from livegnn.errors import StoredStateInvalid, UsageError
+from livegnn.log import ByteLog, UpdateLog
+from livegnn.sampling.cluster.checkpoints import Checkpoints
+from livegnn.sampling.cluster.messages import (
+    Batches,
+    Checkpoint,
+    CountChanges,
+    Heartbeat,
+    Message,
+    Move,
+    Part,
+    Push,
+    Serve,
+    Served,
+    Step,
+    decode,
+    encode,
+)
+from livegnn.sampling.cluster.partition import PartitionState
+from livegnn.sampling.cluster.sampling_worker import SamplingWorker
+from livegnn.sampling.cluster.serving_worker import ServingWorker
+from livegnn.sampling.cluster.spec import ClusterSpec
+
+__all__ = ["Clock", "ClusterLogs", "SamplingLoop", "ServingLoop", "Settings"]
+
+Clock: TypeAlias = Callable[[], float]  # ms
+
+ROLES = ("sampling", "serving")
+Name: TypeAlias = tuple[int, int, int]  # step, hop or 0, sender
+
+_ENTRIES_A_TURN = 64
+_ENTRY_BYTES_MAX = 512 * 1024
+
+
+class Settings(NamedTuple):
+    """How often, and how long to wait: of all workers and the coordinator.
+
+    heartbeat_ms: between two heartbeats.  heartbeat_timeout_ms: a worker silent for longer is replaced.
+    startup_timeout_ms: the same for one that was just started; a turn of a process that takes longer sends no more.
+    checkpoint_steps: between two checkpoints.  step_batches_max: entries of the history in one step.  steps_ahead_max:
+    steps that the slowest sampling worker may lie behind before new batches are held back, to be taken in larger steps.
+    """
+
+    heartbeat_ms: float = 500.0
+    heartbeat_timeout_ms: float = 5000.0
+    startup_timeout_ms: float = 60_000.0
+    checkpoint_steps: int = 1000
+    step_batches_max: int = 256
+    steps_ahead_max: int = 8
+
+
+class ClusterLogs:
+    """The logs of a cluster, opened by name when first used.
+
+    Args:    history: the batches that a graph without ids= or types accepted.  open_log: the log of a name.
+    """
+
+    def __init__(self, history: UpdateLog, open_log: Callable[[str], ByteLog]) -> None:
+        self.history, self._open = history, open_log
+        self._opened: dict[str, ByteLog] = {}
+
+    def log(self, name: str) -> ByteLog:
+        """The log of that name."""
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name]
+
+    def send(self, message: CountChanges | Push) -> None:
+        """Appends a message to the inbox of its receiver, in parts where it is large."""
+        sender, step, hop = message.sender, message.step, message.hop if isinstance(message, CountChanges) else 0
+        inbox = self.log(f"serving-{message.receiver}" if isinstance(message, Push) else f"sampling-{message.receiver}")
+        payload = encode(message)
+        parts = -(-len(payload) // _ENTRY_BYTES_MAX)
+        if parts == 1:
+            inbox.append(payload, key=f"{sender}.{step}.{hop}")
+            return
+        for place in range(parts):
+            content = np.frombuffer(payload[place * _ENTRY_BYTES_MAX : (place + 1) * _ENTRY_BYTES_MAX], np.uint8)
+            part = encode(Part(sender, step, hop, place, parts, content))
+            inbox.append(part, key=f"{sender}.{step}.{hop}.{place}")
+
+    def step(self, number: int) -> Step | None:
+        """The step of that number, if it is there."""
+        steps = self.log("steps")
+        for entry in steps.read(number, 1):
+            found = decode(entry.payload)
+            if not isinstance(found, Batches | Serve | Move | Checkpoint) or found.step != number:
+                raise StoredStateInvalid(
+                    f"[steps, offset {number}] expected step {number}, got another; restore the log"
+                )
+            return found
+        return None
+
+    def batches(self, first: int, last: int) -> list[_native.UpdateBuffer]:
+        """The batches at the offsets [first, last) of the history, if any.
+
+        Raises:  UsageError for batches with other ids.
+        """
+        found = []
+        for entry in self.history.read(first, max(0, last - first)):
+            buffer = entry.updates.slot_buffer
+            if buffer is None:
+                raise UsageError(
+                    f"[history, offset {entry.offset}] expected updates with slots for ids, got ids of a graph's own; "
+                    "follow a graph without ids= and types, or use LocalCluster"
+                )
+            found.append(buffer)
+        return found
+
+    def close(self) -> None:
+        """Closes the opened logs and the history."""
+        for log in self._opened.values():
+            log.close()
+        self.history.close()
+
+
+class _Inbox:
+    """Reads a worker's inbox, puts large messages together, and knows from where on it is still needed."""
+
+    def __init__(self, log: ByteLog, place: int) -> None:
+        self._log, self._next = log, place
+        self._places: dict[Name, int] = {}  # of the first entry of a message
+        self._parts: dict[Name, dict[int, bytes]] = {}
+
+    def read(self) -> list[Message]:
+        """What has come since, a limited number at a time. If the log fails, nothing has been read."""
+        entries = list(self._log.read(self._next, _ENTRIES_A_TURN))
+        found = []
+        for entry in entries:
+            message: Message | None = decode(entry.payload)
+            name = _name(message)
+            self._places.setdefault(name, entry.offset)
+            if isinstance(message, Part):
+                message = self._whole(name, message)
+            if message is not None:
+                found.append(message)
+            self._next = entry.offset + 1
+        return found
+
+    def needed(self, waiting: set[Name], step: int) -> int:
+        """The place from which a worker whose next step is `step` still needs messages; forgets what it does not."""
+        self._parts = {name: parts for name, parts in self._parts.items() if name[0] >= step}
+        waiting = waiting | set(self._parts)
+        self._places = {name: place for name, place in self._places.items() if name in waiting}
+        return min(self._places.values(), default=self._next)
+
+    def _whole(self, name: Name, part: Part) -> Message | None:
+        """The message that is complete with this part."""
+        parts = self._parts.setdefault(name, {})
+        parts[part.place] = part.content.tobytes()
+        if len(parts) < part.parts:
+            return None
+        del self._parts[name]
+        return decode(b"".join(parts[place] for place in range(part.parts)))
+
+
+def _name(message: Message | None) -> Name:
+    if isinstance(message, CountChanges | Part):
+        return message.step, message.hop, message.sender
+    if isinstance(message, Push):
+        return message.step, 0, message.sender
+    got = type(message).__name__
+    raise StoredStateInvalid(f"[inbox] expected changes of counts or a push, got {got}; restore the log")
+
+
+class _Heartbeats:
+    """Heartbeats of a worker, one in heartbeat_ms."""
+
+    def __init__(self, logs: ClusterLogs, role: int, worker: int, settings: Settings, clock: Clock) -> None:
+        self._log, self._settings, self._clock = logs.log("beats"), settings, clock
+        self._role, self._worker = role, worker
+        self._last: float | None = None
+
+    def send(self, step: int) -> None:
+        """One, with the next step, if it is due."""
+        now = self._clock()
+        if self._last is None or now - self._last >= self._settings.heartbeat_ms:
+            self._last = now
+            self._log.append(encode(Heartbeat(self._role, self._worker, step, int(now))))
+
+
+class SamplingLoop:
+    """A sampling worker over logs; starts from its latest checkpoint. Raises: UsageError if there is none."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        worker: int,
+        logs: ClusterLogs,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        state = checkpoints.read("sampling", worker)
+        if not isinstance(state, PartitionState):
+            raise UsageError(
+                f"[sampling {worker}] expected a state to start from, got none; write the start states first"
+            )
+        self.worker = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
+        self._logs, self._checkpoints = logs, checkpoints
+        self._inbox = _Inbox(logs.log(f"sampling-{worker}"), state.inbox)
+        self._heartbeats = _Heartbeats(logs, 0, worker, settings, clock)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether its partition was cut anew: this loop is over, start another."""
+        return self.worker.moved is not None
+
+    def heartbeat(self) -> None:
+        """Sends one if it is due; from any thread, also during a turn."""
+        self._heartbeats.send(self.worker.step)
+
+    def turn(self) -> bool:
+        """Goes on as far as possible without waiting; whether there was anything to do."""
+        self.heartbeat()
+        if self.has_moved:
+            return False
+        messages = self._inbox.read()
+        for message in messages:
+            if isinstance(message, CountChanges):
+                self._send(self.worker.receive(message))
+        began = self._begin()
+        return bool(messages) or began
+
+    def _begin(self) -> bool:
+        if not self.worker.is_idle:
+            return False
+        step = self._logs.step(self.worker.step)
+        if step is None:
+            return False
+        batches = self._logs.batches(self.worker.offset, step.last) if isinstance(step, Batches) else []
+        self._send(self.worker.begin(step, batches))
+        if isinstance(step, Checkpoint | Move):
+            place = self._inbox.needed(self.worker.needed_from(), self.worker.step)
+            role = "moved" if isinstance(step, Move) else "sampling"
+            self._checkpoints.write(role, self.worker.worker, replace(self.worker.state(), inbox=place))
+        return True
+
+    def _send(self, messages: list[CountChanges | Push]) -> None:
+        for message in messages:
+            self._logs.send(message)
+
+
+class ServingLoop:
+    """A serving worker over its inbox; starts from its latest checkpoint, or from the inbox's beginning."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        worker: int,
+        logs: ClusterLogs,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self.worker = ServingWorker(spec, worker)
+        stored = checkpoints.read("serving", worker)
+        if isinstance(stored, Served):
+            self.worker.restore(stored.push)
+        self._checkpoints, self._clock = checkpoints, clock
+        self._inbox = _Inbox(logs.log(f"serving-{worker}"), stored.inbox if isinstance(stored, Served) else 0)
+        self._heartbeats = _Heartbeats(logs, 1, worker, settings, clock)
+
+    def heartbeat(self) -> None:
+        """As SamplingLoop.heartbeat."""
+        self._heartbeats.send(self.worker.step or 0)
+
+    def turn(self) -> bool:
+        """Takes what has arrived; whether there was anything."""
+        self.heartbeat()
+        messages = self._inbox.read()
+        wanted = False
+        for message in messages:
+            if isinstance(message, Push):
+                wanted |= any(push.checkpoint for push in self.worker.receive(message, self._clock()))
+        if wanted:
+            place = self._inbox.needed(self.worker.needed_from(), self.worker.step or 0)
+            self._checkpoints.write("serving", self.worker.worker, Served(place, self.worker.state()))
+        return bool(messages)

@@ -1,0 +1,1 @@
+"""Samples kept ready in one process, and their serving."""

@@ -1,0 +1,285 @@
+"""Micro-batches: requests that wait together are answered together, by one thread.
+
+A request is put into a queue of at most `queue_max`. The thread takes what waits, up to `batch_max` seeds (or one
+larger request alone), and hands it to `work`; then it delivers the answers, those of one event loop in one call. While
+it works the next batch gathers: batches grow with the load and no request waits for others. `wait_us` makes it wait.
+
+A request for a version that is not there yet is held, without delaying others, and looked at again before every batch,
+while there are no batches every _HELD_POLL_S. Every request is answered: by `work`, or by an error at its deadline or
+when the queue closes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import time
+import weakref
+from asyncio import AbstractEventLoop, Future
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from livegnn.errors import Overloaded, UsageError, VersionPending
+from livegnn.sampling.presample.source import ReadOptions
+from livegnn.types import AnyArray
+
+__all__ = ["LoopReply", "MicroBatcher", "QueuedRequest", "ReplyTo", "ThreadReply"]
+
+_HELD_POLL_S = 0.001
+
+
+class ReplyTo(Protocol):
+    """Where answers go; called in the thread that worked, once for all requests of a batch that share it."""
+
+    def deliver(self, requests: list[QueuedRequest]) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class QueuedRequest:
+    """One request, and its answer or error once it is delivered. deadline: of time.monotonic(), None for none."""
+
+    where: str
+    seeds: AnyArray
+    options: ReadOptions
+    predict: bool
+    deadline: float | None
+    reply_to: ReplyTo
+    answer: Any = None
+    error: Exception | None = None
+    shared: bool = False  # whether the answer is a view of arrays that others share
+    future: Future[Any] | None = None
+    put_at: float = 0.0
+
+
+class ThreadReply:
+    """For one request of a thread that waits."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def deliver(self, requests: list[QueuedRequest]) -> None:
+        self._event.set()
+
+    def wait(self) -> None:
+        self._event.wait()
+
+
+class LoopReply:
+    """For the futures of one event loop: one wake-up a batch."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)  # kept by whom it serves, and not by the table of replies
+
+    def deliver(self, requests: list[QueuedRequest]) -> None:
+        loop = self._loop()
+        if loop is None:  # nobody waits there any more
+            return
+        with contextlib.suppress(RuntimeError):  # closed: nor there
+            loop.call_soon_threadsafe(_settle, requests)
+
+
+def _settle(requests: list[QueuedRequest]) -> None:
+    for request in requests:
+        future = request.future
+        if future is None or future.done():  # a caller may have gone away
+            continue
+        if request.error is not None:
+            future.set_exception(request.error)
+        else:
+            future.set_result(request.answer)
+
+
+_open: weakref.WeakSet[MicroBatcher] = weakref.WeakSet()
+_EXIT_S = 5.0
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the interpreter's end: a thread that still waits would keep native objects from being freed in order."""
+    until = time.monotonic() + _EXIT_S
+    for batcher in list(_open):
+        batcher.close(max(0.0, until - time.monotonic()))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _open.clear())  # a child has none of their threads
+
+
+class MicroBatcher:
+    """The queue and its thread.
+
+    Args:    work: answers a batch in place, setting `answer` or `error` of each request; must not raise.  version: the
+             newest version that can be read.  batch_max: seeds.  wait_us: how long the first request waits for others.
+             queue_max: requests that wait, held ones included.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[list[QueuedRequest]], None],
+        version: Callable[[], int],
+        *,
+        batch_max: int,
+        wait_us: float,
+        queue_max: int,
+    ) -> None:
+        self._work, self._version = work, version
+        self._batch_max, self._wait_s, self._queue_max = batch_max, wait_us * 1e-6, queue_max
+        self._changed = threading.Condition()
+        self._queue: deque[QueuedRequest] = deque()
+        self._held: list[QueuedRequest] = []
+        self._closed = False
+        self.overloaded = 0
+        self._thread = threading.Thread(target=self._run, name="livegnn-sample-server", daemon=True)
+        self._thread.start()
+        _open.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are taken."""
+        return not self._closed
+
+    @property
+    def waiting(self) -> int:
+        """Asks that are not being worked on yet."""
+        return len(self._queue) + len(self._held)
+
+    def put(self, request: QueuedRequest) -> None:
+        """Queues a request. Raises: Overloaded if the queue is full; UsageError after close()."""
+        with self._changed:
+            if self._closed:
+                raise _closed(request)
+            if self.waiting >= self._queue_max:
+                self.overloaded += 1
+                raise Overloaded(
+                    f"[{request.where}] expected fewer than {self._queue_max} requests waiting, got as many; ask again "
+                    "later, or raise queue_max"
+                )
+            request.put_at = time.monotonic()
+            self._queue.append(request)
+            self._changed.notify()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Refuses new requests, answers those that wait (held ones by an error), and waits until the thread has ended.
+
+        timeout_s: for its lock, and again for its thread; whatever it has not got by then goes on by itself.
+        """
+        if not self._changed.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            return
+        self._closed = True
+        self._changed.notify()
+        self._changed.release()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                batch, refused = self._take()
+            except Exception as error:  # of the version: those who wait hear of it, and the thread goes on
+                batch, refused = [], self._give_up(error)
+            if batch:
+                self._work(batch)
+            for reply_to, requests in _by_reply(batch + refused).items():
+                reply_to.deliver(requests)
+            if self._closed and not batch and not refused:
+                return
+
+    def _take(self) -> tuple[list[QueuedRequest], list[QueuedRequest]]:
+        """The next batch, and requests that were answered by an error; both empty at the end."""
+        with self._changed:
+            while True:
+                refused = self._release()
+                if self._wait_s and self._queue and not self._closed:
+                    self._gather()
+                batch = self._pop(refused)
+                if batch or refused:
+                    return batch, refused
+                if self._closed:
+                    return [], self._refuse_held()
+                self._changed.wait(_HELD_POLL_S if self._held else None)
+
+    def _release(self) -> list[QueuedRequest]:
+        """Puts held requests whose version has come in front of the queue; gives those whose time is up."""
+        if not self._held:
+            return []
+        version, now = self._version(), time.monotonic()
+        late: list[QueuedRequest] = []
+        held: list[QueuedRequest] = []
+        for request in reversed(self._held):
+            if request.options.at_least is None or request.options.at_least <= version:
+                self._queue.appendleft(request)
+            elif request.deadline is not None and request.deadline <= now:
+                request.error = VersionPending(
+                    f"[{request.where}] expected version {request.options.at_least} or later within "
+                    f"{now - request.put_at:.3g} s, got {version}; try again, or ask for an earlier one"
+                )
+                late.append(request)
+            else:
+                held.append(request)
+        self._held = held[::-1]
+        return late
+
+    def _gather(self) -> None:
+        until = self._queue[0].put_at + self._wait_s
+        while not self._closed and sum(len(request.seeds) for request in self._queue) < self._batch_max:
+            left = until - time.monotonic()
+            if left <= 0 or not self._changed.wait(left):
+                return
+
+    def _pop(self, refused: list[QueuedRequest]) -> list[QueuedRequest]:
+        batch: list[QueuedRequest] = []
+        if not self._queue:
+            return batch
+        seeds = 0
+        version, now = self._version(), time.monotonic()
+        while self._queue:
+            request = self._queue[0]
+            if batch and seeds + len(request.seeds) > self._batch_max:
+                break
+            self._queue.popleft()
+            if request.options.at_least is not None and request.options.at_least > version:
+                self._held.append(request)
+            elif request.deadline is not None and request.deadline < now:
+                self.overloaded += 1
+                request.error = Overloaded(
+                    f"[{request.where}] expected an answer within {request.deadline - request.put_at:.3g} s, got none "
+                    "while others were served; ask again later, or allow more time"
+                )
+                refused.append(request)
+            else:
+                batch.append(request)
+                seeds += len(request.seeds)
+        return batch
+
+    def _give_up(self, error: Exception) -> list[QueuedRequest]:
+        with self._changed:
+            waiting = [*self._held, *self._queue]
+            self._held, self._queue = [], deque()
+        for request in waiting:
+            request.error = error
+        return waiting
+
+    def _refuse_held(self) -> list[QueuedRequest]:
+        held, self._held = self._held, []
+        for request in held:
+            request.error = _closed(request)
+        return held
+
+
+def _by_reply(requests: list[QueuedRequest]) -> dict[ReplyTo, list[QueuedRequest]]:
+    found: dict[ReplyTo, list[QueuedRequest]] = {}
+    for request in requests:
+        found.setdefault(request.reply_to, []).append(request)
+    return found
+
+
+def _closed(request: QueuedRequest) -> UsageError:
+    return UsageError(f"[{request.where}] expected an open sample server, got one that was closed; make a new one")

@@ -1,0 +1,125 @@
+"""SampleSource: the read contract of everything that samples come from, and its arguments, in one place.
+
+A source answers in slots (`answer`). What all sources share is here: the check of the arguments, the query that is
+meant, the waiting for a version, the way between ids and slots, and the Sample made of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, TypedDict
+
+from livegnn.errors import UsageError
+from livegnn.graph import Graph, checks
+from livegnn.sampling.presample.answers import Response, answered
+from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec, EdgeLevels, Sample
+from livegnn.sampling.queries.plan import Plan, PlannedQuery
+from livegnn.types import Int64Array
+
+__all__ = ["ReadArguments", "ReadOptions", "SampleSource", "edge_columns_of", "planned_query"]
+
+
+class ReadOptions(NamedTuple):
+    """What a reader wants of a query, at least which version (None: any), and how many seconds to wait (None: ever)."""
+
+    query: int
+    features: bool = True
+    edge_ids: bool = True
+    at_least: int | None = None
+    timeout: float | None = None
+    edge_data: bool = True
+
+
+class ReadArguments(TypedDict, total=False):
+    """What SampleSource.sample takes by name."""
+
+    query: int | None
+    features: bool
+    edge_ids: bool
+    edge_data: bool
+    at_least: int | None
+    timeout: float | None
+
+
+class SampleSource(ABC):
+    """Where samples come from: a pre-sampler, a cluster, a serving worker. `sample` reads; a subclass says how.
+
+    graph: whose ids the seeds and the samples have; None: both are slots.  edge_columns: columns of edges in samples.
+    """
+
+    graph: Graph | None = None
+    edge_columns: EdgeDataSpec = NO_COLUMNS
+
+    @property
+    @abstractmethod
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The newest version that a reader can ask for."""
+
+    def sample(
+        self,
+        seeds: object,
+        *,
+        query: int | None = None,
+        features: bool = True,
+        edge_ids: bool = True,
+        edge_data: bool = True,
+        at_least: int | None = None,
+        timeout: float | None = 30.0,
+    ) -> Sample:
+        """The samples of a batch of seeds, in their order, all of one version; does not wait for a batch under way.
+
+        Args:    seeds: (B,) ids of live vertices of the query's vertex type, repeats allowed; slots where `graph` is
+                 None.  query: its number where several run.  features, edge_ids, edge_data (weights, times and
+                 attributes of edges, where the source keeps them): False leaves them out, and saves their time.
+                 at_least: the smallest version that will do.  timeout: seconds to wait for it, and for workers
+                 that are being replaced; None for ever.
+        Raises:  VertexUnknown, naming the row; DtypeInvalid, ValueInvalid; UsageError; VersionPending if at_least is
+                 not reached in time; WorkerUnavailable.
+        """
+        plan = self.plan
+        planned = plan.queries[0] if query is None and len(plan.queries) == 1 else planned_query(plan, query)
+        version = None if at_least is None else checks.version("sample", "at_least", at_least)
+        limit = checks.timeout("sample", timeout)
+        options = ReadOptions(planned.number, features, edge_ids, version, limit, edge_data)
+        if version is not None:
+            self.wait_for(version, limit)
+
+        def ask(slots: Int64Array) -> Response:
+            return self.answer(slots, options)
+
+        given, response, names = answered(self.graph, planned.query.vertex_type, seeds, ask)
+        return Sample(planned, plan, given, *response[:4], names, EdgeLevels(*response[4:]))
+
+    @abstractmethod
+    def wait_for(self, version: int, timeout: float | None) -> None:
+        """Returns once `version` can be read, or at once where `answer` waits. Raises: VersionPending."""
+
+    @abstractmethod
+    def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
+        """What `sample` makes a Sample of. Raises: as sample."""
+
+
+def edge_columns_of(where: str, graph: Graph, edge_data: bool) -> EdgeDataSpec:
+    """Those of the graph, or none where edge_data is False. Raises: DtypeInvalid for another value."""
+    if not checks.flag(where, "edge_data", edge_data):
+        return NO_COLUMNS
+    return EdgeDataSpec(graph.has_weight, graph.has_time, graph.attr_width)
+
+
+def planned_query(plan: Plan, query: int | None, where: str = "sample") -> PlannedQuery:
+    """The query of this number; None means the only one. Raises: UsageError."""
+    for planned in plan.queries:
+        if planned.number == query and type(query) is int:
+            return planned
+    if query is None and len(plan.queries) == 1:
+        return plan.queries[0]
+    running = ", ".join(str(planned.number) for planned in plan.queries) or "none"
+    raise UsageError(
+        f"[{where}] expected query= to name one of the running queries ({running}), got {checks.shown(query)}; "
+        "see plan.queries"
+    )

@@ -1,0 +1,1 @@
+"""Queries as values, as text and as JSON, and their plan."""
