@@ -36,6 +36,11 @@ _FILE_VERSION = 2
 _FILE_VERSION_WITHOUT_TAILS = 1
 _READ_ROWS_MAX = 256
 _READ_BYTES_MAX = 16 << 20
+# one statement reads one version of the file, also while another process makes the log
+_MARKS = (
+    "SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), "
+    "(SELECT count(*) FROM sqlite_master)"
+)
 _EMPTY = Record(0, 0, 0, ALL_SYNCED)
 # what SQLite says of a database that another call may find well, or with more room; all else is damage
 _PASSING = frozenset(
@@ -144,8 +149,9 @@ class SqliteLog(ByteLog):
 
     def _version(self) -> int:
         """The file's version, 0 for a new one. Raises: LogDamaged for another file."""
-        marks = tuple(self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
-        if marks == (0, 0) and self._one("SELECT count(*) FROM sqlite_master") == 0:
+        *read, tables = self._database.execute(_MARKS).fetchone()
+        marks = tuple(read)
+        if marks == (0, 0) and tables == 0:
             return 0
         if marks not in [(_APPLICATION_ID, version) for version in (_FILE_VERSION_WITHOUT_TAILS, _FILE_VERSION)]:
             raise LogDamaged(

@@ -86,7 +86,7 @@ def test_a_failed_append_takes_the_batch_back(log, monkeypatch, mode, seed):
 
 def test_what_a_layer_refuses_is_not_logged(log):
     graph = lg.Graph(np.full((2, 1), 1e-3, np.float32), [0], [1])
-    engine = lg.Engine(lg.Model([lg.SAGE(np.ones((1, 1), np.float32), np.ones((1, 1), np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.SAGE(np.ones((1, 1), np.float32), np.ones((1, 1), np.float32))]), graph)
     updates = lg.Updates()
     updates.set_features(0, [3e38])
     with log.attach(graph):
@@ -170,7 +170,7 @@ def test_replay_refuses_what_cannot_be(log):
 
 def test_from_inside_a_callback(log):
     graph = ring()
-    engine = lg.Engine(lg.Model([lg.GCN(np.eye(3, dtype=np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.GCN(np.eye(3, dtype=np.float32))]), graph)
     heard = []
 
     def callback(changes):

@@ -1,9 +1,11 @@
 """Several handles of one SQLite log: opened at the same time, through a link, and after another one was killed."""
 
 import contextlib
+import functools
 import sqlite3
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -31,6 +33,31 @@ def test_a_link_names_the_log_that_it_leads_to(tmp_path):
         assert linked.append(b"second") == 1
         assert [entry.payload for entry in log.read()] == [b"first", b"second"]
     assert [each.name for each in link.parent.iterdir()] == [link.name]
+
+
+def test_a_log_that_another_process_makes_while_its_marks_are_read(tmp_path, monkeypatch):
+    url, plain, late = f"sqlite:{tmp_path}/history.db", sqlite3.connect, []
+
+    class Interrupted(sqlite3.Connection):
+        def execute(self, query, *values):
+            cursor = super().execute(query, *values)
+            if "application_id" not in query or late:
+                return cursor
+            rows = cursor.fetchall()
+            monkeypatch.setattr(sqlite3, "connect", plain)
+            with open_log(url) as other:
+                late.append(other.append(b"first"))
+            return fetched(rows)
+
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(plain, factory=Interrupted))
+    with open_log(url) as log:
+        assert late == [0]
+        assert log.append(b"second") == 1
+
+
+def fetched(rows):
+    """A cursor over rows that were fetched before."""
+    return types.SimpleNamespace(fetchone=functools.partial(next, iter(rows), None))
 
 
 @pytest.mark.parametrize("empty", [False, True])
