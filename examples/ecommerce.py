@@ -62,7 +62,7 @@ class LinkPredictor(nn.Module):
         return (z_user * z_item).sum(-1) / 6 + self.bias(torch.cat([y0, busy], -1)).squeeze(-1)
 
 
-def levels(sample: lg.Sample) -> tuple:
+def levels(sample: lg.sampling.Sample) -> tuple:
     """Features of every level, and masks of those below the seeds, as tensors."""
     hops = range(1, sample.hops + 1)
     features = tuple(torch.from_numpy(sample.features(k)) for k in (0, *hops))

@@ -22,12 +22,12 @@ np.add.at(received, stream.dst[:start], 1)
 np.add.at(sent, stream.src[:start], 1)
 model = lg.Model(
     [
-        lg.SAGE(
+        lg.layers.SAGE(
             np.array([[0.0, -0.6], [0.0, 0.4]], dtype=np.float32),  # what the payers did
             np.array([[1.2, -0.2], [0.1, 0.3]], dtype=np.float32),  # what v itself did
             activation="relu",
         ),
-        lg.Dense(np.array([[2.0, -1.0]], dtype=np.float32), np.array([-2.5], dtype=np.float32)),
+        lg.layers.Dense(np.array([[2.0, -1.0]], dtype=np.float32), np.array([-2.5], dtype=np.float32)),
     ]
 )
 graph = lg.Graph(features(np.arange(stream.vertex_count)), stream.src[:start], stream.dst[:start])

@@ -14,9 +14,9 @@ def matrix(rows: int, columns: int) -> np.ndarray:
 
 model = lg.Model(
     [
-        lg.GCN(matrix(hidden, width), np.zeros(hidden, dtype=np.float32), activation="relu"),
-        lg.SAGE(matrix(hidden, hidden), matrix(hidden, hidden), activation="relu"),
-        lg.Dense(matrix(classes, hidden)),
+        lg.layers.GCN(matrix(hidden, width), np.zeros(hidden, dtype=np.float32), activation="relu"),
+        lg.layers.SAGE(matrix(hidden, hidden), matrix(hidden, hidden), activation="relu"),
+        lg.layers.Dense(matrix(classes, hidden)),
     ]
 )
 x = random.normal(size=(vertices, width)).astype(np.float32)

@@ -15,7 +15,11 @@ def matrix(rows: int, columns: int) -> np.ndarray:
 
 
 model = lg.Model(  # random weights stand for a trained model
-    [lg.GCN(matrix(16, width), activation="relu"), lg.GCN(matrix(16, 16), activation="relu"), lg.Dense(matrix(1, 16))]
+    [
+        lg.layers.GCN(matrix(16, width), activation="relu"),
+        lg.layers.GCN(matrix(16, 16), activation="relu"),
+        lg.layers.Dense(matrix(1, 16)),
+    ]
 )
 engine = lg.Engine(model, lg.Graph(x, src, dst))
 before = engine.state_digest()

@@ -88,7 +88,7 @@ def graphconv(widths: Sequence[int]) -> livegnn.Model:
     for k in range(len(widths) - 1):
         i, o = widths[k], widths[k + 1]
         activation = "relu" if k + 2 < len(widths) else None
-        layers.append(livegnn.GraphConv(weights(o, i), weights(o, i), weights(1, o)[0], activation=activation))
+        layers.append(livegnn.layers.GraphConv(weights(o, i), weights(o, i), weights(1, o)[0], activation=activation))
     return livegnn.Model(layers)
 
 

@@ -176,7 +176,7 @@ def start_livegnn(work: Workload, module: Network, aggregate: str, threads: int)
     for k, conv in enumerate(module.convs):
         weights = (conv.lin_l.weight.numpy(), conv.lin_r.weight.numpy(), conv.lin_l.bias.numpy())
         activation = "relu" if k + 1 < len(module.convs) else None
-        layers.append(livegnn.SAGE(*weights, aggregate=aggregate, activation=activation))
+        layers.append(livegnn.layers.SAGE(*weights, aggregate=aggregate, activation=activation))
     return Live(work, livegnn.Model(layers), threads=threads)
 
 

@@ -66,7 +66,7 @@ def _serve(pipe: Connection, work: Social, hops: list[_native.OneHop], seed: int
 class Partitioned:
     """Two owners and a front end; the processes end with the block."""
 
-    def __init__(self, work: Social, query: lg.Query, seed: int) -> None:
+    def __init__(self, work: Social, query: lg.sampling.Query, seed: int) -> None:
         plan = lg.PreSampler(lg.Graph([[0.0]], [0], [0], weight=[1.0], time=[0], edge_type=[0]), query).plan
         hops = [native_hop(table.one_hop, 0) for table in plan.tables]
         self.fanouts = [table.one_hop.fanout for table in plan.tables]

@@ -13,7 +13,7 @@ from livegnn.types import Int64Array
 class SortSampler(SampleSource):
     """The samples of a PreSampler with the same seed, by a sort for each of them."""
 
-    def __init__(self, graph: lg.Graph, query: lg.Query, *, seed: int = 0) -> None:
+    def __init__(self, graph: lg.Graph, query: lg.sampling.Query, *, seed: int = 0) -> None:
         self._source, self._seed = graph, seed
         self._plan = lg.AdHocSampler(graph, query, seed=seed).plan
         self._hops = [native_hop(table.one_hop, 0) for table in self._plan.tables]

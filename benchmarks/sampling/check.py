@@ -9,7 +9,9 @@ from benchmarks.peers.sort_all import SortSampler
 from benchmarks.report import Report
 
 
-def check_samples(name: str, sampler: lg.PreSampler, query: lg.Query, seeds: np.ndarray, report: Report) -> None:
+def check_samples(
+    name: str, sampler: lg.PreSampler, query: lg.sampling.Query, seeds: np.ndarray, report: Report
+) -> None:
     """Equality of vertices, edge ids and features, of these seeds."""
     expected = SortSampler(sampler.graph, query, seed=sampler.seed).sample(seeds)
     got = sampler.sample(seeds)

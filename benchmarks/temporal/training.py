@@ -126,7 +126,7 @@ def _warm_up(start: Start, model: str, epochs: int, report: Report) -> None:
     trainer.close()
 
 
-def _trained(start: Start, model: str, way: Way, report: Report) -> tuple[lg.TrainingReport, float]:
+def _trained(start: Start, model: str, way: Way, report: Report) -> tuple[lg.temporal.TrainingReport, float]:
     """What training that way comes to, and in how many seconds."""
     trainer = start.trainer(model, way)
     trainer.model.load_state_dict(start.weights)
@@ -142,7 +142,7 @@ def _trained(start: Start, model: str, way: Way, report: Report) -> tuple[lg.Tra
     return trainer.report, seconds
 
 
-def _row(way: Way, trained: list[tuple[lg.TrainingReport, float]], report: Report) -> None:
+def _row(way: Way, trained: list[tuple[lg.temporal.TrainingReport, float]], report: Report) -> None:
     reports = [one for one, _ in trained]
     aps = [one.mean_ap for one in reports]
     late = np.mean([[one.ap for one in each.rounds[-20:]] for each in reports])
@@ -152,7 +152,7 @@ def _row(way: Way, trained: list[tuple[lg.TrainingReport, float]], report: Repor
 
 
 def _judge(
-    found: dict[str, list[tuple[lg.TrainingReport, float]]],
+    found: dict[str, list[tuple[lg.temporal.TrainingReport, float]]],
     ways: list[Way],
     model: str,
     report: Report,
@@ -169,7 +169,7 @@ def _judge(
             )
 
 
-def _picture(found: dict[str, lg.TrainingReport], model: str, name: str) -> None:
+def _picture(found: dict[str, lg.temporal.TrainingReport], model: str, name: str) -> None:
     try:
         import matplotlib
     except ModuleNotFoundError:

@@ -51,7 +51,9 @@ def test_every_family(family):
 def big(mode):
     rng = np.random.default_rng(0)
     n = 3000
-    layers = [lg.SAGE(rng.standard_normal((8, 8)), rng.standard_normal((8, 8)), activation="relu") for _ in range(2)]
+    layers = [
+        lg.layers.SAGE(rng.standard_normal((8, 8)), rng.standard_normal((8, 8)), activation="relu") for _ in range(2)
+    ]
     graph = lg.Graph(
         rng.standard_normal((n, 8)).astype(np.float32), rng.integers(0, n, 12_000), rng.integers(0, n, 12_000)
     )
@@ -139,9 +141,9 @@ def test_a_batch_that_is_refused_while_an_overflow_is_pending():
     n = 60
     weight = rng.random(200).astype(np.float32)
     graph = lg.Graph(rng.standard_normal((n, 8)).astype(np.float32), *rng.integers(0, n, (2, 200)), weight=weight)
-    sums = [lg.SAGE(rng.standard_normal((8, 8)), aggregate="sum") for _ in range(2)]
+    sums = [lg.layers.SAGE(rng.standard_normal((8, 8)), aggregate="sum") for _ in range(2)]
     first = lg.Engine(lg.Model(sums), graph, mode="on_demand", threads=1)
-    second = lg.Engine(lg.Model([lg.GCN(np.eye(8), weighted=True)]), graph, mode="on_demand", threads=1)
+    second = lg.Engine(lg.Model([lg.layers.GCN(np.eye(8), weighted=True)]), graph, mode="on_demand", threads=1)
     first.apply(far(1e20))
     updates = lg.Updates()
     updates.add_edge(1, 2, weight=-100.0)
@@ -239,7 +241,7 @@ def test_what_a_query_does_not_need_cannot_fail_it():
     src = np.concatenate([np.arange(1, many + 1), [0], np.arange(100, 199)])
     dst = np.concatenate([np.zeros(many, np.int64), [150], np.arange(101, 200)])
     eye = np.eye(4, dtype=np.float32)
-    both = twins(lg.Model([lg.GCN(eye), lg.GCN(eye)]), np.ones((n, 4), np.float32), src, dst)
+    both = twins(lg.Model([lg.layers.GCN(eye), lg.layers.GCN(eye)]), np.ones((n, 4), np.float32), src, dst)
     eager, lazy = both
     apply_to_both(both, lambda u: u.set_features(0, np.full(4, 1500.0, np.float32)))
     lazy.complete()
@@ -260,7 +262,7 @@ def test_what_a_query_does_not_need_cannot_fail_it():
 def test_batches_that_fit_one_by_one_fit_together():
     """Merged, the old message of vertex 5 would travel along its new, heavy edge before the new one takes its place."""
     n, eye = 50, np.eye(4, dtype=np.float32)
-    model = lg.Model([lg.GraphConv(eye, eye, weighted=True) for _ in range(2)])
+    model = lg.Model([lg.layers.GraphConv(eye, eye, weighted=True) for _ in range(2)])
     src = np.arange(n - 1)
     both = twins(model, np.ones((n, 4), np.float32), src, src + 1, weight=np.ones(n - 1, np.float32))
     eager, lazy = both

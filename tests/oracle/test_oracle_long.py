@@ -15,8 +15,8 @@ def two_layers(rng):
     def weights(out, width):
         return (rng.standard_normal((out, width)) / np.sqrt(width)).astype(np.float32)
 
-    first = lg.GraphConv(weights(16, WIDTH), weights(16, WIDTH), rng.random(16, np.float32), activation="relu")
-    return lg.Model([first, lg.GraphConv(weights(8, 16), weights(8, 16))])
+    first = lg.layers.GraphConv(weights(16, WIDTH), weights(16, WIDTH), rng.random(16, np.float32), activation="relu")
+    return lg.Model([first, lg.layers.GraphConv(weights(8, 16), weights(8, 16))])
 
 
 class Feed:

@@ -151,7 +151,7 @@ def test_every_run_that_a_report_allows_under_a_dense_layer(row, run):
     one = table_layer(row, run)
     first = lg.Model([one])
     middle = np.random.default_rng(4).normal(size=(3, first.output_width))
-    model = lg.Model([one, lg.Dense(middle, activation="tanh"), one])
+    model = lg.Model([one, lg.layers.Dense(middle, activation="tanh"), one])
     rng = np.random.default_rng(7)
     graph, mirror = random_graph(rng, 3, model.uses_weights, vertices=14, **graph_columns(model))
     engine = lg.Engine(model, graph)

@@ -24,7 +24,7 @@ WAYS = [
 def model(normalization, hops=2, width=4, seed=0):
     rng = np.random.default_rng(seed)
     weights = [rng.standard_normal((3, width)).astype(np.float32) for _ in range(hops + 1)]
-    return lg.Model([lg.Cheb(weights, normalization=normalization, lambda_max=None if normalization else 30.0)])
+    return lg.Model([lg.layers.Cheb(weights, normalization=normalization, lambda_max=None if normalization else 30.0)])
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
@@ -88,7 +88,7 @@ def test_an_undirected_graph_equals_one_with_both_directions(normalization):
     features, src, dst = rng.standard_normal((n, 4)).astype(np.float32), *rng.integers(0, n, (2, m))
     weight = (rng.random(m) + 0.1).astype(np.float32)
     options = {"normalization": normalization, "lambda_max": 12.0, "weighted": True}
-    made = lg.Model([lg.Cheb([np.eye(4, dtype=np.float32)] * 3, **options)])
+    made = lg.Model([lg.layers.Cheb([np.eye(4, dtype=np.float32)] * 3, **options)])
     one = lg.Engine(made, lg.Graph(features, src, dst, weight=weight, undirected=True))
     own = src == dst
     columns = [np.concatenate([a, b[~own]]) for a, b in ((src, dst), (dst, src), (weight, weight))]
@@ -129,7 +129,7 @@ def test_an_edge_may_outweigh_its_source_s_degree_without_bounds(normalization, 
         rng.standard_normal((n, 4)).astype(np.float32), *rng.integers(0, n, (2, 30)), weight=np.ones(30, np.float32)
     )
     weights = [rng.standard_normal((4, 4)).astype(np.float32) for _ in range(3)]
-    made = lg.Model([lg.Cheb(weights, normalization=normalization, weighted=True)])
+    made = lg.Model([lg.layers.Cheb(weights, normalization=normalization, weighted=True)])
     engine = lg.Engine(made, graph, path=path, state=state)
     slight, heavy = lg.Updates(), lg.Updates()
     for u, v in zip(graph.edges()["src"], graph.edges()["dst"], strict=True):

@@ -42,7 +42,7 @@ class AttachMachine(RuleBasedStateMachine):
         url = f"sqlite:{self.folder.name}/history.db"
         self.logs = [UpdateLog(open_log(url, synchronous="NORMAL")) for _ in range(2)]
         self.graphs = [initial(), initial()]
-        model = lg.Model([lg.SAGE(np.ones((2, 2), np.float32), np.eye(2, dtype=np.float32), aggregate="max")])
+        model = lg.Model([lg.layers.SAGE(np.ones((2, 2), np.float32), np.eye(2, dtype=np.float32), aggregate="max")])
         self.engines = [lg.Engine(model, graph) for graph in self.graphs]
         self.attachments = [log.attach(graph) for log, graph in zip(self.logs, self.graphs, strict=True)]
 

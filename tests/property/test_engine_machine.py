@@ -83,7 +83,7 @@ class EngineMachine(RuleBasedStateMachine):
     def swap(self):
         model = random_model(self.rng, depth=1, weighted=False)
         if model.input_width != self.graph.feature_width:
-            model = lg.Model([lg.Dense(self.rng.standard_normal((3, self.graph.feature_width))), lg.LG()])
+            model = lg.Model([lg.layers.Dense(self.rng.standard_normal((3, self.graph.feature_width))), lg.layers.LG()])
         self.engine.swap(model)
         self.model = model
 

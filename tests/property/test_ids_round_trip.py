@@ -31,7 +31,7 @@ def graph_of(*names):
 
 
 def engine_of(graph):
-    return lg.Engine(lg.Model([lg.GCN(np.eye(2, dtype=np.float32))]), graph)
+    return lg.Engine(lg.Model([lg.layers.GCN(np.eye(2, dtype=np.float32))]), graph)
 
 
 def is_utf8(text):

@@ -78,7 +78,7 @@ class ClusterMachine(RuleBasedStateMachine):
         }
         return {name: data.draw(kind, name) for name, kind in kinds.items()}
 
-    def query(self, data: st.DataObject, shared: tuple[Any, ...] = ()) -> lg.Query:
+    def query(self, data: st.DataObject, shared: tuple[Any, ...] = ()) -> lg.sampling.Query:
         made: Any = lg.query()
         strategies = ["random"] + ["top_k"] * self.flags["time"] + ["weighted"] * self.flags["weight"]
         drawn = data.draw(st.integers(0 if shared else 1, 3 - len(shared)), "hops")

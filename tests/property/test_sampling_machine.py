@@ -27,7 +27,7 @@ _HOPS = st.lists(
 )
 
 
-def query_of(hops: list[Hop]) -> lg.Query:
+def query_of(hops: list[Hop]) -> lg.sampling.Query:
     query = lg.query()
     for hop in hops:
         opened = getattr(query, hop.direction)(hop.edge_type)

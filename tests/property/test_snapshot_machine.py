@@ -78,7 +78,9 @@ class SnapshotMachine(RuleBasedStateMachine):
 
     @rule(out=st.integers(1, 4))
     def swap(self, out):
-        self.engine.swap(lg.Model([lg.Dense(self.rng.standard_normal((out, self.graph.feature_width))), lg.LG()]))
+        self.engine.swap(
+            lg.Model([lg.layers.Dense(self.rng.standard_normal((out, self.graph.feature_width))), lg.layers.LG()])
+        )
 
     @invariant()
     def agrees(self):

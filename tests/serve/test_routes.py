@@ -362,7 +362,7 @@ def test_damaged_answers_are_seen_by_clients(sampler, cut):
     body = frames.encode_sample(sampler.sample([1]), features=True, edge_ids=True)
     with pytest.raises(ValueInvalid, match=r"^\[frame\]"):
         frames.decode_sample(body[:cut])
-    prediction = frames.encode_prediction(lg.Prediction(np.ones((2, 3), np.float32), 4))
+    prediction = frames.encode_prediction(lg.sampling.Prediction(np.ones((2, 3), np.float32), 4))
     with pytest.raises(ValueInvalid, match=r"^\[frame\]"):
         frames.decode_prediction(prediction[:cut])
 

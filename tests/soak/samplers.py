@@ -27,7 +27,7 @@ def random_hops(rng: Rng, types: int) -> list[Hop]:
     ]
 
 
-def query_of(hops: list[Hop]) -> lg.Query:
+def query_of(hops: list[Hop]) -> lg.sampling.Query:
     """The query of these hops."""
     query: Any = lg.query()
     for hop in hops:

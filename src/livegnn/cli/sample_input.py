@@ -39,7 +39,7 @@ class Source:
 
     title: str
     graph: lg.Graph
-    query: lg.Query
+    query: lg.sampling.Query
     event_count: int
     play: Callable[[Callable[[lg.Updates], int], int, int], int]
 
@@ -60,14 +60,14 @@ def named_files(options: argparse.Namespace) -> list[Path]:
     return [*seeds, Path(query[1:])] if query.startswith("@") else seeds
 
 
-def read_query(text: str) -> lg.Query:
+def read_query(text: str) -> lg.sampling.Query:
     """A query from its text, its JSON, or @FILE with either. Raises: QueryInvalid, DataMissing."""
     if text.startswith("@"):
         path = Path(text[1:])
         if not path.is_file():
             raise DataMissing(f"[--query {text}] expected a file, got nothing there; check the path")
         text = "".join(files.read_lines(path))
-    return lg.Query.from_json(text) if text.lstrip().startswith("{") else lg.Query.parse(text)
+    return lg.sampling.Query.from_json(text) if text.lstrip().startswith("{") else lg.sampling.Query.parse(text)
 
 
 def read_ttl(texts: list[str] | None) -> Ttl:
@@ -121,7 +121,7 @@ def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -
 # ---- a data set
 
 
-def _of_dataset(options: argparse.Namespace, query: lg.Query, console: Console) -> Source:
+def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: Console) -> Source:
     if options.generated:
         stream = datasets.generate_typed(options.dataset, options.seed)
     else:
@@ -142,7 +142,7 @@ def _of_dataset(options: argparse.Namespace, query: lg.Query, console: Console) 
 # ---- files
 
 
-def _of_files(options: argparse.Namespace, query: lg.Query) -> Source:
+def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> Source:
     features, ids = files.read_features(options.features, options.id_column, options.vertex_type_column)
     known: Ids = np.arange(len(features), dtype=np.int64) if ids is None else ids
     columns = Columns(

@@ -119,7 +119,7 @@ class Readout:
 
     >>> import numpy as np, livegnn as lg
     >>> graph = lg.Graph(np.eye(3, dtype=np.float32), [0, 1], [1, 2])
-    >>> engine = lg.Engine(lg.Model([lg.LG()], input_width=3), graph)
+    >>> engine = lg.Engine(lg.Model([lg.layers.LG()], input_width=3), graph)
     >>> readout = lg.Readout(engine, "add", groups=[7, 7, 9])
     >>> readout.rows([7, 9, 5]).shape
     (3, 3)
@@ -568,8 +568,8 @@ def _check_head(head: object, width: int) -> None:
         if not local or head.input_width != width:
             got = f"width {head.input_width}" if local else "one that reads edges"
             raise ModelMismatch(
-                f"[Readout] expected a row-local head for rows of width {width}, got {got}; pass a Model of lg.Dense "
-                "and alike"
+                f"[Readout] expected a row-local head for rows of width {width}, got {got}; pass a Model of "
+                "lg.layers.Dense and alike"
             )
     elif not callable(head):
         raise UsageError(f"[Readout] expected head as a Model or a function of rows, got {head!r}; pass one")

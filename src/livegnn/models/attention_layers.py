@@ -1,6 +1,6 @@
 """Layers given as weights that read more of an edge than its source: attention, edge attributes, edge types.
 
-    model = lg.Model([lg.GAT(w, a_source, a_target, activation="elu"), lg.Dense(w2)])
+    model = lg.Model([lg.layers.GAT(w, a_source, a_target, activation="elu"), lg.layers.Dense(w2)])
 
 As in `livegnn.models.layers`, weights are (out, in), and every layer computes what the PyG layer named in its
 docstring computes. `x || y` is x and y side by side, h runs over heads, c over one head's columns.

@@ -1,6 +1,6 @@
 """Layers given as weights: the way to describe a model without PyTorch.
 
-    model = lg.Model([lg.GCN(w1, b1, activation="relu"), lg.GCN(w2, b2)])
+    model = lg.Model([lg.layers.GCN(w1, b1, activation="relu"), lg.layers.GCN(w2, b2)])
 
 A layer is a small frozen description with `apply(x)`, which builds values of `livegnn.models.ir`. Weights are
 (out, in), as torch's `Linear.weight` keeps them. Every layer computes what the PyG layer named in its docstring
@@ -504,7 +504,7 @@ def apply_all(layers: Sequence[Layer], x: ir.Value) -> ir.Value:
         if not isinstance(layer, Layer):
             raise ModelError(
                 f"[layers] expected a layer at position {position}, got {type(layer).__name__}; "
-                "pass lg.Dense(...) or alike"
+                "pass lg.layers.Dense(...) or alike"
             )
         x = layer.apply(x)
     return x

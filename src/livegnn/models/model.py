@@ -47,7 +47,7 @@ class Model:
         edge_head: ir.Value | None = None,
     ) -> None:
         if not layers:
-            raise ModelError("[Model] expected at least one layer, got none; pass a list such as [lg.GCN(W, b)]")
+            raise ModelError("[Model] expected at least one layer, got none; pass a list such as [lg.layers.GCN(W, b)]")
         width = first_input_width(layers) if input_width is None else input_width
         if width is None:
             raise ModelError("[Model] expected a layer that tells the features' width, got none; pass input_width=")
@@ -59,7 +59,7 @@ class Model:
             if not isinstance(layer, Layer):
                 raise ModelError(
                     f"[Model] expected a layer at position {position}, got {type(layer).__name__}; "
-                    "pass lg.GCN(...) or alike"
+                    "pass lg.layers.GCN(...) or alike"
                 )
             x = layer.apply(x)
             for value in ir.walk(x):

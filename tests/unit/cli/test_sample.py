@@ -64,7 +64,7 @@ def test_a_data_set_from_plan_to_proof(
         assert words in said
     assert said.splitlines()[-1] == "verify: every kept sample equals a scan of the graph."
     assert "\x1b" not in said
-    asked = lg.Query.parse(sample_input.PAPER_QUERY)
+    asked = lg.sampling.Query.parse(sample_input.PAPER_QUERY)
     again = lg.PreSampler(small.graph(), asked)
     for begin in range(0, small.event_count, 500):
         again.apply(small.updates(begin, min(begin + 500, small.event_count)))
@@ -148,7 +148,7 @@ def test_bad_types(tmp_path: Path, capsys: pytest.CaptureFixture[str], vertices:
 
 
 def test_a_query_as_json_or_from_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    query = lg.Query.parse(LATEST)
+    query = lg.sampling.Query.parse(LATEST)
     (files / "query.txt").write_text("# the latest two\n" + LATEST)
     assert _run(files, "--explain", query=query.to_json()) == 0
     assert _run(files, "--explain", query=f"@{files / 'query.txt'}") == 0

@@ -150,7 +150,7 @@ def test_rows_of_updates_may_be_in_16_bits() -> None:
 
 def test_an_update_that_rounds_to_the_same_changes_nothing() -> None:
     graph = pair(np.array([[1.0, 2.0], [3.0, 4.0]], np.float16))
-    engine = lg.Engine(lg.Model([lg.SAGE(np.eye(2), np.eye(2))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.SAGE(np.eye(2), np.eye(2))]), graph)
     updates = Updates()
     updates.set_features(0, [1.0001, 1.9999])
     assert engine.apply(updates).vertices.tolist() == []

@@ -60,7 +60,7 @@ def test_all_prepare_before_any_appends_and_consumers_come_last(ids):
 )
 def test_where_the_second_fails_nothing_is_applied_and_the_first_aborts(ids, step, expected):
     graph, notes = ring(ids), []
-    engine = lg.Engine(lg.Model([lg.GCN(np.eye(3, dtype=np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.GCN(np.eye(3, dtype=np.float32))]), graph)
     before = graph.digest(), engine.state_digest()
     graph.host.attach(Follows(notes))
     graph.host.add_recorder(Noted(notes, "first"))

@@ -128,7 +128,7 @@ def test_what_else_takes_times(tmp_path) -> None:
     days, second = graph("D"), np.datetime64("2024-01-04", "s")
     updates = lg.Updates()
     updates.remove_edges_before(second)
-    engine = lg.Engine(lg.Model([lg.GCN(np.eye(4, dtype=np.float32))]), days)
+    engine = lg.Engine(lg.Model([lg.layers.GCN(np.eye(4, dtype=np.float32))]), days)
     with pytest.raises(ValueInvalid, match=r"\[what_if\] expected times in D"), engine.what_if(updates):
         pass
     engine.close()

@@ -73,7 +73,7 @@ def test_of_pandas_with_a_time_zone():
 def test_a_saved_engine_keeps_the_unit(tmp_path, unit):
     time = [5] if unit is None else dated(unit, "2024-01-02")
     graph = lg.Graph(np.eye(4, dtype=np.float32), [0], [1], time=time)
-    engine = lg.Engine(lg.Model([lg.GCN(np.eye(4, dtype=np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.GCN(np.eye(4, dtype=np.float32))]), graph)
     engine.save(tmp_path / "engine.npz")
     again = lg.Engine.load(tmp_path / "engine.npz").graph
     assert again.host.time_unit == unit

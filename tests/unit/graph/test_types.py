@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from livegnn import GCN, Engine, Model
+from livegnn import Engine, Model
 from livegnn.errors import (
     ColumnMissing,
     DtypeInvalid,
@@ -23,6 +23,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.graph import Graph, Updates
+from livegnn.layers import GCN
 
 CLICK, FOLLOW = ("User", "Click", "Item"), ("User", "Follow", "User")
 

@@ -16,8 +16,8 @@ def array(*shape, seed=0):
 
 def model(out=3, *, seed=1, width=WIDTH):
     """GraphConv twice, no weights read: sums over edges, so every update shows."""
-    first = lg.GraphConv(array(5, width, seed=seed), array(5, width, seed=seed + 1), activation="tanh")
-    return lg.Model([first, lg.GraphConv(array(out, 5, seed=seed + 2), array(out, 5, seed=seed + 3))])
+    first = lg.layers.GraphConv(array(5, width, seed=seed), array(5, width, seed=seed + 1), activation="tanh")
+    return lg.Model([first, lg.layers.GraphConv(array(out, 5, seed=seed + 2), array(out, 5, seed=seed + 3))])
 
 
 def graph(ids=None, **options):
@@ -30,7 +30,7 @@ def weighted_graph():
 
 
 def weighted_gcn():
-    return lg.Model([lg.GCN(array(3, WIDTH, seed=2), activation="relu", weighted=True)])
+    return lg.Model([lg.layers.GCN(array(3, WIDTH, seed=2), activation="relu", weighted=True)])
 
 
 def engine(**options):

@@ -44,7 +44,7 @@ def test_sampling_counts_the_edges_that_it_draws(strategy: Any, edges: list[int]
 def test_exposed_extremes_count_the_in_edges_that_they_read() -> None:
     features = np.array([[0, 0], [5, 5], [4, 4], [1, 3], [0, 1]], np.float32)
     graph = lg.Graph(features, [1, 2, 3, 4], [0, 0, 0, 0])
-    live = lg.Engine(lg.Model([lg.SAGE(np.eye(2, dtype=np.float32), aggregate="max")]), graph, threads=1)
+    live = lg.Engine(lg.Model([lg.layers.SAGE(np.eye(2, dtype=np.float32), aggregate="max")]), graph, threads=1)
     changes = live.apply(updates(("remove_edge", 1, 0), ("remove_edge", 2, 0)))
     stage = changes.stats.layers[0]
     assert stage.extremes is not None

@@ -274,7 +274,9 @@ def test_a_negative_degree_is_rolled_back():
 
 @pytest.mark.parametrize("mode", ["eager", "on_demand"])
 def test_a_negative_weight_has_no_place_among_out_degrees(mode):
-    e = lg.Engine(lg.Model([lg.Cheb([array(2, WIDTH)] * 2, weighted=True)]), weighted_graph(), threads=1, mode=mode)
+    e = lg.Engine(
+        lg.Model([lg.layers.Cheb([array(2, WIDTH)] * 2, weighted=True)]), weighted_graph(), threads=1, mode=mode
+    )
     digest, before = e.state_digest(), e.recompute()
     batch = lg.Updates()
     batch.set_features(0, row())
@@ -296,7 +298,7 @@ def test_a_negative_weight_has_no_place_among_out_degrees(mode):
 
 def test_engines_on_one_graph_take_a_batch_all_or_none():
     g = graph()
-    wide, narrow = (lg.Engine(m, g, threads=1) for m in (model(), lg.Model([lg.SAGE(array(2, WIDTH))])))
+    wide, narrow = (lg.Engine(m, g, threads=1) for m in (model(), lg.Model([lg.layers.SAGE(array(2, WIDTH))])))
     roomy = lg.Engine(model(), g, threads=1)
     roomy.rescale(2.0**14)  # room for what the other two refuse
     heard = []
@@ -437,7 +439,7 @@ def test_bad_options_are_named_and_attach_nothing(options, words):
 )
 def test_arguments_of_another_type_are_named(call, error, says):
     graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 1], [1, 2])
-    engine = lg.Engine(lg.Model([lg.LG()], input_width=4), graph)
+    engine = lg.Engine(lg.Model([lg.layers.LG()], input_width=4), graph)
     with pytest.raises(getattr(lg.errors, error), match=says):
         call(engine)
     assert engine.version == 0

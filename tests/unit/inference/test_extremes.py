@@ -12,7 +12,7 @@ EYE = np.eye(2, dtype=np.float32)
 
 def engine(features: Any, edges: Any, aggregate: str = "max", **options: Any) -> lg.Engine:
     src, dst = np.array(edges, np.int64).reshape(-1, 2).T
-    model = lg.Model([lg.SAGE(EYE, aggregate=aggregate)])
+    model = lg.Model([lg.layers.SAGE(EYE, aggregate=aggregate)])
     return lg.Engine(model, lg.Graph(np.array(features, np.float32), src, dst), threads=1, **options)
 
 
@@ -115,7 +115,7 @@ def test_a_weight_that_makes_a_message_infinite_rolls_the_batch_back():
     features = np.array([[0.0], [3e38]], np.float32)
     graph = lg.Graph(features, [1], [0], weight=np.array([1.0], np.float32))
     one = np.eye(1, dtype=np.float32)
-    live = lg.Engine(lg.Model([lg.GraphConv(one, one, aggregate="max", weighted=True)]), graph, threads=1)
+    live = lg.Engine(lg.Model([lg.layers.GraphConv(one, one, aggregate="max", weighted=True)]), graph, threads=1)
     before = live.state_digest()
     with pytest.raises(lg.errors.RangeOverflow, match=r"expected finite messages .* at vertex 0"):
         live.apply(batch(("set_weight", 1, 0, 100.0)))
@@ -124,7 +124,7 @@ def test_a_weight_that_makes_a_message_infinite_rolls_the_batch_back():
 
 
 def test_layers_without_extremes_have_no_counts():
-    model = lg.Model([lg.SAGE(EYE)])
+    model = lg.Model([lg.layers.SAGE(EYE)])
     live = lg.Engine(model, lg.Graph(np.zeros((2, 2), np.float32), [0], [1]), threads=1)
     assert live.apply(batch(("add_edge", 1, 0))).stats.layers[0].extremes is None
 
@@ -137,7 +137,10 @@ def test_long_streams_of_hub_changes_stay_equal_to_a_fresh_run(aggregate, state,
     features = rng.integers(-3, 4, (40, width)).astype(np.float32)  # many ties
     src, dst = rng.integers(0, 40, 200), rng.integers(0, 3, 200)
     weight = rng.standard_normal((width, width)).astype(np.float32)
-    layers = [lg.SAGE(weight, weight, aggregate=aggregate, activation="relu"), lg.SAGE(weight, aggregate=aggregate)]
+    layers = [
+        lg.layers.SAGE(weight, weight, aggregate=aggregate, activation="relu"),
+        lg.layers.SAGE(weight, aggregate=aggregate),
+    ]
     live = lg.Engine(lg.Model(layers), lg.Graph(features, src, dst), threads=2, state=state)
     for _ in range(25):
         updates = lg.Updates()

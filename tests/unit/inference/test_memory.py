@@ -71,14 +71,14 @@ def test_folders(tmp_path, monkeypatch):
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no file system in memory at /dev/shm")
 def test_a_folder_in_memory_is_refused():
     graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 1], [1, 2])
-    model = lg.Model([lg.LG()], input_width=4)
+    model = lg.Model([lg.layers.LG()], input_width=4)
     with pytest.raises(lg.errors.SpillUnavailable, match="its files lie in memory"):
         lg.Engine(model, graph, memory_limit="4MiB", spill_folder="/dev/shm")
 
 
 def test_without_a_limit_there_is_none():
     graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 1], [1, 2])
-    assert lg.Engine(lg.Model([lg.LG()], input_width=4), graph).memory is None
+    assert lg.Engine(lg.Model([lg.layers.LG()], input_width=4), graph).memory is None
 
 
 def test_what_it_says_of_its_memory(small):
@@ -130,7 +130,7 @@ def test_a_message_out_of_range_is_rolled_back(small):
     graph = lg.Graph(
         rng.standard_normal((500, 8)).astype(np.float32), rng.integers(0, 500, 2000), rng.integers(0, 500, 2000)
     )
-    model = lg.Model([lg.GraphConv(rng.standard_normal((8, 8)), rng.standard_normal((8, 8))) for _ in range(2)])
+    model = lg.Model([lg.layers.GraphConv(rng.standard_normal((8, 8)), rng.standard_normal((8, 8))) for _ in range(2)])
     engine = lg.Engine(model, graph, memory_limit=16 << 10)
     before = engine.state_digest()
     updates = lg.Updates()
@@ -221,7 +221,7 @@ def test_a_query_on_demand_that_finds_the_disk_full_changes_nothing(small):
     rng = np.random.default_rng(16)
     n, weights = 1000, [rng.standard_normal((16, 16)) for _ in range(2)]
     graph = lg.Graph(rng.standard_normal((n, 16)), rng.integers(0, n, 3000), rng.integers(0, n, 3000))
-    engine = lg.Engine(lg.Model([lg.GCN(w) for w in weights]), graph, mode="on_demand", memory_limit=400_000)
+    engine = lg.Engine(lg.Model([lg.layers.GCN(w) for w in weights]), graph, mode="on_demand", memory_limit=400_000)
     updates = lg.Updates()
     updates.add_edges(np.arange(50), np.arange(50) + 7)
     engine.apply(updates)

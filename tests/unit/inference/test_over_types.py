@@ -201,7 +201,7 @@ def test_the_graph_may_number_its_types_otherwise_and_have_more():
         (lambda e: e.embeddings([9], vertex_type="Item"), VertexUnknown, "got 9 at row 0"),
         (lambda e: e.predict([0]), ColumnMissing, "vertex_type="),
         (lambda e: lg.Readout(e, "add"), ModelUnsupported, "one kind of vertex"),
-        (lambda e: e.swap(lg.Model([lg.LG()], input_width=3)), ModelUnsupported, "a model over vertex types"),
+        (lambda e: e.swap(lg.Model([lg.layers.LG()], input_width=3)), ModelUnsupported, "a model over vertex types"),
     ],
 )
 def test_bad_calls(call, error, text):
@@ -220,7 +220,7 @@ def test_models_and_graphs_that_do_not_fit():
     flat = lg.Graph(np.eye(3, dtype=np.float32), [0], [1])
     with pytest.raises(ModelUnsupported, match="a graph with vertex types 'User', 'Item'"):
         lg.Engine(by_hand(), flat)
-    e = lg.Engine(lg.Model([lg.LG()], input_width=3), flat)
+    e = lg.Engine(lg.Model([lg.layers.LG()], input_width=3), flat)
     for call in (lambda: e.embeddings([0], vertex_type="User"), lambda: e.predict_edges([(0, 1)], vertex_types=(0, 0))):
         with pytest.raises(ColumnMissing, match="expected no vertex_type"):
             call()

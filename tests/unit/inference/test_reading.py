@@ -60,7 +60,7 @@ def test_predict_is_the_largest_column():
 
 
 def test_predict_of_one_column_is_its_sigmoid_without_overflow():
-    wide = lg.Model([lg.Dense(np.array([[1000.0, 0, 0, 0]], np.float32))])
+    wide = lg.Model([lg.layers.Dense(np.array([[1000.0, 0, 0, 0]], np.float32))])
     g = lg.Graph(np.eye(1, 4, dtype=np.float32) * np.array([[1], [-1], [0], [0.001]], np.float32), [], [])
     e = lg.Engine(wide, g)
     p = e.predict([0, 1, 2, 3])

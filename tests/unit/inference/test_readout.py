@@ -82,7 +82,7 @@ def test_a_head_on_several_pools_keeps_to_the_width_they_were_made_for():
     e = engine()
     width = e.model.output_width
     lg.Readout(e, [("add", 0, 2)], head=lambda rows: rows)
-    wider = lg.Model([lg.GraphConv(*[np.ones((width + 2, e.model.input_width))] * 2)])
+    wider = lg.Model([lg.layers.GraphConv(*[np.ones((width + 2, e.model.input_width))] * 2)])
     with pytest.raises(lg.errors.ModelMismatch, match=f"rows of width {width}, in which the pools name columns"):
         e.swap(wider)
 
@@ -95,7 +95,7 @@ def test_pools_of_columns_that_are_not_there():
     with pytest.raises(lg.errors.ModelMismatch, match="the 3 columns"):
         e.swap(model(2))
     with pytest.raises(lg.errors.ModelMismatch, match="rows of width 2"):
-        lg.Readout(e, [("add", 1, 3)], head=lg.Model([lg.Dense(array(2, 3))]))
+        lg.Readout(e, [("add", 1, 3)], head=lg.Model([lg.layers.Dense(array(2, 3))]))
     e.swap(model(5))
     assert readout.rows().shape == (1, 2)
     readout.verify()
@@ -180,7 +180,7 @@ def test_assign_moves_vertices_and_the_later_row_counts():
 def test_a_head_is_applied_to_the_pooled_rows():
     e = engine()
     weight = array(2, 3, seed=7)
-    head = lg.Model([lg.Dense(weight), lg.Softmax()])
+    head = lg.Model([lg.layers.Dense(weight), lg.layers.Softmax()])
     readout = lg.Readout(e, "mean", GROUPS, head=head)
     scores = readout.pooled().astype(np.float64) @ weight.astype(np.float64).T
     want = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
@@ -194,10 +194,10 @@ def test_a_head_is_applied_to_the_pooled_rows():
 
 def test_a_head_must_be_row_local_and_fit():
     e = engine()
-    for head in (model(width=3), lg.Model([lg.Dense(array(2, 4))])):
+    for head in (model(width=3), lg.Model([lg.layers.Dense(array(2, 4))])):
         with pytest.raises(lg.errors.ModelMismatch, match="row-local head for rows of width 3"):
             lg.Readout(e, head=head)
-    readout = lg.Readout(e, head=lg.Model([lg.Dense(array(2, 3))]))
+    readout = lg.Readout(e, head=lg.Model([lg.layers.Dense(array(2, 3))]))
     old = e.model
     with pytest.raises(lg.errors.ModelMismatch, match="width 2"):
         e.swap(model(2))
@@ -381,6 +381,6 @@ def test_state_bytes_by_part():
 
 def test_an_engine_on_demand_is_refused():
     graph = lg.Graph(np.eye(3, dtype=np.float32), [0], [1])
-    lazy = lg.Engine(lg.Model([lg.LG()], input_width=3), graph, mode="on_demand")
+    lazy = lg.Engine(lg.Model([lg.layers.LG()], input_width=3), graph, mode="on_demand")
     with pytest.raises(lg.errors.UsageError, match="expected an engine with mode=\"eager\", got 'on_demand'"):
         lg.Readout(lazy)

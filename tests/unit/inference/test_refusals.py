@@ -58,11 +58,11 @@ EVERY_WAY = [
 ]
 TENS = np.full((3, WIDTH), 10.0, np.float32)
 LAYERS = {
-    "sum": [lg.GraphConv(TENS, TENS), lg.GraphConv(array(2, 3), array(2, 3))],
-    "mean": [lg.SAGE(TENS, weight_root=TENS), lg.SAGE(array(2, 3), weight_root=array(2, 3))],
+    "sum": [lg.layers.GraphConv(TENS, TENS), lg.layers.GraphConv(array(2, 3), array(2, 3))],
+    "mean": [lg.layers.SAGE(TENS, weight_root=TENS), lg.layers.SAGE(array(2, 3), weight_root=array(2, 3))],
     "max": [
-        lg.SAGE(TENS, weight_root=TENS, aggregate="max"),
-        lg.SAGE(array(2, 3), weight_root=array(2, 3), aggregate="max"),
+        lg.layers.SAGE(TENS, weight_root=TENS, aggregate="max"),
+        lg.layers.SAGE(array(2, 3), weight_root=array(2, 3), aggregate="max"),
     ],
 }
 
@@ -107,7 +107,9 @@ def test_a_broken_engine_admits_no_batch_that_a_whole_one_would_not(mode):
 
 
 def test_scales_are_for_degrees_below_their_capacity():
-    e = lg.Engine(lg.Model([lg.LG(normalize=False)], input_width=1), lg.Graph(np.ones((3, 1), np.float32), [0], [1]))
+    e = lg.Engine(
+        lg.Model([lg.layers.LG(normalize=False)], input_width=1), lg.Graph(np.ones((3, 1), np.float32), [0], [1])
+    )
     many = lg.Graph(np.ones((3, 1), np.float32), np.zeros(70_000, np.int64), np.full(70_000, 2))
     with pytest.raises(lg.errors.RangeOverflow, match=r"in-degrees below 65536, .* got 70000 at vertex 2"):
         lg.Engine(e.model, many, scales=e.scales)

@@ -19,7 +19,7 @@ def engine(outlier, **options):
     """Two layers; vertex 5's features were `outlier` times its own when the engine was made."""
     x = X.copy()
     x[5] *= outlier
-    model = lg.Model([lg.GraphConv(W, R, activation="relu"), lg.GraphConv(W2, R2)])
+    model = lg.Model([lg.layers.GraphConv(W, R, activation="relu"), lg.layers.GraphConv(W2, R2)])
     return lg.Engine(model, lg.Graph(x, SRC, DST), threads=1, **options)
 
 
@@ -79,7 +79,7 @@ def test_what_counts_as_coarse(outlier, coarse):
 def test_one_column_of_one_layer_is_named():
     x = X.copy()
     x[5, 2] *= 1e7
-    e = lg.Engine(lg.Model([lg.LG()], input_width=WIDTH), lg.Graph(x, SRC, DST), threads=1)
+    e = lg.Engine(lg.Model([lg.layers.LG()], input_width=WIDTH), lg.Graph(x, SRC, DST), threads=1)
     e.apply(updates(("set_features", 5, X[5])))
     [layer] = e.resolution()
     assert 2 in layer.coarse.tolist()
@@ -109,7 +109,7 @@ def test_it_is_the_same_in_every_kind_of_engine(options):
 def test_what_is_on_no_grid_loses_nothing():
     x = X.copy()
     x[5] *= 1e7
-    e = lg.Engine(lg.Model([lg.SAGE(W, R, aggregate="max")]), lg.Graph(x, SRC, DST), threads=1)
+    e = lg.Engine(lg.Model([lg.layers.SAGE(W, R, aggregate="max")]), lg.Graph(x, SRC, DST), threads=1)
     e.apply(updates(("set_features", 5, X[5])))
     [layer] = e.resolution()
     assert layer.lost_bits.tolist() == [0] * len(layer.lost_bits)
@@ -127,7 +127,7 @@ def test_weighted_models_and_what_if():
 
 def test_attention_and_vertex_types():
     """Every layer has as many columns as its exponents, and a grid made for the present loses nothing."""
-    attention = lg.GAT(array(6, WIDTH), array(2, 3, seed=1), array(2, 3, seed=2))
+    attention = lg.layers.GAT(array(6, WIDTH), array(2, 3, seed=1), array(2, 3, seed=2))
     e = lg.Engine(lg.Model([attention]), lg.Graph(X, SRC, DST), threads=1)
     for each in (e, lg.Engine(by_hand(), shop(), threads=1)):
         layers = each.resolution()

@@ -227,7 +227,7 @@ def test_opening_while_string_ids_move_finds_ids_and_rows_of_one_version():
     rows = np.arange(8, dtype=np.float32).reshape(-1, 1)
     names = [f"v{i}" for i in range(8)]
     g = lg.Graph(rows, [], [], ids=names)
-    e = lg.Engine(lg.Model([lg.Dense(np.ones((1, 1)))], input_width=1), g, threads=1)
+    e = lg.Engine(lg.Model([lg.layers.Dense(np.ones((1, 1)))], input_width=1), g, threads=1)
 
     def read():
         with e.snapshot() as view:

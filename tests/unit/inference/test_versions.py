@@ -85,8 +85,8 @@ def test_rows_lie_between_the_versions_read_around_them(ids):
     """
     one = np.ones((1, 1), np.float32)
     g = lg.Graph(np.zeros((N, 1), np.float32), ids, [*ids[1:], ids[0]], ids=None if ids[0] == 0 else ids)
-    first = lg.Engine(lg.Model([lg.SAGE(one, aggregate="sum")]), g, threads=1)
-    second = lg.Engine(lg.Model([lg.Dense(one)], input_width=1), g, threads=1)
+    first = lg.Engine(lg.Model([lg.layers.SAGE(one, aggregate="sum")]), g, threads=1)
+    second = lg.Engine(lg.Model([lg.layers.Dense(one)], input_width=1), g, threads=1)
 
     def read():
         graph_version, v1 = g.version, first.version

@@ -76,7 +76,7 @@ def test_gat(edge, self_loops, fill):
 
     want = attend(score, lambda u: h[u], self_loops, fill).reshape(N, -1)
     options = {"weight_edge": WE, "att_edge": AE} if edge else {}
-    got = run([lg.GAT(W, A1, A2, slope=0.3, self_loops=self_loops, fill=fill, **options)])
+    got = run([lg.layers.GAT(W, A1, A2, slope=0.3, self_loops=self_loops, fill=fill, **options)])
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)  # both edge weights are folded into one float32
 
 
@@ -85,7 +85,7 @@ def test_gat_options():
     h, t = (X.astype(np.float64) @ W.T).reshape(N, H, C), (X.astype(np.float64) @ W2.T).reshape(N, H, C)
     y = attend(lambda u, v, _: leaky((h[u] * A1).sum(1) + (t[v] * A2).sum(1), 0.2), lambda u: h[u], True)
     want = np.maximum(y.mean(1) + X.astype(np.float64) @ residual.T + bias, 0)
-    layer = lg.GAT(W, A1, A2, bias, weight_target=W2, concat=False, residual=residual, activation="relu")
+    layer = lg.layers.GAT(W, A1, A2, bias, weight_target=W2, concat=False, residual=residual, activation="relu")
     np.testing.assert_allclose(run([layer]), want, rtol=1e-9, atol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_gatv2(self_loops, share):
 
     want = attend(score, lambda u: s[u], self_loops).reshape(N, -1)
     target = {} if share else {"weight_target": W2, "bias_target": bias_target}
-    layer = lg.GATv2(W, A1, weight_edge=WE, bias_source=bias_source, self_loops=self_loops, **target)
+    layer = lg.layers.GATv2(W, A1, weight_edge=WE, bias_source=bias_source, self_loops=self_loops, **target)
     np.testing.assert_allclose(run([layer]), want, rtol=1e-9, atol=1e-12)
 
 
@@ -113,7 +113,7 @@ def test_gine(aggregate):
     reduce = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}[aggregate]
     a = [reduce(messages[v == DST], axis=0) if (v == DST).any() else np.zeros(F) for v in range(N)]
     want = (1.25 * X.astype(np.float64) + a) @ dense.T
-    got = run([lg.GINE([lg.Dense(dense)], edge, bias, eps=0.25, aggregate=aggregate)])
+    got = run([lg.layers.GINE([lg.layers.Dense(dense)], edge, bias, eps=0.25, aggregate=aggregate)])
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
 
 
@@ -127,26 +127,32 @@ def test_rgcn(aggregate):
             rows = X[SRC[(v == DST) & (r == TYPES)]].astype(np.float64)
             if len(rows):
                 want[v] += weight[r] @ reduce(rows, axis=0)
-    layer = lg.RGCN(weight, root, bias, aggregate=aggregate)
+    layer = lg.layers.RGCN(weight, root, bias, aggregate=aggregate)
     np.testing.assert_allclose(run([layer]), want, rtol=1e-9, atol=1e-12)
     assert lg.Model([layer]).uses_types
 
 
 def test_widths_are_told():
-    model = lg.Model([lg.GAT(W, A1, A2, weight_edge=WE, att_edge=AE), lg.RGCN(array(2, 3, H * C))])
+    model = lg.Model([lg.layers.GAT(W, A1, A2, weight_edge=WE, att_edge=AE), lg.layers.RGCN(array(2, 3, H * C))])
     assert (model.input_width, model.output_width, model.attribute_width, model.depth) == (F, 3, A, 2)
-    assert lg.Model([lg.GINE([lg.Dense(array(3, F))])]).attribute_width == F
+    assert lg.Model([lg.layers.GINE([lg.layers.Dense(array(3, F))])]).attribute_width == F
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: lg.GAT(W, array(H, C + 1), A2), r"\[GAT.weight\] expected an array of shape \(8, in\), got \(6, 4\)"),
-        (lambda: lg.GAT(W, array(H * C), A2), r"\[GAT.att_source\] expected an array of shape \(heads, columns\)"),
-        (lambda: lg.GAT(W, A1, A2, weight_edge=array(5, A), att_edge=AE), r"\[GAT.weight_edge\]"),
-        (lambda: lg.GATv2(W, A1, weight_target=array(3, F)), r"\[GATv2.weight_target\]"),
-        (lambda: lg.RGCN(array(3, F)), r"\[RGCN\] expected weights of shape \(types, out, in\)"),
-        (lambda: lg.GINE([lg.Dense(array(3, F))], array(3, A)), r"\[GINE.weight_edge\]"),
+        (
+            lambda: lg.layers.GAT(W, array(H, C + 1), A2),
+            r"\[GAT.weight\] expected an array of shape \(8, in\), got \(6, 4\)",
+        ),
+        (
+            lambda: lg.layers.GAT(W, array(H * C), A2),
+            r"\[GAT.att_source\] expected an array of shape \(heads, columns\)",
+        ),
+        (lambda: lg.layers.GAT(W, A1, A2, weight_edge=array(5, A), att_edge=AE), r"\[GAT.weight_edge\]"),
+        (lambda: lg.layers.GATv2(W, A1, weight_target=array(3, F)), r"\[GATv2.weight_target\]"),
+        (lambda: lg.layers.RGCN(array(3, F)), r"\[RGCN\] expected weights of shape \(types, out, in\)"),
+        (lambda: lg.layers.GINE([lg.layers.Dense(array(3, F))], array(3, A)), r"\[GINE.weight_edge\]"),
     ],
 )
 def test_shapes_that_do_not_fit(make, message):
@@ -156,8 +162,10 @@ def test_shapes_that_do_not_fit(make, message):
 
 def test_what_cannot_be():
     with pytest.raises(ModelError, match="got one of them; pass both or neither"):
-        lg.Model([lg.GAT(W, A1, A2, weight_edge=WE)])
+        lg.Model([lg.layers.GAT(W, A1, A2, weight_edge=WE)])
     with pytest.raises(ModelError, match=r"\[RGCN\] expected aggregate sum, mean, max or min, got 'median'"):
-        lg.Model([lg.RGCN(array(2, 3, F), aggregate="median")])
+        lg.Model([lg.layers.RGCN(array(2, 3, F), aggregate="median")])
     with pytest.raises(WidthMismatch, match=r"attributes of one width, got layers that read \[2, 6\]"):
-        lg.Model([lg.GAT(W, A1, A2, weight_edge=WE, att_edge=AE), lg.GINE([lg.Dense(array(2, H * C))])])
+        lg.Model(
+            [lg.layers.GAT(W, A1, A2, weight_edge=WE, att_edge=AE), lg.layers.GINE([lg.layers.Dense(array(2, H * C))])]
+        )

@@ -250,7 +250,7 @@ def test_what_the_import_misread_is_found_by_the_comparison(monkeypatch):
 def test_bad_arguments_leave_the_graph_alone():
     graph = lg.Graph(np.eye(4, dtype=np.float32), [0], [1])
     with pytest.raises(UsageError, match="livegnn Graph, got Engine"):
-        lg.Readout.from_pyg(Net(averaged), lg.Engine(lg.Model([lg.LG()], input_width=4), graph))
+        lg.Readout.from_pyg(Net(averaged), lg.Engine(lg.Model([lg.layers.LG()], input_width=4), graph))
     with pytest.raises(ModelError, match=r"expected a torch.nn.Module, got int"):
         lg.graph_level_from_pyg(3)
     attached = len(graph.host.consumers)

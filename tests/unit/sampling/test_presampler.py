@@ -214,7 +214,7 @@ def test_negative_weights_refuse_the_batch_and_the_query() -> None:
 
 def test_an_engine_that_refuses_a_batch_takes_the_sampler_back_too() -> None:
     graph = small(weight=[1.0, 1.0, 1.0, 1.0])
-    model = lg.Model([lg.GCN(np.eye(2, dtype=np.float32), weighted=True)])
+    model = lg.Model([lg.layers.GCN(np.eye(2, dtype=np.float32), weighted=True)])
     engine, sampler = lg.Engine(model, graph), lg.PreSampler(graph, LATEST)
     before = sampler.digest()
     with pytest.raises(lg.errors.UpdateError):
@@ -568,7 +568,7 @@ def test_at_least_is_a_version(at_least: Any) -> None:
 
 def test_ad_hoc_sampling_of_names_waits_for_the_end_of_a_supposition() -> None:
     graph = named()
-    engine = lg.Engine(lg.Model([lg.GCN(np.eye(3, dtype=np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.GCN(np.eye(3, dtype=np.float32))]), graph)
     updates = lg.Updates()
     updates.add_vertex("z", [1, 1, 1])
     with engine.what_if(updates), pytest.raises(UsageError, match="what_if"):

@@ -7,7 +7,7 @@ from torch_geometric.nn import SAGEConv
 import livegnn as lg
 
 
-def random_sample(merge_friendly: bool = False) -> lg.Sample:
+def random_sample(merge_friendly: bool = False) -> lg.sampling.Sample:
     rng = np.random.default_rng(4)
     count = 12 if merge_friendly else 200
     graph = lg.Graph(rng.random((count, 3), np.float32), rng.integers(0, count, 900), rng.integers(0, count, 900))

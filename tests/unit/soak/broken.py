@@ -20,7 +20,7 @@ class _Wrong(lg.Engine):
 def wrong(step):
     """verify() raises at the third tick."""
     graph = lg.Graph(np.eye(3, dtype=np.float32), [0, 1], [1, 2])
-    engine = _Wrong(lg.Model([lg.GCN(np.eye(3, dtype=np.float32))]), graph, threads=1)
+    engine = _Wrong(lg.Model([lg.layers.GCN(np.eye(3, dtype=np.float32))]), graph, threads=1)
     for _ in range(3):  # also where the time is over before
         step.tick()
         step.counts.add("updates", 10)

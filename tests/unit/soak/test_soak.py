@@ -161,7 +161,7 @@ def test_a_world_follows_its_batches(names, simple):
 def test_a_lost_update_is_found():
     rng = np.random.default_rng(2)
     world = World(rng, Shape(3, 30, 90))
-    engine = lg.Engine(lg.Model([lg.GCN(np.eye(3, dtype=np.float32))]), world.graph())
+    engine = lg.Engine(lg.Model([lg.layers.GCN(np.eye(3, dtype=np.float32))]), world.graph())
     world.batch(rng, 10)  # which the engine does not get
     with pytest.raises(AssertionError, match="another graph than the one that the updates make"):
         check_fresh(engine, world, engine.embeddings(engine.graph.vertices()), "a test")

@@ -217,7 +217,7 @@ def test_contents_come_back_without_what_was_removed_since(graph, tmp_path):
 
 
 def test_what_is_only_supposed_is_not_read(graph):
-    engine = lg.Engine(lg.Model([lg.SAGE(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.SAGE(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32))]), graph)
     cache = FeatureCache(graph, capacity=4, max_replace=1.0)
     updates = lg.Updates()
     updates.set_features(1, row(9, 9, 9, 9))
@@ -229,7 +229,7 @@ def test_what_is_only_supposed_is_not_read(graph):
 def test_a_callback_sees_the_rows_of_its_version(graph):
     cache = FeatureCache(graph, capacity=4, max_replace=1.0)
     cache.fetch([1])
-    engine = lg.Engine(lg.Model([lg.SAGE(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32))]), graph)
+    engine = lg.Engine(lg.Model([lg.layers.SAGE(np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32))]), graph)
     seen = []
     engine.on_change(lambda changes: seen.append(cache.fetch([1]).tolist()))
     batch(graph, set_features=(1, row(9, 9, 9, 9)))

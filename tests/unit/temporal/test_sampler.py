@@ -362,7 +362,7 @@ def test_inside_what_if() -> None:
         graph = lg.Graph(
             np.ones((3, 2), np.float32), *([[0], [1]] if ids is None else [["a"], ["b"]]), time=[4], ids=ids
         )
-        engine = lg.Engine(lg.Model([lg.GCN(np.ones((2, 2), np.float32))]), graph)
+        engine = lg.Engine(lg.Model([lg.layers.GCN(np.ones((2, 2), np.float32))]), graph)
         sampler = TemporalSampler(graph, [5])
         updates = lg.Updates()
         updates.add_edge(*((2, 1) if ids is None else ("c", "b")), time=6)

@@ -686,7 +686,7 @@ def test_reports_as_files(tmp_path):
     trainer.report.plot(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert list(tmp_path.glob("events.out.tfevents*"))
-    same_numbers(lg.TrainingReport.of(trainer.report.state()), trainer.report)
+    same_numbers(lg.temporal.TrainingReport.of(trainer.report.state()), trainer.report)
     assert len(numbers(trainer.report)[1]) == 2 + 2 * 2
 
 
