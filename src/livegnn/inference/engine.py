@@ -418,16 +418,24 @@ class Engine(Consumer):
         Raises: VertexUnknown naming the id; ColumnMissing without vertex_type where there are types; ModelMismatch for
                 a type that the model has no output for.
         """
-        read = self._named_rows if self.mode == "eager" else self._demanded
         if self.graph.host.schema.has_types:
             width = over_types.width_of(self.model, self.graph, "embeddings", vertex_type)
-            return over_types.cut(read(ids, vertex_type), width)
-        if not self.graph.host.ids_are_slots or self.mode != "eager":
-            return read(ids, vertex_type)
-        rows: Rows = self.native.read(self.graph.host.ids.slots("embeddings", ids, vertex_type))
+            return over_types.cut(self._read((ids, vertex_type)), width)
+        return self._read((ids, vertex_type))
+
+    def _read(self, *parts: over_types.Part) -> Rows:
+        """Rows as wide as the widest type's, those of each part in turn, all of one version."""
+        if self.mode != "eager":
+            return self._read_demanded(parts)
+        if not self.graph.host.ids_are_slots:
+            return self._read_named(parts)
+        rows: Rows = self.native.read(self._slots(parts))
         return rows
 
-    def _named_rows(self, ids: object, vertex_type: VertexType | None) -> Rows:
+    def _slots(self, parts: tuple[over_types.Part, ...]) -> NDArray[np.int64]:
+        return over_types.slots_of(self.graph.host.ids, "embeddings", parts)
+
+    def _read_named(self, parts: tuple[over_types.Part, ...]) -> Rows:
         """Rows where ids are not slots: a batch may give a slot to another id between the look-up and the read, so both
         must be of one version.
         """
@@ -435,7 +443,7 @@ class Engine(Consumer):
         while not self._closed:
             version = graph.host.ids_version
             try:
-                rows, read_version = self.native.read_versioned(graph.host.ids.slots("embeddings", ids, vertex_type))
+                rows, read_version = self.native.read_versioned(self._slots(parts))
             except VertexUnknown:
                 if 0 <= version == graph.host.ids_version:  # below 0 while the ids move
                     raise
@@ -445,13 +453,13 @@ class Engine(Consumer):
                 return found
         with graph.host.lock:
             self._refuse_moved()
-            last: Rows = self.native.read(graph.host.ids.slots("embeddings", ids, vertex_type))
+            last: Rows = self.native.read(self._slots(parts))
         return last
 
-    def _demanded(self, ids: object, vertex_type: VertexType | None) -> Rows:
+    def _read_demanded(self, parts: tuple[over_types.Part, ...]) -> Rows:
         with self.graph.host.lock:
             self._refuse_moved()
-            slots = self.graph.host.ids.slots("embeddings", ids, vertex_type)
+            slots = self._slots(parts)
             if not self.graph.host.in_what_if and not self._closed:  # what_if and close have completed the state
                 self._demand.query(self.native, slots)
             rows: Rows = self.native.read(slots)
@@ -494,7 +502,7 @@ class Engine(Consumer):
         """
         array = pair_array(pairs)
         if self.graph.host.schema.has_types:
-            return over_types.scores_of(array, vertex_types, self.embeddings)
+            return over_types.scores_of(self.model, self.graph, array, vertex_types, self._read)
         no_vertex_type("predict_edges", vertex_types)
         rows = self.embeddings(array.reshape(-1))
         return pair_scores(rows[0::2], rows[1::2], self.model.edge_head)

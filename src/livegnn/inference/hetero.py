@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,17 @@ from livegnn.inference.predict import Rows, pair_scores
 from livegnn.models.compile import Codes
 from livegnn.models.model import Model
 
-__all__ = ["check_strategy", "codes_of", "cut", "scores_of", "width_of"]
+__all__ = ["Part", "check_strategy", "codes_of", "cut", "scores_of", "slots_of", "width_of"]
+
+
+Part: TypeAlias = tuple[object, VertexType | None]  # ids and their type
+
+
+class KnowsSlots(Protocol):
+    """The ids of a graph: now, as a batch leaves them, or of an old version."""
+
+    def slots(self, where: str, ids: object, vertex_type: VertexType | None) -> NDArray[np.int64]:
+        """(k,) slots of ids of one type. Raises: VertexUnknown."""
 
 
 def codes_of(model: Model, graph: Graph) -> Codes | None:
@@ -82,26 +93,39 @@ def cut(rows: Rows, width: int) -> Rows:
     return rows if rows.shape[1] == width else np.ascontiguousarray(rows[:, :width])
 
 
-class _Read(Protocol):
-    def __call__(self, ids: object, *, vertex_type: VertexType | None) -> Rows: ...
+def slots_of(known: KnowsSlots, where: str, parts: tuple[Part, ...]) -> NDArray[np.int64]:
+    """The slots of the ids of each part, one part after the other. Raises: VertexUnknown."""
+    found = [known.slots(where, ids, vertex_type) for ids, vertex_type in parts]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def scores_of(
-    pairs: NDArray[np.generic], vertex_types: tuple[VertexType, VertexType] | None, read: _Read
+    model: Model,
+    graph: Graph,
+    pairs: NDArray[np.generic],
+    vertex_types: tuple[VertexType, VertexType] | None,
+    read: Callable[[Part, Part], Rows],
 ) -> NDArray[np.float32]:
-    """Dot products of the outputs of pairs of vertices. Raises: ColumnMissing, WidthMismatch."""
+    """Scores of pairs of vertices: by the model's edge_head, else the dot product of the two outputs.
+
+    Args:   read: the rows of both ends, all of one version.
+    Raises: ColumnMissing without both types; WidthMismatch for outputs that do not fit together.
+    """
     if vertex_types is None or len(vertex_types) != 2:
         raise ColumnMissing(
             f"[predict_edges] expected vertex_types=(type of the first, type of the second), got {vertex_types!r}; say "
             "which types are meant"
         )
-    src, dst = (read(pairs[:, end], vertex_type=vertex_types[end]) for end in (0, 1))
-    if src.shape[1] != dst.shape[1]:
+    first, second = (width_of(model, graph, "predict_edges", vertex_type) for vertex_type in vertex_types)
+    wanted = first if model.edge_head is None else model.output_width
+    if not first == second == wanted:
+        of = "one width" if model.edge_head is None else f"width {wanted}, as the model's edge_head takes"
         raise WidthMismatch(
-            f"[predict_edges] expected outputs of one width, got {src.shape[1]} and {dst.shape[1]} for "
-            f"{vertex_types}; read the embeddings and score them"
+            f"[predict_edges] expected outputs of {of}, got {first} and {second} for {vertex_types}; read the "
+            "embeddings and score them"
         )
-    return pair_scores(src, dst, None)
+    rows = read((pairs[:, 0], vertex_types[0]), (pairs[:, 1], vertex_types[1]))
+    return pair_scores(cut(rows[: len(pairs)], first), cut(rows[len(pairs) :], first), model.edge_head)
 
 
 def _listed(names: tuple[object, ...]) -> str:

@@ -59,8 +59,8 @@ class View(ABC):
     _where: str
 
     @abstractmethod
-    def _read(self, ids: object, vertex_type: VertexType | None) -> Rows:
-        """Rows as wide as the widest type's. Raises: UsageError outside the block."""
+    def _read(self, *parts: over_types.Part) -> Rows:
+        """Rows as wide as the widest type's, those of each part in turn. Raises: UsageError outside the block."""
 
     @abstractmethod
     def _of(self) -> tuple[Graph, Model]:
@@ -71,7 +71,7 @@ class View(ABC):
         graph, model = self._of()
         typed = graph.host.schema.has_types
         width = over_types.width_of(model, graph, self._where, vertex_type) if typed else None
-        rows = self._read(ids, vertex_type)
+        rows = self._read((ids, vertex_type))
         return rows if width is None else over_types.cut(rows, width)
 
     def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
@@ -85,7 +85,7 @@ class View(ABC):
         array = pair_array(pairs)
         graph, model = self._of()
         if graph.host.schema.has_types:
-            return over_types.scores_of(array, vertex_types, self.embeddings)
+            return over_types.scores_of(model, graph, array, vertex_types, self._read)
         no_vertex_type("predict_edges", vertex_types)
         rows = self.embeddings(array.reshape(-1))
         return pair_scores(rows[0::2], rows[1::2], model.edge_head)
@@ -128,17 +128,14 @@ class WhatIfView(View):
         self._native = None
         self._place.close()
 
-    def _slots(self, ids: object, vertex_type: VertexType | None) -> NDArray[np.int64]:
-        known = self._engine.graph.host.ids if self._ids is None else self._ids
-        return known.slots("what_if", ids, vertex_type)
-
     def _of(self) -> tuple[Graph, Model]:
         if self._native is None:
             self._refuse_outside()
         return self._engine.graph, self._engine.model
 
-    def _read(self, ids: object, vertex_type: VertexType | None) -> Rows:
-        rows: Rows = self._engine.native.read_staged(self._slots(ids, vertex_type))
+    def _read(self, *parts: over_types.Part) -> Rows:
+        known = self._engine.graph.host.ids if self._ids is None else self._ids
+        rows: Rows = self._engine.native.read_staged(over_types.slots_of(known, "what_if", parts))
         return rows
 
     @property
@@ -210,11 +207,11 @@ class SnapshotView(View):
             self._refuse_outside()
         return self._engine.graph, self._model
 
-    def _read(self, ids: object, vertex_type: VertexType | None) -> Rows:
+    def _read(self, *parts: over_types.Part) -> Rows:
         native, known = self._native, self._ids
         if native is None or known is None:
             self._refuse_outside()
-        rows: Rows | None = native.read(known.slots("snapshot", ids, vertex_type))
+        rows: Rows | None = native.read(over_types.slots_of(known, "snapshot", parts))
         if rows is None:  # closed by another thread since
             self._refuse_outside()
         return rows

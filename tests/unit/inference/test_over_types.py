@@ -15,6 +15,7 @@ from livegnn.errors import (
     VertexUnknown,
     WidthMismatch,
 )
+from livegnn.graph.ids import NamedIds
 from livegnn.models import ir
 from livegnn.models.edges import ByRelation, Gather, Source
 from tests.unit.models.hetero_samples import BUY, FOLLOW, TRIPLES, TYPES, Net, by_hand, shop
@@ -103,6 +104,42 @@ def test_predictions():
         e.predict_edges([(0, 0)], vertex_types=("User", "Item"))
     with pytest.raises(ColumnMissing, match="vertex_types="):
         e.predict_edges([(0, 0)])
+
+
+def test_pairs_are_scored_by_the_models_edge_head():
+    plain, weight = by_hand(), np.arange(10, dtype=np.float32)[None]
+    scored = lg.Model.from_output(
+        plain.output, edge_head=ir.Linear(ir.Input(10), weight), vertex_types=TYPES, edge_types=TRIPLES
+    )
+    e = lg.Engine(scored, shop(), threads=1)
+    rows = e.embeddings([0, 1], vertex_type="User")
+    expected = [weight[0] @ rows.ravel(), weight[0] @ rows[::-1].ravel()]
+    assert expected[0] != expected[1]
+    pairs, users = [(0, 1), (1, 0)], {"vertex_types": ("User", "User")}
+    np.testing.assert_allclose(e.predict_edges(pairs, **users), expected, rtol=1e-6)
+    with e.snapshot() as view:
+        np.testing.assert_allclose(view.predict_edges(pairs, **users), expected, rtol=1e-6)
+    with pytest.raises(WidthMismatch, match=r"width 5, as the model's edge_head takes, got 5 and 3"):
+        e.predict_edges([(0, 0)], vertex_types=("User", "Item"))
+
+
+def test_both_ends_of_a_pair_are_of_one_version(monkeypatch):
+    e = engine()
+    before = e.predict_edges([(0, 1)], vertex_types=("User", "User")).tolist()
+    batch = updates(*(("set_features", u, [9, 9, 9], {"vertex_type": "User"}) for u in (0, 1)))
+    looked_up, plain = [], NamedIds.slots
+
+    def slots(ids, *arguments, **options):
+        looked_up.append(arguments)
+        if len(looked_up) == 2:  # the first end of the pair has been looked up
+            e.apply(batch)
+        return plain(ids, *arguments, **options)
+
+    monkeypatch.setattr(NamedIds, "slots", slots)
+    scores = e.predict_edges([(0, 1)], vertex_types=("User", "User")).tolist()
+    after = e.predict_edges([(0, 1)], vertex_types=("User", "User")).tolist()
+    assert scores in (before, after)
+    assert before != after
 
 
 def test_what_if_puts_types_back():
