@@ -104,8 +104,7 @@ def layer(
     chosen: Run = "incremental" if run is None else run
     report.raise_if_unsound(chosen, accept_tested=accept_tested)
     subject = Subject(operator, seconds)
-    with np.errstate(all="ignore"):
-        alone = true_rows(_Builder(subject, ir.Input(operator.width), chosen).aggregated(), *_no_edges(operator))
+    alone = true_rows(_Builder(subject, ir.Input(operator.width), chosen).aggregated(), *_no_edges(operator))
     made = OperatorLayer(operator, chosen, report, subject, _rest=bool(alone.any()))
     for number in range(_GRAPHS):
         _compare(made, number)
@@ -149,8 +148,7 @@ def _compare(made: OperatorLayer, seed: int) -> None:
     ]
     truth = np.concatenate(expected)
     edges_of = EdgeList(src, dst, weight[:, 0], attributes, types)
-    with np.errstate(all="ignore"):
-        got = true_rows(made.apply(ir.Input(operator.width)), rows, edges_of)
+    got = true_rows(made.apply(ir.Input(operator.width)), rows, edges_of)
     known = np.isfinite(truth).all(axis=1)
     size = float(np.abs(truth[known]).max(initial=0.0)) or 1.0
     gap = np.abs(got - truth).max(axis=1)
