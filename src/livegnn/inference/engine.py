@@ -665,13 +665,14 @@ class Engine(Consumer):
         memory_options(memory_limit, spill_folder)
         with storage.opened(path) as content:
             arrays, model, scales, settings = storage.parts(content)
-            if settings.pop("precision", "exact") == "exact":
+            precision = settings.pop("precision", "exact")
+            if precision == "exact":
                 graph = Graph.from_arrays(arrays)
                 settings |= {"threads": threads, "memory_limit": memory_limit, "spill_folder": spill_folder}
                 return cls(model, graph, scales=scales, **settings)
         raise StoredStateInvalid(
-            f'[load] expected an engine with exact sums at {path}, got precision="float32", which livegnn 0.1 had; '
-            "build the engine again from its model and graph: Engine(model, graph)"
+            f"[load] expected an engine with exact sums at {path}, got precision={precision!r}, which livegnn has no "
+            "more; build the engine again from its model and graph: Engine(model, graph)"
         )
 
     def __repr__(self) -> str:
