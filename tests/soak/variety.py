@@ -1,5 +1,5 @@
 """Variety: small graphs and small batches of the library's own random streams, every oracle after every batch; also
-what volume leaves out: float32, sampled, models of mixed families.
+what volume leaves out: the strategy "sampled" and models of mixed families.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a model gives on a whole graph, by `livegnn.reference`: the comparison for imports and for operators.
 
-There the other side is the user's own module or functions, so that the reference may stand for the model. The engine's
-audits use the reference in the same way, and no code of either is shared with it.
+There the other side is the user's own module or functions, so the reference may stand for the model. It shares no code
+with the engine. In the package only this file and testing/oracle.py import it.
 """
 
 from __future__ import annotations
