@@ -50,7 +50,7 @@ Push push_of(const PushArrays& arrays) {
                gone] = arrays;
   check_equal(table.size() == vertex.size() && table.size() == count.size());
   check_equal(dropped_table.size() == dropped.size() && feature_vertex.size() == features.shape(0));
-  check_equal(edge_ids.size() == edge_rows.shape(0));
+  check_equal(neighbours.size() == edge_ids.size() && edge_ids.size() == edge_rows.shape(0));
   return {vector_of(table),
           vector_of(vertex),
           vector_of(count),

@@ -5,7 +5,7 @@ import pytest
 
 import livegnn as lg
 from livegnn import _native
-from livegnn.errors import VertexUnknown
+from livegnn.errors import InvariantBroken, VertexUnknown
 from livegnn.sampling import ClusterSpec, ServingWorker
 from livegnn.sampling.cluster.rocks_tables import RocksTables
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
@@ -136,6 +136,15 @@ def test_seeds_that_are_not_here_are_refused(tables):
     for seed in (5, 6, -1, 2**40):
         with pytest.raises(VertexUnknown, match=f"live vertices of this serving worker .version 1., got {seed}"):
             tables.sample([0], np.array([4, seed]), [], edge_ids=True, edge_data=False)
+
+
+def test_a_push_of_arrays_that_differ_in_length_is_refused():
+    tables = _native.ServingTables(FAN_OUTS, WIDTH, _native.EdgeColumns())
+    none, one, rows = np.empty(0, np.int32), np.array([0], np.int32), np.empty((0, WIDTH), np.float32)
+    entries = np.array([1, 2], np.int32)
+    push = (one, one, np.array([2], np.int32), entries, np.array([7]), np.empty((1, 0), np.float32))
+    with pytest.raises(InvariantBroken, match="arrays of one message differ in length"):
+        tables.apply([(*push, none, none, none, rows, none)], np.ones(_native.BUCKETS, np.uint8), 1)
 
 
 def test_a_serving_worker_takes_either(tables):
