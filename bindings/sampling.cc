@@ -22,7 +22,7 @@ Answer::Arrays sample(Reservoirs& reservoirs, const std::vector<std::int32_t>& t
                       const std::vector<std::int32_t>& widths, bool edge_ids, bool edge_data) {
   std::vector<std::int32_t> fanouts;
   for (const std::int32_t table : tables) fanouts.push_back(reservoirs.query(table).fanout);
-  Answer answer(seeds, fanouts, widths, edge_ids, edge_data ? reservoirs.edge_columns() : EdgeColumns{});
+  Answer answer(seeds, fanouts, widths, edge_ids, edge_data ? reservoirs.edge_columns() : EdgeColumns{}, true);
   answer.request.tables = tables;
   std::int64_t version = 0;
   {

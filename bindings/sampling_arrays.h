@@ -70,8 +70,9 @@ Out<T> copied(std::span<const T> values) {
 // The arrays of an answer, as a request wants them.
 class Answer {
  public:
+  // by_id: the edges' values are found by their ids, which are filled even where they are not asked for
   Answer(const Ids& seeds, const std::vector<std::int32_t>& fanouts, const std::vector<std::int32_t>& widths,
-         bool edge_ids, const EdgeColumns& columns = {})
+         bool edge_ids, const EdgeColumns& columns, bool by_id = false)
       : with_ids_(edge_ids) {
     request.seeds = {seeds.data(), seeds.size()};
     request.widths = widths;
@@ -82,7 +83,7 @@ class Answer {
       shape_.push_back(static_cast<std::size_t>(fanouts[hop]));
       vertices_.emplace_back(shape_);
       request.vertices.push_back(vertices_.back().data());
-      if (edge_ids || columns.words() > 0) request.edge_ids.push_back(ids_.emplace_back(shape_).data());
+      if (edge_ids || (by_id && columns.words() > 0)) request.edge_ids.push_back(ids_.emplace_back(shape_).data());
       if (columns.weight) request.edge_weights.push_back(weights_.emplace_back(shape_).data());
       if (columns.time) request.edge_times.push_back(times_.emplace_back(shape_).data());
       if (columns.attr_width > 0) request.edge_attrs.push_back(add_rows(attrs_, columns.attr_width));

@@ -65,8 +65,11 @@ class AdHoc {
   void write_edge(const EdgeColumns& columns, const RowEntry* entry, const EdgeValues& out) const {
     if (columns.weight) *out.weight = entry != nullptr ? entry->weight : 0.0f;
     if (columns.time) *out.time = entry != nullptr ? entry->time : 0;
-    for (std::int32_t c = 0; c < columns.attr_width; ++c) {
-      out.attr[c] = entry != nullptr ? graph_.edge_attr(entry->id)[c] : 0.0f;
+    if (columns.attr_width == 0) return;
+    if (entry == nullptr) {
+      std::fill_n(out.attr, columns.attr_width, 0.0f);
+    } else {
+      std::copy_n(graph_.edge_attr(entry->id), columns.attr_width, out.attr);
     }
   }
 

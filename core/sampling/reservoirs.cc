@@ -292,6 +292,7 @@ std::vector<SampleChange> Reservoirs::changes(std::int32_t table) const {
   impl_->table(table).add_holders(impl_->edges_changed, found);
   const auto before = [](const SampleChange& a, const SampleChange& b) { return a.vertex < b.vertex; };
   std::stable_sort(found.begin(), found.end(), before);  // a change of entries before one of values
+  if (impl_->edges_changed.empty()) return found;
   const auto same = [](const SampleChange& a, const SampleChange& b) { return a.vertex == b.vertex; };
   found.erase(std::unique(found.begin(), found.end(), same), found.end());
   return found;
@@ -340,7 +341,6 @@ void Reservoirs::check_invariants() const {
     invariant(!impl_->options.features || impl_->features.same_row(v, impl_->graph.features()),
               "a copied feature row is out of date");
   }
-  impl_->edges.check_invariants();
   impl_->edges.check_invariants();
 }
 

@@ -149,12 +149,14 @@ void read_words(const ServingSource& source, const SampleRequest& request, const
   for (std::size_t hop = 0; hop < request.vertices.size(); ++hop) {
     const std::int64_t fanout = source.tables[hop]->fanout;
     const LevelRange range = shape.range(hop + 1, first, last);
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      const std::int64_t parent = parents[i / fanout], at = i % fanout;
+    for (std::int64_t i = 0; i < range.count; i += fanout) {
+      const std::int64_t parent = *parents++;
       const Row* row = parent < 0 ? nullptr : source.tables[hop]->find(static_cast<VertexId>(parent));
-      const bool there = row != nullptr && at < row->count;
-      read_edge_row(columns, there ? row->words() + at * columns.words() : nullptr,
-                    request.edge_values(hop, range.first + i));
+      for (std::int64_t at = 0; at < fanout; ++at) {
+        const bool there = row != nullptr && at < row->count;
+        read_edge_row(columns, there ? row->words() + at * columns.words() : nullptr,
+                      request.edge_values(hop, range.first + i + at));
+      }
     }
     parents = request.vertices[hop] + range.first;
   }

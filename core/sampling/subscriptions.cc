@@ -219,8 +219,6 @@ std::vector<Delta> Subscriptions::Impl::advance_table(std::size_t place) {
   const std::int32_t reservoir = tables[place].reservoir, number = static_cast<std::int32_t>(place);
   std::vector<SampleChange> changed;
   if (of_batch) changed = reservoirs.changes(reservoir);
-  std::sort(changed.begin(), changed.end(),
-            [](const SampleChange& a, const SampleChange& b) { return a.vertex < b.vertex; });
   std::vector<Delta> caused;
   const auto cause = [&](const SampleView& sample, std::uint64_t mask, std::int32_t change) {
     visit_bits(mask, [&](int j) {

@@ -62,7 +62,7 @@ struct SampleRequest {
   std::span<const std::int32_t> tables;
   std::span<const std::int64_t> seeds;
   std::vector<std::int64_t*> vertices;  // per hop: count(seeds) * fanout_1 * ... values, -1 where there are fewer
-  std::vector<std::int64_t*> edge_ids;  // the same, or empty; needed where edge_columns has any
+  std::vector<std::int64_t*> edge_ids;  // the same, or empty; reservoirs find columns by them
   std::vector<float*> features;         // per level, rows of widths[level] floats, zero for -1; or empty
   std::vector<std::int32_t> widths;
   EdgeColumns edge_columns{};  // for each of them a vector below has a pointer per hop, zeros where there are fewer
