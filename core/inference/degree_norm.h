@@ -43,7 +43,6 @@ class DegreeNorm {
   float scale_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].scale : scale(v); }
   float loop_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].loop : loop(v); }
   void prefetch(VertexId v) const { prefetch_line(&factors_[index(v)]); }
-  bool has_loops() const { return spec_.self_loops; }
   std::size_t bytes() const;
   std::uint64_t digest_row(VertexId v) const;
   bool equal_row(const DegreeNorm& other, VertexId v) const;

@@ -77,17 +77,18 @@ void EngineImpl::run_needed(int stage, const std::vector<VertexId>& rows, State&
   constexpr std::int64_t kRowsPerTask = 32;
   Workspace& w = work_;
   const auto total = static_cast<std::int64_t>(rows.size()), chunk = static_cast<std::int64_t>(w.program.chunk_rows());
+  const bool sampled = w.options.strategy == Strategy::Sampled;
   for (std::size_t k = 0; k < w.operators.size(); ++k) {
     const Operator& op = *w.operators[k];
     if (op.stage() + 1 != stage) continue;
-    const std::int64_t most = w.options.strategy == Strategy::Sampled ? w.options.fanout : w.all_in_edges();
+    const std::int64_t most = sampled ? w.options.fanout : w.all_in_edges();
     std::int64_t read = 0;
     for (const VertexId v : rows) read += std::min<std::int64_t>(w.graph.in_degree(v), most);
     w.count_reread(op.stage(), read);
     w.pool.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
       TableRows table(op, state.aggregates[k], true);
       const std::int64_t last = std::min(total, (task + 1) * kRowsPerTask);
-      op.compute(state, {rows.data(), task * kRowsPerTask, last}, true, thread, table);
+      op.compute(state, {rows.data(), task * kRowsPerTask, last}, sampled, thread, table);
     });
   }
   w.stats[at(stage)].affected = total;
