@@ -50,15 +50,14 @@ void bind_aggregations(nb::module_& m) {
   bind_struct<G, 2, &G::kind, &G::steps, &G::heads, &G::loops, &G::fill_mean, &G::fill, &G::typed, &G::sums_sources,
               &G::source_input, &G::target_input, &G::attributes, &G::weights>(m, "EdgeReduceSpec");
   using S = AggregationSpec;
-  bind_struct<S, 3, &S::name, &S::width, &S::stage, &S::norm, &S::weighted, &S::self_loops, &S::fill, &S::context,
+  bind_struct<S, 3, &S::name, &S::width, &S::stage, &S::norm, &S::weighted, &S::self_loops, &S::context,
               &S::message_table, &S::root, &S::root_table, &S::root_coefficient, &S::consumers, &S::reduce,
               &S::relation, &S::relations, &S::gather, &S::attention, &S::heads, &S::target>(m, "AggregationSpec");
 }
 
 void bind_rows(nb::module_& m) {
   using S = StoredSpec;
-  bind_struct<S, 3, &S::name, &S::width, &S::stage, &S::root_of, &S::consumers, &S::source_of, &S::target_of,
-              &S::attention_source_of, &S::attention_target_of>(m, "StoredSpec");
+  bind_struct<S, 3, &S::name, &S::width, &S::stage, &S::consumers>(m, "StoredSpec");
   nb::class_<WeightSpec>(m, "WeightSpec")
       .def(
           "__init__",

@@ -101,18 +101,17 @@ bool EngineImpl::find_needed(const std::vector<VertexId>& outputs) {
         for (const VertexId v : rows) need(source().stored[at(step.index)].stage, v);
       }
       if (step.op != Op::LoadAggregate) continue;
-      std::vector<int> sources, targets;
-      work_.operators[at(step.index)]->operands(&sources, &targets);
-      for (const int earlier : targets) {
-        for (const VertexId v : rows) need(earlier, v);
+      const Operands& operands = work_.operators[at(step.index)]->operands();
+      for (const int t : operands.targets) {
+        for (const VertexId v : rows) need(source().stored[at(t)].stage, v);
       }
-      if (sources.empty()) continue;
+      if (operands.sources.empty()) continue;
       for (const VertexId v : rows) looks -= work_.graph.in_degree(v);
       if (looks < 0) return false;
       for (const VertexId v : rows) {
         work_.graph.visit_in(v, [&](const EdgeSpan& span) {
           for (std::int32_t i = 0; i < span.count; ++i) {
-            for (const int earlier : sources) need(earlier, span.neighbours[i]);
+            for (const int t : operands.sources) need(source().stored[at(t)].stage, span.neighbours[i]);
           }
         });
       }

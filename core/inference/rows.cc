@@ -90,7 +90,7 @@ void Workspace::find_result_rows(int stage) {
       rows.stored.push_back(&state.stored[at(spec.message_table)]);
       if (spec.scaled()) rows.norms.push_back(&state.norms[at(spec.context)]);
     } else if (step.op == Op::StoreRow) {
-      const int root_of = source().stored[at(step.index)].root_of;
+      const int root_of = row_users[at(step.index)].root_of;
       if (root_of >= 0) rows.tables.push_back(&state.aggregates[at(root_of)]);
       rows.stored.push_back(&state.stored[at(step.index)]);
     } else if (step.op == Op::Output) {
@@ -108,7 +108,7 @@ void Workspace::store_row(int index, VertexId v, const float* row, int thread) {
   const float* kept = state.stored[at(index)].row(v);
   if (std::memcmp(kept, row, at(spec.width) * sizeof(float)) == 0) return;
   if (users.finite_for >= 0) check_finite(users.finite_for, v, row, spec.width);
-  if (users.root_of != nullptr) users.root_of->take_root(v, kept, row, thread);
+  if (users.root_of >= 0) operators[at(users.root_of)]->take_root(v, kept, row, thread);
   replace_stored(index, v, row, thread);
 }
 

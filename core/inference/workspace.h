@@ -50,7 +50,7 @@ struct InSample {
 // What uses one kind of stored rows, besides stages. Operators register when they are made.
 struct RowUsers {
   std::vector<VertexSet*> changed;  // sets that a vertex joins when its row changes
-  Operator* root_of = nullptr;      // the operator whose own term the row is
+  int root_of = -1;                 // the aggregation whose own term the row is
   int finite_for = -1;              // an aggregation that takes finite rows only
   bool keep_before = false;         // rows of before the batch are kept until it is done
 };

@@ -128,11 +128,10 @@ struct AggregationSpec {
   Norm norm = Norm::Sum;
   bool weighted = false;
   bool self_loops = false;  // self-loop edges leave the sum; Gcn over in-degrees: a loop per vertex takes their place
-  float fill = 1.0f;
-  int context = -1;               // Gcn, Source: which degree context; Mean with a relation: which one counts
-  int message_table = -1;         // stored rows that hold the messages; -1: the input itself
-  Root root = Root::None;         // the vertex's own term, folded into the sum
-  int root_table = -1;            // Root::Table
+  int context = -1;         // Gcn, Source: which degree context; Mean with a relation: which one counts
+  int message_table = -1;   // stored rows that hold the messages; -1: the input itself
+  Root root = Root::None;   // the vertex's own term, folded into the sum
+  int root_table = -1;      // Root::Table
   float root_coefficient = 0.0f;  // Root::Message: own message times this (with a context: times L_v instead)
   std::vector<int> consumers;     // stages that load it
   Reduce reduce = Reduce::Sum;    // Max, Min: norm Sum or Gcn; nothing folded in but Gcn's self-loop
@@ -157,12 +156,7 @@ struct StoredSpec {
   std::string name;
   int width = 0;
   int stage = 0;
-  int root_of = -1;                      // aggregation whose root term it is
-  std::vector<int> consumers;            // stages that load it
-  std::vector<int> source_of;            // gathers that load it at an edge's source
-  std::vector<int> target_of;            // and at its target
-  std::vector<int> attention_source_of;  // attentions whose t or message it is
-  std::vector<int> attention_target_of;  // and whose s
+  std::vector<int> consumers;  // stages that load it
 };
 
 // A vertex's factor: d^-1/2, 1 / d, or 1; then the self-loop takes the degree away, L_v = -d_v.

@@ -34,22 +34,22 @@ void each_changed_edge(const Workspace& work, int k, const Op& op, bool weighted
   }
 }
 
-// Marks the rows at out-edges of these vertices.
+// Marks the rows at out-edges of u, or of these vertices.
+inline void mark_targets(Workspace& work, const AggregationSpec& spec, VertexId u) {
+  work.graph.visit_out(u, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) work.mark_consumers(spec.consumers, span.neighbours[i], 0);
+  });
+}
 inline void mark_targets(Workspace& work, const AggregationSpec& spec, const std::vector<VertexId>& vertices) {
-  for (const VertexId u : vertices) {
-    work.graph.visit_out(u, [&](const EdgeSpan& span) {
-      for (std::int32_t i = 0; i < span.count; ++i) work.mark_consumers(spec.consumers, span.neighbours[i], 0);
-    });
-  }
+  for (const VertexId u : vertices) mark_targets(work, spec, u);
 }
 
 // Marks the rows that the affected sets of an operator's operands can reach.
 inline void mark_operands(Workspace& work, const Operator& op, const AggregationSpec& spec, const VertexSets& sets) {
-  std::vector<int> sources, targets;
-  op.operands(&sources, &targets);
-  for (const int stage : sources) mark_targets(work, spec, sets[at(stage)]);
-  for (const int stage : targets) {
-    for (const VertexId v : sets[at(stage)]) work.mark_consumers(spec.consumers, v, 0);
+  const auto moved = [&](int t) -> const std::vector<VertexId>& { return sets[at(work.source().stored[at(t)].stage)]; };
+  for (const int t : op.operands().sources) mark_targets(work, spec, moved(t));
+  for (const int t : op.operands().targets) {
+    for (const VertexId v : moved(t)) work.mark_consumers(spec.consumers, v, 0);
   }
 }
 

@@ -8,7 +8,9 @@ namespace {
 
 constexpr std::int64_t kRowsPerTask = 16;
 
-bool contains(const std::vector<int>& list, int k) { return std::find(list.begin(), list.end(), k) != list.end(); }
+void add_new(std::vector<int>& list, int t) {
+  if (t >= 0 && std::find(list.begin(), list.end(), t) == list.end()) list.push_back(t);
+}
 
 }  // namespace
 
@@ -16,18 +18,14 @@ EdgeOperator::EdgeOperator(Workspace& work, int k, Facts facts_of_it)
     : Operator(work, k, facts_of_it),
       edges_(work.source().gathers[at(spec_.gather)]),
       filter_(counted_edges(spec_, edges_.loops != Loops::Keep)) {
-  for (std::size_t t = 0; t < work.source().stored.size(); ++t) {
-    if (contains(work.source().stored[t].source_of, k)) work.row_users[t].changed.push_back(&moved_);
-    if (contains(work.source().stored[t].target_of, k)) work.row_users[t].changed.push_back(&touched_);
+  for (const Instruction& step : edges_.steps) {
+    if (step.op == Op::LoadSource) add_new(operands_.sources, step.index);
+    if (step.op == Op::LoadTarget) add_new(operands_.targets, step.index);
   }
-}
-
-void EdgeOperator::operands(std::vector<int>* sources, std::vector<int>* targets) const {
-  for (const StoredSpec& stored : work_.source().stored) {
-    const bool at_source = contains(stored.source_of, k_);
-    if (at_source) sources->push_back(stored.stage);
-    if ((at_source && own_loop()) || contains(stored.target_of, k_)) targets->push_back(stored.stage);
-  }
+  for (const int t : operands_.sources) work.row_users[at(t)].changed.push_back(&moved_);
+  for (const int t : operands_.targets) work.row_users[at(t)].changed.push_back(&touched_);
+  for (std::size_t i = 0; own_loop() && i < operands_.sources.size(); ++i)
+    add_new(operands_.targets, operands_.sources[i]);
 }
 
 void EdgeOperator::begin() {

@@ -14,15 +14,11 @@ class EdgeOperator : public Operator {
  public:
   EdgeOperator(Workspace& work, int k, Facts facts_of_it);
 
-  void operands(std::vector<int>* sources, std::vector<int>* targets) const final;
-  void compute_all(State& state) const final { compute_all_rows(*this, work_, k_, state); }
-
   void begin() final;
   void forget() final {
     touched_.forget();
     moved_.forget();
   }
-  void prefetch_edge(VertexId, VertexId v) const final { prefetch_row(table().row(v), table().row_bytes()); }
   void apply_edges() final;
   void take_others() final;
   void mark_reached(const VertexSets& sets, const BatchDelta& delta) final;

@@ -49,10 +49,7 @@ EdgeSum::EdgeSum(Workspace& work, int k)
                     .value_bytes = at(work.aggregation(k).width) * sizeof(std::int64_t),
                     .dear = true,
                     .passes = false}) {
-  for (std::size_t t = 0; may_replace() && t < work.source().stored.size(); ++t) {
-    const std::vector<int>& source_of = work.source().stored[t].source_of;
-    if (std::find(source_of.begin(), source_of.end(), k) != source_of.end()) work.row_users[t].keep_before = true;
-  }
+  for (const int t : operands_.sources) work.row_users[at(t)].keep_before = may_replace();
 }
 
 void EdgeSum::add_message(std::int64_t* sums, const MessageEdge& edge, const float* message) const {

@@ -63,9 +63,7 @@ FixedPointSum::FixedPointSum(Workspace& work, int k)
       delta_stride_(round_up(spec_.width, 16)),
       pairs_(spec_.width) {
   row_type_ = spec_.target;
-  for (std::size_t t = 0; t < work.source().stored.size(); ++t) {
-    if (work.source().stored[t].root_of == k) work.row_users[t].root_of = this;
-  }
+  if (spec_.root == Root::Table) work.row_users[at(spec_.root_table)].root_of = k;
 }
 
 void FixedPointSum::choose_scales(const State& state) {
@@ -272,7 +270,7 @@ void FixedPointSum::sum_in_blocks(const State& state, Begin&& begin, Sum&& sum, 
 }
 
 void FixedPointSum::compute_all(State& state) const {
-  if (!sums_in_blocks()) return compute_all_rows(*this, work_, k_, state);
+  if (!sums_in_blocks()) return Operator::compute_all(state);
   sum_in_blocks(
       state, [](std::int64_t, std::int64_t) {},
       [&](VertexId v) { return has_row(v) ? state.aggregates[at(k_)].row(v) : nullptr; }, [](VertexId, int) {});

@@ -47,13 +47,10 @@ template <typename Rows>
 class MessageOperator : public Operator {
  public:
   MessageOperator(Workspace& work, int k, Facts facts_of_it)
-      : Operator(work, k, facts_of_it), filter_(counted_edges(spec_, spec_.self_loops)) {}
-
-  void operands(std::vector<int>* sources, std::vector<int>* targets) const final {
-    const auto stage_of = [&](int t) { return work_.source().stored[at(t)].stage; };
-    if (spec_.message_table >= 0) sources->push_back(stage_of(spec_.message_table));
-    if (spec_.root == Root::Message && spec_.message_table >= 0) targets->push_back(stage_of(spec_.message_table));
-    if (spec_.root == Root::Table) targets->push_back(stage_of(spec_.root_table));
+      : Operator(work, k, facts_of_it), filter_(counted_edges(spec_, spec_.self_loops)) {
+    if (spec_.message_table >= 0) operands_.sources = {spec_.message_table};
+    if (spec_.root == Root::Message) operands_.targets = operands_.sources;
+    if (spec_.root == Root::Table) operands_.targets = {spec_.root_table};
   }
 
   void compute(const State& state, const VertexRange& range, bool sampled, int, RowSink& sink) const final {
@@ -77,7 +74,7 @@ class MessageOperator : public Operator {
   }
 
   void prefetch_edge(VertexId u, VertexId v) const final {
-    prefetch_row(table().row(v), table().row_bytes());
+    Operator::prefetch_edge(u, v);
     if (spec_.message_table >= 0) work_.state.stored[at(spec_.message_table)].prefetch(u);
     if (spec_.scaled()) norm(work_.state).prefetch(u);
   }
@@ -269,7 +266,7 @@ class MessageOperator : public Operator {
 
   void pull() {
     for (std::size_t i = 0; i < plan_.sources.size(); ++i) {
-      if (plan_.changed[i] != 0) mark_targets(work_, spec_, {plan_.sources[i]});
+      if (plan_.changed[i] != 0) mark_targets(work_, spec_, plan_.sources[i]);
     }
     const std::vector<VertexId> affected = work_.dirty[at(spec_.consumers.front())].collect();
     refresh_rows(*this, work_, k_, affected, affected.size() > 64 ? 32 : 64);

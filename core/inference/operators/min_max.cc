@@ -1,5 +1,6 @@
-// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the
-// next best, so a column is exposed only when both have left, and ties cost nothing. Removals and insertions of a batch
+// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the next
+// best, or a bound on either where it has left (docs/extremes.md). So a column is exposed only when both have left, and
+// ties cost nothing. Removals and insertions of a batch
 // may come in any order: an exposed column keeps a bound, a later message that reaches the bound covers it, and what is
 // exposed in the end is read again, in blocks of one cache line.
 //
@@ -31,7 +32,6 @@ class MinMax final : public MessageOperator<MinMax> {
         row_kernels_(spec_.reduce == Reduce::Max ? work.kernels.max : work.kernels.min),
         pairs_(spec_.width) {}
 
-  void compute_all(State& state) const override { compute_all_rows(*this, work_, k_, state); }
   void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override;
   void begin() override;
   void forget() override { touched_.forget(); }

@@ -15,8 +15,8 @@
 //   settle        all rows are brought up to date, and the stages that read changed ones are marked dirty
 // Rows that an operator reads at the ends of edges are watched: it enters its sets in Workspace::row_users.
 //
-// Calls are virtual once per layer and batch, per chunk of rows, or per changed row. Loops over edges are inside the
-// operator: plain code, or templates of counted_edges.h and push.h.
+// A call is virtual, so it is made once per layer and batch, per chunk of rows, per changed row or, for a whole row, to
+// its RowSink. Loops over edges are inside the operator: plain code, or templates of counted_edges.h and push.h.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,12 @@ struct SourceChange {
 
 using VertexSets = std::vector<std::vector<VertexId>>;
 
+// The kinds of stored rows that an aggregation is made of.
+struct Operands {
+  std::vector<int> sources, targets;  // read at an edge's source, and at its target
+  std::vector<int> loaded;            // of the targets': those that load() reads, too
+};
+
 class Operator {
  public:
   struct Facts {
@@ -74,25 +80,24 @@ class Operator {
 
   int stride() const { return facts.stride; }
   int stage() const { return spec_.stage; }
+  const Operands& operands() const { return operands_; }
   // Whether v's row can be other than zero.
   bool has_row(VertexId v) const { return row_type_ < 0 || work_.graph.vertex_type(v) == row_type_; }
 
-  // Stages whose stored rows are read at an edge's source, and at its target.
-  virtual void operands(std::vector<int>* sources, std::vector<int>* targets) const = 0;
   virtual double load_bytes() const { return 8.0 * spec_.width; }  // read to load a row
 
   // ---- whole rows
   virtual void choose_scales(const State&) {}
   // Rows of `range` from their in-edges, or from a sample of these.
   virtual void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const = 0;
-  virtual void compute_all(State& state) const = 0;
+  virtual void compute_all(State& state) const;
   // out + i * stride: what stages read of vertices[i].
   virtual void load(const StageView& view, const VertexId* vertices, int count, float* out, int stride) const = 0;
 
   // ---- one batch; what is empty here does nothing
   virtual void begin() {}
   virtual void forget() {}  // epochs begin anew: sets forget their members
-  virtual void prefetch_edge(VertexId u, VertexId v) const = 0;
+  virtual void prefetch_edge(VertexId, VertexId v) const { prefetch_row(table().row(v), table().row_bytes()); }
   virtual void apply_edges() = 0;
   virtual void plan(const std::vector<VertexId>&) {}
   virtual void take_message(const SourceChange&, std::size_t /*index*/, int /*thread*/) {}
@@ -122,6 +127,7 @@ class Operator {
   Workspace& work_;
   const int k_;
   const AggregationSpec& spec_;
+  Operands operands_;
   int row_type_ = -1;  // rows of other vertices are zero; -1: all have one
 };
 

@@ -53,7 +53,6 @@ class SplitAttention final : public Operator {
  public:
   SplitAttention(Workspace& work, int k);
 
-  void operands(std::vector<int>* sources, std::vector<int>* targets) const override;
   double load_bytes() const override {
     const double own = attention_.own_loop ? 4.0 * spec_.width : 0.0;
     return static_cast<double>(AttentionRow::bytes(spec_.width, heads_)) + own;
@@ -61,7 +60,6 @@ class SplitAttention final : public Operator {
 
   void choose_scales(const State& state) override;
   void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const override;
-  void compute_all(State& state) const override { compute_all_rows(*this, work_, k_, state); }
   void load(const StageView& view, const VertexId* vertices, int count, float* out, int stride) const override;
 
   void begin() override;
@@ -69,7 +67,6 @@ class SplitAttention final : public Operator {
     touched_.forget();
     moved_.forget();
   }
-  void prefetch_edge(VertexId, VertexId v) const override { prefetch_row(table().row(v), table().row_bytes()); }
   void apply_edges() override;
   void settle(bool finish) override;
   void mark_reached(const VertexSets& sets, const BatchDelta&) override { mark_operands(work_, *this, spec_, sets); }
@@ -171,7 +168,10 @@ SplitAttention::SplitAttention(Workspace& work, int k)
       moved_stride_(MovedSource::stride(spec_.width, heads_)),
       thresholds_(at(work.options.threads)),
       finders_(at(work.options.threads)) {
-  for (const int t : {attention_.source_table, attention_.message_table}) {
+  operands_.sources = {attention_.source_table, attention_.message_table};
+  if (attention_.own_loop) operands_.targets = operands_.loaded = operands_.sources;
+  operands_.targets.push_back(attention_.target_table);
+  for (const int t : operands_.sources) {
     RowUsers& users = work.row_users[at(t)];
     users.changed.push_back(&moved_);
     if (attention_.own_loop) users.changed.push_back(&touched_);
@@ -179,15 +179,6 @@ SplitAttention::SplitAttention(Workspace& work, int k)
     users.keep_before = true;
   }
   work.row_users[at(attention_.target_table)].changed.push_back(&touched_);
-}
-
-void SplitAttention::operands(std::vector<int>* sources, std::vector<int>* targets) const {
-  const auto stage_of = [&](int t) { return work_.source().stored[at(t)].stage; };
-  for (const int t : {attention_.source_table, attention_.message_table}) {
-    sources->push_back(stage_of(t));
-    if (attention_.own_loop) targets->push_back(stage_of(t));
-  }
-  targets->push_back(stage_of(attention_.target_table));
 }
 
 void SplitAttention::choose_scales(const State& state) {

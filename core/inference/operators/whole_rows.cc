@@ -24,11 +24,11 @@ class SweptRows final : public RowSink {
 
 }  // namespace
 
-void compute_all_rows(const Operator& op, const Workspace& work, int k, State& state) {
-  const std::int64_t slots = work.graph.slot_count();
-  TableRows rows(op, state.aggregates[at(k)], false);
-  work.pool.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-    op.compute(state, {nullptr, task * kRowsPerTask, std::min(slots, (task + 1) * kRowsPerTask)}, false, thread, rows);
+void Operator::compute_all(State& state) const {
+  const std::int64_t slots = work_.graph.slot_count();
+  TableRows rows(*this, state.aggregates[at(k_)], false);
+  work_.pool.run((slots + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
+    compute(state, {nullptr, task * kRowsPerTask, std::min(slots, (task + 1) * kRowsPerTask)}, false, thread, rows);
   });
 }
 

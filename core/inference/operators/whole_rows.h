@@ -61,9 +61,6 @@ class RefreshedRows final : public RowSink {
   std::int64_t* scratch_;
 };
 
-// Every row of a state.
-void compute_all_rows(const Operator& op, const Workspace& work, int k, State& state);
-
 // The engine's rows of these vertices again, `share` of them to a task; counted as read again.
 void refresh_rows(const Operator& op, Workspace& work, int k, const std::vector<VertexId>& rows, std::int64_t share);
 

@@ -71,26 +71,11 @@ class _Stored:
     name: str
     value: ir.Value
     stage: int
-    root_of: int = -1
     message_of: int = -1
     consumers: set[int] = field(default_factory=set)
-    source_of: set[int] = field(default_factory=set)
-    target_of: set[int] = field(default_factory=set)
-    attention_source_of: set[int] = field(default_factory=set)
-    attention_target_of: set[int] = field(default_factory=set)
 
     def declared(self) -> StoredSpec:
-        return StoredSpec(
-            name=self.name,
-            width=self.value.width,
-            stage=self.stage,
-            root_of=self.root_of,
-            consumers=sorted(self.consumers),
-            source_of=sorted(self.source_of),
-            target_of=sorted(self.target_of),
-            attention_source_of=sorted(self.attention_source_of),
-            attention_target_of=sorted(self.attention_target_of),
-        )
+        return StoredSpec(name=self.name, width=self.value.width, stage=self.stage, consumers=sorted(self.consumers))
 
 
 @dataclass(frozen=True)
@@ -308,7 +293,7 @@ class Compiler:
         for number, made in enumerate(self.aggregations):
             if isinstance(made.value, edges.Gather):
                 if made.parts is None:
-                    self.place_ends(number, made.value)
+                    self.place_ends(made.value)
                 else:
                     self.place_attention(number, made, made.parts)
                 continue
@@ -319,19 +304,15 @@ class Compiler:
                 )
             if made.root_value is not None:
                 root = self.resolve(made.root_value)
-                made.root_table = self.add_stored(
-                    f"own term of {self.name_of(number)}", root, made.stage, root_of=number
-                )
+                made.root_table = self.add_stored(f"own term of {self.name_of(number)}", root, made.stage)
 
-    def place_ends(self, number: int, gather: edges.Gather) -> None:
+    def place_ends(self, gather: edges.Gather) -> None:
         """The rows that a gather reads at the ends of an edge."""
         for value in ir.walk(*gather.inputs):
             if isinstance(value, edges.Source | edges.Target):
                 x = self.resolve(value.x)
-                if isinstance(x, ir.Input):
-                    continue
-                row = self.stored[self.table_of(x)]
-                (row.source_of if isinstance(value, edges.Source) else row.target_of).add(number)
+                if not isinstance(x, ir.Input):
+                    self.table_of(x)
 
     def place_attention(self, number: int, made: _Aggregation, parts: Separable) -> None:
         """The rows that split sums are made of."""
@@ -339,9 +320,6 @@ class Compiler:
         for role, x in (("scores", parts.source), ("shifts", parts.target), ("message", parts.message)):
             value = self.resolve(x)
             tables[role] = self.add_stored(f"{role} of {self.name_of(number)}", value, self.depth[id(value)])
-        self.stored[tables["scores"]].attention_source_of.add(number)
-        self.stored[tables["message"]].attention_source_of.add(number)
-        self.stored[tables["shifts"]].attention_target_of.add(number)
         gather = made.value
         assert isinstance(gather, edges.Gather)
         made.attention = len(self.attentions)
@@ -356,8 +334,8 @@ class Compiler:
             )
         )
 
-    def add_stored(self, name: str, value: ir.Value, stage: int, *, message_of: int = -1, root_of: int = -1) -> int:
-        self.stored.append(_Stored(name, value, stage, root_of, message_of))
+    def add_stored(self, name: str, value: ir.Value, stage: int, *, message_of: int = -1) -> int:
+        self.stored.append(_Stored(name, value, stage, message_of))
         self.carried.setdefault(id(value), len(self.stored) - 1)
         return len(self.stored) - 1
 
@@ -384,7 +362,6 @@ class Compiler:
             norm=_NORM[sums.norm],
             weighted=sums.weighted,
             self_loops=skips_loops(made),
-            fill=float(sums.fill),
             context=made.context,
             message_table=made.message_table,
             root=made.root,
