@@ -1,7 +1,8 @@
 """launch(): a function in several processes of this machine, joined by torch.distributed; one that dies ends them all.
 
 Each process starts anew (spawn), meets the others at a file, runs fn and writes what it returns, or its error, to a
-file of its own. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a
+file of its own. Then it ends at once: while an interpreter is finalized, a library's thread that still runs can abort
+the process. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a
 moment to end by themselves and are then terminated. The error names the worker that failed first; what follows from
 that is left out. Once one worker has ended well the others have timeout_s to do so too.
 """
@@ -9,11 +10,14 @@ that is left out. Once one worker has ended well the others have timeout_s to do
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -105,24 +109,35 @@ def _check_picklable(fn: object, args: Sequence[Any]) -> None:
 
 def _work(job: _Job, rank: int) -> None:
     """The life of one worker."""
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(job.threads)
+    status = 1
     try:
-        device = f"cuda:{rank % torch.cuda.device_count()}" if job.backend == "nccl" else "cpu"
-        if job.backend == "nccl":
-            torch.cuda.set_device(device)
-        _meet(job, rank)
-        result = job.fn(TorchExchange(device), *job.args)
-        (job.folder / f"result-{rank}").write_bytes(pickle.dumps(result))
-        dist.destroy_process_group()
+        _run(job, rank)
+        status = 0
     except BaseException as error:
         failure = _Failure(time.time(), type(error).__name__, "".join(traceback.format_exception(error)))
         beside = job.folder / f"error-{rank}.part"
         beside.write_bytes(pickle.dumps(tuple(failure)))
         beside.rename(job.folder / f"error-{rank}")
-        raise SystemExit(1) from error
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(status)
+
+
+def _run(job: _Job, rank: int) -> None:
+    """Meets the others, calls the function, writes its result and leaves the group."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(job.threads)
+    device = f"cuda:{rank % torch.cuda.device_count()}" if job.backend == "nccl" else "cpu"
+    if job.backend == "nccl":
+        torch.cuda.set_device(device)
+    _meet(job, rank)
+    result = job.fn(TorchExchange(device), *job.args)
+    (job.folder / f"result-{rank}").write_bytes(pickle.dumps(result))
+    dist.destroy_process_group()
 
 
 def _meet(job: _Job, rank: int) -> None:

@@ -50,6 +50,12 @@ def test_a_worker_that_does_not_end_is_waited_for_no_longer_than_asked():
     assert time.monotonic() - began < 50
 
 
+def test_a_worker_that_has_finished_ends_with_what_its_libraries_left_behind(capfd):
+    assert launch(workers.leave_work_behind, 2, timeout_s=60) == [0, 1]
+    lines = capfd.readouterr().out.splitlines()
+    assert sorted(lines) == ["worker 0 has finished", "worker 1 has finished"]
+
+
 def test_a_kill_does_not_hide_the_error_of_another_worker():
     with pytest.raises(WorkerUnavailable, match="error in worker 1") as caught:
         launch(workers.fail_and_be_killed, 2, timeout_s=60)

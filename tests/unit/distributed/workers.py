@@ -1,7 +1,9 @@
 """What processes do in the tests of launch(): functions of a module, so that new processes find them."""
 
+import atexit
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -77,3 +79,13 @@ def hang_in_one(exchange):
     if exchange.rank == 1:
         time.sleep(600)
     exchange.gather(np.zeros(1))
+
+
+def leave_work_behind(exchange):
+    """Worker 0 would abort when its interpreter is finalized; worker 1 leaves a thread that does not end."""
+    print(f"worker {exchange.rank} has finished")
+    if exchange.rank == 0:
+        atexit.register(os.abort)
+    else:
+        threading.Thread(target=time.sleep, args=(600,)).start()
+    return exchange.rank
