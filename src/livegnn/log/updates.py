@@ -174,13 +174,15 @@ class Attachment(Recorder):
         """Appends the batch at the graph's place, and waits until it is durable."""
         if not self._replaying:
             self.log.log.append(self._payload, expect=self._offset)
+        self._payload = b""
         self._offset, self._appended = self._offset + 1, True
 
     def abort(self) -> None:
         """Goes back to the place before. An entry cannot be erased: later batches are refused until catch_up()."""
+        self._payload = b""
         if self._appended:
             self._offset -= 1
-            self._appended, self._ahead = False, not self._replaying
+            self._appended, self._ahead = False, self._ahead or not self._replaying
 
 
 def _attached(graph: Graph) -> bool:

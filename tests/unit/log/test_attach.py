@@ -7,6 +7,7 @@ import livegnn as lg
 from livegnn.errors import LogConflict, LogUnavailable, RangeOverflow, UsageError, VertexUnknown
 from livegnn.log import UpdateLog, open_log, replay
 from livegnn.testing import random_batch, random_graph, random_model
+from tests.unit.graph.recorders import Noted, no_room
 
 
 @pytest.fixture
@@ -116,6 +117,23 @@ def test_an_append_that_succeeded_and_said_it_failed(log, monkeypatch):
         assert graph.apply(edge(0, 2)) == 2
         assert [sorted(graph.out_neighbours(v)["dst"].tolist()) for v in (0, 2)] == [[1, 2], [0]]
         assert log.tail == 2
+
+
+def test_a_batch_taken_back_is_remembered_while_catching_up_fails(log):
+    graph, notes = ring(), []
+    with log.attach(graph) as attachment:
+        graph.host.add_recorder(refusing := Noted(notes, "last", append=no_room))
+        for fails in (lambda: graph.apply(edge(2, 0)), attachment.catch_up):
+            with pytest.raises(OSError, match="no room"):
+                fails()
+            assert (graph.version, attachment.offset, log.tail) == (0, 0, 1)
+            notes.clear()
+            with pytest.raises(LogConflict, match="taken back"):
+                graph.apply(edge(0, 2))
+            assert notes == []  # refused while recorders prepare: no other one has been asked
+        graph.host.drop_recorder(refusing)
+        assert attachment.catch_up() == 1
+        assert graph.apply(edge(0, 2)) == log.tail == 2
 
 
 def test_where_a_graph_stands(log):
