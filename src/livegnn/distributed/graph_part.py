@@ -7,7 +7,8 @@ are vertices is known everywhere; feature rows are with the owner alone, row slo
 
 Applying, all or none on all workers: each takes its own updates out of the batch; between the store's having taken them
 and their being published the workers vote, and a single refusal takes the batch back everywhere: all raise that of the
-first bad update of the whole batch. Where a part has a log, the workers vote again once all have written. After it the
+first bad update of the whole batch. Where a part has a log, the log gets the whole batch, and the workers vote again
+once all have written. Batches that do not come through Partition.apply are refused. After a batch the
 workers exchange which edges have changed, and each tells what listens here (caches, a trainer).
 
 Invariants: versions and next edge ids are equal on all workers between batches; an edge id means one edge everywhere.
@@ -28,7 +29,7 @@ from livegnn.distributed.exchange import Exchange, gather_text
 from livegnn.distributed.layout import Layout
 from livegnn.errors import ColumnMissing, EdgeOffloaded, LiveGnnError, UpdateError, UsageError, WidthMismatch
 from livegnn.graph import Graph, Updates
-from livegnn.graph.consumers import Consumer, Recorder
+from livegnn.graph.consumers import Consumer, Recorder, VertexChange
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 __all__ = ["Changes", "Listener", "Partition", "check_graph"]
@@ -116,7 +117,9 @@ class Partition(Consumer):
         self._rows = rows
         self._next_edge_id = int(graph.host.store.next_edge_id)
         self._listeners: WeakSet[Any] = WeakSet()
+        self._applying = False
         with graph.host.writing("Partition"):
+            graph.host.add_guard(self._refuse_alone)
             self.follower = _native.ChangedRows(graph.host.store, True)
             graph.host.attach(self)
 
@@ -197,13 +200,15 @@ class Partition(Consumer):
             with host.lock:
                 vote = _Vote(exchange, self._wrong_row(columns), writes=bool(host.recorders))
                 host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
+                self._applying = True
                 try:
-                    return self.graph.apply(part)
+                    return host.apply(part, recorded=updates)[0]
                 except Exception as error:
                     if not vote.is_awaited:
                         raise
                     raise vote.refuse(_refusal(error, np.flatnonzero(kept), len(kept))) from error
                 finally:
+                    self._applying = False
                     host.drop_recorder(vote)
         finally:
             if self.graph.version != before:  # the batch stands, even where a consumer has failed since
@@ -217,6 +222,14 @@ class Partition(Consumer):
 
     def published(self, change: Any, version: int) -> None:
         """Nothing: what changed is taken from the follower once all workers have the batch."""
+
+    def _refuse_alone(self, batch: list[VertexChange]) -> None:
+        """A guard. Raises: UsageError for a batch that the other workers do not have."""
+        if not self._applying:
+            raise UsageError(
+                "[apply] expected a batch that every worker applies, got one for the graph of a part alone; call "
+                "Partition.apply in every worker, also for entries of a log"
+            )
 
     def _wrong_row(self, columns: dict[str, AnyArray]) -> _Refusal | None:
         """The local graph has no features, and could not say so: rows of the wrong width are refused here, by all."""

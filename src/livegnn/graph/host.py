@@ -149,11 +149,11 @@ class GraphHost:
         self._guards = tuple(each for each in self._guards if each != guard)
 
     def add_recorder(self, recorder: Recorder) -> None:
-        """Asks the recorder for each batch from the next one on, after those that are there. In writing()."""
+        """Asks the recorder, after the others, from the next batch on. The caller holds the lock."""
         self.recorders = (*self.recorders, recorder)
 
     def drop_recorder(self, recorder: Recorder) -> None:
-        """Asks it no more. In writing(). A second call does nothing."""
+        """Asks it no more. The caller holds the lock. A second call does nothing."""
         self.recorders = tuple(each for each in self.recorders if each is not recorder)
 
     def hold_ids(self, holder: IdHolder) -> None:
@@ -172,11 +172,14 @@ class GraphHost:
 
     # ---- one batch
 
-    def apply(self, updates: Updates, consumer: Consumer | None = None) -> tuple[int, Any]:
+    def apply(
+        self, updates: Updates, consumer: Consumer | None = None, recorded: Updates | None = None
+    ) -> tuple[int, Any]:
         """Applies a batch; the new version, and what this consumer made of the batch.
 
         At batches of one update every call in here counts: the usual case goes straight through.
 
+        Args:    recorded: what the recorders get, where the batch is a part of it.
         Raises:  as Graph.apply; UsageError for a consumer that is not attached.
         """
         if type(updates) is not Updates and not isinstance(updates, Updates):
@@ -195,9 +198,9 @@ class GraphHost:
                 if self.ids_are_slots and updates._keys is None and not updates._types:
                     if self._guards:
                         self._ask_guards(updates, updates._buffer)
-                    changes = self._apply_native(updates._buffer, updates)
+                    changes = self._apply_native(updates._buffer, updates if recorded is None else recorded)
                 else:
-                    changes = self._apply_named(updates)
+                    changes = self._apply_named(updates, updates if recorded is None else recorded)
                 self.ids_version = version = self.store.version
                 if consumer is not None and consumer is self._only:
                     return version, consumer.published(changes[0], version)
@@ -217,40 +220,40 @@ class GraphHost:
                 f"[apply] expected an open {kind}, got one that was closed; apply to its graph, or make a new one"
             )
 
-    def _apply_native(self, buffer: _native.UpdateBuffer, updates: Updates) -> Any:
-        """The batch in slots, all or none; `updates` is what the caller gave, for the recorders."""
+    def _apply_native(self, buffer: _native.UpdateBuffer, recorded: Updates) -> Any:
+        """The batch in slots, all or none."""
         if self.recorders:
-            record = lambda: self._record(updates)  # noqa: E731
+            record = lambda: self._record(recorded)  # noqa: E731
             return _native.apply_batch(self.store, self._natives, self._followers, buffer, record)
         if self._natives or self._followers:
             return _native.apply_batch(self.store, self._natives, self._followers, buffer)
         self.store.apply(buffer)
         return ()
 
-    def _record(self, updates: Updates) -> None:
+    def _record(self, recorded: Updates) -> None:
         """All recorders agree, then all append; else those that have prepared abort, the last one first."""
         with ExitStack() as undo:
             for recorder in self.recorders:
-                recorder.prepare(updates)
+                recorder.prepare(recorded)
                 undo.callback(recorder.abort)
             for recorder in self.recorders:
-                recorder.append(updates)
+                recorder.append(recorded)
             undo.pop_all()
 
-    def _apply_named(self, updates: Updates) -> Any:
+    def _apply_named(self, updates: Updates, recorded: Updates) -> Any:
         """Applies updates whose ids are not slots; the id map follows only what the store has taken."""
         buffer, change = self.ids.translate(updates)
         if self._guards:
             self._ask_guards(updates, buffer)
         if change is None:
-            return self._apply_native(buffer, updates)
+            return self._apply_native(buffer, recorded)
         if updates._vertex_ops and self._id_holders:
             for holder in tuple(self._id_holders):
                 holder.before_ids_move()
             self._id_holders.clear()
         version = self.store.version
         try:
-            return self._apply_native(buffer, updates)
+            return self._apply_native(buffer, recorded)
         except UpdateError as error:
             hint = _ids_behind(str(error), updates, change)
             if not hint:

@@ -19,7 +19,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.graph.consumers import Consumer
-from livegnn.log import UpdateLog, open_log
+from livegnn.log import UpdateLog, codec, open_log
 from tests.unit.distributed.streams import stream_graph
 
 
@@ -259,6 +259,54 @@ def test_a_refused_batch_is_in_no_log(tmp_path):
         assert (part.graph.version, log.tail, attachment.offset) == (1, 1, 1)
         assert part.apply(added(2, 3), exchange) == 2
         assert (log.tail, attachment.offset) == (2, 2)
+
+    logged_parts(tmp_path, work)
+
+
+def test_the_log_of_a_part_holds_whole_batches(tmp_path):
+    """So the parts are made again from it, by all workers together."""
+    rng = np.random.default_rng(5)
+    start = {"vertices": 6, "edges": 20, "features": 3, "attrs": 2}
+    graph, batches = stream_graph(**start), []
+    while graph.version < 4:
+        batches.append(batch_of(rng, graph))
+        try:
+            graph.apply(batches[-1])
+        except UpdateError:
+            batches.pop()
+
+    def live(exchange):
+        part = Partition.of(stream_graph(**start), Layout(1, 2), exchange.rank)
+        with history(exchange) as log, log.attach(part.graph):
+            for batch in batches:
+                part.apply(batch, exchange)
+
+    def rebuilt(exchange):
+        part = Partition.of(stream_graph(**start), Layout(1, 2), exchange.rank)
+        with history(exchange) as log:
+            for entry in log.read():
+                part.apply(entry.updates, exchange)
+        return part
+
+    def history(exchange):
+        return UpdateLog(open_log(f"sqlite:{tmp_path}/{exchange.rank}.db", synchronous="NORMAL"))
+
+    run_threads(live, 2)
+    equal_to_whole(run_threads(rebuilt, 2), graph)
+    for rank in range(2):
+        with open_log(f"sqlite:{tmp_path}/{rank}.db") as log:
+            assert [entry.payload for entry in log.read()] == [codec.encode(batch) for batch in batches]
+
+
+def test_a_part_takes_no_batch_alone(tmp_path):
+    def work(part, log, attachment, exchange):
+        before = part.graph.digest()
+        with pytest.raises(UsageError, match=r"call Partition\.apply in every worker"):
+            part.graph.apply(added(0, 1))
+        log.append(added(0, 1))
+        with pytest.raises(UsageError, match=r"call Partition\.apply in every worker"):
+            attachment.catch_up()
+        assert (part.graph.version, part.graph.digest(), log.tail) == (0, before, 1)
 
     logged_parts(tmp_path, work)
 
