@@ -96,20 +96,24 @@ void scatter(RowCopier& copier, const Rows& fresh, const Slots& slots, const Row
 
 // The store knows which edges are in memory, not which are in a file.
 [[noreturn]] void refuse_offloaded(const GraphStore& store, std::int64_t id) {
-  throw Error(ErrorKind::EdgeOffloaded, "[edge_attrs] expected ids of edges in memory, got " + std::to_string(id) +
-                                            ", which was removed, or is in a file with others from before " +
-                                            std::to_string(store.offloaded_before()) +
-                                            "; reload the graph, or leave it out");
+  throw Error(ErrorKind::EdgeOffloaded,
+              {.where = "edge_attrs",
+               .expected = "ids of edges in memory",
+               .got = std::to_string(id) + ", which was removed, or is in a file with others from before " +
+                      std::to_string(store.offloaded_before()),
+               .advice = "reload the graph, or leave it out"});
 }
 
 void check_edge_there(const GraphStore& store, std::int64_t id, const float* attr) {
   const bool given = id >= 0 && id < store.next_edge_id();
   if (given && (attr != nullptr || store.options().attr_width == 0)) return;
   if (given && store.has_offloaded()) refuse_offloaded(store, id);
-  throw Error(ErrorKind::EdgeMissing, "[edge_attrs] expected ids of edges that are there, below " +
-                                          std::to_string(store.next_edge_id()) + " (version " +
-                                          std::to_string(store.version()) + "), got " + std::to_string(id) +
-                                          (given ? ", which was removed; leave it out" : "; add the edge first"));
+  throw Error(ErrorKind::EdgeMissing,
+              {.where = "edge_attrs",
+               .expected = "ids of edges that are there, below " + std::to_string(store.next_edge_id()) + " (version " +
+                           std::to_string(store.version()) + ")",
+               .got = std::to_string(id) + (given ? ", which was removed" : ""),
+               .advice = given ? "leave it out" : "add the edge first"});
 }
 
 // (k, A). A graph without attributes gives rows of width 0, and does not know which edges were removed.

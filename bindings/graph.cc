@@ -32,10 +32,12 @@ using namespace graph_arrays;
 VertexId checked_vertex(const GraphStore& store, const char* where, std::int64_t id) {
   if (id >= 0 && id < store.slot_count() && store.is_live(static_cast<VertexId>(id))) return static_cast<VertexId>(id);
   const std::string removed = id >= 0 && id < store.slot_count() ? ", which was removed" : "";
-  throw Error(ErrorKind::VertexUnknown, std::string("[") + where + "] expected live vertices in 0 .. " +
-                                            std::to_string(store.slot_count() - 1) + " (version " +
-                                            std::to_string(store.version()) + "), got " + std::to_string(id) + removed +
-                                            "; add the vertex first");
+  throw Error(ErrorKind::VertexUnknown, {.where = where,
+                                         .expected = "live vertices in 0 .. " + std::to_string(store.slot_count() - 1) +
+                                                     " (version " + std::to_string(store.version()) + ")",
+                                         .got = std::to_string(id) + removed,
+                                         .advice = "add the vertex first",
+                                         .vertex = id});
 }
 
 // Edges as columns, in whatever order they are added; arranged by id if asked.
@@ -398,8 +400,10 @@ FeatureDtype dtype_named(const std::string& name) {
   for (const FeatureDtype dtype : {FeatureDtype::Float32, FeatureDtype::Float16, FeatureDtype::Bfloat16}) {
     if (name == dtype_name(dtype)) return dtype;
   }
-  throw Error(ErrorKind::ValueInvalid,
-              "[graph] expected feature_dtype float32, float16 or bfloat16, got " + name + "; name one of them");
+  throw Error(ErrorKind::ValueInvalid, {.where = "graph",
+                                        .expected = "feature_dtype float32, float16 or bfloat16",
+                                        .got = name,
+                                        .advice = "name one of them"});
 }
 
 void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, bool has_time, bool has_type,

@@ -55,9 +55,10 @@ std::span<const T> span_of(const std::optional<In1<T>>& array) {
 
 inline void check_lengths(const char* where, std::size_t expected, std::size_t got, const char* name) {
   if (expected == got) return;
-  throw Error(ErrorKind::WidthMismatch, std::string("[") + where + "] expected " + std::to_string(expected) +
-                                            " values of " + name + ", got " + std::to_string(got) +
-                                            "; give arrays of one length");
+  throw Error(ErrorKind::WidthMismatch, {.where = where,
+                                         .expected = std::to_string(expected) + " values of " + name,
+                                         .got = std::to_string(got),
+                                         .advice = "give arrays of one length"});
 }
 
 // The array of that name; its dtype and shape are part of the format.

@@ -1,5 +1,7 @@
 // The module livegnn._core. Every livegnn::Error leaves it as the class of the same name in livegnn.errors.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -48,13 +50,30 @@ const char* class_name(ErrorKind kind) {
   return "InvariantBroken";
 }
 
+// The facts that there are, by the names of errors.Facts.
+nb::dict facts_of(const ErrorFacts& facts) {
+  nb::dict given;
+  const auto give = [&](const char* name, const std::string& text) {
+    if (!text.empty()) given[name] = text;
+  };
+  give("where", facts.where);
+  give("subject", facts.subject);
+  give("expected", facts.expected);
+  give("got", facts.got);
+  give("advice", facts.advice);
+  if (facts.update) given["update"] = *facts.update;
+  if (facts.vertex) given["vertex"] = *facts.vertex;
+  if (facts.edge) given["edge"] = *facts.edge;
+  return given;
+}
+
 // Looked up when an error is raised, and not before: livegnn.errors need not be imported yet when this module is.
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    nb::object type = nb::module_::import_("livegnn.errors").attr(class_name(e.kind()));
-    PyErr_SetString(type.ptr(), e.what());
+    const nb::object type = nb::module_::import_("livegnn.errors").attr(class_name(e.kind()));
+    PyErr_SetObject(type.ptr(), type(e.what(), **facts_of(e.facts())).ptr());
   }
 }
 

@@ -85,9 +85,12 @@ std::tuple<Numbers, Numbers, Numbers> walks(TemporalSampler& sampler, const Ids&
 Out<float> pinned_features(const TemporalPin& pin, const Ids& slots, std::size_t width) {
   for (std::size_t row = 0; row < slots.size(); ++row) {
     if (pin.is_live(slots.data()[row])) continue;
-    throw Error(ErrorKind::VertexUnknown, "[features] expected vertices of version " + std::to_string(pin.version()) +
-                                              ", got " + std::to_string(slots.data()[row]) + " at row " +
-                                              std::to_string(row) + "; read the graph for newer ones");
+    const std::int64_t v = slots.data()[row];
+    throw Error(ErrorKind::VertexUnknown, {.where = "features",
+                                           .expected = "vertices of version " + std::to_string(pin.version()),
+                                           .got = std::to_string(v) + " at row " + std::to_string(row),
+                                           .advice = "read the graph for newer ones",
+                                           .vertex = v});
   }
   NewArray<float> rows({slots.size(), width});
   for (std::size_t row = 0; row < slots.size(); ++row) {
@@ -102,9 +105,10 @@ Out<float> pinned_attrs(const TemporalPin& pin, const Ids& edges, std::size_t wi
   for (std::size_t row = 0; row < edges.size(); ++row) {
     const float* found = pin.edge_attr(edges.data()[row]);
     if (found == nullptr) {
-      throw Error(ErrorKind::EdgeMissing, "[edge_attrs] expected edges of version " + std::to_string(pin.version()) +
-                                              ", got " + std::to_string(edges.data()[row]) + " at row " +
-                                              std::to_string(row) + "; leave it out");
+      throw Error(ErrorKind::EdgeMissing, {.where = "edge_attrs",
+                                           .expected = "edges of version " + std::to_string(pin.version()),
+                                           .got = std::to_string(edges.data()[row]) + " at row " + std::to_string(row),
+                                           .advice = "leave it out"});
     }
     std::copy(found, found + width, rows.data() + row * width);
   }

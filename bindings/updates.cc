@@ -42,16 +42,20 @@ void check_finite(const UpdateBuffer& buffer, const char* where, const char* nam
   const float* first = std::find_if_not(values, values + count, [](float x) { return std::isfinite(x); });
   const std::size_t place = first - values;
   const std::string row = count == width ? "" : "row " + std::to_string(place / width) + ", ";
-  throw Error(ErrorKind::ValueInvalid, std::string("[") + where + ", update " + std::to_string(buffer.size()) +
-                                           "] expected " + name + " finite, got " + std::to_string(*first) + " at " +
-                                           row + "column " + std::to_string(place % width) + "; drop or fix the row");
+  throw Error(ErrorKind::ValueInvalid,
+              {.where = std::string(where) + ", update " + std::to_string(buffer.size()),
+               .expected = std::string(name) + " finite",
+               .got = std::to_string(*first) + " at " + row + "column " + std::to_string(place % width),
+               .advice = "drop or fix the row"});
 }
 
 // The values are checked.
 void give_row(UpdateBuffer& buffer, Update& update, const float* row, std::size_t width) {
   if (width > static_cast<std::size_t>(INT32_MAX)) {
-    throw Error(ErrorKind::WidthMismatch, "[updates] expected a row of fewer than 2^31 floats, got " +
-                                              std::to_string(width) + "; give one row of features");
+    throw Error(ErrorKind::WidthMismatch, {.where = "updates",
+                                           .expected = "a row of fewer than 2^31 floats",
+                                           .got = std::to_string(width),
+                                           .advice = "give one row of features"});
   }
   update.row = buffer.add_row({row, width});
   update.row_width = static_cast<std::int32_t>(width);
@@ -250,8 +254,10 @@ void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
   std::size_t floats = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (kind.data()[i] > static_cast<std::uint8_t>(UpdateKind::RemoveVertex)) {
-      throw Error(ErrorKind::ValueInvalid, "[from_arrays] expected a kind of update from 0 to 7, got " +
-                                               std::to_string(kind.data()[i]) + "; save the updates again");
+      throw Error(ErrorKind::ValueInvalid, {.where = "from_arrays",
+                                            .expected = "a kind of update from 0 to 7",
+                                            .got = std::to_string(kind.data()[i]),
+                                            .advice = "save the updates again"});
     }
     floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
   }

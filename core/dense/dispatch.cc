@@ -30,8 +30,10 @@ const Kernels& kernels() {
     if (const char* wanted = std::getenv("LIVEGNN_KERNELS")) {
       if (const Kernels* found = kernels_named(wanted)) return *found;
       throw Error(ErrorKind::ValueInvalid,
-                  std::string("[kernels] expected LIVEGNN_KERNELS to name kernels that this ") +
-                      "machine runs (avx512, avx2, generic), got " + wanted + "; unset it");
+                  {.where = "kernels",
+                   .expected = "LIVEGNN_KERNELS to name kernels that this machine runs (avx512, avx2, generic)",
+                   .got = wanted,
+                   .advice = "unset it"});
     }
     for (const char* name : {"avx512", "avx2"}) {
       if (const Kernels* found = kernels_named(name)) return *found;

@@ -15,7 +15,8 @@ std::int32_t stride_of(std::int32_t width) { return (width + kLineFloats - 1) / 
 
 void check_option(bool condition, const std::string& expected, const std::string& got) {
   if (condition) return;
-  throw Error(ErrorKind::ValueInvalid, "[graph] expected " + expected + ", got " + got + "; correct the option");
+  throw Error(ErrorKind::ValueInvalid,
+              {.where = "graph", .expected = expected, .got = got, .advice = "correct the option"});
 }
 
 // Widths and ends of a typed graph; nothing to check in one without types.

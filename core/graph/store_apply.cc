@@ -11,8 +11,9 @@ namespace livegnn {
 namespace {
 using std::to_string;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& expected, const std::string& got, const char* advice) {
-  throw Error(kind, "expected " + expected + ", got " + got + "; " + advice);
+[[noreturn]] void refuse(ErrorKind kind, const std::string& expected, const std::string& got, const char* advice,
+                         std::optional<std::int64_t> vertex = {}) {
+  throw Error(kind, {.expected = expected, .got = got, .advice = advice, .vertex = vertex});
 }
 
 // "remove_edge 3 -> 5": an update as messages name it.
@@ -38,6 +39,29 @@ std::string name_of(const Update& update) {
   }
   return "unknown update";
 }
+
+// What a check of one update has found, with the update.
+ErrorFacts facts_of(ErrorFacts facts, const Update& update, std::size_t at) {
+  facts.where = "apply";
+  facts.subject = name_of(update);
+  facts.update = static_cast<std::int64_t>(at);
+  switch (update.kind) {
+    case UpdateKind::AddEdge:
+    case UpdateKind::RemoveEdge:
+    case UpdateKind::SetWeight:
+    case UpdateKind::SetEdgeAttr:
+      facts.edge = {update.u, update.v};
+      break;
+    case UpdateKind::SetFeatures:
+    case UpdateKind::AddVertex:
+    case UpdateKind::RemoveVertex:
+      facts.vertex = update.u;
+      break;
+    case UpdateKind::RemoveEdgesBefore:
+      break;
+  }
+  return facts;
+}
 }  // namespace
 
 // ---- checks
@@ -45,11 +69,11 @@ std::string name_of(const Update& update) {
 VertexId GraphStore::live_vertex(std::int64_t id) const {
   if (id < 0 || id >= slot_count_) {
     refuse(ErrorKind::VertexUnknown, "vertex ids in 0 .. " + to_string(slot_count_ - 1), to_string(id),
-           "add the vertex first");
+           "add the vertex first", id);
   }
   if (live_[id] == 0) {
     refuse(ErrorKind::VertexUnknown, "a live vertex", to_string(id) + ", which was removed",
-           "add the vertex again first");
+           "add the vertex again first", id);
   }
   return static_cast<VertexId>(id);
 }
@@ -457,7 +481,7 @@ void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool 
     if (error.kind() == ErrorKind::InvariantBroken) throw;
     roll_back(*journal);
     delta.clear();
-    throw Error(error.kind(), "[apply] update " + to_string(at) + " (" + name_of(updates[at]) + "): " + error.what());
+    throw Error(error.kind(), facts_of(error.facts(), updates[at], at));
   } catch (...) {
     roll_back(*journal);
     delta.clear();

@@ -210,8 +210,11 @@ void GraphStore::roll_back(const BatchDelta::Journal& journal) {
 void GraphStore::undo(const BatchDelta& delta) {
   const std::int64_t serial = delta.journal == nullptr ? 0 : delta.journal->serial;
   if (serial == 0 || serial != scratch_->serial_latest) {
-    throw Error(ErrorKind::StateMismatch, "[undo] expected the delta of the latest batch (version " +
-                                              std::to_string(version_) + "), got another; undo later batches first");
+    throw Error(ErrorKind::StateMismatch,
+                {.where = "undo",
+                 .expected = "the delta of the latest batch (version " + std::to_string(version_) + ")",
+                 .got = "another",
+                 .advice = "undo later batches first"});
   }
   roll_back(*delta.journal);
   version_ = delta.journal->version_before;

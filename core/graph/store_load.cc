@@ -18,9 +18,14 @@ using std::to_string;
 
 constexpr int kThreadsMax = 64;
 
-[[noreturn]] void refuse(ErrorKind kind, const std::string& where, const std::string& expected, const std::string& got,
+// what: the vertex or the edge at fault; nothing for all of them.
+[[noreturn]] void refuse(ErrorKind kind, ErrorFacts what, const std::string& expected, const std::string& got,
                          const char* advice) {
-  throw Error(kind, "[load] " + where + "expected " + expected + ", got " + got + "; " + advice);
+  what.where = "load";
+  what.expected = expected;
+  what.got = got;
+  what.advice = advice;
+  throw Error(kind, std::move(what));
 }
 
 // Smallest i in [0, count) with bad(i), or count; the same for any number of threads.
@@ -41,13 +46,17 @@ std::int64_t first_bad(int threads, std::int64_t count, Predicate&& bad) {
 void check_count(const char* name, std::size_t got, std::int64_t expected) {
   if (static_cast<std::int64_t>(got) == expected) return;
   const bool missing = got == 0 || expected == 0;
-  refuse(missing ? ErrorKind::ColumnMissing : ErrorKind::WidthMismatch, "", to_string(expected) + " values of " + name,
+  refuse(missing ? ErrorKind::ColumnMissing : ErrorKind::WidthMismatch, {}, to_string(expected) + " values of " + name,
          to_string(got), "give exactly the columns that the graph was created with, one value per edge or vertex");
 }
 
-std::string name_of(const GraphArrays& arrays, std::int64_t edge) {
-  return "edge " + to_string(edge) + " (" + to_string(arrays.src[edge]) + " -> " + to_string(arrays.dst[edge]) + "): ";
+ErrorFacts edge_at(const GraphArrays& arrays, std::int64_t edge) {
+  const std::int64_t src = arrays.src[edge], dst = arrays.dst[edge];
+  return {.edge = {{src, dst}},
+          .subject = "edge " + to_string(edge) + " (" + to_string(src) + " -> " + to_string(dst) + ")"};
 }
+
+ErrorFacts vertex_at(std::int64_t v) { return {.vertex = v, .subject = "vertex " + to_string(v)}; }
 }  // namespace
 
 void GraphStore::load(std::int64_t vertex_count, std::span<const float> features, std::span<const std::int64_t> src,
@@ -74,7 +83,7 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
   std::int64_t bad = first_bad(threads, count, [&](auto i) { return !live(arrays.src[i]) || !live(arrays.dst[i]); });
   if (bad < count) {
     const std::int64_t id = live(arrays.src[bad]) ? arrays.dst[bad] : arrays.src[bad];
-    refuse(ErrorKind::VertexUnknown, name_of(arrays, bad),
+    refuse(ErrorKind::VertexUnknown, edge_at(arrays, bad),
            "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1), to_string(id),
            "correct the edge or add the vertex");
   }
@@ -83,7 +92,7 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
     bad = first_bad(threads, count,
                     [&](auto i) { return !fits_ends(arrays.type[i], type_of(arrays.src[i]), type_of(arrays.dst[i])); });
     if (bad < count) {
-      refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "an edge type that joins its ends",
+      refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad), "an edge type that joins its ends",
              "edge type " + to_string(arrays.type[bad]) + " between vertex types " +
                  to_string(type_of(arrays.src[bad])) + " -> " + to_string(type_of(arrays.dst[bad])),
              "correct the edge type");
@@ -92,20 +101,20 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
   if (options_.has_weight) {
     bad = first_bad(threads, count, [&](auto i) { return !std::isfinite(arrays.weight[i]); });
     if (bad < count) {
-      refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "a finite weight", to_string(arrays.weight[bad]),
+      refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad), "a finite weight", to_string(arrays.weight[bad]),
              "correct the weight");
     }
   }
   const std::int64_t values = count * options_.attr_width;
   bad = first_bad(threads, values, [&](auto i) { return !std::isfinite(arrays.attr[i]); });
   if (bad < values) {
-    refuse(ErrorKind::ValueInvalid, name_of(arrays, bad / options_.attr_width), "finite attributes",
+    refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad / options_.attr_width), "finite attributes",
            to_string(arrays.attr[bad]), "clean the row");
   }
   if (arrays.id.empty()) return;
   bad = first_bad(threads, count, [&](auto i) { return arrays.id[i] <= (i > 0 ? arrays.id[i - 1] : -1); });
   if (bad < count) {
-    refuse(ErrorKind::ValueInvalid, name_of(arrays, bad), "ascending edge ids from 0", to_string(arrays.id[bad]),
+    refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad), "ascending edge ids from 0", to_string(arrays.id[bad]),
            "sort edges by id");
   }
 }
@@ -120,7 +129,7 @@ void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
     return live(v) && (arrays.vertex_type[v] < 0 || arrays.vertex_type[v] >= types);
   });
   if (bad < arrays.slot_count) {
-    refuse(ErrorKind::ValueInvalid, "vertex " + to_string(bad) + ": ", "a vertex type below " + to_string(types),
+    refuse(ErrorKind::ValueInvalid, vertex_at(bad), "a vertex type below " + to_string(types),
            to_string(arrays.vertex_type[bad]), "correct the type");
   }
   bad = first_bad(threads, arrays.slot_count, [&](auto v) {
@@ -132,8 +141,8 @@ void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
     return !(arrays.features_half.empty() ? pads(arrays.features.data()) : pads(arrays.features_half.data()));
   });
   if (bad < arrays.slot_count) {
-    refuse(ErrorKind::WidthMismatch, "vertex " + to_string(bad) + ": ", "zeros beyond the width of its type",
-           "other values", "give rows of the width of their type");
+    refuse(ErrorKind::WidthMismatch, vertex_at(bad), "zeros beyond the width of its type", "other values",
+           "give rows of the width of their type");
   }
 }
 
@@ -159,19 +168,19 @@ void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
   } else {
     decode(dtype, &value, &halves[bad], 1);
   }
-  const std::string where = "vertex " + to_string(bad / options_.feature_width) + ": ";
+  const ErrorFacts what = vertex_at(bad / options_.feature_width);
   const std::string got = to_string(value) + " in column " + to_string(bad % options_.feature_width);
-  if (!std::isfinite(value)) refuse(ErrorKind::ValueInvalid, where, "finite features", got, "clean the row");
-  refuse(ErrorKind::ValueInvalid, where, std::string("features within ") + dtype_name(dtype), got,
+  if (!std::isfinite(value)) refuse(ErrorKind::ValueInvalid, what, "finite features", got, "clean the row");
+  refuse(ErrorKind::ValueInvalid, what, std::string("features within ") + dtype_name(dtype), got,
          "scale them down, or make the graph with a feature_dtype that holds them");
 }
 
 void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
   if (slot_count_ != 0 || next_edge_id_ != 0) {
-    refuse(ErrorKind::StateMismatch, "", "an empty store", to_string(slot_count_) + " vertices", "load into a new one");
+    refuse(ErrorKind::StateMismatch, {}, "an empty store", to_string(slot_count_) + " vertices", "load into a new one");
   }
   if (arrays.slot_count < 0 || arrays.slot_count > INT32_MAX) {
-    refuse(ErrorKind::RangeOverflow, "", "0 .. 2^31 - 1 vertices", to_string(arrays.slot_count), "split the graph");
+    refuse(ErrorKind::RangeOverflow, {}, "0 .. 2^31 - 1 vertices", to_string(arrays.slot_count), "split the graph");
   }
   const auto edges = static_cast<std::int64_t>(arrays.src.size());
   check_count("dst", arrays.dst.size(), edges);
@@ -229,8 +238,8 @@ void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::i
     std::int64_t degree = 0;
     for (const auto& counts : cursors) degree += counts[v];
     if (degree > INT32_MAX) {
-      refuse(ErrorKind::RangeOverflow, "vertex " + to_string(v) + ": ", "fewer than 2^31 edges per vertex",
-             to_string(degree), "split the vertex");
+      refuse(ErrorKind::RangeOverflow, vertex_at(v), "fewer than 2^31 edges per vertex", to_string(degree),
+             "split the vertex");
     }
     degrees[v] = static_cast<std::int32_t>(degree);
   }
@@ -303,7 +312,7 @@ void GraphStore::check_simple(int threads) const {
   const auto u = static_cast<VertexId>(first.load());
   if (u == slot_count_) return;
   std::vector<VertexId> marks(static_cast<std::size_t>(slot_count_), kNoVertex);
-  refuse(ErrorKind::EdgeDuplicate, "", "at most one edge between a pair in a simple graph",
+  refuse(ErrorKind::EdgeDuplicate, {}, "at most one edge between a pair in a simple graph",
          "a second " + to_string(u) + " -> " + to_string(duplicate_of(marks, u)),
          "remove the duplicate or create the graph with simple=False");
 }

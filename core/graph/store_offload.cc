@@ -13,7 +13,7 @@ namespace {
 using std::to_string;
 
 [[noreturn]] void refuse(ErrorKind kind, const std::string& expected, const std::string& got, const char* advice) {
-  throw Error(kind, "[reload] expected " + expected + ", got " + got + "; " + advice);
+  throw Error(kind, {.where = "reload", .expected = expected, .got = got, .advice = advice});
 }
 
 constexpr const char* kDamaged = "give the file that offload() wrote";
@@ -169,8 +169,10 @@ void GraphStore::check_vertex_loaded(VertexId v) const {
 }
 
 void GraphStore::refuse_offloaded(const char* expected) const {
-  throw Error(ErrorKind::EdgeOffloaded, std::string("expected ") + expected + ", got some with a time before " +
-                                            to_string(offloaded_.before) + " in a file; reload the graph first");
+  throw Error(ErrorKind::EdgeOffloaded,
+              {.expected = expected,
+               .got = "some with a time before " + to_string(offloaded_.before) + " in a file",
+               .advice = "reload the graph first"});
 }
 
 }  // namespace livegnn

@@ -19,9 +19,10 @@ constexpr float kWeightMax = 0x1p40f;  // with fewer than 2^22 edges a degree st
 
 DegreeNorm::Fixed DegreeNorm::fixed(float weight) {
   if (!(std::fabs(weight) <= kWeightMax)) {
-    throw Error(ErrorKind::RangeOverflow,
-                "[apply] expected edge weights of at most 2^40 in a degree-normalised layer, got " +
-                    std::to_string(weight) + "; scale the weights");
+    throw Error(ErrorKind::RangeOverflow, {.where = "apply",
+                                           .expected = "edge weights of at most 2^40 in a degree-normalised layer",
+                                           .got = std::to_string(weight),
+                                           .advice = "scale the weights"});
   }
   return static_cast<Fixed>(static_cast<double>(weight) * kUnit);
 }
@@ -30,9 +31,11 @@ DegreeNorm::Fixed DegreeNorm::share(float weight, VertexId v) const {
   const float counted = spec_.weighted ? weight : 1.0f;
   if (spec_.outgoing && spec_.scaling != Scaling::One && counted < 0.0f) {
     throw Error(ErrorKind::DegreeNegative,
-                "[apply] expected edge weights of at least 0 in a layer normalised by out-degrees, got " +
-                    std::to_string(counted) + " on an edge from vertex " + std::to_string(v) +
-                    "; with one below, PyG's scale of the Laplacian would depend on all edges of the graph");
+                {.where = "apply",
+                 .expected = "edge weights of at least 0 in a layer normalised by out-degrees",
+                 .got = std::to_string(counted) + " on an edge from vertex " + std::to_string(v),
+                 .advice = "with one below, PyG's scale of the Laplacian would depend on all edges of the graph",
+                 .vertex = v});
   }
   return fixed(counted);
 }
@@ -64,8 +67,11 @@ float DegreeNorm::loop_weight(const GraphStore& graph, VertexId v) const {
 void DegreeNorm::refuse_negative(Fixed degree, VertexId v) const {
   if (degree < 0) {
     throw Error(ErrorKind::DegreeNegative,
-                "[apply] expected a weighted in-degree of at least 0 at vertex " + std::to_string(v) + ", got " +
-                    std::to_string(static_cast<double>(degree) / kUnit) + "; degree normalisation has no value there");
+                {.where = "apply",
+                 .expected = "a weighted in-degree of at least 0 at vertex " + std::to_string(v),
+                 .got = std::to_string(static_cast<double>(degree) / kUnit),
+                 .advice = "degree normalisation has no value there",
+                 .vertex = v});
   }
 }
 

@@ -37,13 +37,16 @@ std::unique_ptr<Pager> Workspace::make_pager() {
 void EngineImpl::refuse_unsound_files() const {
   if (work_.pager == nullptr) return;
   if (!work_.pager->made_here()) {
-    throw Error(ErrorKind::SpillUnavailable,
-                "[Engine] expected the process that made an engine with a memory limit, got one that was forked from "
-                "it; make an engine in each process");
+    throw Error(ErrorKind::SpillUnavailable, {.where = "Engine",
+                                              .expected = "the process that made an engine with a memory limit",
+                                              .got = "one that was forked from it",
+                                              .advice = "make an engine in each process"});
   }
   if (work_.pager->damaged()) {
-    throw Error(ErrorKind::SpillUnavailable, "[Engine] expected rows to be written to " + work_.pager->folder() +
-                                                 ", got an error of the disk; make the engine anew in another folder");
+    throw Error(ErrorKind::SpillUnavailable, {.where = "Engine",
+                                              .expected = "rows to be written to " + work_.pager->folder(),
+                                              .got = "an error of the disk",
+                                              .advice = "make the engine anew in another folder"});
   }
 }
 

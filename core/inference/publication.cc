@@ -34,9 +34,11 @@ void load_row(float* to, const float* from, int width) {
 }
 
 [[noreturn]] void refuse(std::int64_t id, std::size_t slots, bool removed) {
-  throw Error(ErrorKind::VertexUnknown, "[read] expected ids of live vertices below " + std::to_string(slots) +
-                                            ", got " + std::to_string(id) + (removed ? ", which was removed" : "") +
-                                            "; add the vertex first");
+  throw Error(ErrorKind::VertexUnknown, {.where = "read",
+                                         .expected = "ids of live vertices below " + std::to_string(slots),
+                                         .got = std::to_string(id) + (removed ? ", which was removed" : ""),
+                                         .advice = "add the vertex first",
+                                         .vertex = id});
 }
 
 }  // namespace

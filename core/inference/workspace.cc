@@ -65,23 +65,25 @@ double Workspace::times_range(int k, const float* message, double scale, int fir
 }
 
 void Workspace::not_finite(int k, VertexId v) const {
-  throw Error(ErrorKind::RangeOverflow, "[Engine] expected finite messages in " + aggregation(k).name +
-                                            ", got NaN or infinity at vertex " + std::to_string(v) +
-                                            "; check weights and features");
+  throw Error(ErrorKind::RangeOverflow, {.where = "Engine",
+                                         .expected = "finite messages in " + aggregation(k).name,
+                                         .got = "NaN or infinity at vertex " + std::to_string(v),
+                                         .advice = "check weights and features",
+                                         .vertex = v});
 }
 
 void Workspace::out_of_range(int k, VertexId v, double times) const {
   if (!std::isfinite(times)) not_finite(k, v);
   char size[32];
   std::snprintf(size, sizeof(size), "%.3g", times);
-  throw Error(ErrorKind::RangeOverflow, "[apply] expected a message of vertex " + std::to_string(v) + " in " +
-                                            aggregation(k).name +
-                                            " within the fixed-point range (by default 512 times the largest at "
-                                            "creation), got one of " +
-                                            size +
-                                            " times that range; a batch at work is rolled back: call "
-                                            "engine.rescale(headroom=...) first, with more than so many times the "
-                                            "headroom");
+  throw Error(ErrorKind::RangeOverflow,
+              {.where = "apply",
+               .expected = "a message of vertex " + std::to_string(v) + " in " + aggregation(k).name +
+                           " within the fixed-point range (by default 512 times the largest at creation)",
+               .got = std::string("one of ") + size + " times that range",
+               .advice = "a batch at work is rolled back: call engine.rescale(headroom=...) first, with more than so "
+                         "many times the headroom",
+               .vertex = v});
 }
 
 // Refuses a message that no sum can take, whether an edge carries it or not.
@@ -103,10 +105,12 @@ void Workspace::check_degrees(const BatchDelta& changes) const {
   const std::int64_t capacity = std::int64_t{1} << capacity_bits;
   for (const EdgeRecord& edge : changes.added) {
     if (graph.in_degree(edge.dst) < capacity) continue;
-    throw Error(ErrorKind::RangeOverflow, "[apply] expected in-degrees below " + std::to_string(capacity) + ", got " +
-                                              std::to_string(graph.in_degree(edge.dst)) + " at vertex " +
-                                              std::to_string(edge.dst) +
-                                              "; the batch was rolled back: call engine.rescale()");
+    throw Error(ErrorKind::RangeOverflow,
+                {.where = "apply",
+                 .expected = "in-degrees below " + std::to_string(capacity),
+                 .got = std::to_string(graph.in_degree(edge.dst)) + " at vertex " + std::to_string(edge.dst),
+                 .advice = "the batch was rolled back: call engine.rescale()",
+                 .vertex = edge.dst});
   }
 }
 
@@ -115,10 +119,12 @@ void Workspace::check_capacity() const {
   const std::int64_t capacity = std::int64_t{1} << capacity_bits;
   for (VertexId v = 0; v < graph.slot_count(); ++v) {
     if (graph.in_degree(v) < capacity) continue;
-    throw Error(ErrorKind::RangeOverflow, "[Engine] expected in-degrees below " + std::to_string(capacity) +
-                                              ", for which the scales are, got " + std::to_string(graph.in_degree(v)) +
-                                              " at vertex " + std::to_string(v) +
-                                              "; choose scales anew: leave them out, or rescale()");
+    throw Error(ErrorKind::RangeOverflow,
+                {.where = "Engine",
+                 .expected = "in-degrees below " + std::to_string(capacity) + ", for which the scales are",
+                 .got = std::to_string(graph.in_degree(v)) + " at vertex " + std::to_string(v),
+                 .advice = "choose scales anew: leave them out, or rescale()",
+                 .vertex = v});
   }
 }
 
@@ -145,8 +151,10 @@ void Workspace::set_scales(int k, const std::vector<float>& magnitudes, int spar
   const AggregationSpec& spec = aggregation(k);
   const float top = *std::max_element(magnitudes.begin(), magnitudes.end());
   if (!std::isfinite(top)) {
-    throw Error(ErrorKind::ValueInvalid, "[Engine] expected finite messages in " + spec.name +
-                                             ", got NaN or infinity; check weights and features");
+    throw Error(ErrorKind::ValueInvalid, {.where = "Engine",
+                                          .expected = "finite messages in " + spec.name,
+                                          .got = "NaN or infinity",
+                                          .advice = "check weights and features"});
   }
   const int message_bits = kSumBits - capacity_bits - kHeadroomBits - spare_bits;
   std::vector<int> exponents;

@@ -96,8 +96,11 @@ void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::u
   for (std::size_t i = 0; i < request.seeds.size(); ++i) {
     const std::int64_t v = request.seeds[i];
     if (v < graph.slot_count() && v >= 0 && graph.is_live(static_cast<VertexId>(v))) continue;
-    throw Error(ErrorKind::VertexUnknown, "[sample] expected seeds that are live vertices, got " + std::to_string(v) +
-                                              " at row " + std::to_string(i) + "; add the vertex first");
+    throw Error(ErrorKind::VertexUnknown, {.where = "sample",
+                                           .expected = "seeds that are live vertices",
+                                           .got = std::to_string(v) + " at row " + std::to_string(i),
+                                           .advice = "add the vertex first",
+                                           .vertex = v});
   }
   const AdHoc ad_hoc(graph, hops, seed, now, method);
   std::vector<std::int32_t> fanouts;

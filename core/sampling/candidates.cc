@@ -14,11 +14,14 @@ EdgeTime Candidates::horizon(EdgeTime now) const {
 
 void check_sample_weight(const EdgeRecord& edge, float weight, WeightOf of) {
   if (weight >= 0.0f) return;
-  throw Error(ErrorKind::ValueInvalid,
-              std::string(of == WeightOf::Read ? "[sample]" : "[apply]") +
-                  " expected weights of at least 0 for a weighted sample, got " + std::to_string(weight) +
-                  " for edge " + std::to_string(edge.src) + " -> " + std::to_string(edge.dst) +
-                  (of == WeightOf::Added ? "" : " (edge id " + std::to_string(edge.id) + ")") + "; correct the weight");
+  throw Error(
+      ErrorKind::ValueInvalid,
+      {.where = of == WeightOf::Read ? "sample" : "apply",
+       .expected = "weights of at least 0 for a weighted sample",
+       .got = std::to_string(weight) + " for edge " + std::to_string(edge.src) + " -> " + std::to_string(edge.dst) +
+              (of == WeightOf::Added ? "" : " (edge id " + std::to_string(edge.id) + ")"),
+       .advice = "correct the weight",
+       .edge = {{edge.src, edge.dst}}});
 }
 
 void Candidates::check_weight(const EdgeRecord& edge, float weight, WeightOf of) const {

@@ -250,9 +250,12 @@ std::int64_t Reservoirs::sample(const SampleRequest& request) {
   for (std::size_t i = 0; i < request.seeds.size(); ++i) {
     const std::int64_t seed = request.seeds[i];
     if (seed >= 0 && seed < impl.slot_count && impl.live[seed] != 0) continue;
-    throw Error(ErrorKind::VertexUnknown, "[sample] expected seeds that are live vertices (version " +
-                                              std::to_string(impl.version.load()) + "), got " + std::to_string(seed) +
-                                              " at row " + std::to_string(i) + "; add the vertex first");
+    throw Error(ErrorKind::VertexUnknown,
+                {.where = "sample",
+                 .expected = "seeds that are live vertices (version " + std::to_string(impl.version.load()) + ")",
+                 .got = std::to_string(seed) + " at row " + std::to_string(i),
+                 .advice = "add the vertex first",
+                 .vertex = seed});
   }
   const QueryShape shape(fanouts);
   const auto count = static_cast<std::int64_t>(request.seeds.size());

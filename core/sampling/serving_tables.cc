@@ -220,10 +220,13 @@ std::int64_t ServingTables::sample(const SampleRequest& request) const {
     const auto v = static_cast<VertexId>(in_range ? seed : 0);
     const bool mine = in_range && impl.seeds[static_cast<std::size_t>(bucket_of(v))] != 0;
     if (mine && impl.features.find(v) != nullptr) continue;
-    throw Error(ErrorKind::VertexUnknown,
-                "[sample] expected seeds that are live vertices of this serving worker (version " +
-                    std::to_string(impl.version) + "), got " + std::to_string(seed) +
-                    (mine || !in_range ? "; add the vertex first" : ", which others own; ask through the front end"));
+    const bool here = mine || !in_range;
+    throw Error(ErrorKind::VertexUnknown, {.where = "sample",
+                                           .expected = "seeds that are live vertices of this serving worker (version " +
+                                                       std::to_string(impl.version) + ")",
+                                           .got = std::to_string(seed) + (here ? "" : ", which others own"),
+                                           .advice = here ? "add the vertex first" : "ask through the front end",
+                                           .vertex = seed});
   }
   const QueryShape shape(fanouts);
   const auto count = static_cast<std::int64_t>(request.seeds.size());

@@ -214,10 +214,12 @@ void PastFinder::check_loaded(std::span<const std::int64_t> vertices, std::span<
         edge_at(pool_, slice, pasts[i], static_cast<std::uint32_t>(pasts[i].count - taken)).time >= before) {
       continue;
     }
-    throw Error(ErrorKind::EdgeOffloaded, std::string("[") + where + "] expected the past of vertex " +
-                                              std::to_string(v) + " before " + std::to_string(times[i]) +
-                                              " in memory, got edges with times before " + std::to_string(before) +
-                                              " in a file; reload the graph, or look back over a shorter window");
+    throw Error(ErrorKind::EdgeOffloaded, {.where = where,
+                                           .expected = "the past of vertex " + std::to_string(v) + " before " +
+                                                       std::to_string(times[i]) + " in memory",
+                                           .got = "edges with times before " + std::to_string(before) + " in a file",
+                                           .advice = "reload the graph, or look back over a shorter window",
+                                           .vertex = v});
   }
 }
 

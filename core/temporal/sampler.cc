@@ -25,13 +25,12 @@ void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertic
         pin != nullptr ? pin->is_live(v) : v >= 0 && v < graph.slot_count() && graph.is_live(static_cast<VertexId>(v));
     if (live) [[likely]]
       continue;
-    const std::string got = ", got " + std::to_string(v) + " at row " + std::to_string(row) + "; ";
-    if (v < 0) {
-      throw Error(ErrorKind::ValueInvalid,
-                  std::string("[") + where + "] expected vertex ids of at least 0" + got + "fix the id");
-    }
-    throw Error(ErrorKind::VertexUnknown,
-                std::string("[") + where + "] expected live vertices as targets" + got + "add the vertex first");
+    throw Error(v < 0 ? ErrorKind::ValueInvalid : ErrorKind::VertexUnknown,
+                {.where = where,
+                 .expected = v < 0 ? "vertex ids of at least 0" : "live vertices as targets",
+                 .got = std::to_string(v) + " at row " + std::to_string(row),
+                 .advice = v < 0 ? "fix the id" : "add the vertex first",
+                 .vertex = v});
   }
 }
 }  // namespace
@@ -166,8 +165,10 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
   check_loaded(targets, times, options.by == TemporalBy::Recent ? fan_out : -1, finder);
   const std::int64_t rows = edges + static_cast<std::int64_t>(targets.size());
   if (rows > kRowsMax) {
-    throw Error(ErrorKind::ValueInvalid, "[sample] expected an answer of at most 2^31 rows, got " +
-                                             std::to_string(rows) + "; ask for fewer targets or a smaller fan-out");
+    throw Error(ErrorKind::ValueInvalid, {.where = "sample",
+                                          .expected = "an answer of at most 2^31 rows",
+                                          .got = std::to_string(rows),
+                                          .advice = "ask for fewer targets or a smaller fan-out"});
   }
   TemporalHopArrays made = arrays(static_cast<std::int64_t>(targets.size()), edges);
   std::copy(targets.begin(), targets.end(), made.targets.begin());

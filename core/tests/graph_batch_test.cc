@@ -81,6 +81,23 @@ TEST(messages_name_the_update) {
         "[apply] update 0 (set_features 9): expected vertex ids in 0 .. 3, got 9; add the vertex first");
 }
 
+TEST(errors_have_the_facts_of_their_update) {
+  auto store = small_graph();
+  UpdateBuffer batch;
+  batch.add(weighted(UpdateKind::AddEdge, 0, 3, 1));
+  batch.add(edge_update(UpdateKind::RemoveEdge, 3, 2));
+  ErrorFacts facts;
+  try {
+    store->apply(batch);
+  } catch (const Error& error) {
+    facts = error.facts();
+    CHECK(error.what() == std::string(Error(error.kind(), facts).what()));
+  }
+  CHECK(facts.where == "apply" && facts.expected == "an edge" && facts.got == "none");
+  CHECK(facts.update == 1 && !facts.vertex);
+  CHECK((facts.edge == std::pair<std::int64_t, std::int64_t>(3, 2)));
+}
+
 TEST(every_refusal_has_its_kind) {
   auto store = small_graph();
   const std::uint64_t before = store->digest();

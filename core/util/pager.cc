@@ -22,8 +22,10 @@ namespace livegnn {
 namespace {
 
 [[noreturn]] void unavailable(const std::string& folder, const std::string& got) {
-  throw Error(ErrorKind::SpillUnavailable, "[Engine] expected a folder on a disk with room for paged rows, got " +
-                                               folder + " (" + got + "); pass another spill_folder=");
+  throw Error(ErrorKind::SpillUnavailable, {.where = "Engine",
+                                            .expected = "a folder on a disk with room for paged rows",
+                                            .got = folder + " (" + got + ")",
+                                            .advice = "pass another spill_folder="});
 }
 
 int page_shift() {

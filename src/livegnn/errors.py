@@ -36,10 +36,14 @@ LiveGnnError
 ├── UsageError                  a call that the object's present state does not allow
 └── InvariantBroken             our own mistake; the object refuses further work
 
-`retryable` says whether the same call may succeed later without a change by the caller; `hint` says what to do.
+The text of an error has four parts, `[where] expected X, got Y; advice`, and each part is a field. facts() has all
+fields, from which of_kind() makes the error again in another process. `retryable` says whether the same call may
+succeed later without a change by the caller.
 """
 
 from __future__ import annotations
+
+from typing import Self, TypedDict, Unpack, cast
 
 __all__ = [
     "ColumnMissing",
@@ -80,23 +84,98 @@ __all__ = [
 ]
 
 
+class Facts(TypedDict, total=False):
+    """What an error says in fields. Vertices are named by the caller's ids, or by slots where the error has only those.
+
+    where: the call.  subject: what was asked of it, as "add_edge 3 -> 5".  update: the place of an update in its batch.
+    edge: (source, destination).  got: what came instead of the expected.  advice: what to do.
+    """
+
+    where: str
+    subject: str
+    update: int
+    vertex: int | str
+    edge: tuple[int | str, int | str]
+    expected: str
+    got: str
+    advice: str
+
+
+_NAMES = tuple(Facts.__annotations__)
+
+
 class LiveGnnError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package. A field that an error does not know is None.
+
+    text: the message; without one, the facts make it. Without facts, the four parts of the text are the facts.
+    """
 
     retryable: bool = False
-    hint: str = ""
+    where: str | None = None
+    subject: str | None = None
+    update: int | None = None
+    vertex: int | str | None = None
+    edge: tuple[int | str, int | str] | None = None
+    expected: str | None = None
+    got: str | None = None
+    advice: str | None = None
+
+    def __init__(self, text: str | None = None, /, **facts: Unpack[Facts]) -> None:
+        super().__init__(_text(facts) if text is None else text)
+        self.__dict__.update(facts or _parts(str(self)))
+
+    def facts(self) -> Facts:
+        """The fields that this error knows."""
+        known = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
+        return cast("Facts", known)
+
+    def reworded(self, text: str | None = None, /, **facts: Unpack[Facts]) -> Self:
+        """This error with another text, or with some other facts, which then make the text."""
+        return type(self)(text, **cast("Facts", {**self.facts(), **facts}))
+
+
+def of_kind(kind: str, text: str, facts: Facts) -> LiveGnnError:
+    """The error of that class name; an UpdateError for a name that is not of this tree."""
+    if "edge" in facts:
+        facts = {**facts, "edge": (facts["edge"][0], facts["edge"][1])}  # JSON has lists
+    found: type[LiveGnnError] = globals()[kind] if kind in __all__ else UpdateError
+    return found(text, **facts)
+
+
+def _text(facts: Facts) -> str:
+    if not facts:
+        return ""
+    where, subject, update = (facts.get(name) for name in ("where", "subject", "update"))
+    place = "" if subject is None else f"{subject}: " if update is None else f"update {update} ({subject}): "
+    text = f"[{where}] {place}expected {facts.get('expected')}, got {facts.get('got')}"
+    return f"{text}; {facts['advice']}" if "advice" in facts else text
+
+
+def _parts(text: str) -> Facts:
+    """The four parts of a text of ours. A part stays unknown where the text could be cut in two ways."""
+    head, found, rest = text.partition("] expected ")
+    if not found or not head.startswith("[") or "]" in head or "] expected " in rest:
+        return {}
+    facts: Facts = {"where": head[1:]}
+    if rest.count(", got ") == 1:
+        facts["expected"], _, rest = rest.partition(", got ")
+        if rest.count("; ") == 1:
+            facts["got"], _, facts["advice"] = rest.partition("; ")
+        elif "; " not in rest:
+            facts["got"] = rest
+    return facts
 
 
 class UpdateError(LiveGnnError):
     """A batch was refused before anything changed."""
 
-    hint = "fix the update that the message names and apply the batch again"
+    advice = "fix the update that the message names and apply the batch again"
 
 
 class VertexUnknown(UpdateError, KeyError):
     """An id that is not a live vertex of this graph."""
 
-    hint = "add the vertex first"
+    advice = "add the vertex first"
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0]) if self.args else ""
@@ -113,13 +192,13 @@ class VertexIdGap(UpdateError):
 class EdgeMissing(UpdateError):
     """An edge was removed or changed that is not there."""
 
-    hint = 'pass missing="ignore" if that is expected'
+    advice = 'pass missing="ignore" if that is expected'
 
 
 class EdgeOffloaded(UpdateError):
     """An update or a read needs edges that lie in a file."""
 
-    hint = "call graph.reload() first"
+    advice = "call graph.reload() first"
 
 
 class EdgeDuplicate(UpdateError):
@@ -147,7 +226,7 @@ class ColumnMissing(UpdateError):
 class RangeOverflow(UpdateError, OverflowError):
     """A fixed-point message or a degree left its range; the batch was rolled back."""
 
-    hint = "call engine.rescale(headroom=...) with more headroom and apply the batch again"
+    advice = "call engine.rescale(headroom=...) with more headroom and apply the batch again"
 
 
 class DegreeNegative(UpdateError, ValueError):
@@ -161,7 +240,7 @@ class ModelError(LiveGnnError):
 class ModelUnsupported(ModelError):
     """A layer, option or operation that cannot be kept exact."""
 
-    hint = "see docs/models.md for what is supported and why the rest is not"
+    advice = "see docs/models.md for what is supported and why the rest is not"
 
 
 class ModelMismatch(ModelError):
@@ -171,53 +250,53 @@ class ModelMismatch(ModelError):
 class TrainingDiverged(ModelError):
     """Training or testing met a number that is not finite."""
 
-    hint = "lower the learning rate, or look at the features"
+    advice = "lower the learning rate, or look at the features"
 
 
 class OperatorUnsound(ModelError):
     """A user's operator for which a condition of incremental runs is refuted, or not proved."""
 
-    hint = "fix the functions by the counterexample, or run the operator as constrained or full"
+    advice = "fix the functions by the counterexample, or run the operator as constrained or full"
 
 
 class QueryInvalid(LiveGnnError, ValueError):
     """A sampling query that cannot be read, or that the graph cannot answer."""
 
-    hint = "fix the query at the place that the message points at; see docs/queries.md"
+    advice = "fix the query at the place that the message points at; see docs/queries.md"
 
 
 class VersionPending(LiveGnnError, TimeoutError):
     """A read asked for at least some version, and the wait for it ended first."""
 
     retryable = True
-    hint = "ask again, or for an earlier version"
+    advice = "ask again, or for an earlier version"
 
 
 class WorkerUnavailable(LiveGnnError, ConnectionError):
     """A worker of a cluster does not answer."""
 
     retryable = True
-    hint = "ask again: a worker that died is replaced"
+    advice = "ask again: a worker that died is replaced"
 
 
 class Overloaded(LiveGnnError):
     """A request was refused because too many wait, or it waited longer than it was willing to."""
 
     retryable = True
-    hint = "ask again a little later"
+    advice = "ask again a little later"
 
 
 class SpillUnavailable(LiveGnnError):
     """A folder cannot hold the rows that memory does not: it is not there, lies in memory, or its disk is full."""
 
     retryable = True
-    hint = "name a folder on a disk with room by spill_folder="
+    advice = "name a folder on a disk with room by spill_folder="
 
 
 class StateMismatch(LiveGnnError):
     """Live state differs from a run from scratch."""
 
-    hint = "this is a defect of livegnn: please report it with the saved engine"
+    advice = "this is a defect of livegnn: please report it with the saved engine"
 
 
 class StoredStateInvalid(LiveGnnError):
@@ -228,14 +307,14 @@ class StorageFailed(LiveGnnError, OSError):
     """A file cannot be written or read: its disk is full, its folder is not ours, its name is too long."""
 
     retryable = True
-    hint = "make room, or name another path"
+    advice = "make room, or name another path"
 
 
 class FileMissing(StorageFailed, FileNotFoundError):
     """No file lies at a path that is to be read."""
 
     retryable = False
-    hint = "look at the path"
+    advice = "look at the path"
 
 
 class LogError(LiveGnnError):
@@ -245,20 +324,20 @@ class LogError(LiveGnnError):
 class LogDamaged(LogError):
     """An entry is not what was written: cut short, changed, missing, or of a newer format."""
 
-    hint = "restore the log from a copy; no entry is ever skipped"
+    advice = "restore the log from a copy; no entry is ever skipped"
 
 
 class LogConflict(LogError):
     """The place that an append was for is taken by another entry."""
 
-    hint = "read what has been appended since, then decide again"
+    advice = "read what has been appended since, then decide again"
 
 
 class LogUnavailable(LogError):
     """The broker or the file cannot be reached; an append that raised this may or may not be in the log."""
 
     retryable = True
-    hint = "append again with the same key: it is written once"
+    advice = "append again with the same key: it is written once"
 
 
 class DataMissing(LiveGnnError):

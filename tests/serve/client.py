@@ -8,6 +8,7 @@ import httpx
 
 import livegnn as lg
 from livegnn import serve
+from livegnn.errors import Facts
 from livegnn.serve import frames
 
 FRAME = {"content-type": frames.CONTENT_TYPE}
@@ -46,11 +47,14 @@ def serving(sampler, model=None, *, token=None, limits=None, read_only=False, **
         yield Client(serve.app(server, token=token, limits=limits, read_only=read_only))
 
 
+FIELDS = {"kind", "message", "retryable", *Facts.__annotations__}
+
+
 def error_of(response, status):
     """The envelope of a refusal, whose form is the same everywhere."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     document = response.json()
     assert set(document) == {"error"}
-    assert set(document["error"]) == {"kind", "message", "retryable"}
+    assert {"kind", "message", "retryable"} <= set(document["error"]) <= FIELDS
     return document["error"]

@@ -186,7 +186,8 @@ def test_at_least_waits_for_an_update(sampler):
         assert later.result(30).json()["version"] == 1
         start = time.monotonic()
         pending = client.post("/v1/sample", {"seeds": [5], "at_least": 7, "timeout_ms": 40})
-        assert error_of(pending, 504) | {"message": ""} == {"kind": "VersionPending", "message": "", "retryable": True}
+        error = error_of(pending, 504)
+        assert (error["kind"], error["retryable"]) == ("VersionPending", True)
         body = frames.encode_request(np.array([5]), at_least=7, timeout_ms=40)
         assert error_of(client.post("/v1/sample", body, headers=FRAME), 504)["kind"] == "VersionPending"
         assert time.monotonic() - start < 10
@@ -268,6 +269,11 @@ def test_the_envelope_and_the_statuses():
             "message": "[sample] expected seeds that are live vertices (version 0), got 999 at row 0; "
             "add the vertex first",
             "retryable": False,
+            "where": "sample",
+            "expected": "seeds that are live vertices (version 0)",
+            "got": "999 at row 0",
+            "advice": "add the vertex first",
+            "vertex": 999,
         }
     }
 
@@ -462,7 +468,8 @@ def test_overload_is_said_and_over_soon(sampler):
         first.join()
         assert sorted(response.status_code for response in responses) == [200, 200, 503, 503, 503]
         refused = next(response for response in responses if response.status_code == 503)
-        assert error_of(refused, 503) | {"message": ""} == {"kind": "Overloaded", "message": "", "retryable": True}
+        error = error_of(refused, 503)
+        assert (error["kind"], error["retryable"]) == ("Overloaded", True)
         assert refused.headers["retry-after"] == "1"
 
 

@@ -1,7 +1,9 @@
 // The one exception type of the core. Bindings turn each kind into the Python class of the same name.
 #pragma once
 
-#include <stdexcept>
+#include <cstdint>
+#include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,13 +26,28 @@ enum class ErrorKind {
   InvariantBroken,   // our own mistake; the process must not go on serving
 };
 
-class Error : public std::runtime_error {
+// What an error says; a field that does not apply stays empty. Vertices are slots.
+struct ErrorFacts {
+  std::string where = {}, expected = {}, got = {}, advice = {};
+  std::optional<std::int64_t> vertex = {};
+  std::optional<std::pair<std::int64_t, std::int64_t>> edge = {};  // source and destination
+  std::string subject = {};                                        // "add_edge 3 -> 5": what was asked for
+  std::optional<std::int64_t> update = {};                         // its place in the batch
+};
+
+// what(): `[where] expected X, got Y; advice`, with the update or the subject after the place, where one is given.
+class Error : public std::exception {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, ErrorFacts facts);
+  Error(ErrorKind kind, std::string text) : kind_(kind), text_(std::move(text)) {}
   ErrorKind kind() const noexcept { return kind_; }
+  const ErrorFacts& facts() const noexcept { return facts_; }
+  const char* what() const noexcept override { return text_.c_str(); }
 
  private:
   ErrorKind kind_;
+  ErrorFacts facts_;
+  std::string text_;
 };
 
 // Our own mistakes stop the work, in production too: a wrong answer is worse than none.

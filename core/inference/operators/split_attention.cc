@@ -195,9 +195,11 @@ void SplitAttention::choose_scales(const State& state) {
 
 void SplitAttention::check_score(float score, VertexId v) const {
   if (std::fabs(score) <= kScoreMax) return;
-  throw Error(ErrorKind::RangeOverflow, "[apply] expected attention scores of at most 10^6 in " + spec_.name +
-                                            ", got " + std::to_string(score) + " at vertex " + std::to_string(v) +
-                                            "; a batch at work is rolled back: scale the features");
+  throw Error(ErrorKind::RangeOverflow, {.where = "apply",
+                                         .expected = "attention scores of at most 10^6 in " + spec_.name,
+                                         .got = std::to_string(score) + " at vertex " + std::to_string(v),
+                                         .advice = "a batch at work is rolled back: scale the features",
+                                         .vertex = v});
 }
 
 // The row of v, about to change.

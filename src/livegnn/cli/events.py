@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +147,6 @@ def apply_rows(apply: Callable[[Updates], Result], events: Events, begin: int, e
     try:
         return apply(make_updates(events, begin, end))
     except UpdateError as cause:
-        update = re.search(r"update (\d+) \(", str(cause))  # each row makes one update
-        rows = f"rows {begin + 1} to {end}" if update is None else f"row {begin + 1 + int(update[1])}"
-        raise type(cause)(f"[{events.table.path}, {rows}] the batch was refused: {cause}") from cause
+        rows = f"rows {begin + 1} to {end}" if cause.update is None else f"row {begin + 1 + cause.update}"  # one each
+        place = f"{events.table.path}, {rows}"
+        raise cause.reworded(f"[{place}] the batch was refused: {cause}", where=place) from cause

@@ -17,7 +17,6 @@ Invariants: versions and next edge ids are equal on all workers between batches;
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
@@ -27,7 +26,7 @@ import numpy as np
 from livegnn import _native, errors
 from livegnn.distributed.exchange import Exchange, gather_text
 from livegnn.distributed.layout import Layout
-from livegnn.errors import ColumnMissing, EdgeOffloaded, LiveGnnError, UpdateError, UsageError, WidthMismatch
+from livegnn.errors import ColumnMissing, EdgeOffloaded, Facts, LiveGnnError, UpdateError, UsageError, WidthMismatch
 from livegnn.graph import Graph, Updates
 from livegnn.graph.consumers import Consumer, Recorder, VertexChange
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
@@ -48,7 +47,6 @@ _ADD_EDGE, _REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _SET_FEATURES, _A
 )
 _EVERYWHERE = (_REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)
 _CHANGES_EDGES = (_REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _REMOVE_VERTEX)
-_PLACE = re.compile(r"(\[apply\] update )(\d+)")  # in the store's messages
 
 
 class Changes(NamedTuple):
@@ -72,11 +70,12 @@ class Listener(Protocol):
 
 
 class _Refusal(NamedTuple):
-    """Why a batch is refused: the place of the bad update in the whole batch, the kind of error, its words."""
+    """Why a batch is refused: the place of the bad update in the whole batch, and the error."""
 
     place: int
     kind: str
     text: str
+    facts: Facts
 
 
 def check_graph(where: str, graph: Graph) -> None:
@@ -239,11 +238,17 @@ class Partition(Consumer):
             return None
         place = int(wrong[0])
         name = "set_features" if kind[place] == _SET_FEATURES else "add_vertex"
-        text = (
-            f"[apply] update {place} ({name} {columns['u'][place]}): expected a row of {self.feature_width} floats, "
-            f"got {widths[place]}; give one per column"
+        vertex = int(columns["u"][place])
+        error = WidthMismatch(
+            where="apply",
+            subject=f"{name} {vertex}",
+            update=place,
+            vertex=vertex,
+            expected=f"a row of {self.feature_width} floats",
+            got=f"{widths[place]}",
+            advice="give one per column",
         )
-        return _Refusal(place, WidthMismatch.__name__, text)
+        return _Refusal(place, WidthMismatch.__name__, str(error), error.facts())
 
     def _kept(self, columns: dict[str, AnyArray]) -> BoolArray:
         """Which updates this part takes."""
@@ -352,8 +357,7 @@ class _Vote(Recorder):
         if not refusals:
             return None, writes
         first = min(refusals, key=lambda refusal: refusal.place)
-        kind: type[LiveGnnError] = getattr(errors, first.kind, UpdateError)
-        return kind(first.text), writes
+        return errors.of_kind(first.kind, first.text, first.facts), writes
 
 
 def _refusal(error: Exception, places: Int64Array, count: int) -> _Refusal:
@@ -361,9 +365,10 @@ def _refusal(error: Exception, places: Int64Array, count: int) -> _Refusal:
 
     What names no update of the batch, such as a log that fails, comes after all bad updates.
     """
-    found = _PLACE.match(str(error))
-    if found is None:
+    if isinstance(error, LiveGnnError) and error.update is not None:
+        place = int(places[error.update])
+        error = error.reworded(update=place)
+    else:
         place = 0 if isinstance(error, UpdateError) else count
-        return _Refusal(place, type(error).__name__, str(error))
-    place = int(places[int(found[2])])
-    return _Refusal(place, type(error).__name__, f"{found[1]}{place}{str(error)[found.end() :]}")
+    facts = error.facts() if isinstance(error, LiveGnnError) else Facts()
+    return _Refusal(place, type(error).__name__, str(error), facts)

@@ -12,7 +12,6 @@ order of attachment.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from weakref import WeakSet
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UpdateError, UsageError
+from livegnn.errors import Facts, UpdateError, UsageError
 from livegnn.graph import checks
 from livegnn.graph.checks import Int64Array
 from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorder, VertexChange
@@ -255,10 +254,10 @@ class GraphHost:
         try:
             return self._apply_native(buffer, recorded)
         except UpdateError as error:
-            hint = _ids_behind(str(error), updates, change)
-            if not hint:
+            named = _by_ids(error, updates, change)
+            if named is error:
                 raise
-            raise type(error)(f"{error} ({hint})") from error
+            raise named from error
         finally:
             if self.store.version != version:  # the batch stands, even where something attached has failed since
                 self.ids_version = -1  # until the ids are those of the new version
@@ -319,16 +318,20 @@ class GraphHost:
         return IdsThen(self.ids)
 
 
-def _ids_behind(message: str, updates: Updates, change: IdChange) -> str:
-    """The user's ids for the slots that a native message speaks of, found by the update or the vertex that it names."""
-    found = re.search(r"\bupdate (\d+)", message)
-    if found is not None and int(found[1]) < len(updates):
-        keys, ids = updates._keys, [int(x[int(found[1])]) for x in updates._buffer.ids()]
-        labels = change.labels(int(found[1]), [x if keys is None else keys[x] for x in ids if x >= 0])
-        return f"by the graph's ids: {' -> '.join(labels)}" if labels else ""
-    found = re.search(r"\b(vertex) (\d+)|\bedge (\d+) -> (\d+)", message)
-    slots = [] if found is None else [int(slot) for slot in found.groups()[1:] if slot is not None]
-    shown = [label for label in map(change.shown, slots) if label is not None]
-    if not slots or len(shown) < len(slots):
-        return ""
-    return f"{'vertex' if found and found[1] else 'edge'} {' -> '.join(shown)} by the graph's ids"
+def _by_ids(error: UpdateError, updates: Updates, change: IdChange) -> UpdateError:
+    """The error with the user's ids in place of slots; the error itself where it names no vertex."""
+    if error.update is not None and error.update < len(updates):
+        keys, ids = updates._keys, [int(x[error.update]) for x in updates._buffer.ids()]
+        vertices = change.vertices_of(error.update, [x if keys is None else keys[x] for x in ids if x >= 0])
+        said = "by the graph's ids: {}"
+    else:
+        slots = error.edge or (() if error.vertex is None else (error.vertex,))
+        found = [change.vertex_at(int(slot)) for slot in slots]
+        vertices = [vertex for vertex in found if vertex is not None] if None not in found else []
+        said = "edge {} by the graph's ids" if error.edge else "vertex {} by the graph's ids"
+    if not vertices:
+        return error
+    names = [name for _, name in vertices]
+    facts = Facts(vertex=names[0]) if len(names) == 1 else Facts(edge=(names[0], names[1]))
+    shown = " -> ".join(change.base.schema.labelled(code, name) for code, name in vertices)
+    return error.reworded(f"{error} ({said.format(shown)})", **facts)

@@ -418,20 +418,20 @@ class IdChange:
         self._plan.give(slot)
         return slot
 
-    def shown(self, slot: int) -> str | None:
-        """The vertex that a slot stands for once the batch is in, as messages show it; None where it is free."""
-        for (code, name), taken in self._changed.items():
+    def vertex_at(self, slot: int) -> tuple[int, ExternalId] | None:
+        """Type and id of the vertex that a slot stands for once the batch is in; None where it is free."""
+        for vertex, taken in self._changed.items():
             if taken == slot:
-                return self.base.schema.labelled(code, name)
+                return vertex
         if self.base.schema.has_types or slot >= self.base.slot_count:
             return None
         name = self.base.names[slot : slot + 1].tolist()[0]
-        return None if name in (None, -1) or (0, name) in self._changed else repr(name)
+        return None if name in (None, -1) or (0, name) in self._changed else (0, name)
 
-    def labels(self, update: int, names: Sequence[ExternalId]) -> list[str]:
-        """The vertices that an update names, as messages show them."""
+    def vertices_of(self, update: int, names: Sequence[ExternalId]) -> list[tuple[int, ExternalId]]:
+        """Types and ids of the vertices that an update names."""
         codes = [int(each[update]) for each in self.end_types if each[update] >= 0]
-        return [self.base.schema.labelled(code, name) for code, name in zip(codes, names, strict=True)]
+        return list(zip(codes, names, strict=True))
 
     def slots(self, where: str, ids: object, vertex_type: object = None) -> Int64Array:
         """Slots of ids of one type as this batch leaves them. Raises: VertexUnknown, ColumnMissing."""

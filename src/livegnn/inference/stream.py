@@ -241,7 +241,8 @@ class Stream:
                     raise  # the batch stands: something else on the graph has failed
                 if len(chunk) == 1:
                     self.close()
-                    raise type(error)(f"[stream, update {self.position}] {error}") from error
+                    where = f"stream, update {self.position}"
+                    raise error.reworded(f"[{where}] {error}", where=where, update=self.position) from error
                 half = len(chunk) // 2
                 self._chunks.popleft()
                 self._chunks.extendleft([chunk[half:], chunk[:half]])

@@ -1,4 +1,7 @@
-"""Every error as one JSON body, {"error": {"kind", "message", "retryable"}}, and its status code."""
+"""Every error as one JSON body, {"error": {"kind", "message", "retryable", ...}}, and its status code.
+
+What follows are the fields that an error of livegnn knows: errors.Facts.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from livegnn.errors import (
     EdgeDuplicate,
     EdgeMissing,
     EdgeOffloaded,
+    Facts,
     InvariantBroken,
     LiveGnnError,
     ModelError,
@@ -58,11 +62,12 @@ def enveloped(error: Exception) -> tuple[int, bytes]:
         status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
         if status == 500:
             _log.error("%s", error, exc_info=error)
-        return status, _body(type(error).__name__, str(error), error.retryable)
+        return status, _body(type(error).__name__, str(error), error.retryable, error.facts())
     _log.error("unexpected error in a request", exc_info=error)
     message = "[serve] expected an answer, got an error of the server itself; its log has the cause"
     return 500, _body("InternalError", message, False)
 
 
-def _body(kind: str, message: str, retryable: bool) -> bytes:
-    return json.dumps({"error": {"kind": kind, "message": message, "retryable": retryable}}).encode()
+def _body(kind: str, message: str, retryable: bool, facts: Facts | None = None) -> bytes:
+    error = {"kind": kind, "message": message, "retryable": retryable, **(facts or {})}
+    return json.dumps({"error": error}).encode()

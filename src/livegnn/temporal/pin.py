@@ -150,7 +150,7 @@ class PinnedSampler(Consumer):
             try:
                 pin.features(numbers, 0)  # of vertices of the version alone
             except VertexUnknown as error:
-                raise VertexUnknown(str(error).replace("[features]", "[to_external]", 1)) from None
+                raise error.reworded(where="to_external") from None
             return numbers
 
     # ---- for the graph and the sampler

@@ -163,7 +163,9 @@ def messages():
     maps = (Serve(1, 2, even_serving(3)), Move(1, 2, even_owners(3)))
     ask = Request(ReadOptions(1, False, True, None, 0.5), np.arange(4))
     part = Part(0, 1, 2, 0, 3, np.arange(5, dtype=np.uint8))
-    small = (Batches(1, 2, 3), Checkpoint(4, 5), Heartbeat(0, 1, 2, 3), ErrorResponse("UsageError", "no — never"))
+    facts = {"where": "sample", "vertex": "é", "edge": [1, 2]}
+    refused = ErrorResponse("UsageError", "no — never", facts)
+    small = (Batches(1, 2, 3), Checkpoint(4, 5), Heartbeat(0, 1, 2, 3), refused)
     return [exchange, push, Served(9, push), answer, ask, part, *maps, *small, start()[1][1].state()]
 
 

@@ -109,7 +109,8 @@ def is_symbol(value: Any) -> bool:
 
 def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
     """The error for something that cannot be kept exact: `where` names the layer and its type."""
-    return ModelUnsupported(f"[from_pyg] expected a model that can be kept exact, got {where}: {reason}; {remedy}")
+    expected = "a model that can be kept exact"
+    return ModelUnsupported(where="from_pyg", expected=expected, got=f"{where}: {reason}", advice=remedy)
 
 
 def to_array(tensor: Any) -> Any:

@@ -67,7 +67,7 @@ def from_pyg(
             raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
         reading, names = import_module(module, check, weighted, input_width, edge_width)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
-        raise ModelError(str(error)) from error
+        raise ModelError(str(error), **error.facts()) from error
     return _model(reading, names, ((), ()))
 
 
@@ -104,7 +104,7 @@ def graph_level_from_pyg(
     try:
         return import_graph_level(module, check, weighted, input_width, edge_width)
     except UpdateError as error:
-        raise ModelError(str(error)) from error
+        raise ModelError(str(error), **error.facts()) from error
 
 
 def _require_pyg(module: object) -> None:

@@ -232,4 +232,4 @@ def takes_attributes(taken: set[str], kind: str) -> bool:
 
 
 def _reason(error: ModelUnsupported) -> str:
-    return str(error).partition(", got ")[2] or str(error)
+    return f"{error.got}; {error.advice}" if error.got else str(error)

@@ -27,6 +27,7 @@ to one receiver, and its content is a function of the history.
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import StoredStateInvalid
+from livegnn.errors import Facts, StoredStateInvalid
 from livegnn.sampling.cluster.partition import Int32Array, Owners, PartitionState, ReasonArrays, Serving
 from livegnn.sampling.presample.answers import Response
 from livegnn.sampling.presample.source import ReadOptions
@@ -134,10 +135,11 @@ class Request(NamedTuple):
 
 
 class ErrorResponse(NamedTuple):
-    """An error in place of a response: its class in livegnn.errors, and its message."""
+    """An error in place of a response: its class in livegnn.errors, its message and its fields."""
 
     error: str
     text: str
+    facts: Facts
 
 
 class Heartbeat(NamedTuple):
@@ -223,7 +225,7 @@ def encode(message: Message) -> bytes:
             shapes = [np.array(array.shape, np.int64) for array in arrays]
             return _pack(9, (parts[0], *map(len, parts[1:])), (*flat, *shapes))
         case ErrorResponse():
-            return _pack(10, (), (_text_array(message.error), _text_array(message.text)))
+            return _pack(10, (), tuple(_text_array(text) for text in (*message[:2], json.dumps(message.facts))))
         case _:
             kind, layout = next((kind, layout) for kind, layout in _PLAIN.items() if layout.message is type(message))
             fields: tuple[Any, ...] = message
@@ -278,8 +280,9 @@ def _message(kind: int, numbers: list[int], arrays: list[AnyArray]) -> Message:
     if kind == 9:
         return _response(numbers, arrays)
     if kind == 10:
-        expect(0, ["<u1", "<u1"])
-        return ErrorResponse(arrays[0].tobytes().decode(), arrays[1].tobytes().decode())
+        expect(0, ["<u1"] * 3)
+        error, text, facts = (array.tobytes().decode() for array in arrays)
+        return ErrorResponse(error, text, json.loads(facts))
     raise ValueError(f"kind {kind}")
 
 

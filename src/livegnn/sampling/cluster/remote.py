@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from livegnn import errors
-from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, WorkerUnavailable
+from livegnn.errors import LiveGnnError, StoredStateInvalid, WorkerUnavailable
 from livegnn.sampling.cluster.messages import ErrorResponse, Request, decode, encode
 from livegnn.sampling.cluster.serving_worker import ServingWorker
 from livegnn.sampling.presample.answers import Response
@@ -86,7 +86,7 @@ def _answer(worker: ServingWorker, payload: bytes) -> Response | ErrorResponse:
             )
         return worker.answer(request.seeds, request.options)
     except LiveGnnError as error:
-        return ErrorResponse(type(error).__name__, str(error))
+        return ErrorResponse(type(error).__name__, str(error), error.facts())
 
 
 class RemoteServing:
@@ -102,8 +102,7 @@ class RemoteServing:
         if isinstance(found, Response):
             return found
         if isinstance(found, ErrorResponse):
-            kind = getattr(errors, found.error, UsageError)
-            raise kind(found.text)
+            raise errors.of_kind(found.error, found.text, found.facts)
         raise StoredStateInvalid(f"[sample] expected an answer, got {type(found).__name__}; ask a serving worker")
 
     def close(self) -> None:
