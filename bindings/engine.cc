@@ -185,6 +185,15 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       .def("pending", &Engine::pending);
   engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
+      .def("note_changes", &Engine::note_changes)
+      .def(
+          "changed_since",
+          [](const Engine& e, std::int64_t place) -> std::optional<IdArray> {
+            const auto found = e.changed_since(place);
+            if (!found) return std::nullopt;
+            return id_array(*found);
+          },
+          "place"_a)
       .def_prop_ro("version", &Engine::version)
       .def("scale_exponents", &Engine::scale_exponents)
       .def("output_width", &Engine::output_width)

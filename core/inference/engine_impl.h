@@ -38,6 +38,10 @@ class EngineImpl final : public Engine {
   std::vector<VertexId> staged_vertices() const override {
     return work_.publication.staged(work_.graph, added_, removed_);
   }
+  std::int64_t note_changes() override { return work_.publication.note_changes(); }
+  std::optional<std::vector<VertexId>> changed_since(std::int64_t place) const override {
+    return work_.publication.changed_since(place);
+  }
 
   std::int64_t read(std::span<const std::int64_t> ids, float* out) const override {
     refuse_unsound_files();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -11,6 +10,7 @@ namespace livegnn {
 namespace {
 
 constexpr std::size_t kReadAhead = 8;
+constexpr std::size_t kNotesMin = 1024;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
@@ -207,7 +207,29 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
     version_.store(graph.version(), std::memory_order_release);
   }
   keep_news(changed, graph, added, removed);
+  if (notes_) note(changed);
   return changed;
+}
+
+std::int64_t Publication::note_changes() {
+  notes_ = true;
+  return forgotten_ + static_cast<std::int64_t>(noted_.size());
+}
+
+void Publication::note(const std::vector<VertexId>& changed) {
+  if (noted_.size() + changed.size() > live_.size() + kNotesMin) {
+    forgotten_ += static_cast<std::int64_t>(noted_.size());
+    noted_.clear();
+  }
+  noted_.insert(noted_.end(), changed.begin(), changed.end());
+}
+
+std::optional<std::vector<VertexId>> Publication::changed_since(std::int64_t place) const {
+  if (place < forgotten_) return std::nullopt;
+  std::vector<VertexId> found(noted_.begin() + (place - forgotten_), noted_.end());
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
 }
 
 void Publication::copy_committed(VertexId v, float* out) const {
@@ -280,7 +302,7 @@ void Publication::read_staged(std::span<const std::int64_t> ids, float* out, con
 std::size_t Publication::bytes() const {
   ReadLock opening(snapshots_gate_);
   return rows_.bytes() + at(most_claimed_) * rows_.row_bytes() + marks_.capacity() * sizeof(std::uint64_t) +
-         snapshots_.bytes();
+         snapshots_.bytes() + noted_.capacity() * sizeof(VertexId);
 }
 
 }  // namespace livegnn

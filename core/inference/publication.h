@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <vector>
@@ -49,6 +50,11 @@ class Publication {
                                const std::vector<VertexId>& removed) const;
   void drop_staged();  // every overwritten row is put back
 
+  // From here on publications note the vertices that they change or add. Returns the place of the next note.
+  std::int64_t note_changes();
+  // Vertices noted since a place, ascending; none where they are forgotten, for there were more than rows.
+  std::optional<std::vector<VertexId>> changed_since(std::int64_t place) const;
+
   // ---- readers
   std::int64_t read(std::span<const std::int64_t> ids, float* out) const;            // the version that the rows are of
   std::int64_t version() const { return version_.load(std::memory_order_acquire); }  // of what read() gives now
@@ -80,6 +86,7 @@ class Publication {
   void keep_for_snapshots(const std::vector<VertexId>& changed, const std::vector<VertexId>& added,
                           const std::vector<VertexId>& removed);
   void set_live(VertexId v, bool live);
+  void note(const std::vector<VertexId>& changed);
   struct Gate {
     std::shared_mutex mutex;
     std::atomic<int> writers_waiting{0};  // readers that come later let them in first
@@ -98,6 +105,9 @@ class Publication {
   std::vector<std::uint8_t> live_;
   VertexId slots_before_ = 0;
   std::int64_t live_count_ = 0;
+  bool notes_ = false;
+  std::vector<VertexId> noted_;
+  std::int64_t forgotten_ = 0;  // notes before those
   std::atomic<std::int64_t> version_ = 0;
   std::int64_t moment_ = 0;  // publications so far
   Snapshots snapshots_;

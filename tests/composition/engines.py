@@ -129,14 +129,18 @@ class Reads:
     """A readout and edge scores that follow the engine."""
 
     def __init__(self, world: World, engine: lg.Engine) -> None:
-        self.engine = engine
-        self.readout = lg.Readout(engine, "mean")
+        self.engine, self.typed = engine, world.setting.typed
+        self.readouts = {
+            name: lg.Readout(engine, "mean", vertex_type=name if self.typed else None) for name in world.rows
+        }
 
     def check(self, world: World, rows: dict[str, np.ndarray]) -> None:
-        np.testing.assert_allclose(self.readout.rows(), rows[PLAIN].mean(0, keepdims=True), rtol=1e-4, atol=1e-4)
-        ids = list(world.rows[PLAIN])[:2]
-        scored = (rows[PLAIN][0] * rows[PLAIN][1]).sum()
-        np.testing.assert_allclose(self.engine.predict_edges([ids]), [scored], rtol=1e-3, atol=1e-3)
+        for name, readout in self.readouts.items():
+            np.testing.assert_allclose(readout.rows(), rows[name].mean(0, keepdims=True), rtol=1e-4, atol=1e-4)
+            ids = list(world.rows[name])[:2]
+            scored = (rows[name][0] * rows[name][1]).sum()
+            kinds = {"vertex_types": (name, name)} if self.typed else {}
+            np.testing.assert_allclose(self.engine.predict_edges([ids], **kinds), [scored], rtol=1e-3, atol=1e-3)
 
 
 ROWS = {name: partial(live, options) for name, options in MODES.items()}

@@ -19,7 +19,9 @@ COLUMNS = {
     "16-bit features": Setting(half=True),
     "log, with swaps and rescales": Setting(logged=True),
     "Readout, edge scores": Setting(read=True),
-    "typed, `ids=`, edge columns and 16 bits": Setting(typed=True, named=True, columns=True, half=True),
+    "typed, `ids=`, edge columns, 16 bits, Readout": Setting(
+        typed=True, named=True, columns=True, half=True, read=True
+    ),
 }
 ROWS = {**engines.ROWS}
 
@@ -33,15 +35,12 @@ class Open(NamedTuple):
 
 FILES = Open(errors.UsageError, "an engine reads whole lists of edges, so `offload` is refused while one is attached")
 LOG = Open(AssertionError, "the log holds updates only: swaps and rescales are not entries")
-READOUT = Open(errors.UsageError, "a readout follows the rows that a batch changes, and a batch on demand changes none")
 COMPACT = Open(errors.ValueInvalid, "a compact state keeps no rows, and messages computed edge by edge read rows")
 OPEN = {
     **{(row, "edges in files"): FILES for row in engines.ROWS},
     **{(row, "log, with swaps and rescales"): LOG for row in engines.ROWS},
-    ("Engine, on demand", "Readout, edge scores"): READOUT,
-    ("Engine, hybrid", "Readout, edge scores"): READOUT,
     ("Engine, compact", "edge weight, time, attributes"): COMPACT,
-    ("Engine, compact", "typed, `ids=`, edge columns and 16 bits"): COMPACT,
+    ("Engine, compact", "typed, `ids=`, edge columns, 16 bits, Readout"): COMPACT,
 }
 
 

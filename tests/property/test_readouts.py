@@ -136,13 +136,14 @@ def expected(kind, engine, graph, group_of, group):
     return pooled(kind, rows)
 
 
+@pytest.mark.parametrize("mode", ["eager", "on_demand", "hybrid"])
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), ways=st.integers(1, 5), batches=st.integers(1, 5))
-def test_readouts_follow_streams(seed, ways, batches):
+def test_readouts_follow_streams(mode, seed, ways, batches):
     rng = np.random.default_rng(seed)
     model = random_model(rng, depth=int(rng.integers(1, 3)), on_edges=True)
     graph, mirror = random_graph(rng, model.input_width, model.uses_weights, **graph_columns(model))
-    engine = lg.Engine(model, graph, threads=1)
+    engine = lg.Engine(model, graph, threads=1, mode=mode)
     group_of = {v: int(rng.integers(0, ways)) for v in range(1000)}
     start = [group_of[v] for v in graph.vertices().tolist()]
     asked = {kind: lg.Readout(engine, kind, lambda ids: [v % ways for v in ids.tolist()]) for kind in KINDS}
@@ -156,6 +157,9 @@ def test_readouts_follow_streams(seed, ways, batches):
         for readout in told.values():
             readout.assign(ids, [group_of[v] for v in ids])
         engine.apply(updates)
+        if rng.random() < 0.3:  # several batches between two reads
+            engine.embeddings(rng.choice(graph.vertices(), min(2, graph.vertex_count), replace=False))
+            continue
         for kind in KINDS:
             check(kind, engine, told[kind], group_of, ways)
             check(kind, engine, asked[kind], {v: v % ways for v in group_of}, ways)

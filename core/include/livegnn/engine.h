@@ -116,6 +116,11 @@ class Engine {
   virtual void restore_journal() = 0;  // ... and put back, bit for bit; staged outputs are dropped
   virtual std::vector<VertexId> staged_vertices() const = 0;
 
+  // ---- what is published, for a follower that looks later (the writer's place)
+  virtual std::int64_t note_changes() = 0;  // changed and new vertices are noted from here on; the place of the next
+  // Those noted since a place, ascending; none where there were so many that they are forgotten.
+  virtual std::optional<std::vector<VertexId>> changed_since(std::int64_t place) const = 0;
+
   // ---- on demand (the writer's place); no effect where nothing is pending
   virtual DemandStats demand(std::span<const std::int64_t> ids) = 0;  // brings these outputs up to date
   virtual void flush() = 0;                                           // brings everything up to date

@@ -17,12 +17,13 @@ __all__ = ["Consumer", "Guard", "IdHolder", "Recorder", "VertexChange"]
 
 
 class VertexChange(NamedTuple):
-    """One vertex that a batch adds or removes: its slot, its id, and the place of the update in the batch."""
+    """One vertex that a batch adds or removes: its slot, its id, the place of the update, and the code of its type."""
 
     slot: int
     id: Any
     adds: bool
     update: int
+    code: int
 
 
 Guard: TypeAlias = Callable[[list[VertexChange]], None]  # before a batch is applied; what it raises refuses the batch

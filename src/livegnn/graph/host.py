@@ -270,10 +270,13 @@ class GraphHost:
         batch: list[VertexChange] = []
         if updates._vertex_ops:
             slots, ids, keys = buffer.ids()[0].tolist(), updates._buffer.ids()[0].tolist(), updates._keys
+            codes = buffer.types().tolist() if self.schema.has_types else [0] * len(slots)
             for first, last, adds in updates._vertex_ops:
                 names = ids[first:last] if keys is None else [keys[place] for place in ids[first:last]]
                 places = range(first, last)
-                batch.extend(map(VertexChange, slots[first:last], names, [adds] * len(names), places))
+                batch.extend(
+                    map(VertexChange, slots[first:last], names, [adds] * len(names), places, codes[first:last])
+                )
         for guard in self._guards:
             guard(batch)
 

@@ -8,6 +8,9 @@ new vertex has no group; nothing of that counts until the batch is in. After the
 on_change callback, `_after` follows. Both run in the applying thread under the graph's lock. Readers take the readout's
 own lock, for the copy of the pooled rows only; `_after` holds it while it changes them.
 
+An engine on demand computes rows when they are read. `_after` then follows the members alone, and a new one has a row
+of zeros; a reader first completes the engine, and moves the rows that were published since it last looked.
+
 Invariant: the state is a function of the engine's output rows and of the groups. After an interruption of `_after`
 (Ctrl-C) it is built again: `_needs_rebuild` says that it must be, `version` which one it stands for.
 """
@@ -15,9 +18,9 @@ Invariant: the state is a function of the engine's output rows and of the groups
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -28,14 +31,17 @@ from livegnn.errors import (
     InvariantBroken,
     ModelMismatch,
     ModelUnsupported,
+    RangeOverflow,
     StateMismatch,
     UsageError,
     ValueInvalid,
 )
-from livegnn.graph import checks
 from livegnn.graph.consumers import VertexChange
 from livegnn.graph.graph import Graph
+from livegnn.graph.updates import VertexType
+from livegnn.inference import hetero as over_types
 from livegnn.inference.engine import Engine
+from livegnn.inference.groups import GroupNames, PendingMembers, group_array
 from livegnn.inference.pools import KINDS, Joined, Moves, Pool
 from livegnn.inference.predict import Head, Rows, headed, predictions
 from livegnn.models import edges, ir
@@ -52,51 +58,7 @@ Int64 = NDArray[np.int64]
 GroupOf: TypeAlias = Callable[[Any], Any]
 
 _BUILD_ROWS = 16384
-
-
-@dataclass(frozen=True)
-class _Pending:
-    """What the batch that makes `version` does to membership: slots it removes, and those it adds with groups."""
-
-    version: int
-    removed: list[int]
-    added: dict[int, int]  # slot -> group, by the caller's name
-    named: list[object]  # ids among them whose groups came from assign()
-
-
-class _Names:
-    """Groups by the caller's integers and by small ones of our own, which are used again."""
-
-    def __init__(self) -> None:
-        self.index: dict[int, int] = {}
-        self.names: list[int] = []  # by own number; stale where it is free
-        self.counts: Int64 = np.zeros(8, np.int64)  # members, by own number
-        self._free: list[int] = []
-
-    def numbered(self, groups: list[int]) -> Int64:
-        """Own numbers of groups, new ones for new groups."""
-        for group in groups:
-            if group not in self.index:
-                if not self._free:
-                    self._free.append(len(self.names))
-                    self.names.append(group)
-                number = self._free.pop()
-                self.names[number] = group
-                self.index[group] = number
-        if len(self.names) > len(self.counts):
-            grown = np.zeros(2 * len(self.names), np.int64)
-            grown[: len(self.counts)] = self.counts
-            self.counts = grown
-        return np.fromiter((self.index[group] for group in groups), np.int64, len(groups))
-
-    def count(self, moves: Moves) -> None:
-        """Follows the members; a group without any is forgotten."""
-        leaves, enters = moves.old_groups[moves.old_groups >= 0], moves.new_groups[moves.new_groups >= 0]
-        np.add.at(self.counts, enters, 1)
-        np.subtract.at(self.counts, leaves, 1)
-        for number in np.unique(leaves[self.counts[leaves] == 0]).tolist():
-            del self.index[self.names[number]]
-            self._free.append(number)
+_log = logging.getLogger("livegnn")
 
 
 class Readout:
@@ -110,12 +72,14 @@ class Readout:
              graph.vertices()[i]; or a function of an array of vertex ids that gives as many integers, called now and
              with the new vertices of each batch before it is applied.
              head: row-local, after the pool: a Model without edges, or a function of (k, width) rows.
+             vertex_type: whose rows are pooled, where vertices have types; groups and ids are those of that type.
     Raises:  ColumnMissing by apply, before anything changes, where a batch adds a vertex without a group: with an
-             array, give it by assign() first. ModelMismatch for a head that reads edges or another width, and for
-             columns that the engine's rows do not have.
+             array, give it by assign() first. ModelMismatch for a head that reads edges or another width, for columns
+             that the engine's rows do not have, and for a type that the model has no output for.
     Exactness: add is the exact sum of the rows, rounded once; mean divides that by the count; max is exact. All are
              functions of the rows alone, so bit-equal to a run from scratch; nothing overflows.
-    Cost:    of a batch: its changed rows, and for max see docs/readouts.md. A copy of the output rows is kept.
+    Cost:    of a batch: its changed rows, and for max see docs/readouts.md. A copy of the output rows is kept. On
+             demand, a batch costs its new and removed vertices, and a read completes the engine first.
 
     >>> import numpy as np, livegnn as lg
     >>> graph = lg.Graph(np.eye(3, dtype=np.float32), [0, 1], [1, 2])
@@ -132,37 +96,30 @@ class Readout:
         groups: object = None,
         *,
         head: Model | Head | None = None,
+        vertex_type: VertexType | None = None,
     ) -> None:
         if not isinstance(engine, Engine):
             raise UsageError(f"[Readout] expected a livegnn Engine, got {type(engine).__name__}; pass one")
-        if engine.model.vertex_types:
-            raise ModelUnsupported(
-                f"[Readout] expected an engine over one kind of vertex, got vertex types {engine.model.vertex_types}, "
-                "whose rows differ in width; pool engine.embeddings(ids, vertex_type=...)"
-            )
         self._parts = None if isinstance(kind, str) and kind in KINDS else _listed_parts(kind)
-        if engine.mode != "eager":
-            raise UsageError(
-                f'[Readout] expected an engine with mode="eager", got {engine.mode!r}, whose batches do not tell '
-                "which outputs they change; make another engine on the same graph"
-            )
-        self.engine, self.kind, self.head = engine, kind, head
-        self._width = engine.model.output_width
+        self.engine, self.kind, self.head, self.vertex_type = engine, kind, head, vertex_type
+        self._code = engine.graph.host.schema.vertex_code("Readout", vertex_type)
+        self._width = self._width_in(engine.model)
         self._suits(engine.model)
         self._group_of: GroupOf | None = groups if callable(groups) else None
         self._one_group = groups is None
         self._assigned: dict[object, int] = {}  # by id, of vertices to come
-        self._pending: _Pending | None = None
+        self._pending: PendingMembers | None = None
         self._lock = threading.Lock()
         self._needs_rebuild = False
+        self._seen = -1  # on demand: the place of the next row that the engine will have published
         self._closed = False
         graph = engine.graph
         if engine._closed:
             raise UsageError("[Readout] expected an open engine, got one that was closed; make a new engine")
         with graph.host.writing("Readout"):
-            slots = np.flatnonzero(graph.host.store.live())
+            slots = self._members()
             found = self._groups_at_start(groups, graph.host.ids.external(slots))
-            self._names = _Names()
+            self._names = GroupNames()
             self._group = np.full(graph.slot_count, -1, np.int64)  # own number by slot, -1 where free
             self._group[slots] = self._names.numbered(found)
             self._build()
@@ -204,7 +161,7 @@ class Readout:
             return [0] * len(ids)
         if callable(groups):
             return self._asked("Readout", ids)
-        return _group_array("Readout", groups, len(ids), "vertices()")
+        return group_array("Readout", groups, len(ids), "vertices()")
 
     # ---- reading (any thread)
 
@@ -222,7 +179,7 @@ class Readout:
 
     def pooled(self, group_ids: object = None) -> Rows:
         """Rows before the head, (k, width) float32."""
-        wanted = None if group_ids is None else _group_array("rows", group_ids, None, "")
+        wanted = None if group_ids is None else group_array("rows", group_ids, None, "")
         with self._whole():
             names = self._present() if wanted is None else wanted
             numbers = np.fromiter((self._names.index.get(name, -1) for name in names), np.int64, len(names))
@@ -246,18 +203,18 @@ class Readout:
     @property
     def group_ids(self) -> Int64:
         """Groups that have vertices, (k,) int64 ascending; [0] with groups=None."""
-        with self._whole():
+        with self._whole(rows=False):
             return np.array(self._present(), np.int64)
 
     @property
     def version(self) -> int:
         """The version of the graph that rows() stands for."""
-        with self._whole():
+        with self._whole(rows=False):
             return self._version
 
     def state_bytes(self) -> dict[str, int]:
         """Bytes of state by part: rows (the copy), groups, pool."""
-        with self._whole():
+        with self._whole(rows=False):
             groups = self._group.nbytes + self._names.counts.nbytes
             return {"rows": self._rows.nbytes, "groups": groups, "pool": self._pool.bytes()}
 
@@ -284,24 +241,27 @@ class Readout:
             raise UsageError("[assign] expected an open readout, got one that was closed; make another")
         graph = self.engine.graph
         with graph.host.writing("assign"):
-            self._catch_up()
+            self._repair()
             names = _id_list(graph, ids)
-            found = _group_array("assign", groups, len(names), "ids")
-            live = graph.is_live(ids) if names else np.zeros(0, np.bool_)
+            found = group_array("assign", groups, len(names), "ids")
+            live = graph.is_live(ids, vertex_type=self.vertex_type) if names else np.zeros(0, np.bool_)
             last = dict(zip(names, range(len(names)), strict=True))  # of an id given twice, the later row counts
             for row in last.values():
                 if not live[row]:
                     self._assigned[names[row]] = found[row]
             moved = [row for row in last.values() if live[row]]
             if moved:
-                slots = graph.host.ids.slots("assign", [names[row] for row in moved])
+                slots = graph.host.ids.slots("assign", [names[row] for row in moved], self.vertex_type)
                 self._move(slots, [found[row] for row in moved], self._rows[slots], graph.version)
 
     def close(self) -> None:
         """Leaves the engine; the last rows stay readable."""
         with self.engine.graph.host.lock:
             if not self._closed:
-                self._catch_up()
+                try:
+                    self._catch_up()
+                except RangeOverflow as error:
+                    _log.warning("[close] pools stay as they were before the batches that are pending: %s", error)
             self.engine._unfollow(self)
             self._closed = True
 
@@ -317,11 +277,11 @@ class Readout:
             raise UsageError("[verify] expected an open readout, got one that was closed; verify before closing it")
         with engine.graph.host.lock:
             self._catch_up()
-            slots = np.flatnonzero(engine.graph.host.store.live())
+            slots = self._members()
             if engine.strategy != "sampled":
-                fresh = engine.recompute()[slots]
+                fresh = over_types.cut(engine.recompute()[slots], self._width_in(engine.model))
             else:
-                fresh = engine.native.read(slots)
+                fresh = self._read(slots)
             _, pool = _built(self._parts_of(fresh.shape[1]), slots, self._group[slots], fresh, len(self._group))
             names = self._present()
             numbers = np.fromiter((self._names.index.get(name, -1) for name in names), np.int64, len(names))
@@ -341,8 +301,9 @@ class Readout:
 
     def _before(self, batch: list[VertexChange]) -> None:
         """Works out who comes and goes. Raises: ColumnMissing where a new vertex has no group."""
-        self._catch_up()
+        self._repair()
         graph = self.engine.graph
+        batch = [change for change in batch if change.code == self._code]
         last = {change.slot: change for change in batch}
         new = [change for change in last.values() if change.adds]
         removed = [change.slot for change in batch if not change.adds]
@@ -355,13 +316,14 @@ class Readout:
             groups = [self._waiting(change) for change in new]
         added = dict(zip((change.slot for change in new), groups, strict=True))
         names = [change.id for change in new]
-        self._pending = _Pending(graph.version + 1, [slot for slot in removed if slot not in added], added, names)
+        self._pending = PendingMembers(graph.version + 1, [slot for slot in removed if slot not in added], added, names)
 
     def _waiting(self, change: VertexChange) -> int:
         group = self._assigned.get(change.id)
         graph = self.engine.graph
-        if group is None and change.id in graph:  # removed further up in this batch
-            group = self._names.names[int(self._group[graph.host.ids.slot("apply", change.id)])]
+        if group is None:
+            slot = int(graph.host.ids.find("apply", [change.id], self.vertex_type)[0])
+            group = None if slot < 0 else self._names.names[int(self._group[slot])]  # removed further up in this batch
         if group is None:
             raise ColumnMissing(
                 f"[apply, update {change.update}] expected a group for new vertex {change.id!r}, which a readout pools "
@@ -373,19 +335,20 @@ class Readout:
         """Follows a batch: changed are the slots of live vertices with other output rows."""
         pending = self._pending
         if self._needs_rebuild or pending is None or pending.version != version or self._version != version - 1:
-            self._catch_up()
+            self._repair()
             return
         added = np.fromiter(pending.added, np.int64, len(pending.added))
-        live = np.union1d(changed, added)
+        live = np.union1d(self._of_type(changed), added) if self.engine.is_eager else added
         removed = np.setdiff1d(np.array(pending.removed, np.int64), live)
         slots = np.concatenate([live, removed])
         new = np.zeros((len(slots), self._rows.shape[1]), np.float32)
-        new[: len(live)] = self.engine.native.read(live)
+        if self.engine.is_eager:
+            new[: len(live)] = self._read(live)
         self._move(slots, None, new, version)
 
     def _suits(self, model: Model) -> None:
         """Raises: ModelMismatch if pools or head do not take that model's rows."""
-        width = model.output_width
+        width = self._width_in(model)
         if self._parts is not None and self.head is not None and width != self._width:
             raise ModelMismatch(
                 f"[Readout] expected rows of width {self._width}, in which the pools name columns, got {width}; "
@@ -399,6 +362,26 @@ class Readout:
             )
         _check_head(self.head, sum(stop - start for _, start, stop in self._parts_of(width)))
 
+    def _width_in(self, model: Model) -> int:
+        """The width of the rows that are pooled. Raises: ModelMismatch."""
+        graph = self.engine.graph
+        if not graph.host.schema.has_types:
+            return model.output_width
+        return over_types.width_of(model, graph, "Readout", self.vertex_type)
+
+    def _members(self) -> Int64:
+        """Slots of the live vertices of our type."""
+        return self.engine.graph.host.live_slots("Readout", self.vertex_type)
+
+    def _of_type(self, slots: Int64) -> Int64:
+        """Those of live slots that are of our type."""
+        host = self.engine.graph.host
+        return slots[host.store.slot_types(slots) == self._code] if host.schema.has_types else slots
+
+    def _read(self, slots: Int64) -> Rows:
+        """The published rows of live vertices of our type."""
+        return over_types.cut(self.engine.native.read(slots), self._width_in(self.engine.model))
+
     def _parts_of(self, width: int) -> Sequence[tuple[str, int, int]]:
         """What is pooled of rows of that width."""
         return [(str(self.kind), 0, width)] if self._parts is None else self._parts
@@ -409,9 +392,25 @@ class Readout:
     def _rebuilt(self) -> None:
         """The engine's rows were made anew (swap, rescale)."""
         self._needs_rebuild = True
-        self._catch_up()
+        self._repair()
 
     def _catch_up(self) -> None:
+        """Rows and members as they are now. To be called under the graph's lock."""
+        self._repair()
+        engine = self.engine
+        if engine.is_eager or self._closed:
+            return
+        engine.complete()
+        changed = engine.native.changed_since(self._seen)
+        if changed is None:  # more rows than are noted
+            self._rebuilt()
+            return
+        seen = engine.native.note_changes()
+        slots = changed[self._group[changed] >= 0]
+        self._move(slots, None, self._read(slots), self._version)
+        self._seen = seen
+
+    def _repair(self) -> None:
         """Builds the state again if something interrupted us. To be called under the graph's lock."""
         if self._needs_rebuild or self._version != self.engine.graph.version:
             with self._lock:
@@ -431,16 +430,17 @@ class Readout:
         self._group[list(pending.added)] = numbers
         for name in pending.named:
             self._assigned.pop(name, None)
-        live = self.engine.graph.host.store.live()
-        if (self._group[: len(live)][live] < 0).any():
+        if (self._group[self._members()] < 0).any():
             raise InvariantBroken("[Readout] expected a group for every live vertex, got one without; make it again")
 
     def _build(self) -> None:
         """Pool, counts and the copy of the rows, from membership and the engine's rows."""
         engine = self.engine
-        slots = np.flatnonzero(engine.graph.host.store.live())
-        fresh = engine.native.read(slots)
-        names = _Names()
+        if not engine.is_eager:
+            self._seen = engine.native.note_changes()
+        slots = self._members()
+        fresh = self._read(slots)
+        names = GroupNames()
         own = self._names.names
         self._group[slots] = names.numbered([own[number] for number in self._group[slots].tolist()])
         none = np.full(len(slots), -1, np.int64)
@@ -480,15 +480,21 @@ class Readout:
             self._group, self._rows = grown, rows
 
     @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Holds the state for a reader; one that needs a rebuild is built again first."""
+    def _whole(self, *, rows: bool = True) -> Iterator[None]:
+        """Holds the state for a reader, whole again where it was interrupted. rows: brings them up to date first."""
+        if rows and not self.engine.is_eager:
+            with self.engine.graph.host.lock:
+                self._catch_up()
+                with self._lock:
+                    yield
+            return
         while True:
             with self._lock:
                 if not self._needs_rebuild:
                     yield
                     return
             with self.engine.graph.host.lock:
-                self._catch_up()
+                self._repair()
 
     def _asked(self, where: str, ids: Any) -> list[int]:
         """Groups of vertices by the caller's function."""
@@ -500,7 +506,7 @@ class Readout:
                 f"[{where}] expected groups from the readout's function for {len(ids)} vertices, got "
                 f"{type(cause).__name__}: {cause}; fix the function"
             ) from cause
-        return _group_array(where, given, len(ids), "the ids given to the readout's function")
+        return group_array(where, given, len(ids), "the ids given to the readout's function")
 
     def __repr__(self) -> str:
         return f"Readout({self.engine!r}, {self._label()!r}, groups={len(self.group_ids)}, version={self.version})"
@@ -542,17 +548,6 @@ def _built(
         part = slice(begin, begin + _BUILD_ROWS)
         pool.move(Moves(slots[part], none[part], groups[part], fresh[part], fresh[part]), rows)
     return rows, pool
-
-
-def _group_array(where: str, groups: object, count: int | None, of: str) -> list[int]:
-    array = checks.integer_array(where, "groups", groups)
-    if count is not None:
-        checks.same_length(where, "groups", array, count, of)
-    if array.size and array.min() < 0:
-        row = int(np.argmax(array < 0))
-        raise ValueInvalid(f"[{where}] expected groups of at least 0, got {array[row]} at row {row}; fix the group")
-    result: list[int] = array.tolist()
-    return result
 
 
 def _id_list(graph: Any, ids: object) -> list[Any]:

@@ -237,7 +237,7 @@ def test_the_graph_may_number_its_types_otherwise_and_have_more():
         (lambda e: e.embeddings([0], vertex_type="Shop"), ValueInvalid, "got 'Shop'"),
         (lambda e: e.embeddings([9], vertex_type="Item"), VertexUnknown, "got 9 at row 0"),
         (lambda e: e.predict([0]), ColumnMissing, "vertex_type="),
-        (lambda e: lg.Readout(e, "add"), ModelUnsupported, "one kind of vertex"),
+        (lambda e: lg.Readout(e, "add"), ColumnMissing, "expected vertex_type="),
         (lambda e: e.swap(lg.Model([lg.layers.LG()], input_width=3)), ModelUnsupported, "a model over vertex types"),
     ],
 )

@@ -10,6 +10,7 @@ from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_poo
 import livegnn as lg
 from livegnn.inference.pools import Joined
 from tests.unit.inference.samples import INT_IDS, STR_IDS, N, array, engine, graph, model, row, updates
+from tests.unit.models.hetero_samples import by_hand, shop
 
 GROUPS = [4, 4, 2, 2, 2, 0]
 PYG = {"add": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
@@ -379,8 +380,97 @@ def test_state_bytes_by_part():
     assert sizes["pool"] >= 9 * 3 * 8
 
 
-def test_an_engine_on_demand_is_refused():
-    graph = lg.Graph(np.eye(3, dtype=np.float32), [0], [1])
-    lazy = lg.Engine(lg.Model([lg.layers.LG()], input_width=3), graph, mode="on_demand")
-    with pytest.raises(lg.errors.UsageError, match="expected an engine with mode=\"eager\", got 'on_demand'"):
-        lg.Readout(lazy)
+@pytest.mark.parametrize("mode", ["on_demand", "hybrid"])
+def test_on_demand_a_read_completes_the_engine(mode):
+    e, twin = engine(mode=mode), engine()
+    readout, follower = lg.Readout(e, "max", GROUPS), lg.Readout(twin, "max", GROUPS)
+    batches = [
+        (("add_vertex", N, row()), ("remove_vertex", 5), ("set_features", 0, row(3))),
+        (("add_edge", N, 1), ("remove_vertex", 4)),
+        (("add_vertex", 5, row(4)), ("set_features", 2, row(5))),
+    ]
+    for batch, new in zip(batches, (N, 99, 5), strict=True):
+        for each in (readout, follower):
+            each.assign([new], [9])
+        e.apply(updates(*batch))
+        twin.apply(updates(*batch))
+    assert e.native.pending()
+    assert (readout.version, readout.group_ids.tolist()) == (3, follower.group_ids.tolist())
+    assert e.native.pending()  # versions and groups ask for no rows
+    np.testing.assert_array_equal(readout.rows(), follower.rows())
+    assert not e.native.pending()
+    readout.verify()
+
+
+def test_on_demand_rows_that_other_reads_published_are_taken():
+    e = engine(mode="on_demand")
+    readout, late = lg.Readout(e, "add"), lg.Readout(e, "add")
+    e.apply(updates(("set_features", 0, row(3))))
+    e.embeddings([0, 1])
+    readout.verify()
+    e.apply(updates(("set_features", 0, row(4)), ("remove_edge", 0, 1)))
+    e.complete()
+    for each in (readout, late):
+        each.verify()
+    e.swap(model(2, seed=40))
+    e.apply(updates(("set_features", 1, row(5))))
+    readout.verify()
+    e.close()
+    np.testing.assert_array_equal(readout.rows(), late.rows())
+
+
+def test_on_demand_more_changes_than_are_noted():
+    count = 600
+    graph = lg.Graph(np.eye(1, 3, dtype=np.float32).repeat(count, 0), [0], [1])
+    e = lg.Engine(lg.Model([lg.layers.Dense(np.eye(3))]), graph, mode="on_demand", threads=1)
+    readout = lg.Readout(e, "add")
+    for scale in range(1, 7):
+        e.apply(updates(*(("set_features", v, [scale, 0, 0]) for v in range(count))))
+        e.complete()
+    assert e.native.changed_since(0) is None
+    readout.verify()
+
+
+def test_what_on_demand_cannot_complete_is_raised_and_closing_stays():
+    e = engine(mode="on_demand")
+    readout = lg.Readout(e, "add")
+    e.apply(updates(("set_features", 0, row(scale=1e30))))
+    with pytest.raises(lg.errors.RangeOverflow):
+        readout.rows()
+    e.close()
+    assert readout.rows().shape == (1, 3)
+
+
+def typed_engine(**options):
+    return lg.Engine(by_hand(), shop(), threads=1, **options)
+
+
+@pytest.mark.parametrize("mode", ["eager", "on_demand"])
+def test_rows_of_one_type_are_pooled(mode):
+    e = typed_engine(mode=mode)
+    users = lg.Readout(e, "max", [7, 8, 7], vertex_type="User")
+    items = lg.Readout(e, "add", vertex_type="Item")
+    users.assign([3], [8])
+    batch = lg.Updates()
+    batch.remove_vertex(2, vertex_type="User")
+    batch.add_vertex(2, [5, 6], vertex_type="Item")  # takes the slot of the user
+    batch.add_vertex(3, [1, 2, 3], vertex_type="User")
+    batch.add_edge(0, 2, edge_type="Buy")
+    batch.add_edge(2, 1, edge_type="Bought")
+    e.apply(batch)
+    rows = e.embeddings([0, 1, 3], vertex_type="User")
+    np.testing.assert_array_equal(users.rows([7, 8]), [rows[0], rows[1:].max(0)])
+    np.testing.assert_array_equal(items.rows(), e.embeddings([0, 1, 2], vertex_type="Item").sum(0, keepdims=True))
+    for readout in (users, items):
+        readout.verify()
+
+
+def test_the_type_of_a_readout_is_checked():
+    e = typed_engine()
+    with pytest.raises(lg.errors.ColumnMissing, match="expected vertex_type="):
+        lg.Readout(e)
+    with pytest.raises(lg.errors.ModelMismatch, match=r"an output for .*, got 'Tag'"):
+        lg.Readout(e, vertex_type="Tag")
+    with pytest.raises(lg.errors.ColumnMissing, match="one kind of vertex"):
+        lg.Readout(engine(), vertex_type="User")
+    e.close()
