@@ -32,7 +32,7 @@ class RemoteSampler:
 
     Args:    partition: this worker's.  exchange: to the others.  options: of TemporalSampler, the same everywhere.
     Raises:  as TemporalSampler.
-    Cost:    of a hop: two exchanges, 24 bytes a target and 8 + 24 bytes for each edge found.  Source: GNNFlow 4.4.
+    Cost:    of a hop: two exchanges, 24 + 8 bytes a target and 24 for each edge found.  Source: GNNFlow 4.4.
     """
 
     def __init__(self, partition: Partition, exchange: Exchange, fanouts: object, **options: Any) -> None:
