@@ -2,7 +2,9 @@
 // Before a batch uses a vertex's old rows, or replaces them, they are derived from the state before the batch:
 // aggregates that have changed meanwhile are in the journal, old features and degrees in the batch's record. From then
 // on the rows are where they would be if they were kept, until the batch is published.
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "inference/message_rows.h"
 #include "inference/view.h"
@@ -36,11 +38,18 @@ std::int32_t StageView::type_before(VertexId v) const {
   return retyped == work.types_before.end() ? work.graph.vertex_type(v) : retyped->second;
 }
 
-bool Workspace::makes_rows(int stage) const {
-  for (const StoredSpec& spec : source().stored) {
-    if (spec.stage == stage) return true;
+// The last stage after which a run from scratch reads rows of a table.
+int Workspace::last_use(int table) const {
+  int last = source().stored[at(table)].stage;
+  const auto has = [&](const std::vector<int>& tables) {
+    return std::find(tables.begin(), tables.end(), table) != tables.end();
+  };
+  for (std::size_t k = 0; k < operators.size(); ++k) {
+    const Operands& read = operators[k]->operands();
+    if (has(read.sources) || has(read.targets)) last = std::max(last, operators[k]->stage());
+    if (has(read.loaded)) last = std::max(last, source().aggregations[k].consumers.back());
   }
-  return false;
+  return last;
 }
 
 void Workspace::note_before() {
@@ -53,8 +62,24 @@ void Workspace::note_before() {
   }
 }
 
+// Rows of earlier stages that a stage of a compact state reads of its vertices themselves.
+std::vector<int> Workspace::loaded_tables(int stage) const {
+  std::vector<int> tables;
+  for (std::size_t k = 0; compact() && k < operators.size(); ++k) {
+    const std::vector<int>&consumers = source().aggregations[k].consumers, &loaded = operators[k]->operands().loaded;
+    if (std::find(consumers.begin(), consumers.end(), stage) != consumers.end())
+      tables.insert(tables.end(), loaded.begin(), loaded.end());
+  }
+  return tables;
+}
+
+void Workspace::derive(const std::vector<int>& tables, const std::vector<VertexId>& vertices) {
+  for (const int t : tables) derive_rows(source().stored[at(t)].stage, vertices);
+}
+
 // Vertices that this batch has brought had no rows before: theirs are zero, as in tables that are kept.
 void Workspace::derive_rows(int stage, const std::vector<VertexId>& vertices) {
+  if (!compact()) return;
   std::vector<int> tables;
   for (std::size_t t = 0; t < source().stored.size(); ++t) {
     if (source().stored[t].stage == stage) tables.push_back(static_cast<int>(t));
@@ -67,6 +92,7 @@ void Workspace::derive_rows(int stage, const std::vector<VertexId>& vertices) {
     for (const int t : tables) state.stored[at(t)].hold(v);
     if (v < slots_before) wanted.push_back(v);
   }
+  derive_loaded(stage, wanted);
   const auto total = static_cast<std::int64_t>(wanted.size());
   const std::int64_t chunk = std::clamp<std::int64_t>(total / (2 * pool.threads()), 12, program.chunk_rows());
   const auto run = [&](std::int64_t index, int thread) {
@@ -93,16 +119,27 @@ void Workspace::derive_sources() {
   for (const EdgeRecord& edge : delta->added) sources.push_back(edge.src);
   for (const EdgeRecord& edge : delta->removed) sources.push_back(edge.src);
   for (const EdgeReweighted& edge : delta->reweighted) sources.push_back(edge.before.src);
-  for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) {
-    if (makes_rows(stage)) derive_rows(stage, sources);
-  }
+  for (const EdgeRecord& edge : delta->reattributed) sources.push_back(edge.src);
+  for (int stage = 0; stage < static_cast<int>(source().stages.size()); ++stage) derive_rows(stage, sources);
 }
 
-void Workspace::derive_all(int stage) {
-  if (!makes_rows(stage)) return;
-  std::vector<VertexId> all(at(slots));
-  for (VertexId v = 0; v < slots; ++v) all[at(v)] = v;
-  derive_rows(stage, all);
+void Operator::derive_operands(const std::vector<VertexId>& rows) const {
+  if (!work_.compact()) return;
+  std::vector<VertexId> sources;
+  for (const VertexId v : rows) {
+    work_.graph.visit_in(
+        v, [&](const EdgeSpan& span) { sources.insert(sources.end(), span.neighbours, span.neighbours + span.count); });
+  }
+  work_.derive(operands_.targets, rows);
+  work_.derive(operands_.sources, sources);
+}
+
+void Operator::derive_all() const {
+  if (!work_.compact()) return;
+  std::vector<VertexId> all(at(work_.slots));
+  std::iota(all.begin(), all.end(), 0);
+  work_.derive(operands_.sources, all);
+  work_.derive(operands_.targets, all);
 }
 
 }  // namespace livegnn

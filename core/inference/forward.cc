@@ -114,7 +114,9 @@ void EngineImpl::forward(State& state, bool choose_scales, Sums sums, const Outp
       if (choose_scales) op.choose_scales(state);
       if (sums == Sums::Kept || !passes(k)) op.compute_all(state);
     }
-    state.release_rows();  // of a compact state: what the stage made has done its work
+    for (std::size_t t = 0; t < state.stored.size(); ++t) {  // of a compact state: what has done its work
+      if (work_.last_use(static_cast<int>(t)) <= stage) state.stored[t].release();
+    }
   }
 }
 

@@ -176,7 +176,8 @@ void EngineImpl::run_stage(int stage) {
   StageStats& stats = w.stats[at(stage)];
   stats.affected = static_cast<std::int64_t>(rows.size());
   const double begun = seconds_now();
-  if (w.compact()) w.derive_rows(stage, rows);
+  w.derive_loaded(stage, rows);
+  w.derive_rows(stage, rows);
   for (const auto& op : w.operators) {
     if (op->stage() == stage) op->plan(rows);
   }
@@ -193,8 +194,10 @@ void EngineImpl::run_stage(int stage) {
 // One operator may finish the last stage for the rows that it changes, while they are in the cache: once the others
 // have settled.
 void EngineImpl::settle(int stage) {
-  // Rows that are finished so come in no order of types, so there would be no blocks of them.
-  const bool before_last = stage + 2 == stages() && !source().typed && !work_.restricted;
+  // Rows that are finished so come in no order of types, so there would be no blocks of them, and no rows are derived
+  // for them.
+  const bool before_last =
+      stage + 2 == stages() && !source().typed && !work_.restricted && work_.loaded_tables(stage + 1).empty();
   Operator* last = nullptr;
   for (const auto& op : work_.operators) {
     if (op->stage() == stage && op->facts.may_finish) last = op.get();

@@ -43,6 +43,9 @@ struct StageView {
   }
   std::int32_t type(VertexId v) const { return before ? type_before(v) : work.graph.vertex_type(v); }
   const StoredRows& stored(int t) const { return state.stored[at(t)]; }
+  const float* stored_row(int t, VertexId v) const {  // of a kind with keep_before
+    return before ? work.rows_before[at(t)].find(v, stored(t).row(v)) : stored(t).row(v);
+  }
 
  private:
   const RowTable<std::int64_t>& table(int k) const { return state.aggregates[at(k)]; }

@@ -146,11 +146,14 @@ class Workspace {
   }
   void find_result_rows(int stage);
   void check_stored(const Instruction& step, VertexId v, const float* row) const;
-  bool makes_rows(int stage) const;
   void note_before();
+  // Of a compact state; of another one they do nothing.
   void derive_sources();
+  void derive_loaded(int stage, const std::vector<VertexId>& vertices) { derive(loaded_tables(stage), vertices); }
   void derive_rows(int stage, const std::vector<VertexId>& vertices);
-  void derive_all(int stage);
+  void derive(const std::vector<int>& tables, const std::vector<VertexId>& vertices);
+  std::vector<int> loaded_tables(int stage) const;
+  int last_use(int table) const;
 
   const GraphStore& graph;
   const Kernels& kernels = livegnn::kernels();

@@ -35,12 +35,9 @@ class Open(NamedTuple):
 
 FILES = Open(errors.UsageError, "an engine reads whole lists of edges, so `offload` is refused while one is attached")
 LOG = Open(AssertionError, "the log holds updates only: swaps and rescales are not entries")
-COMPACT = Open(errors.ValueInvalid, "a compact state keeps no rows, and messages computed edge by edge read rows")
 OPEN = {
     **{(row, "edges in files"): FILES for row in engines.ROWS},
     **{(row, "log, with swaps and rescales"): LOG for row in engines.ROWS},
-    ("Engine, compact", "edge weight, time, attributes"): COMPACT,
-    ("Engine, compact", "typed, `ids=`, edge columns, 16 bits, Readout"): COMPACT,
 }
 
 

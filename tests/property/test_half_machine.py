@@ -37,8 +37,6 @@ class HalfMachine(RuleBasedStateMachine):
         threads=st.sampled_from([1, 2]),
     )
     def begin(self, seed, dtype, family, options, threads):
-        if family in EDGE_FAMILIES and "state" in options:
-            options = {}  # a compact state keeps no rows to compute messages on edges from
         self.rng, self.dtype = np.random.default_rng(seed), dtype
         model = random_model(self.rng, family=family, depth=int(self.rng.integers(1, 3)))
         columns = graph_columns(model)

@@ -34,7 +34,7 @@ def engine_options(rng: Rng, model: lg.Model) -> dict[str, Any]:
     found["path"] = one_of(rng, PATHS, usual=0.5)
     if found["strategy"] == "incremental":
         found["mode"] = one_of(rng, MODES, usual=0.4)
-        if found["mode"] == "eager" and not model.uses_edges:
+        if found["mode"] == "eager":
             found["state"] = one_of(rng, ("fast", "compact"))
         if found["mode"] == "hybrid":
             found["hot"] = 20

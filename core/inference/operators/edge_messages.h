@@ -71,7 +71,7 @@ class EdgeMessages {
  private:
   void prefetch_end(int table, VertexId v, int width) const {
     if (table < 0) return work_.graph.features().prefetch(v, 0, width);
-    prefetch_row(state_.stored[at(table)].row(v), at(width) * sizeof(float));
+    state_.stored[at(table)].prefetch(v);
   }
 
   void load_end(int table, VertexId v, bool before, float* out, int width) {

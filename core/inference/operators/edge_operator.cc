@@ -58,6 +58,7 @@ const std::vector<VertexId>& EdgeOperator::recompute() {
   }
   if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
   work_.stats[at(spec_.stage)].path = Path::Pull;
+  derive_operands(touched_.collect());
   refresh_rows(*this, work_, k_, touched_.collect(), kRowsPerTask);
   return touched_.collect();
 }

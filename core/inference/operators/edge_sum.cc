@@ -203,6 +203,7 @@ class EdgeSum::BatchMessages {
 void EdgeSum::replace_messages() {
   StageStats& stats = work_.stats[at(spec_.stage)];
   const std::vector<VertexId>& sources = moved_.collect();
+  work_.derive(operands_.sources, sources);
   const BatchMessages own(*this);
   stats.path = Path::Push;
   const bool few = work_.out_edges(sources) + static_cast<std::int64_t>(own.edges().size()) < kReplacedPerShard;

@@ -117,7 +117,7 @@ class MessageOperator : public Operator {
     if (plan_.path == Path::Push && !work_.restricted) stats.edges += edges;
     if (plan_.path == Path::Push) rows().need_deltas(plan_.sources.size());
     stats.path = plan_.path;
-    if (work_.compact() && spec_.message_table >= 0) work_.derive_rows(spec_.stage, plan_.sources);
+    work_.derive(operands_.sources, plan_.sources);
   }
 
   // Writes the delta of a changed message, moves the vertex's own term, and stores the new message.
@@ -204,8 +204,7 @@ class MessageOperator : public Operator {
   }
 
   void move_rows(bool finish) {
-    const bool reads_rows = spec_.message_table >= 0 || spec_.root == Root::Table;
-    if (work_.compact() && reads_rows && plan_.path != Path::Push) work_.derive_all(spec_.stage);
+    if (plan_.path != Path::Push) derive_all();
     switch (plan_.path) {
       case Path::Push:
         return rows().push(finish);

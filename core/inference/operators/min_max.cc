@@ -1,8 +1,8 @@
-// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the next
-// best, or a bound on either where it has left (docs/extremes.md). So a column is exposed only when both have left, and
-// ties cost nothing. Removals and insertions of a batch
-// may come in any order: an exposed column keeps a bound, a later message that reaches the bound covers it, and what is
-// exposed in the end is read again, in blocks of one cache line.
+// Minima and maxima (InkStream, section 2.5, column by column). A row keeps the best message of each column and the
+// next best, or a bound on either where it has left (docs/extremes.md). So a column is exposed only when both have
+// left, and ties cost nothing. Removals and insertions of a batch may come in any order: an exposed column keeps a
+// bound, a later message that reaches the bound covers it, and what is exposed in the end is read again, in blocks of
+// one cache line.
 //
 // The best message is a function of the graph. The next best is a cache: it may be known or only bounded, depending on
 // what came before, and neither digest() nor any output looks at it.
@@ -95,7 +95,6 @@ class MinMax final : public MessageOperator<MinMax> {
   void sweep() { sweep_rows(*this, work_, k_); }
   std::vector<Run> exposed(const MinMaxRow& row) const;
   std::int64_t reread_exposed(VertexId v, bool* value_changed, int thread);
-  void derive_exposed(const std::vector<VertexId>& touched);
   void settle_touched();
 
   const MinMaxKernels& row_kernels_;
@@ -210,18 +209,6 @@ std::int64_t MinMax::reread_exposed(VertexId v, bool* value_changed, int thread)
   return sources * blocks * kBlock * static_cast<std::int64_t>(sizeof(float));
 }
 
-// Rows that will be read again, in a compact state.
-void MinMax::derive_exposed(const std::vector<VertexId>& touched) {
-  std::vector<VertexId> sources;
-  for (const VertexId v : touched) {
-    if ((flags_[at(v)] & MinMaxFlag::kExposed) == 0) continue;
-    sources.push_back(v);
-    work_.graph.visit_in(
-        v, [&](const EdgeSpan& span) { sources.insert(sources.end(), span.neighbours, span.neighbours + span.count); });
-  }
-  work_.derive_rows(spec_.stage, sources);
-}
-
 void MinMax::settle(bool finish) {
   move_rows(finish);
   settle_touched();
@@ -231,7 +218,7 @@ void MinMax::settle(bool finish) {
 // InkStream's resilient vertices, end here.
 void MinMax::settle_touched() {
   const std::vector<VertexId>& touched = touched_.collect();
-  if (work_.compact() && spec_.message_table >= 0) derive_exposed(touched);
+  derive_operands(touched, [&](VertexId v) { return (flags_[at(v)] & MinMaxFlag::kExposed) != 0; });
   std::vector<MinMaxStats> counts(at(work_.pool.threads()));
   std::vector<std::int64_t> reread(at(work_.pool.threads()), 0);
   const auto settle_row = [&](VertexId v, int thread) {

@@ -19,8 +19,10 @@
 // its RowSink. Loops over edges are inside the operator: plain code, or templates of counted_edges.h and push.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -123,6 +125,17 @@ class Operator {
 
  protected:
   RowTable<std::int64_t>& table() const { return work_.state.aggregates[at(k_)]; }
+  // Before rows of a compact state are read that the batch has not asked for (derive.cc): all that these rows of the
+  // aggregation are made of, or all that any is.
+  void derive_operands(const std::vector<VertexId>& rows) const;
+  template <typename Read>
+  void derive_operands(const std::vector<VertexId>& rows, Read&& read) const {  // of those for which read(v)
+    if (!work_.compact()) return;
+    std::vector<VertexId> chosen;
+    std::copy_if(rows.begin(), rows.end(), std::back_inserter(chosen), read);
+    derive_operands(chosen);
+  }
+  void derive_all() const;
 
   Workspace& work_;
   const int k_;

@@ -119,6 +119,7 @@ class SplitAttention final : public Operator {
   std::int64_t move_target(VertexId v, const AttentionRow& row, int thread);
   std::int64_t cross_in_edges(VertexId v, const AttentionRow& row, int thread);
   void forget_stale_windows(VertexId v, const AttentionRow& row);
+  void derive_touched(const std::vector<VertexId>& rows) const;
   void settle_touched();
   void prefetch_settled(VertexId v, bool early) const;
   void load_row(const AttentionRow& row, const float* t, const float* message, float* out) const;
@@ -371,7 +372,8 @@ void SplitAttention::load(const StageView& view, const VertexId* vertices, int c
     }
     const VertexId v = vertices[i];
     const AttentionRow row = row_at(const_cast<std::int64_t*>(view.aggregate(k_, v)));
-    load_row(row, own ? t_rows.row(v) : nullptr, own ? sent.row(v) : nullptr, out + std::int64_t{i} * stride);
+    load_row(row, own ? view.stored_row(attention_.source_table, v) : nullptr,
+             own ? view.stored_row(attention_.message_table, v) : nullptr, out + std::int64_t{i} * stride);
   }
 }
 
@@ -513,6 +515,7 @@ void SplitAttention::choose_path() {
 // The plan of a push: what each moved source was and is.
 void SplitAttention::plan_moved_sources() {
   plan_.changed.assign(plan_.sources.size(), 0);
+  work_.derive(operands_.sources, plan_.sources);
   moved_rows_.need(plan_.sources.size() * at(moved_stride_));
   const StoredRows &t_rows = scores(work_.state), &sent = messages(work_.state);
   work_.in_shares(static_cast<std::int64_t>(plan_.sources.size()), kSourcesPerTask,
@@ -554,6 +557,7 @@ void SplitAttention::sweep() {
     windows_.clear();
     if (keeps_windows()) windows_.prepare(work_.slots, heads_, table().bytes() / kWindowShare);
   }
+  derive_all();
   sweep_rows(*this, work_, k_);
   for (const VertexId v : touched_.collect()) {
     if (work_.wants(k_, v)) work_.mark_consumers(spec_.consumers, v, 0);
@@ -670,9 +674,23 @@ void SplitAttention::settle(bool) {
   settle_touched();
 }
 
+// Rows of a compact state: of targets, and of all in-edges where a head's own score has moved or its reference has.
+void SplitAttention::derive_touched(const std::vector<VertexId>& rows) const {
+  work_.derive({attention_.target_table}, rows);
+  derive_operands(rows, [&](VertexId v) {
+    const AttentionHead* heads = row_at(table().row(v)).heads;
+    const float* s = work_.state.stored[at(attention_.target_table)].row(v);
+    bool read = false;
+    for (int head = 0; head < heads_; ++head)
+      read |= heads[head].holders == kStale || std::memcmp(&heads[head].shift, &s[head], sizeof(float)) != 0;
+    return read;
+  });
+}
+
 void SplitAttention::settle_touched() {
   if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
   const std::vector<VertexId>& rows = touched_.collect();
+  derive_touched(rows);
   const bool early = rows.size() < kEarlyRows;  // what is asked for now is still in the cache when the next stage runs
   std::vector<std::int64_t> scanned(at(work_.pool.threads()), 0), reread(at(work_.pool.threads()), 0);
   const auto settle_row = [&](VertexId v, int thread) {

@@ -230,11 +230,6 @@ class Engine(Consumer):
             raise ColumnMissing(
                 "[Engine] expected edge types, which the model reads, got a graph without; pass edge_type= to Graph"
             )
-        if self.state == "compact" and model.uses_edges:
-            raise ValueInvalid(
-                '[Engine] expected state="fast" for a model whose messages are computed edge by edge, got "compact", '
-                "which keeps no rows to compute them from; leave state= out"
-            )
 
     @property
     def is_eager(self) -> bool:
