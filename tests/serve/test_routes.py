@@ -284,9 +284,10 @@ SEEDS_LIMIT = serve.Limits(seeds_max=3, body_bytes_max=300, updates_max=2)
 @pytest.mark.parametrize(
     ("document", "status", "kind", "words"),
     [
-        (b"", 400, "BodyInvalid", "expected JSON"),
-        (b"\xff\xfe{}", 400, "BodyInvalid", "expected JSON"),
-        (b"[" * 290, 400, "BodyInvalid", "expected JSON"),
+        (b"", 400, "BodyInvalid", "got malformed JSON: Input data was truncated; correct"),
+        (b"\xff\xfe{}", 400, "BodyInvalid", "got malformed JSON: invalid character (byte 0); correct"),
+        (b"[" * 290, 400, "BodyInvalid", "got malformed JSON: Input data was truncated; correct"),
+        (b'{"seeds": ["\\ud800"], "features": true}', 400, "BodyInvalid", "got malformed JSON: "),
         (b"[1]", 400, "BodyInvalid", "an object, got [1]"),
         ({}, 400, "BodyInvalid", "the key 'seeds', got []"),
         ({"seeds": []}, 400, "BodyInvalid", "from 1 to 3 seeds, got 0"),
@@ -306,7 +307,7 @@ SEEDS_LIMIT = serve.Limits(seeds_max=3, body_bytes_max=300, updates_max=2)
         ({"seeds": [1], "at_least": True}, 400, "BodyInvalid", "a whole number or null for at_least, got True"),
         ({"seeds": [1], "timeout_ms": 0}, 422, "ValueInvalid", "timeout above 0"),
         ({"seeds": [1], "timeout_ms": -5}, 422, "ValueInvalid", "timeout above 0"),
-        (b'{"seeds": [1], "timeout_ms": NaN}', 400, "BodyInvalid", "expected JSON"),
+        (b'{"seeds": [1], "timeout_ms": NaN}', 400, "BodyInvalid", "got malformed JSON: invalid"),
         ({"seeds": [1], "fanout": 3}, 400, "BodyInvalid", "got 'fanout'"),
         ({"seeds": [1], "features": False, "query": None, "pad": "x" * 300}, 413, "BodyTooLarge", "300 bytes"),
     ],

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from livegnn.documents import DocumentFault, converted
 from livegnn.errors import DataMissing, ValueInvalid
-from livegnn.graph.documents import DocumentFault, converted
 
 __all__ = ["CacheConfig", "Config", "DataConfig", "OutputConfig", "SamplerConfig", "TrainConfig", "read_config"]
 

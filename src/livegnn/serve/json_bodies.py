@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from livegnn.documents import DocumentFault, converted
 from livegnn.errors import UpdateError
 from livegnn.graph import Updates
-from livegnn.graph.documents import DocumentFault, converted
 from livegnn.sampling import Prediction, Sample
 from livegnn.sampling.presample.sample import NO_EDGES
 from livegnn.serve.envelope import Refused
@@ -97,7 +97,10 @@ def _decoded(body: bytes, kind: type[Body]) -> Body:
     except DocumentFault as fault:
         raise Refused(400, "BodyInvalid", f"[body] {fault}; correct the body") from fault
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
-        raise Refused(400, "BodyInvalid", f"[body] expected JSON, got {cause}; correct the body") from cause
+        got = str(cause).removeprefix("JSON is malformed: ")
+        raise Refused(
+            400, "BodyInvalid", f"[body] expected JSON, got malformed JSON: {got}; correct the body"
+        ) from cause
 
 
 def decode_updates(body: bytes, count_max: int) -> Updates:

@@ -26,9 +26,9 @@ import msgspec
 from msgspec import Struct
 
 from livegnn import _native
+from livegnn.documents import converted
 from livegnn.errors import FileMissing, LogConflict, LogUnavailable, UsageError, WorkerUnavailable
 from livegnn.graph import Graph, Updates
-from livegnn.graph.documents import converted
 from livegnn.log import UpdateLog, open_log
 from livegnn.log.secrets import masked_url
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles

@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from livegnn import _native
 from livegnn._native import EdgePolicy
+from livegnn.documents import DocumentFault, converted
 from livegnn.errors import QueryInvalid, UsageError
 from livegnn.graph import Graph
-from livegnn.graph.documents import DocumentFault, converted
 from livegnn.sampling.presample.answers import check_seed, check_size, native_hop
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
 from livegnn.sampling.presample.source import edge_columns_of
