@@ -5,13 +5,13 @@ import pytest
 
 import livegnn as lg
 from livegnn import _native
-from livegnn.errors import InvariantBroken, VertexUnknown
+from livegnn.errors import InvariantBroken, UsageError, VertexUnknown
 from livegnn.sampling import ClusterSpec, ServingWorker
 from livegnn.sampling.cluster.rocks_tables import RocksTables
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
 from tests.unit.sampling.reach import held
 
-FAN_OUTS, WIDTH = [3, 2], 2
+FANOUTS, WIDTH = [3, 2], 2
 COLUMNS = [NO_COLUMNS, EdgeDataSpec(True, True, 2), EdgeDataSpec(weight=True), EdgeDataSpec(time=True)]
 
 
@@ -21,8 +21,8 @@ def make_tables(request, tmp_path):
 
     def make(columns=NO_COLUMNS):
         if request.param == "native":
-            return _native.ServingTables(FAN_OUTS, WIDTH, _native.EdgeColumns(**columns._asdict()))
-        made.append(RocksTables(tmp_path / "tables", FAN_OUTS, WIDTH, columns))
+            return _native.ServingTables(FANOUTS, WIDTH, _native.EdgeColumns(**columns._asdict()))
+        made.append(RocksTables(tmp_path / "tables", FANOUTS, WIDTH, columns))
         return made[-1]
 
     yield make
@@ -41,7 +41,7 @@ def push(rng, samples, features, words):
     gone = [key for key in samples if key not in fresh and rng.random() < 0.2]
     rows = []
     for table, v in sorted(fresh):
-        count = int(rng.integers(1, FAN_OUTS[table] + 1))
+        count = int(rng.integers(1, FANOUTS[table] + 1))
         ids = rng.choice(10**12, count, replace=False).tolist()
         edges = rng.integers(2**31, size=(count, words), dtype=np.int32).view(np.float32)
         entries = list(zip(rng.integers(30, size=count).tolist(), ids, edges, strict=True))
@@ -76,13 +76,13 @@ def push(rng, samples, features, words):
 
 
 def expected_hop(samples, table, parents):
-    fan_out = FAN_OUTS[table]
+    fanout = FANOUTS[table]
     rows = [samples.get((table, v), []) if v >= 0 else [] for v in parents]
-    return [[entry[side] for entry in row] + [-1] * (fan_out - len(row)) for side in (0, 1) for row in rows]
+    return [[entry[side] for entry in row] + [-1] * (fanout - len(row)) for side in (0, 1) for row in rows]
 
 
 def expected_rows(samples, table, parents, words):
-    found = np.zeros((len(parents), FAN_OUTS[table], words), np.float32)
+    found = np.zeros((len(parents), FANOUTS[table], words), np.float32)
     for place, v in enumerate(parents):
         for at, entry in enumerate(samples.get((table, v), []) if v >= 0 else []):
             found[place, at] = entry[2]
@@ -139,7 +139,7 @@ def test_seeds_that_are_not_here_are_refused(tables):
 
 
 def test_a_push_of_arrays_that_differ_in_length_is_refused():
-    tables = _native.ServingTables(FAN_OUTS, WIDTH, _native.EdgeColumns())
+    tables = _native.ServingTables(FANOUTS, WIDTH, _native.EdgeColumns())
     none, one, rows = np.empty(0, np.int32), np.array([0], np.int32), np.empty((0, WIDTH), np.float32)
     entries = np.array([1, 2], np.int32)
     push = (one, one, np.array([2], np.int32), entries, np.array([7]), np.empty((1, 0), np.float32))
@@ -147,9 +147,19 @@ def test_a_push_of_arrays_that_differ_in_length_is_refused():
         tables.apply([(*push, none, none, none, rows, none)], np.ones(_native.BUCKETS, np.uint8), 1)
 
 
+@pytest.mark.parametrize(("words", "width"), [(1, WIDTH), (0, WIDTH + 1)])
+def test_pushes_of_another_width_are_refused(tables, words, width):
+    none = np.empty(0, np.int32)
+    one, ids = np.array([0], np.int32), np.array([7], np.int64)
+    edges, rows = np.zeros((1, words), np.float32), np.ones((1, width), np.float32)
+    push = (one, np.array([4], np.int32), np.array([1], np.int32), one, ids, edges, none, none, one, rows, none)
+    with pytest.raises((InvariantBroken, UsageError), match="width"):
+        tables.apply([push], np.ones(_native.BUCKETS, np.uint8), 1)
+
+
 def test_a_serving_worker_takes_either(tables):
     graph = lg.Graph(np.ones((4, WIDTH), np.float32), [0, 1, 2], [1, 2, 3])
-    spec = ClusterSpec.of(graph, lg.query().out().sample(FAN_OUTS[0]).out().sample(FAN_OUTS[1]))
+    spec = ClusterSpec.of(graph, lg.query().out().sample(FANOUTS[0]).out().sample(FANOUTS[1]))
     cluster = lg.LocalCluster(graph, spec.queries, serving=1)
     worker = ServingWorker(spec, 0, tables=tables)
     worker.restore(cluster.serving_workers[0].state())
@@ -163,7 +173,7 @@ def test_a_serving_worker_that_starts_forgets_what_its_tables_held(tables):
     stale = (place, vertex, np.array([1], np.int32), np.array([0], np.int32), np.array([77]), edges)
     tables.apply([(*stale, none, none, vertex, np.ones((1, WIDTH), np.float32), none)], np.ones(1024, np.uint8), 9)
     graph = lg.Graph(np.ones((3, WIDTH), np.float32), [0, 1], [1, 2])
-    spec = ClusterSpec.of(graph, lg.query().out().sample(FAN_OUTS[0]).out().sample(FAN_OUTS[1]))
+    spec = ClusterSpec.of(graph, lg.query().out().sample(FANOUTS[0]).out().sample(FANOUTS[1]))
     before = ServingWorker(spec, 0)
     cluster = lg.LocalCluster(graph, spec.queries, serving=1)
     before.restore(cluster.serving_workers[0].state())

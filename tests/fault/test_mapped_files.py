@@ -10,6 +10,7 @@ import pytest
 import livegnn as lg
 from livegnn.errors import LiveGnnError, ModelError, StorageFailed, StoredStateInvalid, UsageError, ValueInvalid
 from livegnn.sampling.cluster.rocks_tables import RocksTables
+from livegnn.sampling.presample.sample import NO_COLUMNS
 from livegnn.temporal.checkpoint import read_checkpoint, write_checkpoint
 from tests.fault import written
 from tests.unit.temporal.training import graph_of
@@ -125,12 +126,12 @@ def test_a_saved_temporal_engine_of_other_values_is_refused(gone, tmp_path):
 
 def test_rocksdb_s_errors_are_ours(tmp_path):
     pytest.importorskip("rocksdict")
-    tables = RocksTables(tmp_path / "db", [2], 1)
+    tables = RocksTables(tmp_path / "db", [2], 1, NO_COLUMNS)
     with pytest.raises(StorageFailed, match="db"):
-        RocksTables(tmp_path / "db", [2], 1)  # the folder is held
+        RocksTables(tmp_path / "db", [2], 1, NO_COLUMNS)  # the folder is held
     tables.close()
     for path in (tmp_path / "db").iterdir():
         if path.name.startswith(("MANIFEST", "CURRENT")):
             path.write_bytes(b"damaged")
     with pytest.raises((StoredStateInvalid, StorageFailed), match="db"):
-        RocksTables(tmp_path / "db", [2], 1)
+        RocksTables(tmp_path / "db", [2], 1, NO_COLUMNS)

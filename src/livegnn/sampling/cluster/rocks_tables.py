@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid, VertexUnknown
+from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid, UsageError, VertexUnknown
 from livegnn.optional import need
 from livegnn.sampling.cluster.messages import PushArrays
-from livegnn.sampling.presample.sample import NO_COLUMNS, NO_EDGES, EdgeDataSpec
+from livegnn.sampling.presample.sample import NO_EDGES, EdgeDataSpec
 from livegnn.stored import made_folder
 from livegnn.types import AnyArray, Int64Array
 
@@ -38,13 +38,11 @@ class RocksTables:
 
     Args:    folder: for RocksDB's files.  fanouts, feature_width, edge_columns: as the spec has them.
     Raises:  DataMissing without rocksdict (the extra rocksdb); here and in every call StoredStateInvalid for files that
-             RocksDB finds damaged, StorageFailed for what else it cannot do.
+             RocksDB finds damaged, StorageFailed for what else it cannot do; UsageError for a push of another width.
     Source:  Helios, section 6: sample and feature tables in RocksDB.
     """
 
-    def __init__(
-        self, folder: Path | str, fanouts: list[int], feature_width: int, edge_columns: EdgeDataSpec = NO_COLUMNS
-    ) -> None:
+    def __init__(self, folder: Path | str, fanouts: list[int], feature_width: int, edge_columns: EdgeDataSpec) -> None:
         self._rocks: Any = need("rocksdict", "rocksdb")
         self._fanouts, self._width, self._columns = fanouts, feature_width, edge_columns
         self._folder = made_folder("RocksTables", folder)
@@ -63,6 +61,7 @@ class RocksTables:
         """Puts in the pushes of one step at once."""
         batch = self._rocks.WriteBatch(raw_mode=True)
         for push in pushes:
+            self._check_widths(edges=push[5].shape[1], features=push[9].shape[1])
             self._stage(batch, push)
         batch.put(_META, struct.pack("<q", version) + np.packbits(seeds).tobytes())
         with self._ours():
@@ -146,6 +145,13 @@ class RocksTables:
         return {part: int(self._base.property_int_value(name) or 0) for part, name in names.items()}
 
     # ---- inside
+
+    def _check_widths(self, *, edges: int, features: int) -> None:
+        if (edges, features) != (self._columns.words, self._width):
+            raise UsageError(
+                f"[RocksTables] expected a push with edges of {self._columns.words} words and features of width "
+                f"{self._width}, got {edges} and {features}; make the tables with the widths and columns of the spec"
+            )
 
     def _stage(self, batch: Any, push: PushArrays) -> None:
         table, vertex, count, neighbours, edge_ids, edge_rows, dropped_table, dropped, owners, rows, gone = push
