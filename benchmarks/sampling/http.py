@@ -23,7 +23,7 @@ CLOSED_TARGET_MS = 100.0
 SERVER_CORE, LOAD_CORE = 0, 1
 
 
-def _serve(pipe: Connection, tiny: bool, fan_outs: tuple[int, ...]) -> None:
+def _serve(pipe: Connection, tiny: bool, fanouts: tuple[int, ...]) -> None:
     """Loads the network, samples it, and serves until told to stop."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {SERVER_CORE})
@@ -36,19 +36,19 @@ def _serve(pipe: Connection, tiny: bool, fan_outs: tuple[int, ...]) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     work = social(tiny, share=1.0 if tiny else 0.2)
-    sampler = lg.PreSampler(work.graph(), query("random", fan_outs), seed=5, threads=1)
-    model = TreeSAGE(FEATURES, 32, 16, len(fan_outs))
+    sampler = lg.PreSampler(work.graph(), query("random", fanouts), seed=5, threads=1)
+    model = TreeSAGE(FEATURES, 32, 16, len(fanouts))
     with lg.SampleServer(sampler, model) as server, even_latency(), background(server) as url:
         pipe.send((url, work.forums))
         pipe.recv()
 
 
 @contextmanager
-def _server(tiny: bool, fan_outs: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+def _server(tiny: bool, fanouts: tuple[int, ...]) -> Iterator[tuple[str, int]]:
     """The URL of a server in a process of its own, and how many seeds there are."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, tiny, fan_outs))
+    process = context.Process(target=_serve, args=(there, tiny, fanouts))
     process.start()
     try:
         yield here.recv()

@@ -91,9 +91,9 @@ def _sources(vertices: int, edges: int, rng: np.random.Generator) -> Int64:
     return np.repeat(rng.permutation(vertices), exact)
 
 
-def query(by: str, fan_outs: tuple[int, ...] = (25, 10)) -> lg.sampling.Query:
+def query(by: str, fanouts: tuple[int, ...] = (25, 10)) -> lg.sampling.Query:
     """Forum-has-person-knows-person (Helios, Table 2)."""
-    made = lg.query().out(HAS).sample(fan_outs[0], by=by)  # type: ignore[arg-type]
-    for fan_out in fan_outs[1:]:
-        made = made.out(KNOWS).sample(fan_out, by=by)  # type: ignore[arg-type]
+    made = lg.query().out(HAS).sample(fanouts[0], by=by)  # type: ignore[arg-type]
+    for fanout in fanouts[1:]:
+        made = made.out(KNOWS).sample(fanout, by=by)  # type: ignore[arg-type]
     return made

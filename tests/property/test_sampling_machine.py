@@ -18,7 +18,7 @@ _HOPS = st.lists(
     st.builds(
         Hop,
         direction=st.sampled_from(["out", "in_", "both"]),
-        fan_out=st.sampled_from([1, 2, 3, 7]),
+        fanout=st.sampled_from([1, 2, 3, 7]),
         by=st.sampled_from(["random", "top_k", "weighted"]),
         edge_type=st.sampled_from([None, 0, 1]),
     ),
@@ -31,7 +31,7 @@ def query_of(hops: list[Hop]) -> lg.sampling.Query:
     query = lg.query()
     for hop in hops:
         opened = getattr(query, hop.direction)(hop.edge_type)
-        query = opened.sample(hop.fan_out, by=hop.by)
+        query = opened.sample(hop.fanout, by=hop.by)
     return query
 
 

@@ -31,7 +31,7 @@ def query_of(hops: list[Hop]) -> lg.sampling.Query:
     """The query of these hops."""
     query: Any = lg.query()
     for hop in hops:
-        query = getattr(query, hop.direction)(hop.edge_type).sample(hop.fan_out, by=hop.by)
+        query = getattr(query, hop.direction)(hop.edge_type).sample(hop.fanout, by=hop.by)
     return query
 
 

@@ -33,7 +33,7 @@ class Hop(NamedTuple):
     """A one-hop query. edge_type None: all. ttl 0: edges do not expire."""
 
     direction: Literal["out", "in_", "both"]
-    fan_out: int
+    fanout: int
     by: Literal["random", "top_k", "weighted"]
     edge_type: int | None = None
     ttl: int = 0
@@ -79,7 +79,7 @@ def draw(hop: Hop, number: int, seed: int, edges: EdgeTable, v: int, now: int, u
         mine &= edges.weight > 0
     places = np.flatnonzero(mine)
     order = ranks(hop, number, seed, edges.at(places))
-    return [int(places[i]) for i in sorted(range(len(places)), key=order.__getitem__)[: hop.fan_out]]
+    return [int(places[i]) for i in sorted(range(len(places)), key=order.__getitem__)[: hop.fanout]]
 
 
 def sample_tree(
@@ -89,7 +89,7 @@ def sample_tree(
     parents = np.asarray(seeds, np.int64)
     vertices, ids = [], []
     for number, hop in enumerate(hops, start=1):
-        found = np.full((*parents.shape, hop.fan_out), -1, np.int64)
+        found = np.full((*parents.shape, hop.fanout), -1, np.int64)
         by = found.copy()
         for place, v in np.ndenumerate(parents):
             for i, edge in enumerate(draw(hop, number, seed, edges, int(v), now, undirected) if v >= 0 else []):

@@ -42,7 +42,7 @@ def _size(picture: Path) -> tuple[int, int]:
 @pytest.fixture(scope="module")
 def played() -> play.Played:
     story = st.prepare(generate_like("ethereum_phishing", 2, scale=0.03), seed=2)
-    options = play.PlayOptions(batch=50, checkpoints=6, retrain=False, fan_outs=(2,), epochs=30)
+    options = play.PlayOptions(batch=50, checkpoints=6, retrain=False, fanouts=(2,), epochs=30)
     return play.Player(story, st.train(story, epochs=30), options).run(lambda _: None)
 
 

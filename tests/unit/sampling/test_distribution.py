@@ -25,8 +25,8 @@ def star(weights: list[float]) -> lg.Graph:
     return graph
 
 
-def drawn(graph: lg.Graph, by: str, fan_out: int) -> np.ndarray:
-    query = lg.query().out().sample(fan_out, by=by)
+def drawn(graph: lg.Graph, by: str, fanout: int) -> np.ndarray:
+    query = lg.query().out().sample(fanout, by=by)
     return np.array([lg.AdHocSampler(graph, query, seed=seed).sample([0]).hop(1)[0] for seed in range(_SEEDS)])
 
 

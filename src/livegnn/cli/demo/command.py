@@ -135,7 +135,7 @@ def way_labels(story: st.Story, played: Played) -> dict[str, str]:
     """Words for every way of serving predictions."""
     share = 100 // played.options.refreshes
     labels = {"live": "live (livegnn, exact)", "periodic": f"periodic (every {share}%)"}
-    labels |= {f"sampled {k}": f"sampled, fan-out {k}" for k in played.options.fan_outs}
+    labels |= {f"sampled {k}": f"sampled, fan-out {k}" for k in played.options.fanouts}
     labels["retrained"] = "retrained (upper bound)" if story.task == "labels" else "retrained"
     return labels
 

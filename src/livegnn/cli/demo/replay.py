@@ -30,7 +30,7 @@ class PlayOptions:
     checkpoints: int = 20
     refreshes: int = 4
     retrainings: int = 5
-    fan_outs: tuple[int, ...] = (5, 10, 20)
+    fanouts: tuple[int, ...] = (5, 10, 20)
     epochs: int = 60
     retrain: bool = True
     singles: int = 0
@@ -66,19 +66,19 @@ class Played:
         return rows
 
 
-def sampled_name(fan_out: int) -> str:
-    """The name of the way that samples at most `fan_out` neighbours a vertex and layer."""
-    return f"sampled {fan_out}"
+def sampled_name(fanout: int) -> str:
+    """The name of the way that samples at most `fanout` neighbours a vertex and layer."""
+    return f"sampled {fanout}"
 
 
-def make_engine(story: st.Story, trained: st.Trained, fan_out: int | None = None) -> Any:
-    """An engine on the graph as of the story's start; fan_out chooses the sampled strategy."""
+def make_engine(story: st.Story, trained: st.Trained, fanout: int | None = None) -> Any:
+    """An engine on the graph as of the story's start; fanout chooses the sampled strategy."""
     src, dst = st.edges_at(story, story.start)
     graph = lg.Graph(st.features_at(story, story.start), src, dst, undirected=True)
     model = lg.from_pyg(trained.module)
-    if fan_out is None:
+    if fanout is None:
         return lg.Engine(model, graph)
-    return lg.Engine(model, graph, strategy="sampled", fanout=fan_out)
+    return lg.Engine(model, graph, strategy="sampled", fanout=fanout)
 
 
 def make_updates(story: st.Story, live: st.LiveFeatures, begin: int, end: int, touched: st.Int64) -> Any:
@@ -102,7 +102,7 @@ class Player:
         self.story, self.trained, self.options = story, trained, options
         self.played = Played(options, event=story.start)
         self.engine = make_engine(story, trained)
-        self._sampled = {sampled_name(k): make_engine(story, trained, k) for k in options.fan_outs}
+        self._sampled = {sampled_name(k): make_engine(story, trained, k) for k in options.fanouts}
         self._sampled_event = story.start
         self._live = st.LiveFeatures(story)
         self._live.absorb(0, story.start)
