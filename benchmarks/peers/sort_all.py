@@ -5,7 +5,7 @@ from __future__ import annotations
 import livegnn as lg
 from livegnn import _native
 from livegnn.sampling import ReadOptions, SampleSource
-from livegnn.sampling.presample.answers import Response, native_hop, widths_of
+from livegnn.sampling.presample.answers import Response, native_hop
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import Int64Array
 
@@ -17,7 +17,7 @@ class SortSampler(SampleSource):
         self._source, self._seed = graph, seed
         self._plan = lg.AdHocSampler(graph, query, seed=seed).plan
         self._hops = [native_hop(table.one_hop, 0) for table in self._plan.tables]
-        self._widths = widths_of(graph, self._plan, self._plan.queries[0])
+        self._widths = self._plan.level_widths(self._plan.queries[0])
 
     @property
     def plan(self) -> Plan:

@@ -300,7 +300,7 @@ SEEDS_LIMIT = serve.Limits(seeds_max=3, body_bytes_max=300, updates_max=2)
         ({"seeds": [-1]}, 422, "ValueInvalid", "-1 at row 0"),
         ({"seeds": [2**70]}, 422, "ValueInvalid", "1180591620717411303424 at row 0"),
         ({"seeds": ["a"]}, 422, "DtypeInvalid", "int64"),
-        ({"seeds": [1], "query": 7}, 409, "UsageError", "number of a query"),
+        ({"seeds": [1], "query": 7}, 409, "UsageError", "number of a running query"),
         ({"seeds": [1], "query": "1"}, 400, "BodyInvalid", "a whole number or null for query, got '1'"),
         ({"seeds": [1], "features": 1}, 400, "BodyInvalid", "true or false for features, got 1"),
         ({"seeds": [1], "at_least": 1.5}, 400, "BodyInvalid", "a whole number or null for at_least, got 1.5"),

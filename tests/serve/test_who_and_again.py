@@ -12,7 +12,7 @@ from livegnn.serve.envelope import Refused
 from livegnn.serve.idempotency import Keys
 from livegnn.serve.writing import Answer
 from tests.serve.client import error_of, serving
-from tests.unit.sampling.serving import small_sampler
+from tests.unit.sampling.serving import Gated, small_sampler
 
 EDGE = {"updates": [{"op": "add_edge", "u": 5, "v": 9, "time": 60}]}
 BAD = {"updates": [{"op": "add_edge", "u": 5, "v": 999, "time": 60}]}
@@ -106,15 +106,13 @@ def test_keys_of_another_form_are_refused(sampler, key):
 def test_a_key_whose_batch_is_under_way_waits(sampler):
     entered, gate = threading.Event(), threading.Event()
 
-    class Slow:
-        plan, version, sample = sampler.plan, 0, sampler.sample
-
+    class Slow(Gated):
         def apply(self, updates):
             entered.set()
             assert gate.wait(30)
             return sampler.apply(updates)
 
-    with serving(Slow()) as client:
+    with serving(Slow(sampler)) as client:
         answers = []
         first = threading.Thread(
             target=lambda: answers.append(client.post("/v1/updates", EDGE, headers={"idempotency-key": "k"}))
@@ -155,15 +153,12 @@ def test_the_size_of_a_sample_is_known_before(sampler):
 
 
 def test_a_batch_that_stands_although_it_failed_is_not_applied_again(sampler):
-    class Failing:
-        plan, sample = sampler.plan, sampler.sample
-        version = property(lambda self: sampler.version)
-
+    class Failing(Gated):
         def apply(self, updates):
             sampler.apply(updates)
             raise InvariantBroken("[follower] expected to follow the batch, got an error; make it anew")
 
-    with serving(Failing()) as client:
+    with serving(Failing(sampler)) as client:
         answers = [client.post("/v1/updates", EDGE, headers={"idempotency-key": "k"}) for _ in range(2)]
         assert [error_of(answer, 500)["kind"] for answer in answers] == ["InvariantBroken"] * 2
         assert sampler.version == 1

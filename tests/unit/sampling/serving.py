@@ -43,23 +43,30 @@ def waiting(server, count):
         time.sleep(0.001)
 
 
-class Gated:
+class Gated(lg.sampling.SampleSource):
     """A source whose calls wait until the gate is open, and are counted."""
 
     def __init__(self, sampler):
-        self.sampler, self.plan = sampler, sampler.plan
+        self.sampler, self.graph = sampler, sampler.graph
         self.gate, self.entered = threading.Event(), threading.Event()
         self.calls = []
+
+    @property
+    def plan(self):
+        return self.sampler.plan
 
     @property
     def version(self):
         return self.sampler.version
 
-    def sample(self, seeds, **options):
-        self.calls.append(len(seeds))
+    def wait_for(self, version, timeout):
+        self.sampler.wait_for(version, timeout)
+
+    def answer(self, slots, options):
+        self.calls.append(len(slots))
         self.entered.set()
         assert self.gate.wait(30)
-        return self.sampler.sample(seeds, **options)
+        return self.sampler.answer(slots, options)
 
     def stopped_by(self, server):
         """Starts a request that stands at the gate; gives its thread."""

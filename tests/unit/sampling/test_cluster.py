@@ -312,7 +312,7 @@ def test_what_is_refused():
         cluster.move_serving(np.zeros(1024, np.uint64))
     with pytest.raises(UsageError, match=r"\[move_sampling\] expected 1024 uint16"):
         cluster.move_sampling(np.full(1024, 2, np.uint16))
-    with pytest.raises(UsageError, match="expected query= to name one of the running queries"):
+    with pytest.raises(UsageError, match="number of a running query"):
         cluster.sample([0], query=7)
     with pytest.raises(UsageError, match="expected a Graph, got int"):
         LocalCluster(3, QUERY)

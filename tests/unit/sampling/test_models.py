@@ -8,6 +8,7 @@ from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
 import livegnn as lg
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported, UsageError, ValueInvalid
 from livegnn.sampling import Sample
+from livegnn.sampling.presample.answers import Response
 from livegnn.sampling.presample.tree_sage import TreeSAGE
 from tests.unit.sampling.serving import VERTICES, WIDTH, one_edge, small_sampler
 
@@ -152,15 +153,17 @@ def test_models_of_typed_graphs_get_dictionaries():
     edge_ids = [np.arange(4).reshape(2, 2), np.arange(4).reshape(2, 2, 1)]
     sample = Sample(plan.queries[0], plan, np.array([0, 1]), 5, vertices, edge_ids, features)
 
-    class Source:
-        version = 5
+    class Source(lg.sampling.SampleSource):
+        plan, version = sample.plan, 5
 
-        def sample(self, seeds, **options):
-            assert list(seeds) == [0, 1]
-            return sample
+        def wait_for(self, version, timeout):
+            raise NotImplementedError
+
+        def answer(self, slots, options):
+            assert list(slots) == [0, 1]
+            return Response(5, vertices, edge_ids, features)
 
     source = Source()
-    source.plan = plan
     data = sample.to_pyg()
     torch.manual_seed(0)
     model = to_hetero(SmallNet(), data.metadata())

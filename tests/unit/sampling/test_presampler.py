@@ -174,14 +174,14 @@ def test_queries_start_and_end_while_the_graph_runs() -> None:
     number = sampler.add(LATEST.out().sample(1, by="top_k"))
     assert len(sampler.plan.tables) == 2  # hop 1 is shared
     assert sampler.sample([0], query=number).hop(2).tolist() == [[[-1], [4]]]
-    with pytest.raises(UsageError, match="query= to name one"):
+    with pytest.raises(UsageError, match="number of a running query"):
         sampler.sample([0])
     sampler.drop(1)
     sampler.apply(added(4, 2, time=41))
     assert sampler.sample([0]).hop(2).tolist() == [[[2], [4]]]
-    with pytest.raises(UsageError, match=r"running queries \(2\), got 1"):
+    with pytest.raises(UsageError, match=r"running query \(2\), got 1"):
         sampler.sample([0], query=1)
-    with pytest.raises(UsageError, match="number of a query"):
+    with pytest.raises(UsageError, match="number of a running query"):
         sampler.drop(1)
 
 

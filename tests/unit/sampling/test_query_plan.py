@@ -131,7 +131,7 @@ def test_a_plan_is_a_value():
 def test_unknown_numbers_are_refused(number):
     made = plan(CLICKS, SHOP)
     for call in (made.query, made.drop):
-        with pytest.raises(UsageError, match=r"\[plan\] expected the number of a query \(1\)"):
+        with pytest.raises(UsageError, match=r"\[plan\] expected the number of a running query \(1\)"):
             call(number)
     for call in (made.one_hop, made.feeds, made.fed_by, made.queries_of):
         with pytest.raises(UsageError, match=r"\[plan\] expected the number of a table \(1\)"):

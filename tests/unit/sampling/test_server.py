@@ -151,15 +151,15 @@ def test_a_kept_sample_does_not_keep_the_batch(sampler):
 
 def test_several_queries(sampler):
     other = sampler.add(lg.query().in_().sample(2))
-    with pytest.raises(UsageError, match=r"one of the running queries \(1, 2\)"):
+    with pytest.raises(UsageError, match=r"number of a running query \(1, 2\)"):
         lg.SampleServer(sampler)
     with lg.SampleServer(sampler, query=1) as server:
         assert server.sample([1]).hops == 2
         assert server.sample([1], query=other).hops == 1
-        with pytest.raises(UsageError, match="number of a query"):
+        with pytest.raises(UsageError, match="number of a running query"):
             server.sample([1], query=9)
         sampler.drop(other)
-        with pytest.raises(UsageError, match="number of a query"):
+        with pytest.raises(UsageError, match="number of a running query"):
             server.sample([1], query=other)
 
 
@@ -326,7 +326,7 @@ def test_samples_of_whole_versions_while_updates_come(sampler):
         ({"queue_max": True}, ValueInvalid, "queue_max of at least 1"),
         ({"wait_us": -1}, ValueInvalid, "wait_us from 0"),
         ({"wait_us": float("nan")}, ValueInvalid, "wait_us from 0"),
-        ({"query": 4}, UsageError, "one of the running queries"),
+        ({"query": 4}, UsageError, "number of a running query"),
         ({"model": neighbour_sums, "inputs": "graph"}, ValueInvalid, "inputs from tree, pyg, data"),
         ({"model": neighbour_sums, "merge": True}, UsageError, 'merge=True with inputs="pyg"'),
         ({"model": neighbour_sums, "head": 3}, UsageError, "head as a callable"),
@@ -355,6 +355,10 @@ def test_wrong_options(sampler, options, error, words):
         ({"seeds": [1], "at_least": -1}, ValueInvalid),
         ({"seeds": [1], "at_least": 1.0}, DtypeInvalid),
         ({"seeds": [1], "at_least": True}, DtypeInvalid),
+        ({"seeds": [1], "query": True}, UsageError),
+        ({"seeds": [1], "features": "no"}, DtypeInvalid),
+        ({"seeds": [1], "edge_ids": 1}, DtypeInvalid),
+        ({"seeds": [1], "edge_data": None}, DtypeInvalid),
     ],
 )
 def test_wrong_requests(sampler, options, error):
@@ -365,7 +369,7 @@ def test_wrong_requests(sampler, options, error):
 
 
 def test_a_source_has_to_be_one(sampler):
-    with pytest.raises(UsageError, match="got Graph without sample"):
+    with pytest.raises(UsageError, match="another SampleSource, got Graph"):
         lg.SampleServer(sampler.graph)
     with lg.SampleServer(Gated(sampler)) as server, pytest.raises(UsageError, match="takes updates, got Gated"):
         server.apply(one_edge())

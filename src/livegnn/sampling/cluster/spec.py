@@ -144,9 +144,7 @@ class ClusterSpec:
     def widths_of(self, query: int) -> list[int]:
         """Feature columns of each level of a query, seeds first. Raises: UsageError for a query that is not there."""
         planned = self.plan.query(query)
-        types = (planned.query.vertex_type, *(self.plan.one_hop(table).to_type for table in planned.tables))
-        widths = [self.schema.columns_max(vertex_type) for vertex_type in types]
-        return [self.feature_width if width is None else width for width in widths]
+        return self.plan.level_widths(planned) or [self.feature_width] * (1 + len(planned.tables))
 
     def new_store(self) -> _native.GraphStore:
         """An empty store for a partition: no features, and duplicates as the history has them."""

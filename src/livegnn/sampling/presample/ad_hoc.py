@@ -8,7 +8,7 @@ from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.graph import Graph
 from livegnn.graph.threads import thread_count
-from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop, widths_of
+from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop
 from livegnn.sampling.presample.source import ReadOptions, SampleSource, edge_columns_of
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
@@ -64,7 +64,7 @@ class AdHocSampler(SampleSource):
             native_hop(table.one_hop, expiry.of_hop(table.one_hop, durations, schema)) for table in self._plan.tables
         ]
         self.edge_columns = edge_columns_of("AdHocSampler", graph, edge_data)
-        self._widths = widths_of(graph, self._plan, self._plan.queries[0])
+        self._widths = self._plan.level_widths(self._plan.queries[0])
 
     @property
     def plan(self) -> Plan:

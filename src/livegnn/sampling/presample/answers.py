@@ -14,10 +14,9 @@ from livegnn.errors import ValueInvalid, VertexUnknown
 from livegnn.graph import Graph
 from livegnn.graph.checks import id_array, is_text, text_list
 from livegnn.sampling.queries.decompose import OneHop
-from livegnn.sampling.queries.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["Response", "answered", "check_seed", "check_size", "native_hop", "seed_names", "widths_of"]
+__all__ = ["Response", "answered", "check_seed", "check_size", "native_hop", "seed_names"]
 
 _BY = {"random": SampleBy.Random, "top_k": SampleBy.TopK, "weighted": SampleBy.Weighted}
 _DIRECTIONS = {"out": HopDirection.Out, "in_": HopDirection.In, "both": HopDirection.Both}
@@ -65,13 +64,6 @@ def check_size(where: str, fanouts: Iterable[int], seeds: int = 1) -> None:
             f"[{where}] expected an answer of at most 2^31 places in the last hop, got {values:,} ({size}); "
             "ask for fewer seeds at once, or sample less"
         )
-
-
-def widths_of(graph: Graph, plan: Plan, planned: PlannedQuery) -> list[int]:
-    """Feature columns of each level of a query."""
-    types = (planned.query.vertex_type, *(plan.one_hop(table).to_type for table in planned.tables))
-    widths = [plan.schema.columns_max(vertex_type) for vertex_type in types]
-    return [graph.feature_width if width is None else width for width in widths]
 
 
 def answered(

@@ -146,7 +146,7 @@ class MicroBatcher:
 
     @property
     def waiting(self) -> int:
-        """Asks that are not being worked on yet."""
+        """Requests that wait for their batch."""
         return len(self._queue) + len(self._held)
 
     def put(self, request: QueuedRequest) -> None:

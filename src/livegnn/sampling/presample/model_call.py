@@ -156,16 +156,14 @@ class ModelCall:
 
 def trial_sample(plan: Plan, planned: PlannedQuery, columns: EdgeDataSpec) -> Sample | None:
     """Two seeds without neighbours, of zeros: shows whether a model fits the query. None if widths are not known."""
-    types = (planned.query.vertex_type, *(plan.one_hop(table).to_type for table in planned.tables))
-    widths = [plan.schema.columns_max(vertex_type) for vertex_type in types]
-    known = [width for width in widths if width is not None]
-    if len(known) < len(widths):
+    widths = plan.level_widths(planned)
+    if not widths:
         return None
     shapes: list[tuple[int, ...]] = [(_TRIAL_SEEDS,)]
     for table in planned.tables:
         shapes.append((*shapes[-1], plan.one_hop(table).fanout))
     vertices = [np.full(shape, -1, np.int64) for shape in shapes[1:]]
-    features = [np.zeros((*shape, width), np.float32) for shape, width in zip(shapes, known, strict=True)]
+    features = [np.zeros((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=True)]
     seeds = np.arange(_TRIAL_SEEDS, dtype=np.int64)
     edges = columns.zeros(shapes[1:])
     return Sample(planned, plan, seeds, 0, vertices, [level.copy() for level in vertices], features, edges=edges)

@@ -20,7 +20,7 @@ from livegnn.errors import InvariantBroken, StateMismatch, UsageError, VersionPe
 from livegnn.graph import Graph, Updates
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.threads import thread_count
-from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop, widths_of
+from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop
 from livegnn.sampling.presample.source import ReadOptions, SampleSource, edge_columns_of, planned_query
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
@@ -232,7 +232,7 @@ class PreSampler(SampleSource, Consumer):
             planned.number: _Reader(
                 [self._tables[table] for table in planned.tables],
                 [hop.fanout for hop in planned.query.hops],
-                widths_of(self.graph, self._plan, planned),
+                self._plan.level_widths(planned),
             )
             for planned in self._plan.queries
         }

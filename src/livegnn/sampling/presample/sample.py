@@ -105,7 +105,7 @@ class Sample:
     @property
     def vertex_types(self) -> tuple[str | None, ...]:
         """The vertex type of each level, K + 1 names; None where it is not one type, or the graph has none."""
-        return (self.planned.query.vertex_type, *(self.plan.one_hop(table).to_type for table in self.planned.tables))
+        return self.plan.level_types(self.planned)
 
     def hop(self, k: int) -> AnyArray:
         """The vertices of level k by the graph's own ids: (B,) for k = 0, else (B, C1, ..., Ck), -1 where fewer.

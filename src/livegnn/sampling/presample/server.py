@@ -14,6 +14,8 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -24,8 +26,8 @@ from livegnn.graph import Updates, checks
 from livegnn.sampling.presample.answers import seed_names
 from livegnn.sampling.presample.micro_batch import LoopReply, MicroBatcher, QueuedRequest, ReplyTo, ThreadReply
 from livegnn.sampling.presample.model_call import Inputs, ModelCall, trial_sample
-from livegnn.sampling.presample.sample import NO_COLUMNS, Sample
-from livegnn.sampling.presample.source import ReadArguments, ReadOptions, SampleSource, planned_query
+from livegnn.sampling.presample.sample import Sample
+from livegnn.sampling.presample.source import ReadArguments, SampleSource, planned_query, read_options
 from livegnn.types import AnyArray, Float32Array
 
 __all__ = ["Prediction", "SampleServer", "ServerStats"]
@@ -95,23 +97,21 @@ class SampleServer:
         wait_us: float = 0.0,
         queue_max: int = 4096,
     ) -> None:
-        for method in ("sample", "plan", "version"):
-            if not hasattr(source, method):
-                raise UsageError(
-                    f"[SampleServer] expected a PreSampler or another source of samples, got {type(source).__name__} "
-                    f"without {method}; make one with livegnn.PreSampler"
-                )
+        if not isinstance(source, SampleSource):
+            raise UsageError(
+                f"[SampleServer] expected a PreSampler or another SampleSource, got {type(source).__name__}; make one "
+                "with livegnn.PreSampler"
+            )
         _whole("batch_max", batch_max)
         _whole("queue_max", queue_max)
         if isinstance(wait_us, bool) or not isinstance(wait_us, int | float) or not 0 <= wait_us <= 1e6:
             raise ValueInvalid(f"[SampleServer] expected wait_us from 0 to 1000000, got {wait_us!r}; choose one")
         self.source = source
-        self._edge_columns = getattr(source, "edge_columns", NO_COLUMNS)
         self._query = planned_query(source.plan, query, "SampleServer").number
         self._model = None
         if model is not None:
             self._model = ModelCall(model, inputs=inputs, merge=merge, head=head, device=device)
-            trial = trial_sample(source.plan, source.plan.query(self._query), self._edge_columns)
+            trial = trial_sample(source.plan, source.plan.query(self._query), source.edge_columns)
             if trial is not None:
                 self._model(trial)
         self._counts = _Counts()
@@ -167,15 +167,11 @@ class SampleServer:
         Raises:  UsageError for an unknown query.
         """
         plan = self.source.plan
-        planned = plan.query(self._query if query is None else query)
-        types = [planned.query.vertex_type, *(plan.one_hop(table).to_type for table in planned.tables)]
-        per_edge = 8 + 8 * edge_ids + (4 * self._edge_columns.words if edge_data else 0)
-        places, total = count, 0
-        for level, vertex_type in enumerate(types):
-            places *= planned.query.hops[level - 1].fanout if level else 1
-            width = (plan.schema.columns_max(vertex_type) or 0) if features else 0
-            total += places * (4 * width + (per_edge if level else 8))
-        return total
+        planned = plan.query(self._query if query is None else query, "sample")
+        per_edge = 8 + 8 * edge_ids + (4 * self.source.edge_columns.words if edge_data else 0)
+        levels = list(accumulate((hop.fanout for hop in planned.query.hops), mul, initial=count))
+        rows = sum(map(mul, levels, plan.level_widths(planned))) if features else 0
+        return 8 * count + per_edge * sum(levels[1:]) + 4 * rows
 
     def apply(self, updates: Updates) -> int:
         """Applies a batch through the source; returns the version. Raises: as graph.apply; UsageError without it."""
@@ -238,13 +234,7 @@ class SampleServer:
         seeds: object,
         reply_to: ReplyTo,
         future: asyncio.Future[Any] | None = None,
-        *,
-        query: int | None = None,
-        features: bool = True,
-        edge_ids: bool = True,
-        edge_data: bool = True,
-        at_least: int | None = None,
-        timeout: float | None = 10.0,
+        **asked: Unpack[ReadArguments],
     ) -> QueuedRequest:
         predict = where == "predict"
         if predict and self._model is None:
@@ -258,13 +248,13 @@ class SampleServer:
             names = seed_names(seeds)
         if len(names) == 0:
             raise ValueInvalid(f"[{where}] expected at least one seed, got none; leave the call out")
-        if at_least is not None:
-            at_least = checks.version(where, "at_least", at_least)
+        timeout = asked.pop("timeout", 10.0)
         deadline = None if timeout is None else time.monotonic() + _seconds(where, timeout)
-        number = self._query if query is None else self.source.plan.query(query).number
+        if asked.get("query") is None:
+            asked["query"] = self._query
         if self._model is not None and predict:
-            edge_ids, edge_data = self._model.wants_edge_ids, self._model.wants_edge_data
-        options = ReadOptions(number, features, edge_ids, at_least, None, edge_data)
+            asked["edge_ids"], asked["edge_data"] = self._model.wants_edge_ids, self._model.wants_edge_data
+        options = read_options(where, self.source.plan, asked)
         request = QueuedRequest(where, names, options, predict, deadline, reply_to, future=future)
         self._batcher.put(request)
         return request

@@ -9,14 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple, TypedDict
 
-from livegnn.errors import UsageError
 from livegnn.graph import Graph, checks
 from livegnn.sampling.presample.answers import Response, answered
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec, EdgeLevels, Sample
 from livegnn.sampling.queries.plan import Plan, PlannedQuery
 from livegnn.types import Int64Array
 
-__all__ = ["ReadArguments", "ReadOptions", "SampleSource", "edge_columns_of", "planned_query"]
+__all__ = ["ReadArguments", "ReadOptions", "SampleSource", "edge_columns_of", "planned_query", "read_options"]
 
 
 class ReadOptions(NamedTuple):
@@ -82,12 +81,18 @@ class SampleSource(ABC):
                  not reached in time; WorkerUnavailable.
         """
         plan = self.plan
-        planned = plan.queries[0] if query is None and len(plan.queries) == 1 else planned_query(plan, query)
-        version = None if at_least is None else checks.version("sample", "at_least", at_least)
-        limit = checks.timeout("sample", timeout)
-        options = ReadOptions(planned.number, features, edge_ids, version, limit, edge_data)
-        if version is not None:
-            self.wait_for(version, limit)
+        asked: ReadArguments = {
+            "query": query,
+            "features": features,
+            "edge_ids": edge_ids,
+            "edge_data": edge_data,
+            "at_least": at_least,
+            "timeout": checks.timeout("sample", timeout),
+        }
+        options = read_options("sample", plan, asked)
+        planned = plan.query(options.query)
+        if options.at_least is not None:
+            self.wait_for(options.at_least, options.timeout)
 
         def ask(slots: Int64Array) -> Response:
             return self.answer(slots, options)
@@ -111,15 +116,18 @@ def edge_columns_of(where: str, graph: Graph, edge_data: bool) -> EdgeDataSpec:
     return EdgeDataSpec(graph.has_weight, graph.has_time, graph.attr_width)
 
 
+def read_options(where: str, plan: Plan, asked: ReadArguments) -> ReadOptions:
+    """The arguments of a read, checked all but the timeout. Raises: UsageError; DtypeInvalid; ValueInvalid."""
+    flags = (checks.flag(where, name, asked.get(name, True)) for name in ("features", "edge_ids", "edge_data"))
+    features, edge_ids, edge_data = flags
+    least = asked.get("at_least")
+    version = None if least is None else checks.version(where, "at_least", least)
+    number = planned_query(plan, asked.get("query"), where).number
+    return ReadOptions(number, features, edge_ids, version, asked.get("timeout"), edge_data)
+
+
 def planned_query(plan: Plan, query: int | None, where: str = "sample") -> PlannedQuery:
     """The query of this number; None means the only one. Raises: UsageError."""
-    for planned in plan.queries:
-        if planned.number == query and type(query) is int:
-            return planned
     if query is None and len(plan.queries) == 1:
         return plan.queries[0]
-    running = ", ".join(str(planned.number) for planned in plan.queries) or "none"
-    raise UsageError(
-        f"[{where}] expected query= to name one of the running queries ({running}), got {checks.shown(query)}; "
-        "see plan.queries"
-    )
+    return plan.query(query, where)

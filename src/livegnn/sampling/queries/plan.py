@@ -93,16 +93,28 @@ class Plan:
         used = {table for planned in left for table in planned.tables}
         return replace(self, queries=left, tables=tuple(table for table in self.tables if table.number in used))
 
-    def query(self, number: int) -> PlannedQuery:
+    def query(self, number: int | None, where: str = "plan") -> PlannedQuery:
         """The query of this number.
 
         Raises:  UsageError.
         """
         for planned in self.queries:
-            if planned.number == number:
+            if planned.number == number and type(number) is int:
                 return planned
-        there = ", ".join(str(planned.number) for planned in self.queries) or "none"
-        raise UsageError(f"[plan] expected the number of a query ({there}), got {shown(number)}; see plan.queries")
+        running = ", ".join(str(planned.number) for planned in self.queries) or "none"
+        raise UsageError(
+            f"[{where}] expected the number of a running query ({running}), got {shown(number)}; see plan.queries"
+        )
+
+    def level_types(self, planned: PlannedQuery) -> tuple[str | None, ...]:
+        """The vertex type of each level of a query, seeds first; None where it is not one type, or there are none."""
+        return (planned.query.vertex_type, *(self.one_hop(table).to_type for table in planned.tables))
+
+    def level_widths(self, planned: PlannedQuery) -> list[int]:
+        """Feature columns of each level, seeds first; [] if the schema does not say all of them."""
+        widths = [self.schema.columns_max(vertex_type) for vertex_type in self.level_types(planned)]
+        known = [width for width in widths if width is not None]
+        return known if len(known) == len(widths) else []
 
     def one_hop(self, table: int) -> OneHop:
         """The one-hop query of the table of this number.
@@ -215,11 +227,10 @@ def _pattern(one_hop: OneHop, schema: Schema) -> str:
 
 
 def _feature_bytes_max(plan: Plan, planned: PlannedQuery, levels: list[int]) -> int | None:
-    types = [planned.query.vertex_type, *(plan.one_hop(table).to_type for table in planned.tables)]
-    columns = [plan.schema.columns_max(vertex_type) for vertex_type in types]
-    if any(width is None for width in columns):
+    widths = plan.level_widths(planned)
+    if not widths:
         return None
-    return sum(count * (width or 0) * _FEATURE_BYTES for count, width in zip(levels, columns, strict=True))
+    return sum(count * width * _FEATURE_BYTES for count, width in zip(levels, widths, strict=True))
 
 
 def _sum(levels: list[int]) -> str:
