@@ -20,7 +20,8 @@ from livegnn.verify.operator import Operator
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, Signs, signs
 from livegnn.verify.smt import Facts, Query, solve
 from livegnn.verify.states import StateForm, state_form
-from livegnn.verify.tracer import TraceError, trace
+from livegnn.verify.trace import trace
+from livegnn.verify.tracer import TraceError
 
 __all__ = ["Rows", "Subject", "random_edges"]
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from livegnn.verify import expr as ex
-from livegnn.verify.tracer import TraceError, Tracer, clip, combine, join, power, product, reduce, repeat, run_of
+from livegnn.verify.tracer import TraceError, Tracer, clip, combine, join, power, product, reduce, repeat
 
 __all__ = ["function"]
 
@@ -132,8 +132,6 @@ _FUNCTIONS = _found()
 
 def function(called: Any, args: Any, options: Any) -> Tracer:
     """A PyTorch function on stand-ins. Raises: TraceError for one that is not known."""
-    flat = [part for each in args for part in (each if isinstance(each, list | tuple) else (each,))]
-    run_of(flat).library = "torch"
     if called not in _FUNCTIONS:
         raise TraceError(f"it calls torch's {getattr(called, '__name__', called)}, which a symbolic run does not know")
     given = {name: value for name, value in options.items() if value is not None or name not in ("out", "dtype")}

@@ -1,8 +1,8 @@
 """The symbolic run: the user's own function is called with stand-ins for arrays that write down what is done to them.
 
 A stand-in (`Tracer`) answers Python's operators, NumPy's functions and, if the function is written for it, PyTorch's
-(torch_ops). Whatever it cannot write down raises TraceError with the reason: a branch on a value, a shape that depends
-on the number of rows, a function that mixes rows. Nothing is guessed.
+(numpy_ops, torch_ops). Whatever it cannot write down raises TraceError with the reason: a branch on a value, a shape
+that depends on the number of rows, a function that mixes rows. Nothing is guessed.
 
 A stand-in has a layout: "rows" (N, w); "flat" (N,), a column without its dimension; "row" (w,), what is left after a
 reduction over the edges of a neighbourhood.
@@ -10,17 +10,16 @@ reduction over the edges of a neighbourhood.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from livegnn.errors import LiveGnnError
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
 
-__all__ = ["Run", "TraceError", "Tracer", "trace"]
+__all__ = ["Run", "TraceError", "Tracer"]
 
 Layout: TypeAlias = Literal["rows", "flat", "row"]
 
@@ -31,9 +30,11 @@ class TraceError(Exception):
 
 @dataclass(eq=False)
 class Run:
-    """One symbolic run: the neighbourhood's variable, if there is one, and what the run has met."""
+    """One symbolic run: the neighbourhood's variable, if there is one, functions on stand-ins, and what the run met."""
 
-    edges: Expr | None = None
+    edges: Expr | None
+    numpy: Any  # the module of NumPy's functions on stand-ins
+    torch: Callable[[], Any]  # the same of PyTorch's, which is imported where a function calls PyTorch
     library: str = "numpy"
     single: bool = False  # a float32 tensor is among the constants
 
@@ -210,20 +211,17 @@ class Tracer:
         raise TraceError("it asks for the numbers of an array")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        from livegnn.verify import numpy_ops
-
-        return numpy_ops.ufunc(ufunc, method, inputs, options)
+        return self.run.numpy.ufunc(ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        from livegnn.verify import numpy_ops
-
-        return numpy_ops.function(function, args, options)
+        return self.run.numpy.function(function, args, options)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), options: Any = None) -> Any:
-        from livegnn.verify import torch_ops
-
-        return torch_ops.function(function, args, options or {})
+        flat = [part for each in args for part in (each if isinstance(each, list | tuple) else (each,))]
+        run = run_of(flat)
+        run.library = "torch"
+        return run.torch().function(function, args, options or {})
 
     # ---- inside
 
@@ -387,29 +385,3 @@ def _index(x: Tracer, key: Any) -> Tracer:
     columns = np.arange(x.expr.width)[keys[0]]
     made = ex.take(x.expr, np.atleast_1d(columns).tolist())
     return Tracer(x.run, made, "flat" if columns.ndim == 0 and x.layout == "rows" else x.layout)
-
-
-def trace(
-    function: Callable[..., Any], arguments: Mapping[str, Expr], *, edges: Expr | None = None
-) -> tuple[Expr, Run]:
-    """The expression that `function(**arguments)` computes, and what the run met.
-
-    Args:     arguments: one expression for each parameter.   edges: the one that has a row per edge, for functions of a
-                  whole neighbourhood.
-    Raises:   TraceError with the reason, where the function cannot be written down.
-    """
-    run = Run(edges)
-    try:
-        result = function(**{name: Tracer(run, each, "rows") for name, each in arguments.items()})
-        made = lift(run, result)
-    except TraceError:
-        raise
-    except LiveGnnError as error:
-        raise TraceError(str(error)) from error
-    except Exception as error:  # the user's code, given something that is not quite an array
-        raise TraceError(f"{type(error).__name__}: {error}") from error
-    if made.layout == "flat":
-        raise TraceError("it returns shape (N,); keep the column: keepdims=True or x[:, None]")
-    if edges is not None and made.expr.per_edge:
-        raise TraceError("it returns a row per edge; reduce over axis 0")
-    return made.expr, run

@@ -11,7 +11,7 @@ from livegnn.models.truth import EdgeList, true_rows
 from livegnn.verify import expr as ex
 from livegnn.verify.lower import Lowering
 from livegnn.verify.simplify import Simplifier, variables
-from livegnn.verify.tracer import trace
+from livegnn.verify.trace import trace
 from livegnn.verify.weights import by_weight
 from tests.unit.verify.samples import expressions
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from livegnn.verify import expr as ex
-from livegnn.verify.tracer import TraceError, trace
+from livegnn.verify.trace import trace
+from livegnn.verify.tracer import TraceError
 
 W = np.random.default_rng(0).normal(size=(3, 4))
 h_u, h_v = ex.variable("h_u", 3), ex.variable("h_v", 3)

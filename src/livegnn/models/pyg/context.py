@@ -9,16 +9,13 @@ something reads it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
-
-if TYPE_CHECKING:
-    from livegnn.models.pyg.pools import Pools
 
 __all__ = [
     "BATCH",
@@ -29,6 +26,7 @@ __all__ = [
     "Import",
     "Marker",
     "NotTraceable",
+    "Pools",
     "Refusal",
     "Relation",
     "Stacked",
@@ -118,6 +116,34 @@ def to_array(tensor: Any) -> Any:
     if tensor is None:
         return None
     return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+class Pools:
+    """What one reading of a forward has pooled.
+
+    batched: whether the forward is given a batch; else it is of one graph, and pools all rows.
+    """
+
+    def __init__(self, batched: bool) -> None:
+        self.batched = batched
+        self.made: dict[tuple[str, int], ir.Input] = {}
+        self.sources: dict[int, tuple[str, ir.Value]] = {}  # id of a pooled row -> kind, rows of vertices
+
+    def of(self, kind: str, rows: ir.Value) -> ir.Value:
+        """The row of a graph; kind: add, mean, max or min. A minimum is kept as the maximum of -rows."""
+        if kind == "min":
+            return ir.Combine(((-1.0, self.of("max", self._negative(rows))),))
+        key = kind, id(rows)
+        if key not in self.made:
+            self.made[key] = ir.Input(rows.width)
+            self.sources[id(self.made[key])] = kind, rows
+        return self.made[key]
+
+    def _negative(self, rows: ir.Value) -> ir.Value:
+        for kind, known in self.sources.values():  # one for several minima of the same rows
+            if kind == "max" and isinstance(known, ir.Combine) and known.terms == ((-1.0, rows),):
+                return known
+        return ir.Combine(((-1.0, rows),))
 
 
 @dataclass

@@ -34,8 +34,8 @@ from livegnn.models.pyg.check import (
     edge_list,
     sample,
 )
-from livegnn.models.pyg.context import Import, refuse
-from livegnn.models.pyg.pools import BACK_TO_VERTICES, Pools, reading_pools
+from livegnn.models.pyg.context import Import, Pools, refuse
+from livegnn.models.pyg.pools import BACK_TO_VERTICES, reading_pools
 from livegnn.models.pyg.signature import Signature, read_signature
 from livegnn.models.pyg.steps import columns_of, inputs_of, prepared, read_symbol, runs
 from livegnn.models.pyg.variants import Reading, VariantReader, takes_attributes

@@ -20,7 +20,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.nn.pool import glob
 
 from livegnn.models import ir
-from livegnn.models.pyg.context import BATCH, Flat, Import, Unfit, refuse
+from livegnn.models.pyg.context import BATCH, Flat, Import, Pools, Unfit, refuse
 from livegnn.models.pyg.refused import REFUSED_POOLS
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "GRAPH_LEVEL",
     "POOLS",
     "SUPPORTED_POOLS",
-    "Pools",
     "pool_all",
     "pool_batch",
     "pool_module",
@@ -65,34 +64,6 @@ SUPPORTED_POOLS: dict[str, str] = {
     "MinAggregation": "exact: the maximum of the negative rows",
     "MultiAggregation": "`mode='cat'` of the four",
 }
-
-
-class Pools:
-    """What one reading of a forward has pooled.
-
-    batched: whether the forward is given a batch; else it is of one graph, and pools all rows.
-    """
-
-    def __init__(self, batched: bool) -> None:
-        self.batched = batched
-        self.made: dict[tuple[str, int], ir.Input] = {}
-        self.sources: dict[int, tuple[str, ir.Value]] = {}  # id of a pooled row -> kind, rows of vertices
-
-    def of(self, kind: str, rows: ir.Value) -> ir.Value:
-        """The row of a graph; kind: add, mean, max or min. A minimum is kept as the maximum of -rows."""
-        if kind == "min":
-            return ir.Combine(((-1.0, self.of("max", self._negative(rows))),))
-        key = kind, id(rows)
-        if key not in self.made:
-            self.made[key] = ir.Input(rows.width)
-            self.sources[id(self.made[key])] = kind, rows
-        return self.made[key]
-
-    def _negative(self, rows: ir.Value) -> ir.Value:
-        for kind, known in self.sources.values():  # one for several minima of the same rows
-            if kind == "max" and isinstance(known, ir.Combine) and known.terms == ((-1.0, rows),):
-                return known
-        return ir.Combine(((-1.0, rows),))
 
 
 def global_pool(src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum") -> Any:
