@@ -318,7 +318,8 @@ struct FeatureRowsIn {
 
 void load(GraphStore& store, const nb::object& features_in, Ids src, Ids dst, std::optional<In1<float>> weight,
           std::optional<In1<std::int64_t>> time, std::optional<In1<std::int32_t>> type, std::optional<Rows> attr,
-          int threads, std::optional<In1<std::int32_t>> vertex_type) {
+          int threads, std::optional<In1<std::int32_t>> vertex_type, std::optional<In1<std::int64_t>> edge_id,
+          std::int64_t next_edge_id) {
   const FeatureRowsIn x(store, features_in);
   check_lengths("load", static_cast<std::size_t>(store.options().feature_width), x.shape(1), "each feature row");
   if (attr) {
@@ -333,6 +334,8 @@ void load(GraphStore& store, const nb::object& features_in, Ids src, Ids dst, st
   input.type = span_of(type);
   if (attr) input.attr = {attr->data(), attr->size()};
   input.vertex_type = span_of(vertex_type);
+  input.id = span_of(edge_id);
+  input.next_edge_id = next_edge_id;
   nb::gil_scoped_release release;
   store.restore(input, threads);
 }
@@ -459,7 +462,8 @@ void bind_store(nb::module_& m) {
       .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
            nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1,
-           nb::arg("vertex_type").noconvert() = nb::none())
+           nb::arg("vertex_type").noconvert() = nb::none(), nb::arg("edge_id").noconvert() = nb::none(),
+           "next_edge_id"_a = 0)
       .def("set_apply_threads", &GraphStore::set_apply_threads, "threads"_a)
       .def(
           "apply",

@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "bindings.h"
 #include "data.h"
 #include "graph_arrays.h"
+#include "livegnn/expiry.h"
 #include "livegnn/graph.h"
 
 namespace nb = nanobind;
@@ -120,10 +122,23 @@ void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore, s
   }
 }
 
-void remove_edges_before(UpdateBuffer& buffer, std::int64_t time) {
+void remove_edges_before(UpdateBuffer& buffer, std::int64_t time, std::optional<std::int32_t> type) {
   Update update = make_update(UpdateKind::RemoveEdgesBefore, -1);
   update.time = time;
+  update.type = type.value_or(kUnsetType);
   buffer.add(update);
+}
+
+// types: UNSET for all edges. The buffer with the removals in it, and `now` after it.
+std::tuple<UpdateBuffer, std::int64_t> buffer_with_expiry(const UpdateBuffer& buffer,
+                                                          const std::vector<std::int32_t>& types,
+                                                          const std::vector<std::int64_t>& ttls, std::int64_t now,
+                                                          bool simple) {
+  check_lengths("with_expiry", types.size(), ttls.size(), "ttls");
+  std::vector<Lifetime> lifetimes;
+  for (std::size_t i = 0; i < types.size(); ++i) lifetimes.push_back({types[i], ttls[i]});
+  ExplicitBatch made = with_expiry(buffer, lifetimes, now, simple);
+  return {std::move(made.buffer), made.now};
 }
 
 void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, std::optional<std::int64_t> edge_id,
@@ -291,6 +306,18 @@ void remove_vertices(UpdateBuffer& buffer, Ids ids, std::optional<std::int32_t> 
   }
 }
 
+// By update, its place among those that were given; of an expiry, that of the update behind it.
+Out1<std::int64_t> given_places(const UpdateBuffer& buffer) {
+  std::vector<std::int64_t> places;
+  places.reserve(buffer.size());
+  std::int64_t given = 0;
+  for (const Update& update : buffer.updates()) {
+    given += !update.is_expiry;
+    places.push_back(std::max<std::int64_t>(given - 1, 0));
+  }
+  return make_array(std::move(places));
+}
+
 Out1<std::int32_t> buffer_types(const UpdateBuffer& buffer) {
   std::vector<std::int32_t> types;
   types.reserve(buffer.size());
@@ -324,6 +351,7 @@ void bind_updates(nb::module_& m) {
       .def("from_arrays", &set_buffer_columns, "arrays"_a)
       .def("set_ids", &set_buffer_ids, nb::arg("u").noconvert(), nb::arg("v").noconvert())
       .def("kinds", &buffer_kinds)
+      .def("given_places", &given_places)
       .def("types", &buffer_types)
       .def("set_types", &set_buffer_types, nb::arg("types").noconvert())
       .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
@@ -335,7 +363,8 @@ void bind_updates(nb::module_& m) {
            "edge_id"_a = nb::none(), "missing_ignore"_a = false)
       .def("remove_edges", &remove_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            "missing_ignore"_a = false, nb::arg("type").noconvert() = nb::none())
-      .def("remove_edges_before", &remove_edges_before, "time"_a)
+      .def("remove_edges_before", &remove_edges_before, "time"_a, "type"_a = nb::none())
+      .def("with_expiry", &buffer_with_expiry, "types"_a, "ttls"_a, "now"_a, "simple"_a)
       .def("set_weight", &set_weight, "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none(), "type"_a = nb::none())
       .def("set_weights", &set_weights, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
            nb::arg("w").noconvert(), nb::arg("type").noconvert() = nb::none())

@@ -327,6 +327,17 @@ EdgeEntry Adjacency::first(VertexId v) const {
   return pool_.read(list.capacity == kHub ? list.hub->edges.pages().front().front().place : list.place);
 }
 
+EdgeTime Adjacency::first_time_from(VertexId v, EdgeTime time) const {
+  const List& list = lists_[v];
+  const EdgeKey key{time, INT64_MIN};
+  if (list.capacity == kHub) {
+    const BlockChain::Cursor at = list.hub->edges.lower_bound(pool_, key);
+    return list.hub->edges.at_end(at) ? INT64_MAX : pool_.read(list.hub->edges.place(at)).time;
+  }
+  const std::int32_t at = list.count == 0 ? 0 : pool_.lower_bound(list.place, list.count, key);
+  return at == list.count ? INT64_MAX : pool_.read(list.place + at).time;
+}
+
 void Adjacency::erase_before_in_index(List& list, EdgeTime time) {
   Hub& hub = *list.hub;
   std::vector<EdgeKey> keys;

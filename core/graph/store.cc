@@ -155,6 +155,7 @@ void GraphStore::link(VertexId u, const EdgeEntry& entry) {
     }
   }
   ++edge_count_;
+  if (!oldest_.empty()) note_oldest(u, entry.type, entry.time);
 }
 
 void GraphStore::unlink(VertexId u, const EdgeEntry& entry) {
@@ -199,6 +200,7 @@ GraphMemory GraphStore::memory() const {
   }
   total.vertices += live_.bytes() + vertex_types_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
   total.vertices += offloaded_.bytes() + scratch_->run_bytes();
+  for (const OldestEdges& each : oldest_) total.vertices += each.bytes();
   total.features = features_.bytes();
   total.attributes = attributes_.bytes();
   return total;
@@ -225,6 +227,7 @@ void GraphStore::reset() {
   if (!options_.undirected) in_lists_.reset();
   attributes_ = AttributeTable(options_.attr_width);
   offloaded_ = OffloadedEdges();
+  oldest_.clear();
   slot_count_ = 0;
   vertex_count_ = edge_count_ = 0;
   next_edge_id_ = 0;

@@ -25,7 +25,7 @@ std::string name_of(const Update& update) {
     case UpdateKind::RemoveEdge:
       return "remove_edge" + pair;
     case UpdateKind::RemoveEdgesBefore:
-      return "remove_edges_before " + to_string(update.time);
+      return (update.is_expiry ? "expiry of edges before " : "remove_edges_before ") + to_string(update.time);
     case UpdateKind::SetWeight:
       return "set_weight" + pair;
     case UpdateKind::SetEdgeAttr:
@@ -61,6 +61,13 @@ ErrorFacts facts_of(ErrorFacts facts, const Update& update, std::size_t at) {
       break;
   }
   return facts;
+}
+
+// The place of an update in the batch as the user gave it; of an expiry, that of the update behind it.
+std::size_t given_before(std::span<const Update> updates, std::size_t at) {
+  const auto given = [](const Update& update) { return !update.is_expiry; };
+  const auto count = static_cast<std::size_t>(std::count_if(updates.begin(), updates.begin() + at + 1, given));
+  return std::max<std::size_t>(count, 1) - 1;
 }
 }  // namespace
 
@@ -245,34 +252,6 @@ void GraphStore::remove_edge(const Update& update) {
   const auto u = static_cast<VertexId>(update.u);
   journal_removed(u, entry);
   unlink(u, entry);
-}
-
-void GraphStore::remove_edges_before(const Update& update) {
-  if (!options_.has_time) {
-    refuse(ErrorKind::ColumnMissing, "a graph with times", "one without", "create the graph with times");
-  }
-  if (update.time == kUnsetTime) refuse(ErrorKind::ColumnMissing, "a time", "none", "give the time");
-  if (has_offloaded()) refuse_offloaded("every edge in memory");
-  for (VertexId u = 0; u < slot_count_; ++u) {
-    if (out_.count(u) == 0 || out_.first(u).time >= update.time) continue;
-    out_.visit_between(u, INT64_MIN, update.time, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
-      for (std::int32_t i = first; i < last; ++i) {
-        const VertexId v = span.neighbours[i];
-        if (options_.undirected && v < u) continue;
-        EdgeEntry entry;
-        entry.neighbour = v;
-        entry.id = span.ids[i];
-        entry.time = span.times[i];
-        if (span.weights != nullptr) entry.weight = span.weights[i];
-        if (span.types != nullptr) entry.type = span.types[i];
-        journal_removed(u, entry);
-        --edge_count_;
-      }
-    });
-    out_.erase_before(u, update.time);
-  }
-  if (options_.undirected) return;
-  for (VertexId v = 0; v < slot_count_; ++v) in_->erase_before(v, update.time);
 }
 
 void GraphStore::set_weight(const Update& update) {
@@ -481,7 +460,7 @@ void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool 
     if (error.kind() == ErrorKind::InvariantBroken) throw;
     roll_back(*journal);
     delta.clear();
-    throw Error(error.kind(), facts_of(error.facts(), updates[at], at));
+    throw Error(error.kind(), facts_of(error.facts(), updates[at], given_before(updates, at)));
   } catch (...) {
     roll_back(*journal);
     delta.clear();

@@ -129,6 +129,17 @@ void GraphStore::check_offloaded() const {
   invariant(offloaded_.id_max < next_edge_id_, "an edge in a file has an id that is not given yet");
 }
 
+// Each edge that a removal by time would take is behind the bound of one of its ends.
+void GraphStore::check_oldest() const {
+  for (const OldestEdges& each : oldest_) {
+    visit_edges([&](VertexId u, VertexId v, EdgeId, float, EdgeTime time, std::int32_t type) {
+      if (each.type() != kUnsetType && each.type() != type) return;
+      const EdgeTime bound = options_.undirected ? std::min(each.bound(u), each.bound(v)) : each.bound(u);
+      invariant(bound <= time, "an edge is older than the bound of its vertex");
+    });
+  }
+}
+
 void GraphStore::check_vertices() const {
   invariant(out_.slot_count() == slot_count_ && in_->slot_count() == slot_count_, "directions differ in slots");
   std::int64_t live = 0;
@@ -154,6 +165,7 @@ void GraphStore::check_invariants() const {
   check_vertices();
   check_offloaded();
   check_edges();
+  check_oldest();
 }
 
 }  // namespace livegnn

@@ -129,6 +129,7 @@ void GraphStore::reload(const EdgeColumnsView& edges, EdgeTime before) {
     attributes_.insert(edges.id[i], edges.attr.data() + i * width);
   }
   edge_count_ += static_cast<std::int64_t>(edges.id.size());
+  note_oldest(run);
   offloaded_ = std::move(next);
   scratch_->serial_latest = 0;
   publish();

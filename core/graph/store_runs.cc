@@ -148,6 +148,7 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
     throw;
   }
   edge_count_ += static_cast<std::int64_t>(run.size());
+  note_oldest(run);
 }
 
 void GraphStore::forget_attributes(const EdgeRun& run) {

@@ -85,8 +85,10 @@ struct GraphModel {
         return true;
       }
       case UpdateKind::RemoveEdgesBefore:
-        if (!options.has_time || up.time == kUnsetTime) return false;
-        std::erase_if(edges, [&](const auto& e) { return e.second.time < up.time; });
+        if (!options.has_time || up.time == kUnsetTime || (up.type != kUnsetType && !options.has_type)) return false;
+        std::erase_if(edges, [&](const auto& e) {
+          return e.second.time < up.time && (up.type == kUnsetType || e.second.type == up.type);
+        });
         return true;
       case UpdateKind::SetWeight: {
         if (!ends_live || !options.has_weight || !std::isfinite(up.weight) || find(up) == kNoEdge) return false;

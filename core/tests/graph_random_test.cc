@@ -132,6 +132,7 @@ class Driver {
       if (!o.has_time) return draw_update(batch);
       update.kind = UpdateKind::RemoveEdgesBefore;
       update.time = draw(10) - 5;
+      if (o.has_type != (draw(20) == 0) && draw(2) == 0) update.type = draw(3);
     }
     return update;
   }

@@ -18,6 +18,7 @@
 #include "livegnn/detail/graph_adjacency.h"
 #include "livegnn/detail/graph_attributes.h"
 #include "livegnn/detail/graph_memory.h"
+#include "livegnn/detail/graph_oldest.h"
 #include "livegnn/error.h"
 #include "livegnn/graph_features.h"
 #include "livegnn/graph_offload.h"
@@ -67,7 +68,8 @@ struct Update {
   UpdateKind kind;
   bool missing_ignore = false;  // RemoveEdge: no error when nothing matches
   bool has_weight = false;
-  std::int32_t type = kUnsetType;  // of the edge, or of the vertex
+  bool is_expiry = false;          // RemoveEdgesBefore: not given but implied, see expiry.h; errors do not count it
+  std::int32_t type = kUnsetType;  // of the edge, or of the vertex; RemoveEdgesBefore: of the edges that leave
   std::int64_t u = -1;             // 64-bit as the user gave it; checked when applied
   std::int64_t v = -1;
   std::int64_t time = kUnsetTime;
@@ -87,6 +89,7 @@ class UpdateBuffer {
   const float* row(const Update& update) const { return rows_.data() + update.row; }
   std::size_t size() const { return updates_.size(); }
   void clear();
+  void clear_updates() { updates_.clear(); }                    // rows stay
   void reserve(std::size_t more) { grow_for(updates_, more); }  // room for so many more updates, amortised
   void extend(const UpdateBuffer& other);                       // appends the other's updates and rows
 
@@ -305,6 +308,10 @@ class GraphStore {
   void add_edge(const UpdateBuffer& batch, const Update& update);
   void remove_edge(const Update& update);
   void remove_edges_before(const Update& update);
+  OldestEdges& oldest_of(std::int32_t type);
+  void note_oldest(VertexId u, std::int32_t type, EdgeTime time);
+  void note_oldest(const EdgeRun& run);
+  void collect_between(VertexId u, EdgeTime from, EdgeTime before, std::int32_t type);
   void set_weight(const Update& update);
   void set_edge_attr(const UpdateBuffer& batch, const Update& update);
   void set_features(const UpdateBuffer& batch, const Update& update);
@@ -355,6 +362,7 @@ class GraphStore {
   void check_edges() const;
   void check_vertices() const;
   void check_offloaded() const;
+  void check_oldest() const;
   bool fits_ends(std::int32_t edge_type, std::int32_t src_type, std::int32_t dst_type) const;
 
   GraphOptions options_;
@@ -366,6 +374,7 @@ class GraphStore {
   Column<std::int32_t> vertex_types_;  // by slot; not there in a graph without types
   AttributeTable attributes_;
   OffloadedEdges offloaded_;
+  std::vector<OldestEdges> oldest_;  // by edge type, of those that updates have removed by time
   std::unique_ptr<Scratch> scratch_;
   VertexId slot_count_ = 0;
   std::int64_t vertex_count_ = 0;

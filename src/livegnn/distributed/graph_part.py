@@ -117,6 +117,7 @@ class Partition(Consumer):
         self._next_edge_id = int(graph.host.store.next_edge_id)
         self._listeners: WeakSet[Any] = WeakSet()
         self._applying = False
+        self._expiry, graph.host.expiry = graph.host.expiry, None  # what expires is written into the whole batch
         with graph.host.writing("Partition"):
             graph.host.add_guard(self._refuse_alone)
             self.follower = _native.ChangedRows(graph.host.store, True)
@@ -188,8 +189,13 @@ class Partition(Consumer):
         columns, keys, types = updates.to_columns()
         if keys is not None or types:
             raise UsageError("[apply] expected updates with slots for ids and no named types, got others; translate")
-        host = self.graph.host
+        host, expiry, now = self.graph.host, self._expiry, 0
         host.same_unit("apply", updates.time_unit)  # every worker has the same, and refuses the same
+        if expiry is not None:
+            buffer, now = expiry.written_out(updates.buffer)
+            updates = updates.rewritten(buffer)
+            columns = updates.to_columns()[0]
+        places = updates.buffer.given_places()
         kept = self._kept(columns)
         mine, next_edge_id = self._mine(columns, kept)
         part = Updates.from_columns(mine, None, [])
@@ -197,7 +203,7 @@ class Partition(Consumer):
         before = self.graph.version
         try:
             with host.lock:
-                vote = _Vote(exchange, self._wrong_row(columns), writes=bool(host.recorders))
+                vote = _Vote(exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
                 host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
                 self._applying = True
                 try:
@@ -205,13 +211,15 @@ class Partition(Consumer):
                 except Exception as error:
                     if not vote.is_awaited:
                         raise
-                    raise vote.refuse(_refusal(error, np.flatnonzero(kept), len(kept))) from error
+                    raise vote.refuse(_refusal(error, places[kept], len(kept))) from error
                 finally:
                     self._applying = False
                     host.drop_recorder(vote)
         finally:
             if self.graph.version != before:  # the batch stands, even where a consumer has failed since
                 self._next_edge_id = next_edge_id
+                if expiry is not None:
+                    expiry.now = now
                 self._follow(columns)
                 self._tell(columns, exchange)
 
@@ -230,22 +238,22 @@ class Partition(Consumer):
                 "Partition.apply in every worker, also for entries of a log"
             )
 
-    def _wrong_row(self, columns: dict[str, AnyArray]) -> _Refusal | None:
+    def _wrong_row(self, columns: dict[str, AnyArray], places: Int64Array) -> _Refusal | None:
         """The local graph has no features, and could not say so: rows of the wrong width are refused here, by all."""
         kind, widths = columns["kind"], columns["row_width"]
         wrong = np.flatnonzero(np.isin(kind, (_SET_FEATURES, _ADD_VERTEX)) & (widths != self.feature_width))
         if not len(wrong):
             return None
-        place = int(wrong[0])
-        name = "set_features" if kind[place] == _SET_FEATURES else "add_vertex"
-        vertex = int(columns["u"][place])
+        row, place = int(wrong[0]), int(places[wrong[0]])
+        name = "set_features" if kind[row] == _SET_FEATURES else "add_vertex"
+        vertex = int(columns["u"][row])
         error = WidthMismatch(
             where="apply",
             subject=f"{name} {vertex}",
             update=place,
             vertex=vertex,
             expected=f"a row of {self.feature_width} floats",
-            got=f"{widths[place]}",
+            got=f"{widths[row]}",
             advice="give one per column",
         )
         return _Refusal(place, WidthMismatch.__name__, str(error), error.facts())

@@ -118,8 +118,9 @@ def edge_time(where: str, name: str, value: object) -> int:
     return number
 
 
-def time_unit(values: object) -> str | None:
-    """The unit that datetime64 values are counted in, as "s" or "25s"; None of plain numbers, and of no values.
+def time_unit(values: object, *, empty: bool = False) -> str | None:
+    """The unit that datetime64 values are counted in, as "s" or "25s"; None of plain numbers, and (but with `empty`)
+    of no values.
 
     values: what edge_time() or time_array() has taken: a list is of the unit that NumPy gives it.
     """
@@ -129,7 +130,7 @@ def time_unit(values: object) -> str | None:
     if not isinstance(dtype, np.dtype) and type(values).__module__.partition(".")[0] != "torch":  # whose times are bare
         values = np.asarray(values)
         dtype = values.dtype
-    if not isinstance(dtype, np.dtype) or dtype.kind != "M" or np.size(values) == 0:  # type: ignore[arg-type]
+    if not isinstance(dtype, np.dtype) or dtype.kind != "M" or (np.size(values) == 0 and not empty):  # type: ignore[arg-type]
         return None
     unit, count = np.datetime_data(dtype)
     if unit == "generic":

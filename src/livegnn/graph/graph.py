@@ -17,9 +17,10 @@ from livegnn.graph import checks, load, offload, saved
 from livegnn.graph import float16 as halves
 from livegnn.graph import hetero_load as typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.host import GraphHost
 from livegnn.graph.offloaded import Offloaded
-from livegnn.graph.schema import EdgeTriple
+from livegnn.graph.schema import EdgeTriple, Schema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
 
@@ -32,6 +33,7 @@ class Graph:
     Args:    features: (V, F) float32.  src, dst: (E,) ids.  weight: (E,) float32.  time: (E,) int64, the user's unit.
              edge_type: (E,) int32.  edge_attr: (E, A) float32.  ids: (V,) int64 or strings, the vertices' own names.
              undirected: each edge is stored both ways under one edge id.  simple: a second edge u -> v is refused.
+             ttl: how long edges live, one duration or a dict by edge type; docs/updates.md, "Edges that expire".
              feature_dtype: "float32", "float16" or "bfloat16", what features are stored as and rounded to (nearest
              even); unless given, float16 and bfloat16 arrays and tensors keep theirs. They read as float32 always.
              Typed form: features and ids are dicts by vertex type, the others dicts by (src type, name, dst type), and
@@ -68,6 +70,7 @@ class Graph:
         undirected: bool = False,
         simple: bool = False,
         feature_dtype: object = None,
+        ttl: Ttl = None,
     ) -> None:
         if dst is None:
             raise UsageError(
@@ -83,15 +86,19 @@ class Graph:
         else:
             arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
         undirected, simple = checks.flag("Graph", "undirected", undirected), checks.flag("Graph", "simple", simple)
-        self._build(arrays, undirected, simple, unit=load.time_unit("Graph", time))
+        self._build(
+            "Graph", arrays, undirected, simple, unit=load.time_unit("Graph", time, empty=ttl is not None), ttl=ttl
+        )
 
     def _build(
         self,
+        where: str,
         arrays: load.GraphArrays,
         undirected: bool,
         simple: bool,
         *,
         unit: str | None,
+        ttl: Ttl,
         weight_column: load.WeightColumn | None = "weight",
     ) -> None:
         options: dict[str, Any] = {
@@ -106,18 +113,27 @@ class Graph:
         }
         if arrays.ids is not None:
             typed_load.check_undirected(arrays.ids.schema, bool(undirected))
+        schema = Schema.nameless(0) if arrays.ids is None else arrays.ids.schema
+        expiry = Expiry.of(where, ttl, schema, options, unit)
         self.host = GraphHost(
             options,
             arrays.ids,
             block_edges_max=self._block_edges_max,
             weight_column=weight_column,
             time_unit=unit,
+            expiry=expiry,
         )
+        edge_count = len(arrays.src)
+        if expiry is not None:
+            arrays = arrays.kept(expiry.begin(arrays.time, arrays.edge_type))
         columns = (arrays.weight, arrays.time, arrays.edge_type, arrays.edge_attr)
-        self.host.store.load(arrays.features, arrays.src, arrays.dst, *columns, core_count(), arrays.vertex_type)
+        more = (core_count(), arrays.vertex_type, arrays.edge_id, edge_count)
+        self.host.store.load(arrays.features, arrays.src, arrays.dst, *columns, *more)
 
     @classmethod
-    def from_pyg(cls, data: Any, *, ids: object = None, simple: bool = False, feature_dtype: object = None) -> Self:
+    def from_pyg(
+        cls, data: Any, *, ids: object = None, simple: bool = False, feature_dtype: object = None, ttl: Ttl = None
+    ) -> Self:
         """The graph of a torch_geometric.data.Data or HeteroData.
 
         x -> features, edge_index -> src, dst, edge_weight -> weight, edge_attr -> edge_attr, edge_type -> edge_type,
@@ -133,15 +149,15 @@ class Graph:
         options: dict[str, Any] = {"ids": ids, "feature_dtype": halves.check_dtype(where, feature_dtype)}
         if hasattr(data, "node_types") or hasattr(data, "metadata"):
             found = typed_load.hetero_arrays(data)
-            unit = load.time_unit(where, found["time"])
+            unit = load.time_unit(where, found["time"], empty=ttl is not None)
             arrays = typed_load.check_typed(**found, vertex_type=None, **options, by_row=True)
             column = typed_load.weight_column(data)
         else:
             found = load.pyg_arrays(data)
-            unit = load.time_unit(where, found["time"])
+            unit = load.time_unit(where, found["time"], empty=ttl is not None)
             arrays = load.check_arrays(**found, **options, by_row=True)
             column = load.weight_column(data)
-        graph._build(arrays, undirected=False, simple=simple, unit=unit, weight_column=column)
+        graph._build(where, arrays, undirected=False, simple=simple, unit=unit, ttl=ttl, weight_column=column)
         return graph
 
     # ---- what it is
@@ -216,6 +232,20 @@ class Graph:
     def has_time(self) -> bool:
         """Whether edges have times."""
         return bool(self.host.options["has_time"])
+
+    @property
+    def ttl(self) -> int | dict[EdgeTriple, int] | dict[int, int] | None:
+        """How long edges live after their time: one duration, or by edge type (by code where vertices have no types);
+        None for ever.
+        """
+        expiry = self.host.expiry
+        return None if expiry is None else expiry.shown(self.host.schema)
+
+    @property
+    def now(self) -> int | None:
+        """The largest time of any edge added so far, from which a ttl counts back; None without a ttl, or edges yet."""
+        expiry = self.host.expiry
+        return None if expiry is None or expiry.now == checks.INT64_MIN else expiry.now
 
     @property
     def has_type(self) -> bool:

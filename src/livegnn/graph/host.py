@@ -25,6 +25,7 @@ from livegnn.errors import Facts, UpdateError, UsageError
 from livegnn.graph import checks
 from livegnn.graph.checks import Int64Array
 from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorder, VertexChange
+from livegnn.graph.expiry import Expiry
 from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
 from livegnn.graph.ids_then import IdsThen, OldIds
 from livegnn.graph.load import WeightColumn
@@ -59,6 +60,7 @@ class GraphHost:
         block_edges_max: int,
         weight_column: WeightColumn | None = "weight",
         time_unit: str | None = None,
+        expiry: Expiry | None = None,
     ) -> None:
         self.schema = Schema.nameless(options["feature_width"]) if named is None else named.schema
         types = self.schema.store_options()
@@ -69,6 +71,7 @@ class GraphHost:
         self.ids: VertexIds = SlotIds(self.schema, self.store) if named is None else named
         self.weight_column = weight_column  # where the weights, if any, come from
         self.time_unit = time_unit  # of the datetime64 values that were given so far; numbers have none
+        self.expiry = expiry  # the edges' ttl
         self.offloaded = NOTHING
         self.lock = threading.RLock()
         self.busy = False
@@ -219,8 +222,24 @@ class GraphHost:
                 f"[apply] expected an open {kind}, got one that was closed; apply to its graph, or make a new one"
             )
 
+    def supposed(self, updates: Updates) -> tuple[_native.UpdateBuffer, IdChange | None]:
+        """A batch as the store would get it now, and what it would do to the ids. Raises: as apply."""
+        buffer, change = self.ids.translate(updates)
+        return (buffer if self.expiry is None else self.expiry.written_out(buffer)[0]), change
+
     def _apply_native(self, buffer: _native.UpdateBuffer, recorded: Updates) -> Any:
-        """The batch in slots, all or none."""
+        """The batch in slots, all or none, with the removals of what expires in it."""
+        if self.expiry is None:
+            return self._apply_slots(buffer, recorded)
+        version = self.store.version
+        whole, now = self.expiry.written_out(buffer)
+        try:
+            return self._apply_slots(whole, recorded)
+        finally:
+            if self.store.version != version:  # the batch stands
+                self.expiry.now = now
+
+    def _apply_slots(self, buffer: _native.UpdateBuffer, recorded: Updates) -> Any:
         if self.recorders:
             record = lambda: self._record(recorded)  # noqa: E731
             return _native.apply_batch(self.store, self._natives, self._followers, buffer, record)
@@ -231,6 +250,8 @@ class GraphHost:
 
     def _record(self, recorded: Updates) -> None:
         """All recorders agree, then all append; else those that have prepared abort, the last one first."""
+        if self.expiry is not None:
+            recorded = self.expiry.recorded(recorded)
         with ExitStack() as undo:
             for recorder in self.recorders:
                 recorder.prepare(recorded)

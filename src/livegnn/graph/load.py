@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from livegnn.errors import ColumnMissing, VertexUnknown, WidthMismatch
 from livegnn.graph import checks
 from livegnn.graph import float16 as halves
-from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import NamedIds, counted_and_named
 from livegnn.graph.schema import Schema
 
@@ -37,6 +37,15 @@ class GraphArrays:
     edge_attr: Float32Array | None
     ids: NamedIds | None
     vertex_type: Int32Array | None = None
+    edge_id: Int64Array | None = None  # of the edges, ascending; unless given they count from 0
+
+    def kept(self, edges: BoolArray) -> GraphArrays:
+        """Without some of the edges; the others keep their ids."""
+        if edges.all():
+            return self
+        columns = {name: getattr(self, name) for name in ("src", "dst", "weight", "time", "edge_type", "edge_attr")}
+        kept = {name: column[edges] for name, column in columns.items() if column is not None}
+        return replace(self, edge_id=np.flatnonzero(edges), **kept)
 
 
 def check_arrays(
@@ -146,9 +155,12 @@ def pyg_edges(where: str, data: Any) -> dict[str, Any]:
     return {"src": edge_index[0], "dst": edge_index[1], "weight": weight, "edge_attr": attr, "time": time}
 
 
-def time_unit(where: str, time: object) -> str | None:
-    """The unit of the times that a new graph is made of. Raises: ValueInvalid for two units."""
+def time_unit(where: str, time: object, *, empty: bool) -> str | None:
+    """The unit of the times that a new graph is made of. empty: an array of no times names one, too.
+
+    Raises:  ValueInvalid for two units.
+    """
     unit: str | None = None
     for part in time.values() if isinstance(time, Mapping) else [time]:
-        unit = checks.same_unit(where, "time", unit, checks.time_unit(part))
+        unit = checks.same_unit(where, "time", unit, checks.time_unit(part, empty=empty))
     return unit

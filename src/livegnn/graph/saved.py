@@ -11,6 +11,7 @@ from livegnn.errors import InvariantBroken, StoredStateInvalid
 from livegnn.graph import checks, load, offload
 from livegnn.graph import float16 as halves
 from livegnn.graph.checks import AnyArray
+from livegnn.graph.expiry import Expiry
 from livegnn.graph.host import GraphHost
 from livegnn.graph.ids import NamedIds
 from livegnn.graph.schema import Schema
@@ -27,6 +28,8 @@ def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
     arrays.update({f"ids.{name}": array for name, array in host.ids.to_arrays().items()})
     arrays.update({f"types.{name}": array for name, array in host.schema.to_arrays().items()})
     arrays.update({f"offload.{name}": array for name, array in offload.to_arrays(host).items()})
+    if host.expiry is not None:
+        arrays.update({f"ttl.{name}": array for name, array in host.expiry.to_arrays().items()})
     if host.time_unit is not None:  # version 0.1 saved none
         arrays["time.unit"] = np.frombuffer(host.time_unit.encode(), np.uint8)
     dtype = halves.FEATURE_DTYPES.index(host.options["feature_dtype"])
@@ -39,7 +42,7 @@ def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
 
 def restore(arrays: Mapping[str, AnyArray], block_edges_max: int) -> GraphHost:
     """The host of a saved graph. Raises: StoredStateInvalid."""
-    parts: dict[str, dict[str, AnyArray]] = {"store": {}, "ids": {}, "types": {}, "option": {}, "offload": {}}
+    parts: dict[str, dict[str, AnyArray]] = {part: {} for part in ("store", "ids", "types", "option", "offload", "ttl")}
     for key, array in arrays.items():
         part, _, name = key.partition(".")
         if part in parts:
@@ -73,6 +76,7 @@ def _restored(parts: Mapping[str, dict[str, AnyArray]], unit: AnyArray | None, b
         block_edges_max=block_edges_max,
         weight_column=load.WEIGHT_COLUMNS[column],
         time_unit=checks.stored_unit(unit),
+        expiry=Expiry.from_arrays(parts["ttl"], options),
     )
     _check_store(parts["store"])
     host.store.from_arrays(parts["store"])

@@ -148,7 +148,7 @@ class Schema:
 
         Args:    kinds: (k,) of the updates.  types: (k,) codes, TYPE_UNSET, or -1 - place in names.
         Returns: (k,) int32: the vertex type of an update of vertices, the edge type of one of edges; TYPE_UNSET for
-                 remove_edges_before.
+                 remove_edges_before without a type.
         Raises:  ColumnMissing, ValueInvalid, naming the first update whose type is missing or unknown.
         """
         if not self.has_types:
@@ -156,6 +156,7 @@ class Schema:
                 no_type_names(kinds, types, names)
             return types
         of_vertex, of_edge = self.parts(kinds)
+        of_edge |= (kinds == _REMOVE_EDGES_BEFORE) & (types != checks.TYPE_UNSET)
         codes = types.copy()
         placed = (types < 0) & (types != checks.TYPE_UNSET)
         if placed.any():
@@ -179,7 +180,7 @@ class Schema:
             return list(types)
         codes: list[int] = []
         for i, (kind, given) in enumerate(zip(kinds, types, strict=True)):
-            if kind == _REMOVE_EDGES_BEFORE:
+            if kind == _REMOVE_EDGES_BEFORE and given == checks.TYPE_UNSET:
                 codes.append(given)
                 continue
             of_vertex = kind >= _SET_FEATURES

@@ -184,10 +184,14 @@ class Updates:
         self._buffer.remove_edge(u, v, time, edge_type, self._edge_id("remove_edge", edge_id), ignore)
         self.time_unit = unit
 
-    def remove_edges_before(self, time: int) -> None:
-        """Removes every edge with a time below `time`. Raises: by apply ColumnMissing if the graph has no times."""
+    def remove_edges_before(self, time: int, *, edge_type: EdgeType | None = None) -> None:
+        """Removes every edge (of one type) with a time below `time`.
+
+        Raises:  by apply ColumnMissing if the graph has no times, or no types.
+        """
         before, unit = self._time("remove_edges_before", time)
-        self._buffer.remove_edges_before(before)
+        kind = None if edge_type is None else self._edge_type("remove_edges_before", edge_type)
+        self._buffer.remove_edges_before(before, kind)
         self.time_unit = unit
 
     def set_weight(
@@ -421,6 +425,19 @@ class Updates:
         return buffer
 
     @property
+    def buffer(self) -> _native.UpdateBuffer:
+        """The updates with ids as they were given, or places of string ids."""
+        return self._buffer
+
+    def rewritten(self, buffer: _native.UpdateBuffer) -> Updates:
+        """A copy that holds the updates of another buffer, in the same ids and names."""
+        made = Updates()
+        made._buffer, made.time_unit = buffer, self.time_unit
+        made._keys, made._places, made._types = self._keys, self._places, self._types
+        made._vertex_ops = _vertex_runs(buffer.kinds())
+        return made
+
+    @property
     def slot_buffer(self) -> _native.UpdateBuffer | None:
         """The updates as a store takes them, ids being slots; None with string ids or names of types."""
         return None if self._keys is not None or self._types else self._buffer
@@ -445,11 +462,7 @@ class Updates:
         named = columns["type"][columns["type"] != _TYPE_UNSET]
         if len(updates._types) != len(types) or (named.size and int(named.min()) < -len(types)):
             raise ValueInvalid(f"[updates] expected types among {len(types)} names, got others; save them again")
-        kinds = columns["kind"]
-        turns = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)] if len(kinds) else [0]
-        for first, last in pairwise(turns):
-            if kinds[first] in (_ADD_VERTEX, _REMOVE_VERTEX):
-                updates._vertex_ops.append((first, last, bool(kinds[first] == _ADD_VERTEX)))
+        updates._vertex_ops = _vertex_runs(columns["kind"])
         return updates
 
     # ---- inside
@@ -603,6 +616,17 @@ class Updates:
         raise DtypeInvalid(
             f"[{where}] expected {kind} ids as in the updates before, got {got} as {name}; use one kind of id"
         )
+
+
+def _vertex_runs(kinds: npt.NDArray[np.uint8]) -> list[tuple[int, int, bool]]:
+    """Runs of updates that add (True) or remove vertices."""
+    turns = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)] if len(kinds) else [0]
+    of_vertices = (_ADD_VERTEX, _REMOVE_VERTEX)
+    return [
+        (first, last, bool(kinds[first] == _ADD_VERTEX))
+        for first, last in pairwise(turns)
+        if kinds[first] in of_vertices
+    ]
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class WhatIfView(View):
             engine.refuse_closed("what_if")
             engine.complete_all()
             host.same_unit("what_if", self._updates.time_unit)
-            buffer, self._ids = host.ids.translate(self._updates)
+            buffer, self._ids = host.supposed(self._updates)
             place.enter_context(host.supposing())
             native = _native.NativeWhatIf(host.store, engine.native, buffer)
             place.callback(native.close)

@@ -68,7 +68,7 @@ def batch_of(rng, graph):
             updates.remove_edge(u, v, missing="ignore")
         elif kind == 5:
             updates.set_features(u, row if rng.random() < 0.95 else row[:1])
-        elif kind == 6:
+        elif kind == 6 and graph.edge_count:
             edges = graph.edges()
             place = int(rng.integers(0, len(edges["id"])))
             ends = int(edges["src"][place]), int(edges["dst"][place])
@@ -84,10 +84,10 @@ def batch_of(rng, graph):
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(1, 4))
-def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(seed, undirected, workers):
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(1, 4), st.sampled_from([None, 40]))
+def test_batches_keep_the_parts_equal_to_the_whole_and_refusals_change_nothing(seed, undirected, workers, ttl):
     rng = np.random.default_rng(seed)
-    start = {"seed": seed, "vertices": 12, "edges": 60, "features": 3, "attrs": 2, "undirected": undirected}
+    start = {"seed": seed, "vertices": 12, "edges": 60, "features": 3, "attrs": 2, "undirected": undirected, "ttl": ttl}
     graph = stream_graph(**start)
     batches, outcomes = [], []  # None, or the refusal
     for _ in range(15):
