@@ -34,10 +34,8 @@ class Open(NamedTuple):
 
 
 FILES = Open(errors.UsageError, "an engine reads whole lists of edges, so `offload` is refused while one is attached")
-LOG = Open(AssertionError, "the log holds updates only: swaps and rescales are not entries")
 OPEN = {
     **{(row, "edges in files"): FILES for row in engines.ROWS},
-    **{(row, "log, with swaps and rescales"): LOG for row in engines.ROWS},
 }
 
 

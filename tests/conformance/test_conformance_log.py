@@ -180,6 +180,11 @@ def test_a_closed_log_refuses_everything(url):
     assert "closed" in repr(log)
 
 
+def nudged(model):
+    structure, arrays = model.to_arrays()
+    return structure, {name: array * np.float32(0.75) for name, array in arrays.items()}
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_an_engine_rebuilt_from_the_log_equals_the_live_one(url, seed):
     rng = np.random.default_rng(seed)
@@ -188,8 +193,13 @@ def test_an_engine_rebuilt_from_the_log_equals_the_live_one(url, seed):
     twin, _ = random_graph(np.random.default_rng(seed), model.input_width, model.uses_weights)
     engine = lg.Engine(model, graph)
     with UpdateLog(open_log(url)) as log, log.attach(graph) as attachment:
-        for _ in range(12):
-            engine.apply(random_batch(rng, mirror, int(rng.integers(1, 9))))
+        for step in range(12):
+            if step == 4:
+                engine.swap(lg.Model.from_arrays(*nudged(model)))
+            elif step == 7:
+                engine.rescale(headroom=64.0)
+            else:
+                engine.apply(random_batch(rng, mirror, int(rng.integers(1, 9))))
         assert attachment.offset == log.tail == graph.version == 12
         assert log.committed == 11
         rebuilt = lg.Engine(model, twin)

@@ -5,10 +5,12 @@ import itertools
 
 import confluent_kafka
 import nats
+import numpy as np
 import pytest
 
+import livegnn as lg
 from livegnn.errors import LogDamaged, ValueInvalid
-from livegnn.log import frame, open_log
+from livegnn.log import UpdateLog, frame, open_log
 
 _numbers = itertools.count()
 
@@ -55,6 +57,19 @@ def with_jetstream(server, work):
             await client.close()
 
     return asyncio.run(run())
+
+
+def test_a_model_above_the_limit_is_refused(nats_server, name):
+    wide = lg.Model([lg.layers.GCN(np.ones((300_000, 4), np.float32))])
+    narrow = lg.Model([lg.layers.GCN(np.ones((1, 4), np.float32))])
+    engine = lg.Engine(narrow, lg.Graph(np.eye(4, dtype=np.float32), [0], [1]))
+    before = engine.state_digest()
+    with UpdateLog(open_log(nats_server.url(name))) as log, log.attach(engine.graph):
+        with pytest.raises(ValueInvalid, match=r"at most \d+ bytes, got \d+; .*max_payload .*\(a swapped model is one"):
+            engine.swap(wide)
+        assert (log.tail, engine.version, engine.state_digest()) == (0, 0, before)
+        engine.swap(narrow)
+        assert log.tail == 1
 
 
 def test_a_stream_with_limits_is_refused(nats_server, name):

@@ -46,7 +46,7 @@ class History:
         return self.start.graph()
 
     def engine(self, graph: lg.Graph) -> lg.Engine:
-        """With room for whatever comes; rescaling is not in the log."""
+        """With room for whatever comes, before the log begins."""
         engine = make_engine(self.model, graph, self.options)
         engine.rescale(headroom=2.0**14)
         return engine

@@ -28,7 +28,7 @@ from livegnn.distributed.exchange import Exchange, gather_text
 from livegnn.distributed.layout import Layout
 from livegnn.errors import ColumnMissing, EdgeOffloaded, Facts, LiveGnnError, UpdateError, UsageError, WidthMismatch
 from livegnn.graph import Graph, Updates
-from livegnn.graph.consumers import Consumer, Recorder, VertexChange
+from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 __all__ = ["Changes", "Listener", "Partition", "check_graph"]
@@ -331,14 +331,14 @@ class _Vote(Recorder):
         self._exchange, self._own, self._writes = exchange, own, writes
         self.is_awaited = True  # whether the others wait for an answer of this worker
 
-    def prepare(self, updates: Updates) -> None:
+    def prepare(self, recorded: Recorded) -> None:
         """The first round. Raises: the error of the first bad update that any worker has found, the same on all."""
         refused, confirm = self._round(self._own)
         if refused is not None:
             raise refused
         self.is_awaited = confirm
 
-    def append(self, updates: Updates) -> None:
+    def append(self, recorded: Recorded) -> None:
         """The second round, where any worker writes. Raises: the same on all, where one of them could not."""
         if self.is_awaited:
             refused, _ = self._round(None)

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from livegnn.graph.updates import Updates
+from livegnn.types import Float32Array
 
-__all__ = ["Consumer", "Guard", "IdHolder", "Recorder", "VertexChange"]
+__all__ = ["Consumer", "Guard", "IdHolder", "Recorded", "Recorder", "Switch", "Switching", "VertexChange"]
 
 
 class VertexChange(NamedTuple):
@@ -57,21 +58,49 @@ class Consumer(ABC):
         """
 
 
+class Switch(NamedTuple):
+    """What a consumer does between batches and its later state depends on: an engine's swap or rescale.
+
+    name: the consumer's.  kind: "swap" or "rescale".  data: of numbers, texts, lists and dicts, as JSON has them.
+    """
+
+    name: str
+    kind: str
+    data: dict[str, Any]
+    arrays: dict[str, Float32Array]
+
+
+class Switching(Consumer):
+    """A consumer with switches. With recorders on the graph each of them is a version, and a part of its history.
+
+    name: what recorders know its switches by; on one graph no other consumer may have it.
+    """
+
+    name: str
+
+    @abstractmethod
+    def redo(self, switch: Switch) -> None:
+        """Makes a recorded switch again, as one version, all or none. Raises: LiveGnnError where it does not fit."""
+
+
+Recorded: TypeAlias = Updates | Switch
+
+
 class Recorder(ABC):
     """What must agree to each batch before anyone sees it, or write it down: a log, a vote of several processes.
 
     The store and all native halves have taken the batch when recorders are asked; nothing is published yet. First every
     recorder prepares, then every recorder appends, each time in order of attachment. If any of these calls raises, the
-    batch is taken back, and each recorder that has prepared aborts.
+    batch is taken back, and each recorder that has prepared aborts. A switch is a batch without updates.
     """
 
     @abstractmethod
-    def prepare(self, updates: Updates) -> None:
-        """Refuses the batch by raising, or promises to append it. Leaves nothing that would outlast abort()."""
+    def prepare(self, recorded: Recorded) -> None:
+        """Refuses the batch or switch by raising, or promises to append it. Leaves nothing that outlasts abort()."""
 
     @abstractmethod
-    def append(self, updates: Updates) -> None:
-        """Makes the batch last: every recorder has agreed. What this raises takes the batch back."""
+    def append(self, recorded: Recorded) -> None:
+        """Makes it last: every recorder has agreed. What this raises takes the batch back."""
 
     @abstractmethod
     def abort(self) -> None:

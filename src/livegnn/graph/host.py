@@ -13,7 +13,7 @@ order of attachment.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from weakref import WeakSet
@@ -24,7 +24,7 @@ from livegnn import _native
 from livegnn.errors import Facts, UpdateError, UsageError
 from livegnn.graph import checks
 from livegnn.graph.checks import Int64Array
-from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorder, VertexChange
+from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorded, Recorder, Switch, Switching, VertexChange
 from livegnn.graph.expiry import Expiry
 from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
 from livegnn.graph.ids_then import IdsThen, OldIds
@@ -49,7 +49,8 @@ class GraphHost:
                consumer) returns what consumer.published() made of the batch. add_guard(): called before each batch
                with the vertices that it adds and removes. hold_ids(holder): called once, before slots get other ids;
                `id_epoch` counts these batches.
-    Recording. add_recorder(recorder): asked for each batch, in two steps; see Recorder.
+    Recording. add_recorder(recorder): asked for each batch, in two steps; see Recorder. Where there are recorders, a
+               consumer's switch goes through switch(); redo() repeats a recorded one.
     """
 
     def __init__(
@@ -175,13 +176,13 @@ class GraphHost:
     # ---- one batch
 
     def apply(
-        self, updates: Updates, consumer: Consumer | None = None, recorded: Updates | None = None
+        self, updates: Updates, consumer: Consumer | None = None, recorded: Recorded | None = None
     ) -> tuple[int, Any]:
         """Applies a batch; the new version, and what this consumer made of the batch.
 
         At batches of one update every call in here counts: the usual case goes straight through.
 
-        Args:    recorded: what the recorders get, where the batch is a part of it.
+        Args:    recorded: what the recorders get, where that is not the batch.
         Raises:  as Graph.apply; UsageError for a consumer that is not attached.
         """
         if type(updates) is not Updates and not isinstance(updates, Updates):
@@ -227,7 +228,7 @@ class GraphHost:
         buffer, change = self.ids.translate(updates)
         return (buffer if self.expiry is None else self.expiry.written_out(buffer)[0]), change
 
-    def _apply_native(self, buffer: _native.UpdateBuffer, recorded: Updates) -> Any:
+    def _apply_native(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
         """The batch in slots, all or none, with the removals of what expires in it."""
         if self.expiry is None:
             return self._apply_slots(buffer, recorded)
@@ -239,7 +240,7 @@ class GraphHost:
             if self.store.version != version:  # the batch stands
                 self.expiry.now = now
 
-    def _apply_slots(self, buffer: _native.UpdateBuffer, recorded: Updates) -> Any:
+    def _apply_slots(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
         if self.recorders:
             record = lambda: self._record(recorded)  # noqa: E731
             return _native.apply_batch(self.store, self._natives, self._followers, buffer, record)
@@ -248,9 +249,9 @@ class GraphHost:
         self.store.apply(buffer)
         return ()
 
-    def _record(self, recorded: Updates) -> None:
+    def _record(self, recorded: Recorded) -> None:
         """All recorders agree, then all append; else those that have prepared abort, the last one first."""
-        if self.expiry is not None:
+        if self.expiry is not None and isinstance(recorded, Updates):
             recorded = self.expiry.recorded(recorded)
         with ExitStack() as undo:
             for recorder in self.recorders:
@@ -260,7 +261,7 @@ class GraphHost:
                 recorder.append(recorded)
             undo.pop_all()
 
-    def _apply_named(self, updates: Updates, recorded: Updates) -> Any:
+    def _apply_named(self, updates: Updates, recorded: Recorded) -> Any:
         """Applies updates whose ids are not slots; the id map follows only what the store has taken."""
         buffer, change = self.ids.translate(updates)
         if self._guards:
@@ -317,6 +318,48 @@ class GraphHost:
         if failure is not None:
             raise failure
         return result
+
+    # ---- switches
+
+    def switch(self, consumer: Switching, native: Any, switch: Switch, take: Callable[[], object]) -> None:
+        """One version without updates. `native` follows it in place of the consumer's own; recorders get the switch.
+
+        Args:    take: makes `native` the consumer's own; called when the version stands, before published().
+        Raises:  UsageError where another consumer has that name; what guards and recorders raise. Then nothing has
+                 changed.  The caller holds writing().
+        """
+        self._named(switch)
+        for guard in self._guards:
+            guard([])
+        natives = [native if each is consumer.native else each for each in self._natives]
+        record = lambda: self._record(switch)  # noqa: E731
+        version = self.store.version
+        try:
+            changes = _native.apply_batch(self.store, natives, self._followers, Updates().buffer, record)
+        finally:
+            if self.store.version != version:  # it stands, even where something attached has failed since
+                self.ids_version = self.store.version
+                take()
+                self.renew_natives()
+        self._publish(changes, self.store.version, None)
+
+    def redo(self, switch: Switch) -> None:
+        """Repeats a recorded switch, or is a version without updates where no consumer has its name."""
+        with self.lock:
+            consumer = self._named(switch)
+            if consumer is None:
+                self.apply(Updates(), recorded=switch)
+            else:
+                consumer.redo(switch)
+
+    def _named(self, switch: Switch) -> Switching | None:
+        found = [each for each in self.consumers if isinstance(each, Switching) and each.name == switch.name]
+        if len(found) > 1:
+            raise UsageError(
+                f"[{switch.kind}] expected one {type(found[0]).__name__} named {switch.name!r} on a graph with a log, "
+                f"got {len(found)}; give each a name= of its own"
+            )
+        return found[0] if found else None
 
     # ---- times
 

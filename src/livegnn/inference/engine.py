@@ -32,7 +32,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.graph import checks
-from livegnn.graph.consumers import Consumer, VertexChange
+from livegnn.graph.consumers import Switch, Switching, VertexChange
 from livegnn.graph.graph import Graph
 from livegnn.graph.schema import no_vertex_type
 from livegnn.graph.threads import thread_count
@@ -103,7 +103,7 @@ class Handle:
         self._engine._callbacks = [h for h in self._engine._callbacks if h is not self]
 
 
-class Engine(Consumer):
+class Engine(Switching):
     """The live outputs of `model` on `graph`.
 
     y[v] = model(graph now)[v], for every live v, after every batch
@@ -125,6 +125,7 @@ class Engine(Consumer):
              memory_limit: of the engine's rows, in bytes or as text ("2GiB"), at least 4 MiB; the rows of hubs stay in
              memory, the others lie in files and come as they are touched. Slower, the same bits (docs/memory.md).
              spill_folder: of these files, on a disk; default $TMPDIR, /var/tmp or the system's temporary folder.
+             name: of the engine in its graph's log; engines of one graph need it to swap or rescale (docs/log.md).
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
              graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported;
              ModelUnsupported where the model is over vertex types and the graph is not, or the other way round;
@@ -150,6 +151,7 @@ class Engine(Consumer):
         scales: list[list[int]] | None = None,
         memory_limit: int | str | None = None,
         spill_folder: str | os.PathLike[str] | None = None,
+        name: str = "",
     ) -> None:
         _refuse_other("Engine", "model", model, Model)
         _refuse_other("Engine", "graph", graph, Graph)
@@ -177,6 +179,7 @@ class Engine(Consumer):
         if type(seed) is not int or not 0 <= seed < 2**64:
             raise ValueInvalid(f"[Engine] expected seed as an int from 0 to 2^64 - 1, got {seed!r}; pass another")
         self.graph = graph
+        self.name = _checked_name(name)
         self.strategy = strategy
         self.state = state
         self.mode: Mode = mode
@@ -324,22 +327,24 @@ class Engine(Consumer):
         return WhatIfView(self, updates)
 
     def swap(self, model: Model) -> None:
-        """Changes to another model: its state is built beside the old one, which serves on, then switched.
+        """Changes to another model: its state is built next to the old one, which serves on, then switched.
 
-        Raises: ModelMismatch or ColumnMissing if it does not fit the graph; then the old model stays.
+        In a graph with a log it is an entry, and a version without updates: durable before a reader sees it.
+
+        Raises: ModelMismatch or ColumnMissing if it does not fit the graph; then the old model stays.  With a log,
+                UsageError where another engine of the graph has this name, ValueInvalid where the model is larger than
+                an entry may be, LogUnavailable, LogConflict.
         """
         _refuse_other("swap", "model", model, Model)
         with self.graph.host.writing("swap"):
             self.refuse_closed("swap")
-            for follower in self._followers:
-                follower._suits(model)
-            native = self._build(model, None)
-            with self.switching:
-                self.native, self.model = native, model
-            self._made_anew()
+            self._suit(model)
+            self._switch("swap", model, self._build(model, None))
 
     def rescale(self, headroom: float = 512.0) -> None:
-        """Chooses the fixed-point units anew from the present graph and rebuilds the state. Logged; never automatic.
+        """Chooses the fixed-point units anew from the present graph and rebuilds the state. Never automatic.
+
+        In a graph with a log it is an entry, as swap().
 
         Args:   headroom: how many times larger than the largest present one a message may become, 1 to 2^20. More
                 headroom leaves coarser units: double it and a message is rounded twice as coarsely.
@@ -357,14 +362,40 @@ class Engine(Consumer):
             if coarser:
                 *rows, capacity = native.scale_exponents()
                 native = self._build(self.model, [[e - coarser for e in row] for row in rows] + [capacity])
-            self.native = native
-            self._made_anew()
+            self._switch("rescale", self.model, native)
         _log.info("[rescale] fixed-point units chosen anew at version %d, headroom %g", self.graph.version, headroom)
 
-    def _made_anew(self) -> None:
-        self.graph.host.renew_natives()
+    def redo(self, switch: Switch) -> None:
+        """Takes the model and the scales of a recorded switch, for the replay of a log. Raises: as swap."""
+        with self.graph.host.writing("replay"):
+            model, scales = storage.switched(switch, self.model)
+            self._suit(model)
+            self._switch(switch.kind, model, self._build(model, scales), switch)
+
+    def _suit(self, model: Model) -> None:
         for follower in self._followers:
-            follower._rebuilt()
+            follower._suits(model)
+
+    def _switch(self, kind: str, model: Model, native: Any, recorded: Switch | None = None) -> None:
+        """Takes another native half; through the recorders, where there are any. The caller holds writing()."""
+
+        def take() -> None:
+            with self.switching:
+                self.native, self.model = native, model
+            for follower in self._followers:
+                try:
+                    follower._rebuilt()
+                except Exception:
+                    _log.exception("[Readout] following a %s failed; the next reader builds it anew", kind)
+
+        host = self.graph.host
+        if recorded is None and host.recorders:
+            recorded = storage.switch_of(self.name, kind, model, native.scale_exponents())
+        if recorded is None:
+            take()
+            host.renew_natives()
+        else:
+            host.switch(self, native, recorded, take)
 
     def close(self) -> None:
         """Detaches the engine, and its readouts, from its graph; their last rows stay readable, and nothing else.
@@ -632,6 +663,7 @@ class Engine(Consumer):
             "path": self._path,
             "fanout": self._fanout,
             "seed": self._seed,
+            "name": self.name,
         }
         with self.graph.host.lock:
             self.refuse_closed("save")
@@ -679,6 +711,12 @@ def _refuse_other(where: str, name: str, value: object, kind: type) -> None:
         return
     remedy = {"Model": "pass a livegnn.Model, or livegnn.from_pyg(module)"}.get(kind.__name__, "pass one")
     raise UsageError(f"[{where}] expected {name} as a livegnn {kind.__name__}, got {type(value).__name__}; {remedy}")
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueInvalid(f"[Engine] expected name as a string, got {name!r}; pass one")
+    return name
 
 
 def _choice(name: str, value: object, known: Collection[str]) -> None:

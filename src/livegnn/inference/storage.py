@@ -20,14 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from livegnn.errors import StoredStateInvalid
+from livegnn.graph.consumers import Switch
 from livegnn.models.model import Model
 from livegnn.stored import Content, checked, replaced
 from livegnn.stored_arrays import read_arrays
 
-__all__ = ["model_digest", "opened", "parts", "save"]
+__all__ = ["model_digest", "opened", "parts", "save", "switch_of", "switched"]
 
 _FORMAT, _FORMAT_VERSION, _UNSEALED_VERSION = "livegnn-engine", 3, 2
 _SETTINGS = {"strategy", "state", "mode", "hot", "path", "fanout", "seed"}
+_OPTIONAL = {"precision", "name"}
 
 
 def save(
@@ -63,13 +66,32 @@ def parts(content: Content) -> tuple[dict[str, NDArray[Any]], Model, list[list[i
     if meta["format"] != _FORMAT or meta["format_version"] != version:
         raise ValueError(f"format {meta['format']} version {meta['format_version']}")
     settings = meta["settings"]
-    if set(settings) - {"precision"} != _SETTINGS:
+    if set(settings) - _OPTIONAL != _SETTINGS:
         raise ValueError(f"settings {sorted(settings)}, not {sorted(_SETTINGS)}")
     model = Model.from_arrays(meta["model"], _part(arrays, "model."))
     rows = _part(arrays, "scale.")
     if len(rows) != meta["scales"] or any(row.dtype != np.int32 or row.ndim != 1 for row in rows.values()):
         raise ValueError(f"{len(rows)} rows of scales, not {meta['scales']} of int32")
     return _part(arrays, "graph."), model, [rows[str(k)].tolist() for k in range(len(rows))], settings
+
+
+def switch_of(name: str, kind: str, model: Model, scales: list[list[int]]) -> Switch:
+    """A swap to the model, or a rescale of it. The scales are written down: how they were chosen may change."""
+    if kind == "rescale":
+        return Switch(name, kind, {"scales": scales}, {})
+    structure, weights = model.to_arrays()
+    return Switch(name, kind, {"scales": scales, "model": structure}, weights)
+
+
+def switched(switch: Switch, model: Model) -> tuple[Model, list[list[int]]]:
+    """Model and scales of an engine after a switch; `model` is the one before. Raises: StoredStateInvalid."""
+    try:
+        scales = switch.data["scales"]
+        return (Model.from_arrays(switch.data["model"], switch.arrays) if switch.kind == "swap" else model), scales
+    except KeyError as cause:
+        raise StoredStateInvalid(
+            f"[{switch.kind}] expected a switch with {cause}, got one without; use the version that wrote it"
+        ) from cause
 
 
 def model_digest(model: Model) -> str:

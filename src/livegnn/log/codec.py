@@ -1,4 +1,4 @@
-"""A batch of updates as an Arrow IPC stream, bit for bit, and back.
+"""A batch of updates as an Arrow IPC stream, bit for bit, and back. switches.py has the other kind of entry.
 
 payload = one Arrow IPC stream: schema, dictionaries, one record batch with one row for each update
 schema metadata: "livegnn.schema" = "1"; where types have names, "livegnn.types" = JSON list of "name" or
@@ -29,6 +29,8 @@ import numpy as np
 
 from livegnn.errors import LiveGnnError, LogDamaged
 from livegnn.graph import Updates
+from livegnn.graph.consumers import Recorded, Switch
+from livegnn.log import switches
 from livegnn.optional import need
 from livegnn.types import AnyArray, BoolArray
 
@@ -48,10 +50,12 @@ _PLAIN = {  # column: (dtype, what stands for "not given")
 _NAMES = ("kind", "u", "v", *_PLAIN, "row", "missing_ignore")
 
 
-def encode(updates: Updates) -> bytes:
-    """The payload of a batch. Raises: DataMissing."""
+def encode(recorded: Recorded) -> bytes:
+    """The payload of a batch or of a switch. Raises: DataMissing."""
     arrow = need("pyarrow", "arrow")
-    columns, keys, types = updates.to_columns()
+    if isinstance(recorded, Switch):
+        return switches.encode(recorded, _VERSION_KEY)
+    columns, keys, types = recorded.to_columns()
     parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
     names = None if keys is None else arrow.array(keys, arrow.utf8())
     for name in ("u", "v"):
@@ -78,31 +82,41 @@ def encode(updates: Updates) -> bytes:
     return result
 
 
-def decode(log: str, offset: int, payload: bytes) -> Updates:
-    """The batch of a payload. Raises: LogDamaged naming the offset; DataMissing."""
+def decode(log: str, offset: int, payload: bytes) -> Recorded:
+    """The batch or the switch of a payload. Raises: LogDamaged naming the offset; DataMissing."""
     arrow = need("pyarrow", "arrow")
     where = f"[{log}, offset {offset}]"
     try:
         with arrow.ipc.open_stream(payload) as stream:
-            _check_schema(where, stream.schema, arrow)
+            version = _checked_version(where, stream.schema)
+            if version == SCHEMA_VERSION:
+                _check_schema(where, stream.schema, arrow)
             batches = list(stream)
         if len(batches) != 1:
             raise ValueError(f"{len(batches)} record batches")
         batch = batches[0]
         batch.validate(full=True)
-        return _updates_of(batch, arrow)
+        return _updates_of(batch, arrow) if version == SCHEMA_VERSION else switches.switch_of(batch, arrow)
     except LogDamaged:
         raise
     except (arrow.ArrowException, KeyError, TypeError, ValueError, OSError, OverflowError, LiveGnnError) as cause:
         raise LogDamaged(
-            f"{where} expected a batch of updates, got bytes that are none ({cause}); restore the log from a copy"
+            f"{where} expected a batch of updates or a switch, got bytes that are none ({cause}); "
+            "restore the log from a copy"
         ) from cause
 
 
-def _check_schema(where: str, schema: Any, arrow: Any) -> None:
+def _checked_version(where: str, schema: Any) -> int:
+    known = (SCHEMA_VERSION, switches.SCHEMA_VERSION)
     version = (schema.metadata or {}).get(_VERSION_KEY, b"none").decode()
-    if version != str(SCHEMA_VERSION):
-        raise LogDamaged(f"{where} expected schema {SCHEMA_VERSION}, got {version}; read it with a newer livegnn")
+    if version not in map(str, known):
+        raise LogDamaged(
+            f"{where} expected schema {known[0]} or {known[1]}, got {version}; read it with a newer livegnn"
+        )
+    return int(version)
+
+
+def _check_schema(where: str, schema: Any, arrow: Any) -> None:
     unknown = [name for name in schema.names if name not in _NAMES]
     if unknown:
         raise LogDamaged(

@@ -304,7 +304,8 @@ class KafkaLog(ByteLog):
     def _too_large(self, size: int) -> ValueInvalid:
         return ValueInvalid(
             f"[append, log {self.name}] expected an entry of at most {self._entry_bytes_max} bytes, got {size}; "
-            "split the batch or raise entry_bytes_max and max.message.bytes of the topic"
+            "split the batch, or raise entry_bytes_max and max.message.bytes of the topic (a swapped model is one "
+            "entry)"
         )
 
     def _unavailable(self, got: object) -> LogUnavailable:

@@ -102,7 +102,7 @@ class NatsLog(ByteLog):
         if len(framed) > most:
             raise ValueInvalid(
                 f"[append, log {self.name}] expected an entry of at most {most} bytes, got {len(framed)}; "
-                "split the batch or raise max_payload of the server"
+                "split the batch, or raise max_payload of the server (a swapped model is one entry)"
             )
         headers = {"Nats-Msg-Id": key, "Nats-Expected-Last-Sequence": str(offset)}
         try:

@@ -1,6 +1,8 @@
-"""UpdateLog: the history of a graph, one entry a batch; replay, and writing ahead of publication.
+"""UpdateLog: the history of a graph, one entry a version; replay, and writing ahead of publication.
 
     graph[k + 1] = entry_k(graph[k])
+
+An entry is a batch, or a switch: the swap or rescale of an engine, which is a version without updates to all others.
 
 Protocol of an attached graph, for each batch, under the graph's lock:
 1. The store and every engine take the batch; whatever is wrong with it refuses it here, and nothing is in the log.
@@ -19,9 +21,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from livegnn.errors import DtypeInvalid, LogConflict, UpdateError, UsageError
+from livegnn.errors import DtypeInvalid, LiveGnnError, LogConflict, UpdateError, UsageError
 from livegnn.graph import Graph, Updates
-from livegnn.graph.consumers import Recorder
+from livegnn.graph.consumers import Recorded, Recorder, Switch
 from livegnn.log import codec
 from livegnn.log.interface import ByteLog, checked_offset
 from livegnn.optional import need
@@ -30,11 +32,12 @@ __all__ = ["Attachment", "UpdateEntry", "UpdateLog", "replay"]
 
 
 class UpdateEntry(NamedTuple):
-    """One batch of a log: its place, the key of its append, and the updates."""
+    """One entry of a log: its place, the key of its append, the updates; of a switch the updates are empty."""
 
     offset: int
     key: str
     updates: Updates
+    switch: Switch | None = None
 
 
 class UpdateLog:
@@ -63,11 +66,13 @@ class UpdateLog:
     def read(self, from_offset: int = 0, limit: int | None = None) -> Iterator[UpdateEntry]:
         """The batches from an offset on. Arguments and errors: as ByteLog.read."""
         for offset, key, payload in self.log.read(from_offset, limit):
-            yield UpdateEntry(offset, key, codec.decode(self.log.name, offset, payload))
+            found = codec.decode(self.log.name, offset, payload)
+            switch = found if isinstance(found, Switch) else None
+            yield UpdateEntry(offset, key, Updates() if isinstance(found, Switch) else found, switch)
 
     @property
     def tail(self) -> int:
-        """The next offset: the number of batches."""
+        """The next offset: the number of entries."""
         return self.log.tail
 
     @property
@@ -80,7 +85,8 @@ class UpdateLog:
         return self.log.wait(offset, timeout)
 
     def attach(self, graph: Graph, *, at: int | None = None) -> Attachment:
-        """From now on every batch that `graph` accepts is in this log before anyone sees it.
+        """From now on every batch that `graph` accepts is in this log before anyone sees it, and so is every swap and
+        rescale of its engines.
 
         Args:    at: the offset of the first entry that the graph does not hold; graph.version unless given, which is
                  right for a graph that began with the log, or was saved while it was attached.
@@ -158,8 +164,8 @@ class Attachment(Recorder):
 
     # ---- for the graph
 
-    def prepare(self, updates: Updates) -> None:
-        """Encodes the batch. Raises: LogConflict while the log holds one that was taken back."""
+    def prepare(self, recorded: Recorded) -> None:
+        """Encodes the batch or switch. Raises: LogConflict while the log holds one that was taken back."""
         self._appended = False
         if self._replaying:
             return
@@ -168,10 +174,10 @@ class Attachment(Recorder):
                 f"[apply, log {self.log.log.name}] expected a log of {self._offset} entries, as the graph holds, got "
                 "one more, of a batch that was taken back; call catch_up() to apply it"
             )
-        self._payload = codec.encode(updates)
+        self._payload = codec.encode(recorded)
 
-    def append(self, updates: Updates) -> None:
-        """Appends the batch at the graph's place, and waits until it is durable."""
+    def append(self, recorded: Recorded) -> None:
+        """Appends it at the graph's place, and waits until it is durable."""
         if not self._replaying:
             self.log.log.append(self._payload, expect=self._offset)
         self._payload = b""
@@ -192,11 +198,12 @@ def _attached(graph: Graph) -> bool:
 def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | None = None) -> int:
     """Applies entries [from_offset, to_offset) to a graph, and so to every attached engine; returns its version.
 
-    A graph that equals the one that the log began with, and an engine made of it with the same model, have the live
-    engine's state_digest() afterwards.
+    A graph that equals the one that the log began with, and an engine made of it with the same model and name, have the
+    live engine's state_digest() afterwards. A switch of an engine that is not attached is a version without updates.
 
     Raises:  UsageError if the log has fewer entries, if the graph writes a log itself (use Attachment.catch_up), or if
-             the graph refuses an entry; what was applied before it stays.  LogDamaged, LogUnavailable.
+             the graph refuses a batch or an engine a switch; what was applied before it stays.  LogDamaged,
+             LogUnavailable.
     """
     if not isinstance(log, UpdateLog):
         raise UsageError(
@@ -226,10 +233,22 @@ def _checked_graph(where: str, graph: object) -> None:
 
 
 def _apply(graph: Graph, entry: UpdateEntry) -> None:
+    if entry.switch is not None:
+        return _redo(graph, entry.offset, entry.switch)
     try:
         graph.apply(entry.updates)
     except UpdateError as cause:
         raise UsageError(
             f"[replay, offset {entry.offset}] expected a batch that the graph accepts, got {cause}; "
             "start from the graph that the log began with, or from a copy saved at this offset"
+        ) from cause
+
+
+def _redo(graph: Graph, offset: int, switch: Switch) -> None:
+    try:
+        graph.host.redo(switch)
+    except LiveGnnError as cause:
+        raise UsageError(
+            f"[replay, offset {offset}] expected a {switch.kind} that engine {switch.name!r} can make, got {cause}; "
+            "make graph and engine like those that wrote it, or close the engine to go on without it"
         ) from cause

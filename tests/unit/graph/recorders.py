@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from livegnn import Updates
-from livegnn.graph.consumers import Recorder
+from livegnn.graph.consumers import Recorded, Recorder
 
 
 class Noted(Recorder):
@@ -18,10 +17,10 @@ class Noted(Recorder):
         if step in self.at:
             self.at[step]()
 
-    def prepare(self, updates: Updates) -> None:
+    def prepare(self, recorded: Recorded) -> None:
         self._step("prepare")
 
-    def append(self, updates: Updates) -> None:
+    def append(self, recorded: Recorded) -> None:
         self._step("append")
 
     def abort(self) -> None:

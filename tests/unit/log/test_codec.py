@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import livegnn as lg
 from livegnn.errors import LogDamaged, ValueInvalid, WidthMismatch
+from livegnn.graph.consumers import Switch
 from livegnn.log import codec, frame
 
 DAMAGED = r"^\[history, offset 7\] expected .*, got .*; (restore|read)"
@@ -134,8 +135,8 @@ def test_the_example_of_the_refusals_is_good_itself():
 @pytest.mark.parametrize(
     ("metadata", "columns", "says"),
     [
-        ({"livegnn.schema": "2"}, GOOD, "expected schema 1, got 2; read it with a newer livegnn"),
-        ({}, GOOD, "expected schema 1, got none"),
+        ({"livegnn.schema": "3"}, GOOD, "expected schema 1 or 2, got 3; read it with a newer livegnn"),
+        ({}, GOOD, "expected schema 1 or 2, got none"),
         (V1, {**GOOD, "colour": pa.array([1])}, "got 'colour'; read it with a newer livegnn"),
         (V1, {"kind": GOOD["kind"], "u": GOOD["u"]}, "bytes that are none"),
         (V1, {**GOOD, "weight": pa.array([1.0])}, "column weight of a known type, got double"),
@@ -222,3 +223,50 @@ def test_names_of_types_that_are_damaged_are_refused(names):
         stream.write_table(table.replace_schema_metadata(schema.metadata))
     with pytest.raises(LogDamaged, match=DAMAGED):
         codec.decode("history", 7, sink.getvalue().to_pybytes())
+
+
+# ---- switches
+
+
+SWITCH = Switch(
+    "a name",
+    "swap",
+    {"scales": [[3, -4], [20]], "model": {"eps": 0.1}},
+    {"w": np.float32([[1.5, -0.0], [1e-45, np.inf]]), "none": np.zeros((0, 3), np.float32), "one": np.float32(7)[None]},
+)
+
+
+def test_a_switch_comes_back():
+    quiet = np.array([0x7FC01234, 0xFFC00001], np.uint32).view(np.float32)  # payloads of NaNs
+    given = SWITCH._replace(arrays=SWITCH.arrays | {"nan": quiet, "": quiet[::-1]})
+    found = codec.decode("history", 0, codec.encode(given))
+    assert found[:3] == given[:3]
+    assert [*found.arrays] == [*given.arrays]
+    for name, array in given.arrays.items():
+        assert (found.arrays[name].shape, found.arrays[name].tobytes()) == (array.shape, array.tobytes())
+    empty = Switch("", "rescale", {"scales": []}, {})
+    assert codec.decode("history", 0, codec.encode(empty)) == empty
+
+
+def test_livegnn_0_1_refuses_a_switch_by_its_schema():
+    with pa.ipc.open_stream(codec.encode(SWITCH)) as stream:  # it reads batches of schema 1 alone
+        assert stream.schema.metadata[b"livegnn.schema"] == b"2"
+
+
+def test_a_damaged_switch_is_refused():
+    payload = codec.encode(SWITCH)
+    for size in {0, 1, 100, len(payload) // 2, len(payload) - 100}:
+        with pytest.raises(LogDamaged, match=DAMAGED):
+            codec.decode("history", 7, payload[:size])
+    columns = {"array": pa.array(["w"]), "shape": pa.array([[2]], pa.large_list(pa.int64()))}
+    columns |= {"values": pa.array([[1.0]], pa.large_list(pa.float32()))}
+    about = '{"name": "", "kind": "swap", "data": {}}'
+    for text, wrong in (
+        (about, {}),  # a value is missing
+        (about, {"values": pa.array([[1.0, 2.0]])}),
+        (about.replace("{}", "3"), {"shape": pa.array([[1]], pa.large_list(pa.int64()))}),
+        ("{", {"shape": pa.array([[1]], pa.large_list(pa.int64()))}),
+    ):
+        metadata = {"livegnn.schema": "2", "livegnn.switch": text}
+        with pytest.raises(LogDamaged, match=DAMAGED):
+            codec.decode("history", 7, stream_of(metadata, **(columns | wrong)))
