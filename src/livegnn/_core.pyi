@@ -172,6 +172,7 @@ class Reduce(enum.Enum):
     Sum = 0
     Max = 1
     Min = 2
+    Median = 3
 
 class Root(enum.Enum):
     Unset = 0
@@ -183,7 +184,8 @@ class Gathering(enum.Enum):
     Mean = 1
     Max = 2
     Min = 3
-    Softmax = 4
+    Median = 4
+    Softmax = 5
 
 class Loops(enum.Enum):
     Keep = 0

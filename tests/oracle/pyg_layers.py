@@ -27,7 +27,10 @@ LAYERS = {
     pyg.SimpleConv: [lambda: pyg.SimpleConv("mean"), lambda: pyg.SimpleConv("softmax")],
     pyg.GCNConv: [lambda: pyg.GCNConv(4, 3)],
     pyg.SAGEConv: [lambda: pyg.SAGEConv(4, 3, aggr="std"), lambda: pyg.SAGEConv(4, 3, aggr="softmax")],
-    pyg.GraphConv: [lambda: pyg.GraphConv(4, 3, aggr="max"), lambda: pyg.GraphConv(4, 3, aggr="softmax")],
+    pyg.GraphConv: [
+        lambda: pyg.GraphConv(4, 3, aggr="median"),
+        lambda: pyg.GraphConv(4, 3, aggr="softmax"),
+    ],
     pyg.ChebConv: [lambda: pyg.ChebConv(4, 3, 3)],
     pyg.TAGConv: [lambda: pyg.TAGConv(4, 3)],
     pyg.GINConv: [lambda: pyg.GINConv(nn.Linear(4, 3)), lambda: pyg.GINConv(nn.Linear(4, 3), aggr="softmax")],
@@ -45,7 +48,7 @@ LAYERS = {
     pyg.FeaStConv: [lambda: pyg.FeaStConv(4, 3)],
     pyg.GINEConv: [
         lambda: pyg.GINEConv(nn.Linear(4, 3), edge_dim=2),
-        lambda: pyg.GINEConv(nn.Linear(4, 3), edge_dim=2, aggr="max"),
+        lambda: pyg.GINEConv(nn.Linear(4, 3), edge_dim=2, aggr="median"),
     ],
     pyg.NNConv: [
         lambda: pyg.NNConv(4, 3, nn.Linear(2, 12)),

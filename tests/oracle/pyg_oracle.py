@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import torch
+from torch_geometric.nn.aggr import QuantileAggregation
 
 from livegnn.models.pyg.entry import from_pyg
 from livegnn.reference.evaluate import evaluate
@@ -30,8 +31,9 @@ def graph(seed, vertices, edges, width):
 def liven(module, seed=0):
     """Every parameter and running statistic away from its initial 0 or 1, so that none is tested by accident."""
     rng = torch.Generator().manual_seed(seed)
+    options = {id(each.q) for each in module.modules() if isinstance(each, QuantileAggregation)}
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() and id(tensor) not in options:
             noise = torch.randn(tensor.shape, generator=rng) * 0.3
             with torch.no_grad():
                 tensor.add_(noise.abs() if name.endswith("running_var") else noise)

@@ -17,6 +17,7 @@ EVERYWHERE = {
     "SAGE without root": lambda s, d: pyg.SAGEConv((s, d), 6, aggr="sum", root_weight=False),
     "SAGE projected": lambda s, d: pyg.SAGEConv((s, d), 6, aggr=["mean", "std"], project=True),
     "GraphConv": lambda s, d: pyg.GraphConv((s, d), 6),
+    "GraphConv median": lambda s, d: pyg.GraphConv((s, d), 6, aggr="median"),
     "GraphConv min": lambda s, d: pyg.GraphConv((s, d), 6, aggr="min"),
     "GAT": lambda s, d: pyg.GATConv((s, d), 3, heads=2, add_self_loops=False, residual=True),
     "GAT mean of heads": lambda s, d: pyg.GATConv((s, d), 6, heads=2, concat=False, add_self_loops=False),

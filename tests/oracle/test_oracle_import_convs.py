@@ -19,12 +19,12 @@ def test_gcn_conv_normalised(improved, self_loops, bias):
 
 
 @pytest.mark.parametrize("self_loops", YES_NO)
-@pytest.mark.parametrize("aggr", ["max", "min"])
+@pytest.mark.parametrize("aggr", ["max", "min", "median"])
 def test_gcn_conv_extremes(aggr, self_loops):
     assert_equal(pyg.GCNConv(5, 3, aggr=aggr, add_self_loops=self_loops))
 
 
-@pytest.mark.parametrize("aggr", ["add", "sum", "mean", "max", "min"])
+@pytest.mark.parametrize("aggr", ["add", "sum", "mean", "max", "min", "median"])
 def test_gcn_conv_without_normalisation(aggr):
     assert_equal(pyg.GCNConv(5, 3, normalize=False, aggr=aggr))
 

@@ -72,6 +72,9 @@ AGGR = {
     "powers": aggregations.PowerMeanAggregation(learn=True, channels=5),
     "list": ["mean", "max", "std"],
     "one": ["min"],
+    "median": "median",
+    "half": aggregations.QuantileAggregation(0.5, "lower"),
+    "half and mean": ["median", "mean"],
     "scaled": aggregations.DegreeScalerAggregation(["sum", "var"], ["linear", "attenuation"], DEGREES),
 }
 JOINED = ["sum", "mean", "max", "min", "cat"]
@@ -95,7 +98,7 @@ def test_projected_aggregations():
     assert_equal(conv, input_width=5)
 
 
-@pytest.mark.parametrize("name", ["var", "std", "softmax", "power", "scaled"])
+@pytest.mark.parametrize("name", ["var", "std", "softmax", "power", "scaled", "median"])
 def test_composed_aggregations_of_weighted_messages(name):
     conv = pyg.SimpleConv(AGGR[name])
     model = assert_equal(conv, input_width=5, rtol=ROUNDED)

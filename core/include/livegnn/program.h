@@ -92,12 +92,12 @@ struct Instruction {
 // Gcn: messages times their source's factor, their sum times the target's, both of one degree context; Source: without
 // the target's.
 enum class Norm : int { Sum, Mean, Gcn, Source };
-enum class Reduce : int { Sum, Max, Min };
+enum class Reduce : int { Sum, Max, Min, Median };
 enum class Root : int { None, Message, Table };
 
 // Messages computed edge by edge and reduced at the target. A row is computed again when one of its operands moves
 // (NeutronRT's constrained recompute, Algorithm 4), unless it sums what reads nothing of its target.
-enum class Gathering : int { Sum, Mean, Max, Min, Softmax };
+enum class Gathering : int { Sum, Mean, Max, Min, Median, Softmax };
 enum class Loops : int { Keep, Drop, Replace };
 
 struct EdgeReduceSpec {
@@ -134,7 +134,7 @@ struct AggregationSpec {
   int root_table = -1;      // Root::Table
   float root_coefficient = 0.0f;  // Root::Message: own message times this (with a context: times L_v instead)
   std::vector<int> consumers;     // stages that load it
-  Reduce reduce = Reduce::Sum;    // Max, Min: norm Sum or Gcn; nothing folded in but Gcn's self-loop
+  Reduce reduce = Reduce::Sum;    // but Sum: norm Sum or Gcn; nothing folded in but Gcn's self-loop
 
   int relation = -1;           // only edges of this type count; -1: all
   std::vector<int> relations;  // of a gather: only edges of these types; none: all

@@ -103,6 +103,7 @@ class EdgeReduce::Reducer {
   void begin(VertexId v) {
     open_ = v;
     edges_taken_ = 0;
+    all_.clear();
     std::fill(sum_.begin(), sum_.end(), 0.0);
     std::fill(total_.begin(), total_.end(), 0.0);
     std::fill(top_.begin(), top_.end(), -std::numeric_limits<double>::infinity());
@@ -123,6 +124,9 @@ class EdgeReduce::Reducer {
       case Gathering::Min:
         for (int c = 0; c < width_; ++c)
           row_[at(c)] = first || message[c] < row_[at(c)] ? message[c] + 0.0f : row_[at(c)];
+        return;
+      case Gathering::Median:
+        all_.insert(all_.end(), message, message + width_);
         return;
       case Gathering::Softmax:
         return take_softmax(message, score, first);
@@ -155,12 +159,25 @@ class EdgeReduce::Reducer {
     } else if (spec_.kind == Gathering::Sum || spec_.kind == Gathering::Mean) {
       const double count = spec_.kind == Gathering::Mean ? static_cast<double>(edges_taken_) : 1.0;
       for (int c = 0; c < width_; ++c) row_[at(c)] = static_cast<float>(sum_[at(c)] / count);
+    } else if (spec_.kind == Gathering::Median) {
+      for (int c = 0; c < width_; ++c) row_[at(c)] = lower_median(c);
     }
     for (int c = 0; c < width_; ++c) {
       if (!std::isfinite(row_[at(c)])) op_.work_.not_finite(op_.k_, open_);
     }
     put(open_);
     open_ = kNoVertex;
+  }
+
+  float lower_median(int c) {
+    column_.clear();
+    for (std::size_t i = at(c); i < all_.size(); i += at(width_)) {
+      if (!std::isfinite(all_[i])) op_.work_.not_finite(op_.k_, open_);  // NaN has no place in an order
+      column_.push_back(all_[i]);
+    }
+    const auto middle = column_.begin() + (edges_taken_ - 1) / 2;
+    std::nth_element(column_.begin(), middle, column_.end());
+    return *middle + 0.0f;
   }
 
   void put(VertexId v) {
@@ -180,6 +197,7 @@ class EdgeReduce::Reducer {
   std::int64_t edges_taken_ = 0;
   std::vector<double> sum_, top_, total_;
   std::vector<float> row_;
+  std::vector<float> all_, column_;  // messages of a median
 };
 
 void EdgeReduce::Reducer::finish() {

@@ -4,6 +4,7 @@
 //
 // Rows, the operator, gives
 //   accumulate(row, x, factor, edge, v)     v's message x into a row that is made from scratch
+//   finish_row(row)                         all of them are there
 //   change_edge(v, u, x, factor, edge, sign)   u's old message into (+1) or out of (-1) v's row
 //   change_root(change, ...)                its own term before and now
 //   fill_delta(change, index, before, now, looked_at)   what push() takes along; returns whether anything changes
@@ -69,6 +70,7 @@ class MessageOperator : public Operator {
         accumulate_in_edges(state, v, row, [](EdgeId, VertexId) { return 1.0f; });
       }
       accumulate_root(state, v, row);
+      rows().finish_row(row);
       sink.close(v, row);
     });
   }
@@ -166,6 +168,7 @@ class MessageOperator : public Operator {
   }
 
  protected:
+  static void finish_row(std::int64_t*) {}
   Rows& rows() { return static_cast<Rows&>(*this); }
   const Rows& rows() const { return static_cast<const Rows&>(*this); }
   const DegreeNorm& norm(const State& state) const { return state.norms[at(spec_.context)]; }

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "inference/operators/message_operator.h"
+#include "inference/operators/select_operator.h"
 
 namespace livegnn {
 
@@ -25,23 +25,20 @@ struct Run {  // neighbouring blocks of columns
   int blocks() const { return (width + kBlock - 1) / kBlock; }
 };
 
-class MinMax final : public MessageOperator<MinMax> {
+class MinMax final : public SelectOperator<MinMax> {
  public:
   MinMax(Workspace& work, int k)
-      : MessageOperator(work, k, facts_of(work.aggregation(k).width)),
-        row_kernels_(spec_.reduce == Reduce::Max ? work.kernels.max : work.kernels.min),
-        pairs_(spec_.width) {}
+      : SelectOperator(work, k, facts_of(work.aggregation(k).width)),
+        row_kernels_(spec_.reduce == Reduce::Max ? work.kernels.max : work.kernels.min) {}
 
-  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override;
-  void begin() override;
-  void forget() override { touched_.forget(); }
-  void settle(bool finish) override;
-  std::size_t bytes() const override { return touched_.bytes() + flags_.capacity(); }
+  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override {
+    load_values(view, vertices, count, out, out_stride);
+  }
   bool agrees(const std::int64_t* live, const std::int64_t* fresh) const override;
 
  private:
   friend class MessageOperator<MinMax>;
-  class Writer;
+  friend class SelectOperator<MinMax>;
   // Best and next, then the masks.
   static Facts facts_of(int width) {
     const int padded = round_up(width, kBlock);
@@ -60,99 +57,31 @@ class MinMax final : public MessageOperator<MinMax> {
   static MinMaxRow part_of(const MinMaxRow& row, const Run& run) {
     return {row.best + run.first, row.next + run.first, row.masks + run.first / kBlock};
   }
-  MinMaxRow open(VertexId v, int thread);
   void note(VertexId v, int flags);
-
-  static float share(float) { return 1.0f; }  // of a sample, the minimum is of what it takes
-  // Whether the next stage has work is known when all messages have come, but a factor moves with its in-edges.
-  bool marks_edges() const { return spec_.norm != Norm::Sum || work_.options.strategy == Strategy::Affected; }
   void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const {
     const int flags = row_kernels_.insert(row_at(row), x, factor, edge, spec_.width);
     if ((flags & MinMaxFlag::kNotFinite) != 0) work_.not_finite(k_, v);
   }
   void insert(VertexId v, const float* x, float factor, float edge, int thread) {
-    note(v, row_kernels_.insert(open(v, thread), x, factor, edge, spec_.width));
+    note(v, row_kernels_.insert(row_at(open(v, thread)), x, factor, edge, spec_.width));
   }
   void remove(VertexId v, const float* x, float factor, float edge, int thread) {
-    note(v, row_kernels_.remove(open(v, thread), x, factor, edge, spec_.width) | kDeletion);
+    note(v, row_kernels_.remove(row_at(open(v, thread)), x, factor, edge, spec_.width) | kDeletion);
   }
-  void change_edge(VertexId v, VertexId, const float* x, float factor, float edge, int sign) {
-    sign > 0 ? insert(v, x, factor, edge, 0) : remove(v, x, factor, edge, 0);
+  void replace(VertexId v, const float* before, const float* now, float edge, int thread) {
+    note(v, row_kernels_.replace(row_at(open(v, thread)), before, now, edge, spec_.width) | kDeletion);
   }
-  void change_root(const SourceChange& change, float before, float now, int thread) {
-    const VertexId v = change.vertex;
-    if (v < work_.slots_before) remove(v, change.before, before, root_factor_before(v), thread);
-    insert(v, change.now, now, root_factor(work_.state, v), thread);
-  }
-  void need_deltas(std::size_t count) { pairs_.need(count); }
-  bool fill_delta(const SourceChange& change, std::size_t index, float before, float now, bool*) {
-    const int padded = round_up(spec_.width, kBlock);
-    work_.kernels.scale(pairs_.before(index), change.before, before, padded);
-    work_.kernels.scale(pairs_.now(index), change.now, now, padded);
-    return true;
-  }
-  void push(bool finish);
-  void sweep() { sweep_rows(*this, work_, k_); }
   std::vector<Run> exposed(const MinMaxRow& row) const;
   std::int64_t reread_exposed(VertexId v, bool* value_changed, int thread);
   void settle_touched();
 
   const MinMaxKernels& row_kernels_;
-  MessagePairs pairs_;               // of the plan's sources
-  VertexSet touched_;                // rows that this batch has reached
-  std::vector<std::uint8_t> flags_;  // what happened to them
 };
-
-void MinMax::begin() {
-  touched_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
-  if (flags_.size() < at(work_.slots)) flags_.resize(at(work_.slots + work_.slots / 2 + 16), 0);
-}
-
-void MinMax::load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const {
-  const int width = round_up(spec_.width, kBlock);
-  for (int i = 0; i < count; ++i, out += out_stride) {
-    if (i + kRowsAhead < count) {
-      view.prefetch_aggregate(k_, vertices[i + kRowsAhead]);
-      if (spec_.context >= 0) norm(view.state).prefetch(vertices[i + kRowsAhead]);
-    }
-    std::memcpy(out, view.aggregate(k_, vertices[i]), at(width) * sizeof(float));
-    if (spec_.norm == Norm::Gcn) work_.kernels.scale(out, out, view.scale(spec_.context, vertices[i]), width);
-  }
-}
-
-// The row of v, about to change.
-MinMaxRow MinMax::open(VertexId v, int thread) {
-  if (work_.journal.on()) [[unlikely]]
-    work_.journal.save_aggregate(work_.state, k_, v, thread);
-  if (touched_.add(v, thread)) flags_[at(v)] = 0;
-  return row_at(table().row(v));
-}
 
 void MinMax::note(VertexId v, int flags) {
   if ((flags & MinMaxFlag::kNotFinite) != 0) work_.not_finite(k_, v);
   flags_[at(v)] |= static_cast<std::uint8_t>(flags);
 }
-
-class MinMax::Writer {
- public:
-  explicit Writer(MinMax& op) : op_(op), table_(op.table()) {}
-  void prefetch(VertexId v) const {
-    prefetch_row(table_.row(v), table_.row_bytes());
-    prefetch_line(op_.touched_.mark_address(v));
-  }
-  void prefetch_source(std::int32_t i) const { op_.pairs_.prefetch(at(i)); }
-  bool write(VertexId v, std::int32_t i, float edge, int thread) const {
-    const float *before = op_.pairs_.before(at(i)), *now = op_.pairs_.now(at(i));
-    op_.note(v, op_.row_kernels_.replace(op_.open(v, thread), before, now, edge, op_.spec_.width) | kDeletion);
-    return false;  // whether the next stage has work is known when all have come
-  }
-
- private:
-  MinMax& op_;
-  RowTable<std::int64_t>& table_;
-};
-
-void MinMax::push(bool) { DeltaPush(work_, k_, plan_, filter_, Writer(*this)).run(false); }
 
 // The blocks of a row that have an exposed column.
 std::vector<Run> MinMax::exposed(const MinMaxRow& row) const {
@@ -209,11 +138,6 @@ std::int64_t MinMax::reread_exposed(VertexId v, bool* value_changed, int thread)
   return sources * blocks * kBlock * static_cast<std::int64_t>(sizeof(float));
 }
 
-void MinMax::settle(bool finish) {
-  move_rows(finish);
-  settle_touched();
-}
-
 // After the last change of the batch: exposed columns are read again, and rows whose values differ go on. The others,
 // InkStream's resilient vertices, end here.
 void MinMax::settle_touched() {
@@ -265,7 +189,9 @@ bool MinMax::agrees(const std::int64_t* live, const std::int64_t* fresh) const {
 }  // namespace
 
 OperatorKind min_max() {
-  return {[](const Program&, const AggregationSpec& spec) { return spec.reduce != Reduce::Sum; },
+  return {[](const Program&, const AggregationSpec& spec) {
+            return spec.reduce == Reduce::Max || spec.reduce == Reduce::Min;
+          },
           [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<MinMax>(work, k); }};
 }
 

@@ -6,6 +6,7 @@
   OPERATOR(edge_sum)                \
   OPERATOR(edge_reduce)             \
   OPERATOR(min_max)                 \
+  OPERATOR(median)                  \
   OPERATOR(fixed_point_sum)
 
 namespace livegnn {

@@ -232,11 +232,7 @@ class RGCN:
 
     def apply(self, x: ir.Value) -> ir.Value:
         weight = self._weight()
-        if self.aggregate not in ("sum", "mean", "max", "min"):
-            raise ModelError(f"[RGCN] expected aggregate sum, mean, max or min, got {self.aggregate!r}; choose one")
-        norm: ir.Norm = "mean" if self.aggregate == "mean" else "sum"
-        reduce: ir.Reduce = "sum" if self.aggregate == "mean" else self.aggregate
-        parts = [ir.Propagate(x, norm, reduce=reduce, relation=r) for r in range(len(weight))]
+        parts = [ir.propagate(x, self.aggregate, relation=r, where="RGCN") for r in range(len(weight))]
         y: ir.Value = ir.Linear(ir.Concat(tuple(parts)), np.concatenate(list(weight), axis=1), self.bias)
         if self.weight_root is not None:
             y = ir.Combine(((1.0, y), (1.0, ir.Linear(x, _matrix(self.weight_root, "RGCN.weight_root")))))

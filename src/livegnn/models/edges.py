@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from livegnn.errors import ModelError, WidthMismatch
-from livegnn.models.ir import Value
+from livegnn.models.ir import AGGREGATES, Aggregate, Value
 
 __all__ = [
     "ByRelation",
@@ -30,7 +30,7 @@ __all__ = [
     "end_types",
 ]
 
-Gathering: TypeAlias = Literal["sum", "mean", "max", "min", "softmax"]
+Gathering: TypeAlias = Literal[Aggregate, "softmax"]
 Loops: TypeAlias = Literal["keep", "drop", "replace"]
 
 
@@ -83,7 +83,7 @@ class EdgeWeight(Value):
 class Gather(Value):
     """y[v] = the messages of v's in-edges reduced, 0 for a vertex without.
 
-    sum, mean (by the number of edges), max, min: column by column.
+    sum, mean (by the number of edges), max, min, median (of two the smaller one): column by column.
     softmax: `message` has `heads` blocks of columns, `score` one column per head;
              y[v, h] = sum over edges e of exp(score[e, h] - m) message[e, h] / (sum over e of exp(score[e, h] - m)
              + 1e-16), m the largest score of head h among v's edges.
@@ -107,9 +107,9 @@ class Gather(Value):
     target: int | None = None
 
     def __post_init__(self) -> None:
-        if self.reduce not in ("sum", "mean", "max", "min", "softmax"):
+        if self.reduce not in (*AGGREGATES, "softmax"):
             raise ModelError(
-                f"[Gather] expected reduce sum, mean, max, min or softmax, got {self.reduce!r}; choose one"
+                f"[Gather] expected reduce {', '.join(AGGREGATES)} or softmax, got {self.reduce!r}; choose one"
             )
         if self.loops not in ("keep", "drop", "replace"):
             raise ModelError(f"[Gather] expected loops keep, drop or replace, got {self.loops!r}; choose one")

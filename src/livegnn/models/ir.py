@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,11 @@ from livegnn.errors import ModelError, WidthMismatch
 
 __all__ = [
     "ACTIVATIONS",
+    "AGGREGATES",
     "ELEMENTWISE",
     "Activation",
     "Affine",
+    "Aggregate",
     "ByType",
     "Combine",
     "Concat",
@@ -49,12 +51,15 @@ __all__ = [
     "Softmax",
     "Value",
     "frozen_array",
+    "propagate",
     "walk",
 ]
 
 FloatArray: TypeAlias = NDArray[np.float32]
 Norm: TypeAlias = Literal["sum", "mean", "gcn", "laplacian", "walk", "difference"]
-Reduce: TypeAlias = Literal["sum", "max", "min"]
+Reduce: TypeAlias = Literal["sum", "max", "min", "median"]  # the members of the native Reduce
+Aggregate: TypeAlias = Literal[Reduce, "mean"]
+AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 #: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
 ACTIVATIONS: dict[str, str] = {
@@ -418,8 +423,9 @@ class Propagate(Value):
     With a `relation`, only edges of that type count, for the mean and the degrees, too. Rows of one vertex type need
     one, and `target` is the type of the vertices that it leads to (default: the same); norms but sum and mean
     stay within a type.
-    With `reduce` "max" or "min" the largest or smallest term of each column takes the place of the sum; 0 where there
-    is no term. Norm sum or gcn only (s_v is not negative, so it may stay outside).
+    With `reduce` "max", "min" or "median" the largest, smallest or middle term of each column (of two the smaller one)
+    takes the place of the sum; 0 where there is no term. Norm sum or gcn only (s_v is not negative, so it may stay
+    outside).
 
     Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm, torch_geometric.utils.get_laplacian.
     """
@@ -434,8 +440,9 @@ class Propagate(Value):
     target: int | None = None
 
     def __post_init__(self) -> None:
-        if self.reduce not in ("sum", "max", "min"):
-            raise ModelError(f"[Propagate] expected reduce sum, max or min, got {self.reduce!r}; choose one")
+        reduces = get_args(Reduce)
+        if self.reduce not in reduces:
+            raise ModelError(f"[Propagate] expected reduce {_any_of(reduces)}, got {self.reduce!r}; choose one")
         if self.norm not in ("sum", "mean", "gcn", "laplacian", "walk", "difference"):
             raise ModelError(
                 "[Propagate] expected norm sum, mean, gcn, laplacian, walk or difference, "
@@ -462,6 +469,25 @@ class Propagate(Value):
                 "use a sum"
             )
         self._define(self.x.width, (self.x,), vertex_type=target, fill=fill, target=target)
+
+
+def propagate(
+    x: Value, aggregate: str, weighted: bool = False, *, relation: int | None = None, where: str = "layer"
+) -> Propagate:
+    """In-neighbours' rows of `x` by an aggregate; where nothing comes in, 0.
+
+    Raises: ModelError for another aggregate.
+    """
+    if aggregate == "mean":
+        return Propagate(x, "mean", weighted, relation=relation)
+    for reduce in get_args(Reduce):
+        if aggregate == reduce:
+            return Propagate(x, weighted=weighted, reduce=reduce, relation=relation)
+    raise ModelError(f"[{where}] expected aggregate {_any_of(AGGREGATES)}, got {aggregate!r}; choose one")
+
+
+def _any_of(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _positive(number: float, where: str) -> float:

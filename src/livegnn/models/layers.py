@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Weights: TypeAlias = Any  # anything numpy.asarray reads as real numbers
-Aggregate: TypeAlias = Literal["sum", "mean", "max", "min"]
+Aggregate: TypeAlias = ir.Aggregate
 DEFAULT_PARAMS = {"leaky_relu": 0.01, "elu": 1.0, "celu": 1.0, "softplus": 1.0}
 
 
@@ -77,15 +77,6 @@ def _number(where: str, name: str, value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ModelError(f"[{where}] expected {name} as a number, got {value!r}; pass a float") from None
-
-
-def aggregate(x: ir.Value, name: str, weighted: bool = False, *, where: str = "layer") -> ir.Propagate:
-    """In-neighbours' rows of `x` by `name`: sum, mean, max or min; where nothing comes in, 0."""
-    if name == "sum" or name == "mean":
-        return ir.Propagate(x, "mean" if name == "mean" else "sum", weighted)
-    if name == "max" or name == "min":
-        return ir.Propagate(x, weighted=weighted, reduce="max" if name == "max" else "min")
-    raise ModelError(f"[{where}] expected aggregate sum, mean, max or min, got {name!r}; choose one of these")
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +187,7 @@ class GCN:
     d_v is the weighted in-degree with L_v, the self-loop: 1 without weights (also if `improved`); with weights that
     of v's newest self-loop edge, else 2 if `improved`, else 1. `self_loops=False`: L_v = 0, self-loop edges are
     ordinary edges. `normalize=False`: a[v] = sum of w_uv x[u], no self-loops added.
-    `aggregate`: "max" or "min" takes the extremum over W x[u] in place of the sum; "mean" without `normalize` only.
+    `aggregate`: "max", "min" or "median" is taken over W x[u]; "mean" without `normalize` only.
 
     Args:     weight: (out, in).   bias: (out,) or None.   weighted: read the graph's edge weights.
     Source: Kipf and Welling 2017; torch_geometric.nn.GCNConv.
@@ -216,7 +207,7 @@ class GCN:
         return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        if self.aggregate in ("max", "min"):
+        if self.aggregate not in ("sum", "mean"):  # what a linear map does not commute with
             y = self.shift(self.gather(ir.Linear(x, self.weight)))
         else:
             y = ir.Linear(self.gather(x), self.weight, self.bias)
@@ -226,7 +217,7 @@ class GCN:
         """The aggregate of rows `x`."""
         if self.normalize:
             return gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0, self.aggregate)
-        return aggregate(x, self.aggregate, self.weighted, where="GCN")
+        return ir.propagate(x, self.aggregate, self.weighted, where="GCN")
 
     def shift(self, y: ir.Value) -> ir.Value:
         return y if self.bias is None else ir.Affine(y, ir.frozen_array([1.0] * y.width, "GCN", (y.width,)), self.bias)
@@ -235,10 +226,10 @@ class GCN:
 def gcn_propagate(
     x: ir.Value, weighted: bool, self_loops: bool = True, fill: float = 1.0, aggregate: str = "sum"
 ) -> ir.Propagate:
-    """A degree-normalised sum (max, min); `fill` counts only where the graph's weights are read, as in gcn_norm."""
-    if aggregate not in ("sum", "max", "min"):
-        raise ModelError(f"[GCN] expected aggregate sum, max or min, got {aggregate!r}; set normalize=False for a mean")
-    reduce: ir.Reduce = "max" if aggregate == "max" else "min" if aggregate == "min" else "sum"
+    """A degree-normalised aggregate; `fill` counts only where the graph's weights are read, as in gcn_norm."""
+    if aggregate == "mean":
+        raise ModelError("[GCN] expected an aggregate with degrees, got 'mean'; set normalize=False for a mean")
+    reduce = ir.propagate(x, aggregate, where="GCN").reduce
     return ir.Propagate(x, "gcn", weighted, self_loops, fill if weighted and self_loops else 1.0, reduce)
 
 
@@ -262,7 +253,7 @@ class GraphConv:
         return _input_width(self.weight_rel)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        a = aggregate(x, self.aggregate, self.weighted, where="GraphConv")
+        a = ir.propagate(x, self.aggregate, self.weighted, where="GraphConv")
         y = ir.Combine(((1.0, ir.Linear(a, self.weight_rel, self.bias)), (1.0, ir.Linear(x, self.weight_root))))
         return activate(y, self.activation)
 
@@ -291,7 +282,7 @@ class SAGE:
 
     def apply(self, x: ir.Value) -> ir.Value:
         source = x if self.project is None else ir.Activation(ir.Linear(x, *self.project), "relu")
-        a = aggregate(source, self.aggregate, where="SAGE")
+        a = ir.propagate(source, self.aggregate, where="SAGE")
         y: ir.Value = ir.Linear(a, self.weight_neighbour, self.bias)
         if self.weight_root is not None:
             y = ir.Combine(((1.0, y), (1.0, ir.Linear(x, self.weight_root))))
@@ -317,7 +308,7 @@ class GIN:
         return first_input_width(self.mlp)
 
     def apply(self, x: ir.Value) -> ir.Value:
-        a = aggregate(x, self.aggregate, where="GIN")
+        a = ir.propagate(x, self.aggregate, where="GIN")
         y: ir.Value = ir.Combine(((1.0, a), (1.0 + _number("GIN", "eps", self.eps), x)))
         return activate(apply_all(self.mlp, y), self.activation)
 

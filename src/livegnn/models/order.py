@@ -151,9 +151,7 @@ def own_sum(value: ir.Combine) -> ir.Propagate | None:
 
 
 def moved(value: ir.Propagate, x: ir.Value) -> ir.Propagate:
-    return ir.Propagate(
-        x, value.norm, value.weighted, value.self_loops, value.fill, value.reduce, value.relation, value.target
-    )
+    return dataclasses.replace(value, x=x)
 
 
 def shifted(x: ir.Value, bias: ir.FloatArray | None) -> ir.Value:

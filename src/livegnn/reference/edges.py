@@ -13,9 +13,18 @@ import numpy as np
 
 from livegnn.types import AnyArray
 
-__all__ = ["Edges", "by_heads", "gather", "on_edges"]
+__all__ = ["REDUCES", "Edges", "by_heads", "gather", "on_edges"]
 
 Entry = Mapping[str, Any]
+
+#: (k, w) messages, k > 0, to one row.
+REDUCES: dict[str, Callable[[AnyArray], AnyArray]] = {
+    "sum": lambda m: m.sum(0),
+    "mean": lambda m: m.mean(0),
+    "max": lambda m: m.max(0),
+    "min": lambda m: m.min(0),
+    "median": lambda m: np.sort(m, axis=0)[(len(m) - 1) // 2],
+}
 
 
 @dataclass(frozen=True)
@@ -117,13 +126,7 @@ def _chosen(entry: Entry, edges: Edges, count: int, kind: Any) -> Edges:
 def _reduce(entry: Entry, message: AnyArray, score: AnyArray | None) -> AnyArray:
     """(k, w) messages of one vertex, k > 0, to one row."""
     if score is None:
-        steps: dict[str, Callable[[AnyArray], AnyArray]] = {
-            "sum": lambda m: m.sum(0),
-            "mean": lambda m: m.mean(0),
-            "max": lambda m: m.max(0),
-            "min": lambda m: m.min(0),
-        }
-        return steps[entry["reduce"]](message)
+        return REDUCES[entry["reduce"]](message)
     heads = entry["heads"]
     power = np.exp(score - score.max(0))
     share = power / (power.sum(0) + score.dtype.type(1e-16))

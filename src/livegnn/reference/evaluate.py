@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.reference.edges import Edges, by_heads, gather, on_edges
+from livegnn.reference.edges import REDUCES, Edges, by_heads, gather, on_edges
 from livegnn.types import AnyArray, Int64Array
 
 __all__ = ["evaluate", "local"]
@@ -124,7 +124,9 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
     if entry.get("reduce", "sum") == "sum":
         np.add.at(a, dst, w[:, None] * x[src])  # one edge after the other
     else:
-        _extreme(a, entry["reduce"], src, dst, w, x)
+        for v in np.unique(dst):
+            mine = np.flatnonzero(dst == v)
+            a[v] = REDUCES[entry["reduce"]](w[mine, None] * x[src[mine]])
     if entry["norm"] == "mean":
         count = np.bincount(dst, minlength=n)
         a = a / np.where(count == 0, 1, count)[:, None].astype(kind)
@@ -150,18 +152,6 @@ def _without_loops(norm: str, n: int, src: AnyArray, dst: AnyArray, w: AnyArray)
         divisor = degree[u] if norm == "walk" else np.sqrt(degree[u]) * np.sqrt(degree[v])
         entries[e] = w[e] / divisor if divisor != 0 else 0
     return src, dst, entries
-
-
-def _extreme(a: AnyArray, reduce: str, src: AnyArray, dst: AnyArray, w: AnyArray, x: AnyArray) -> None:
-    """Largest or smallest w_uv x[u] per column into `a`; rows without edges stay 0."""
-    seen: set[int] = set()
-    for u, v, w_uv in zip(src.tolist(), dst.tolist(), w, strict=True):
-        term = w_uv * x[u]
-        if v not in seen:
-            a[v] = term
-        else:
-            a[v] = np.maximum(a[v], term) if reduce == "max" else np.minimum(a[v], term)
-        seen.add(v)
 
 
 def _complete_self_loops(n: int, src: AnyArray, dst: AnyArray, w: AnyArray, fill: Any) -> tuple[AnyArray, ...]:

@@ -98,7 +98,7 @@ def _transformer(rng: np.random.Generator, i: int, o: int, weighted: bool) -> An
 
 def _gine(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     by_edge, out = _weights(rng, i, ATTRIBUTES), _weights(rng, o, i)
-    reduce: Any = ("sum", "mean", "max", "min")[rng.integers(4)]
+    reduce: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
 
     def build(x: ir.Value) -> ir.Value:
         e = ir.Linear(edges.EdgeAttribute(ATTRIBUTES), by_edge, by_edge[:, 0])
@@ -157,7 +157,7 @@ def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) ->
 
 
 def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    reduce = ("mean", "sum", "max", "gcn", "out")[rng.integers(5)]
+    reduce = (*ir.AGGREGATES, "gcn", "out")[rng.integers(7)]
     over_out: Any = ("laplacian", "walk", "difference")[rng.integers(3)]
     loops = bool(rng.integers(2))
     parts = [_weights(rng, o, i) for _ in range(TYPES + 1)]
@@ -167,9 +167,7 @@ def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
             return ir.Propagate(x, "gcn", weighted, loops, relation=relation)
         if reduce == "out":
             return ir.Propagate(x, over_out, weighted, relation=relation)
-        if reduce == "max":
-            return ir.Propagate(x, weighted=weighted, reduce="max", relation=relation)
-        return ir.Propagate(x, "mean" if reduce == "mean" else "sum", weighted, relation=relation)
+        return ir.propagate(x, reduce, weighted, relation=relation)
 
     def build(x: ir.Value) -> ir.Value:
         terms = [(1.0, ir.Linear(one(x, relation), parts[relation])) for relation in range(TYPES)]

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.models import layers
+from livegnn.models import ir, layers
 from livegnn.models.model import Model
 from livegnn.testing.edge_models import EDGE_FAMILIES
 
 __all__ = ["FAMILIES", "random_model"]
 
-_AGGREGATES = ("sum", "mean", "max", "min")
 _ACTIVATIONS = (None, "relu", "tanh", "elu", "gelu", "sigmoid", "silu", "leaky_relu")
 
 
@@ -22,7 +21,7 @@ def _weights(rng: np.random.Generator, *shape: int) -> Any:
 
 def _gcn(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     loops, improved = bool(rng.integers(4)), bool(rng.integers(2))
-    aggregate: Any = ("sum", "sum", "max", "min")[rng.integers(4)]
+    aggregate: Any = ("sum", "sum", "max", "min", "median")[rng.integers(5)]
     return layers.GCN(
         _weights(rng, o, i),
         _weights(rng, o),
@@ -38,14 +37,14 @@ def _gcn_plain(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _graph_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    aggregate: Any = _AGGREGATES[rng.integers(len(_AGGREGATES))]
+    aggregate: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
     return layers.GraphConv(
         _weights(rng, o, i), _weights(rng, o, i), _weights(rng, o), aggregate=aggregate, weighted=weighted
     )
 
 
 def _sage(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    aggregate: Any = _AGGREGATES[rng.integers(len(_AGGREGATES))]
+    aggregate: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
     root = _weights(rng, o, i) if rng.integers(3) else None
     project = (_weights(rng, i, i), _weights(rng, i)) if rng.integers(3) == 0 else None
     normalize = bool(rng.integers(3) == 0)
@@ -63,7 +62,7 @@ def _gin(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
         layers.Activate("relu"),
         layers.Dense(_weights(rng, o, hidden)),
     ]
-    aggregate: Any = _AGGREGATES[rng.integers(len(_AGGREGATES))]
+    aggregate: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
     return layers.GIN(mlp, float(rng.random()), aggregate=aggregate)
 
 

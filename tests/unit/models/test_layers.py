@@ -253,7 +253,7 @@ def test_a_model_that_needs_weights_refuses_a_graph_without():
         (lambda: Model([layers.LG()]), ModelError, "pass input_width="),
         (lambda: Model(["GCN"], input_width=3), ModelError, "expected a layer at position 0, got str"),
         (lambda: Model([layers.GCN(W), layers.GCN(W)]), WidthMismatch, "expected shape"),
-        (lambda: Model([layers.SAGE(W, aggregate="median")]), ModelError, "sum, mean, max or min, got 'median'"),
+        (lambda: Model([layers.SAGE(W, aggregate="mul")]), ModelError, "sum, max, min, median or mean, got 'mul'"),
         (lambda: Model([layers.SGC(W, hops=0)]), ModelError, "at least 1, got 0"),
         (lambda: Model([layers.APPNP(2, "a")], input_width=2), ModelError, "alpha as a number, got 'a'"),
         (lambda: Model([layers.LG()], input_width="a"), ModelError, "input_width as an int, got 'a'"),

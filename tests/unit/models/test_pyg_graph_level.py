@@ -210,7 +210,7 @@ def test_operations_that_are_refused(how, reason):
         (pyg.Set2Set(6, 2), lambda p, h, e, b: p(h, b), "again and again by a softmax"),
         (pyg.AttentionalAggregation(nn.Linear(6, 1)), lambda p, h, e, b: p(h, b), "a softmax over all vertices"),
         (pyg.SoftmaxAggregation(), lambda p, h, e, b: p(h, b), "a softmax over all vertices"),
-        (pyg.MedianAggregation(), lambda p, h, e, b: p(h, b), "medians cannot be kept"),
+        (pyg.MedianAggregation(), lambda p, h, e, b: p(h, b), "medians over a graph's vertices are not pooled"),
         (pyg.MultiAggregation(["mean", "std"]), lambda p, h, e, b: p(h, b), "StdAggregation in pool (Multi"),
         (pyg.MultiAggregation(["mean", "max"], mode="sum"), lambda p, h, e, b: p(h, b), "mode='sum'"),
         (pyg.TopKPooling(6), lambda p, h, e, b: p(h, e, None, b)[0], "another, smaller graph of each graph"),

@@ -7,6 +7,8 @@ __all__ = ["REFUSED_AGGREGATIONS", "REFUSED_CONVS", "REFUSED_POOLS"]
 _POSITION = "it builds or needs a geometry of positions, not a graph that changes edge by edge"
 _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
 
+_MEDIAN = "of quantiles the engine keeps the lower median: q=0.5, interpolation='lower', fill_value=0"
+
 REFUSED_CONVS: dict[str, str] = {
     "MessagePassing": "it is the abstract base of all layers",
     "CuGraphSAGEConv": _CUDA,
@@ -35,8 +37,8 @@ REFUSED_CONVS: dict[str, str] = {
 
 REFUSED_AGGREGATIONS: dict[str, str] = {
     "MulAggregation": "products cannot be undone",
-    "MedianAggregation": "medians cannot be kept exact incrementally",
-    "QuantileAggregation": "quantiles cannot be kept exact incrementally",
+    "MedianAggregation": _MEDIAN,
+    "QuantileAggregation": _MEDIAN,
     "LSTMAggregation": "its result depends on the order of the edges",
     "GRUAggregation": "its result depends on the order of the edges",
 }
@@ -63,8 +65,8 @@ REFUSED_POOLS: dict[str, str] = {
     "VarAggregation": "variances over a graph's vertices are not pooled yet",
     "StdAggregation": "deviations over a graph's vertices are not pooled yet",
     "MulAggregation": "products cannot be undone",
-    "MedianAggregation": "medians cannot be kept exact incrementally",
-    "QuantileAggregation": "quantiles cannot be kept exact incrementally",
+    "MedianAggregation": "medians over a graph's vertices are not pooled yet",
+    "QuantileAggregation": "quantiles over a graph's vertices are not pooled yet",
     "LSTMAggregation": _ORDER,
     "GRUAggregation": _ORDER,
     "MLPAggregation": _DENSE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +22,26 @@ from livegnn.models.messages import linear, ones, split_target
 from livegnn.models.pyg.context import Import, refuse, to_array
 from livegnn.models.pyg.refused import REFUSED_AGGREGATIONS
 
-__all__ = ["SIMPLE", "Aggregator", "degree_to", "refuse_aggregation"]
+__all__ = ["Aggregator", "degree_to", "refuse_aggregation", "simple_name"]
 
-Simple = Literal["sum", "mean", "max", "min"]
-
-SIMPLE: dict[type, Simple] = {
+_SIMPLE: dict[type, ir.Aggregate] = {
     aggr.SumAggregation: "sum",
     aggr.MeanAggregation: "mean",
     aggr.MaxAggregation: "max",
     aggr.MinAggregation: "min",
+    aggr.MedianAggregation: "median",
+    aggr.QuantileAggregation: "median",
 }
 VARIANCE_MIN = 1e-5  # of a standard deviation; below it the deviation is 0
+
+
+def simple_name(module: Any) -> ir.Aggregate | None:
+    """The name of an aggregation that the engine has; None for another one."""
+    name = _SIMPLE.get(type(module))
+    if name == "median":
+        middle = to_array(module.q).reshape(-1).tolist() == [0.5]
+        return name if middle and module.interpolation == "lower" and module.fill_value == 0 else None
+    return name
 
 
 def refuse_aggregation(module: Any, label: Any, where: str) -> Exception:
@@ -40,7 +49,7 @@ def refuse_aggregation(module: Any, label: Any, where: str) -> Exception:
     kind = type(module)
     reason = REFUSED_AGGREGATIONS.get(kind.__name__, "this aggregation is not known to livegnn")
     return refuse(
-        where, f"aggr={label!r} ({kind.__name__}): {reason}", "train it with aggr='sum', 'mean', 'max' or 'min'"
+        where, f"aggr={label!r} ({kind.__name__}): {reason}", f"train it with one of {', '.join(ir.AGGREGATES)}"
     )
 
 
@@ -63,17 +72,17 @@ class Aggregator:
 
     def of(self, module: Any) -> ir.Value:
         """The result of one of PyG's aggregation modules. Raises: ModelUnsupported."""
-        kind = type(module)
-        if kind in SIMPLE:
-            return self.simple(SIMPLE[kind])
-        if kind not in _COMPOSED:
+        name = simple_name(module)
+        if name is not None:
+            return self.simple(name)
+        if type(module) not in _COMPOSED:
             raise refuse_aggregation(module, self.label, self.where)
-        return _COMPOSED[kind](self, module)
+        return _COMPOSED[type(module)](self, module)
 
-    def simple(self, kind: Simple) -> ir.Value:
-        """Sum, mean, maximum or minimum of the messages."""
+    def simple(self, kind: ir.Aggregate) -> ir.Value:
+        """The messages by an aggregate that the engine has."""
         if kind not in self.known:
-            split = not (self.weighted and kind in ("max", "min"))  # a weight multiplies the target's part, too
+            split = not self.weighted or kind in ("sum", "mean")  # a weight multiplies the target's part, too
             own, rest = split_target(self.message) if split else (None, self.message)
             y = self.reduce(rest, kind)
             if own is not None:
@@ -82,16 +91,14 @@ class Aggregator:
             self.known[kind] = y
         return self.known[kind]
 
-    def reduce(self, rows: ir.Value, kind: Simple) -> ir.Value:
+    def reduce(self, rows: ir.Value, kind: ir.Aggregate) -> ir.Value:
         """`rows`, of sources or of edges, to the vertices they go to."""
         if rows.on_edges or self.loops != "keep":
             rows = rows if rows.on_edges else Source(rows)
             if self.weighted:
                 rows = ir.Multiply(rows, EdgeWeight())
             return Gather(rows, kind, loops=self.loops, relation=self.relation)
-        norm: ir.Norm = "mean" if kind == "mean" else "sum"
-        extreme: ir.Reduce = "sum" if kind == "mean" else kind
-        return ir.Propagate(rows, norm, self.weighted, reduce=extreme, relation=self.relation)
+        return ir.propagate(rows, kind, self.weighted, relation=self.relation)
 
     def degree(self) -> ir.Value:
         """The number of edges that count, one column; with weights, their sum."""

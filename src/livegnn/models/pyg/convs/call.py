@@ -10,7 +10,7 @@ from livegnn.models import ir, layers
 from livegnn.models.edges import EdgeAttribute, Loops
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Import, refuse, to_array
-from livegnn.models.pyg.convs.aggregation import SIMPLE, Aggregator, refuse_aggregation
+from livegnn.models.pyg.convs.aggregation import Aggregator, refuse_aggregation, simple_name
 
 __all__ = ["BIT_EXACT", "BY_OPTION", "TO_FLOAT32", "Call", "Conv", "Exactness", "Run", "dense"]
 
@@ -48,10 +48,10 @@ class Call:
     @property
     def aggregate(self) -> layers.Aggregate:
         """The name of a simple aggregation. Raises: ModelUnsupported for another."""
-        kind = type(self.conv.aggr_module)
-        if kind not in SIMPLE:
+        name = simple_name(self.conv.aggr_module)
+        if name is None:
             raise refuse_aggregation(self.conv.aggr_module, self.conv.aggr, self.where)
-        return SIMPLE[kind]
+        return name
 
     def gather(self, message: ir.Value, *, weighted: bool = False, relation: int | None = None) -> ir.Value:
         """`message`, rows of sources or of edges, by the convolution's own aggregation."""

@@ -205,8 +205,8 @@ def _gen(conv: Any, call: Call) -> ir.Value:
 EDGEWISE: dict[Any, Conv] = {
     pyg.GINEConv: Conv(
         _gine,
-        "every aggregation; `nn` any row-local module; `eps`, `train_eps`, `edge_dim`; softmax, max and min are "
-        "exact to float32",
+        "every aggregation; `nn` any row-local module; `eps`, `train_eps`, `edge_dim`; softmax, max, min and median "
+        "are exact to float32",
         BY_OPTION,
     ),
     pyg.NNConv: Conv(
@@ -233,21 +233,21 @@ EDGEWISE: dict[Any, Conv] = {
     ),
     pyg.GMMConv: Conv(
         _gmm,
-        "every aggregation; `kernel_size`, `separate_gaussians`, `root_weight`, `bias`; softmax, max and min are "
-        "exact to float32",
+        "every aggregation; `kernel_size`, `separate_gaussians`, `root_weight`, `bias`; softmax, max, min and median "
+        "are exact to float32",
         BY_OPTION,
     ),
     pyg.GeneralConv: Conv(
         _general,
         "`heads`, `skip_linear`, `directed_msg`, `in_edge_channels`, `attention` of both types, `l2_normalize`; every "
         "aggregation without attention; bit-exact without attention and softmax and, with edge attributes, "
-        "without max and min",
+        "without max, min and median",
         BY_OPTION,
     ),
     pyg.GENConv: Conv(
         _gen,
         "every aggregation, softmax and power mean with `t` and `p` learnt or not; `msg_norm`, `edge_dim`, `norm` "
-        "batch, layer or none; bit-exact without softmax and, with edge attributes, without max and min",
+        "batch, layer or none; bit-exact without softmax and, with edge attributes, without max, min and median",
         BY_OPTION,
     ),
 }

@@ -198,8 +198,8 @@ LINEAR: dict[Any, Conv] = {
     ),
     pyg.GCNConv: Conv(
         _gcn,
-        "degree-normalised sum, max or min; all of `improved`, `add_self_loops`, `bias`; `normalize=False` with sum, "
-        "mean, max or min",
+        "degree-normalised sum, max, min or median; all of `improved`, `add_self_loops`, `bias`; `normalize=False` "
+        "with sum, mean, max, min or median",
         BIT_EXACT,
     ),
     pyg.SAGEConv: Conv(

@@ -10,7 +10,7 @@ from livegnn.models import ir
 from livegnn.models.edges import Loops, RowMatrix, Source, Target
 from livegnn.models.messages import shift
 from livegnn.models.pyg.context import refuse, to_array
-from livegnn.models.pyg.convs.aggregation import VARIANCE_MIN, Aggregator, Simple, add_number
+from livegnn.models.pyg.convs.aggregation import VARIANCE_MIN, Aggregator, add_number
 from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, dense
 
 __all__ = ["MULTI"]
@@ -58,8 +58,7 @@ def _egc_aggregate(name: str, aggregator: Aggregator, bases: ir.Value, self_loop
         excess = add_number(variance, -VARIANCE_MIN, aggregator.record)  # max(variance, c) = max(variance - c, 0) + c
         at_least = add_number(ir.Activation(excess, "relu"), VARIANCE_MIN, aggregator.record)
         return ir.Activation(at_least, "sqrt")
-    simple: dict[str, Simple] = {"sum": "sum", "mean": "mean", "max": "max", "min": "min"}
-    return aggregator.simple(simple[name])
+    return aggregator.simple(next(each for each in ir.AGGREGATES if each == name))
 
 
 MULTI: dict[Any, Conv] = {
@@ -67,7 +66,7 @@ MULTI: dict[Any, Conv] = {
         _pna,
         "every aggregation and all five `scalers` with `deg` as trained; `towers`, `divide_input`, `pre_layers`, "
         "`post_layers`, `act`, `edge_dim`, `train_norm`; bit-exact with `pre_layers=1`, without softmax and, with "
-        "edge attributes, without max and min",
+        "edge attributes, without max, min and median",
         BY_OPTION,
     ),
     pyg.EGConv: Conv(

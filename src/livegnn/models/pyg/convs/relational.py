@@ -11,7 +11,7 @@ from livegnn.models import ir
 from livegnn.models.edges import Gather, Source, Target
 from livegnn.models.messages import mean_of_heads, ones, shift
 from livegnn.models.pyg.context import refuse, to_array
-from livegnn.models.pyg.convs.aggregation import SIMPLE
+from livegnn.models.pyg.convs.aggregation import simple_name
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
 
 __all__ = ["TYPED"]
@@ -33,7 +33,7 @@ def block_diagonal(blocks: Any) -> Any:
 def _rgcn(conv: Any, call: Call) -> ir.Value:
     """sum over r of W_r a_r + root x + b; with bases B, sum over k of B_k (sum over r of comp[r, k] a_r)."""
     _types_needed(call)
-    if type(conv) is pyg.FastRGCNConv and SIMPLE.get(type(conv.aggr_module)) not in ("sum", "mean"):
+    if type(conv) is pyg.FastRGCNConv and simple_name(conv.aggr_module) not in ("sum", "mean"):
         raise refuse(call.where, f"aggr={conv.aggr!r} is not one that PyG runs here", "use RGCNConv")
     parts = [call.gather(call.x, relation=r) for r in range(conv.num_relations)]
     weight = to_array(conv.weight)
@@ -146,7 +146,7 @@ def _film(conv: Any, call: Call) -> ir.Value:
 _RGCN = "`num_relations`, `num_bases`, `num_blocks`, `root_weight`, `bias`; "
 TYPED: dict[Any, Conv] = {
     pyg.RGCNConv: Conv(
-        _rgcn, _RGCN + "mean, sum, max or min per relation, as PyG computes it without pyg_lib", BIT_EXACT
+        _rgcn, _RGCN + "mean, sum, max, min or median per relation, as PyG computes it without pyg_lib", BIT_EXACT
     ),
     pyg.FastRGCNConv: Conv(_rgcn, _RGCN + "mean or sum per relation", BIT_EXACT),
     pyg.RGATConv: Conv(
