@@ -3,7 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
+#include <string>
+
 namespace livegnn {
+
+enum class FeatureDtype : std::uint8_t;
+FeatureDtype dtype_named(const std::string& name);  // graph.cc; throws Error(ValueInvalid)
 
 void bind_updates(nanobind::module_& m);           // updates.cc: UpdateBuffer
 void bind_graph(nanobind::module_& m);             // graph.cc: GraphStore, and UpdateBuffer before it

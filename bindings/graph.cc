@@ -399,6 +399,8 @@ void from_arrays(GraphStore& store, const Columns& arrays) {
   store.set_version(version);
 }
 
+}  // namespace
+
 FeatureDtype dtype_named(const std::string& name) {
   for (const FeatureDtype dtype : {FeatureDtype::Float32, FeatureDtype::Float16, FeatureDtype::Bfloat16}) {
     if (name == dtype_name(dtype)) return dtype;
@@ -408,6 +410,8 @@ FeatureDtype dtype_named(const std::string& name) {
                                         .got = name,
                                         .advice = "name one of them"});
 }
+
+namespace {
 
 void make_store(GraphStore* place, std::int32_t feature_width, bool has_weight, bool has_time, bool has_type,
                 std::int32_t attr_width, bool undirected, bool simple, std::int32_t block_edges_max,

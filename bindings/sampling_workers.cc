@@ -4,9 +4,12 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <new>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -97,7 +100,12 @@ std::tuple<UpdateBuffer, std::int64_t, std::int64_t> partition(const UpdateBuffe
 
 void bind_features(nb::module_& m) {
   nb::class_<FeatureRows>(m, "FeatureRows", "Features of some vertices, a row each.")
-      .def(nb::init<std::int32_t>(), "width"_a)
+      .def(
+          "__init__",
+          [](FeatureRows* rows, std::int32_t width, const std::string& dtype) {
+            new (rows) FeatureRows(width, dtype_named(dtype));
+          },
+          "width"_a, "dtype"_a)
       .def_prop_ro("width", &FeatureRows::width)
       .def("__len__", &FeatureRows::count)
       .def(

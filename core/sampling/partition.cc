@@ -5,6 +5,7 @@
 #include "livegnn/sampling_workers.h"
 #include "sampling/candidates.h"
 #include "util/aligned.h"
+#include "util/half.h"
 
 namespace livegnn {
 
@@ -85,12 +86,26 @@ void BatchTap::follow(const BatchDelta&, const UpdateBuffer& batch) { latest_ = 
 
 struct FeatureRows::Impl {
   std::int32_t width;
+  FeatureDtype dtype;
   EdgeIdMap place_of;  // by vertex
   Column<float> rows;
   std::int64_t row_count = 0;
   std::vector<std::int64_t> free;
+  std::vector<std::uint16_t> bits{};  // of one row, and what they stand for
+  std::vector<float> rounded{};
 
   float* row(std::int64_t place) { return rows.data() + place * width; }
+
+  std::span<const float> as_stored(std::span<const float> given) {
+    if (dtype == FeatureDtype::Float32) return given;
+    const HalfCodec& codec = half_codec();
+    const auto encode = dtype == FeatureDtype::Float16 ? codec.encode_float16 : codec.encode_bfloat16;
+    bits.resize(given.size());
+    rounded.resize(given.size());
+    encode(bits.data(), given.data(), given.size());
+    decode(dtype, rounded.data(), bits.data(), static_cast<std::int64_t>(given.size()));
+    return rounded;
+  }
 
   std::int64_t new_place(VertexId v) {
     std::int64_t place = row_count;
@@ -106,7 +121,10 @@ struct FeatureRows::Impl {
   }
 };
 
-FeatureRows::FeatureRows(std::int32_t width) : impl_(std::make_unique<Impl>()) { impl_->width = width; }
+FeatureRows::FeatureRows(std::int32_t width, FeatureDtype dtype) : impl_(std::make_unique<Impl>()) {
+  impl_->width = width;
+  impl_->dtype = dtype;
+}
 FeatureRows::~FeatureRows() = default;
 
 std::int32_t FeatureRows::width() const { return impl_->width; }
@@ -121,7 +139,8 @@ const float* FeatureRows::find(VertexId v) const {
 
 void FeatureRows::prefetch(VertexId v) const { impl_->place_of.prefetch(v); }
 
-bool FeatureRows::set(VertexId v, std::span<const float> row) {
+bool FeatureRows::set(VertexId v, std::span<const float> given) {
+  const std::span<const float> row = impl_->as_stored(given);
   const auto width = static_cast<std::size_t>(impl_->width);
   invariant(row.size() <= width, "a row of features is too wide");
   std::int64_t place = impl_->place_of.find(v);

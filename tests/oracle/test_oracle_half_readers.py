@@ -49,12 +49,13 @@ def test_samplers(dtype):
     graphs = pair_of(dtype, rng)
     query = lg.query().in_().sample(3).in_().sample(2)
     ready = [lg.PreSampler(graph, query, seed=1, threads=2) for graph in graphs]
-    ad_hoc = [lg.AdHocSampler(graph, query, seed=1) for graph in graphs]
+    others = [lg.AdHocSampler(graph, query, seed=1) for graph in graphs]
+    others += [lg.LocalCluster(graph, query, seed=1, sampling=2, serving=2) for graph in graphs]
     seeds = np.arange(VERTICES)
     for _ in range(5):
         apply_both(dtype, graphs, rng)
         ready[0].follower.check_invariants()
-        samples = [sampler.sample(seeds) for sampler in (*ready, *ad_hoc)]
+        samples = [sampler.sample(seeds) for sampler in (*ready, *others)]
         for level in range(3):
             rows = [sample.features(level).tobytes() for sample in samples]
             assert len(set(rows)) == 1

@@ -24,6 +24,7 @@ QUERIES = [
 def random_batch(rng: random.Random, graph: lg.Graph) -> lg.Updates:
     """A few updates, most of which the graph accepts."""
     updates, live, edges = lg.Updates(), graph.vertices().tolist(), graph.edges()
+    new = f"v{rng.randrange(12)}" if graph.has_ids else graph.slot_count
     for _ in range(rng.randint(1, 5)):
         kind = rng.choice(["add", "add", "add", "remove", "features", "vertex", "gone"])
         u, v = rng.choice(live), rng.choice(live)
@@ -31,11 +32,11 @@ def random_batch(rng: random.Random, graph: lg.Graph) -> lg.Updates:
             updates.add_edge(u, v, time=rng.randint(0, 50))
         elif kind == "remove" and len(edges["id"]):
             place = rng.randrange(len(edges["id"]))
-            updates.remove_edge(int(edges["src"][place]), int(edges["dst"][place]), missing="ignore")
+            updates.remove_edge(*[edges[end].tolist()[place] for end in ("src", "dst")], missing="ignore")
         elif kind == "features":
             updates.set_features(u, [rng.random(), 1.0])
         elif kind == "vertex":
-            updates.add_vertex(graph.slot_count, [rng.random(), 2.0])
+            updates.add_vertex(new, [rng.random(), 2.0])
         elif kind == "gone" and len(live) > 4:
             updates.remove_vertex(u)
     return updates
@@ -46,16 +47,24 @@ def test_samples_equal_those_of_an_undisturbed_run(seed):
     run_and_compare(seed, rivals=0)
 
 
+@pytest.mark.parametrize("seed", range(36, 48))
+def test_workers_translate_ids_of_the_graphs_own(seed):
+    run_and_compare(seed, rivals=0, named=True)
+
+
 @pytest.mark.parametrize("seed", range(24, 36))
 def test_coordinators_that_know_nothing_of_each_other_make_one_order_of_steps(seed):
     assert run_and_compare(seed, rivals=1).conflicts > 0
 
 
-def run_and_compare(seed, *, rivals):
+def run_and_compare(seed, *, rivals, named=False):
     rng = random.Random(seed)
     queries, owners = QUERIES[seed % len(QUERIES)], even_owners(rng.randint(1, 3))
     src, dst = [[rng.randrange(9) for _ in range(15)] for _ in range(2)]
-    graph = lg.Graph(np.ones((9, 2), np.float32), src, dst, time=[rng.randint(0, 50) for _ in range(15)])
+    ids = [f"v{v}" for v in range(9)] if named else None
+    if ids is not None:
+        src, dst = [ids[v] for v in src], [ids[v] for v in dst]
+    graph = lg.Graph(np.ones((9, 2), np.float32), src, dst, time=[rng.randint(0, 50) for _ in range(15)], ids=ids)
     spec = ClusterSpec.of(graph, queries, seed=seed)
     world = World(seed, spec, graph, owners, rivals=rivals)
     undisturbed = LocalCluster(graph, queries, sampling=2, serving=1, seed=seed)

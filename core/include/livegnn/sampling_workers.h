@@ -46,10 +46,11 @@ class BatchTap final : public BatchFollower {
   UpdateBuffer latest_;
 };
 
-// Features of some vertices: a row of `width` floats each. Not thread-safe.
+// Features of some vertices: a row of `width` floats each, rounded to what a store of this dtype holds. Not
+// thread-safe.
 class FeatureRows {
  public:
-  explicit FeatureRows(std::int32_t width);
+  explicit FeatureRows(std::int32_t width, FeatureDtype dtype = FeatureDtype::Float32);
   ~FeatureRows();
   FeatureRows(const FeatureRows&) = delete;
   FeatureRows& operator=(const FeatureRows&) = delete;

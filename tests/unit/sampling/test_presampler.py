@@ -406,7 +406,8 @@ def test_names_that_move_between_answer_and_look_up_are_not_taken(monkeypatch: p
     writer = threading.Thread(target=graph.apply, args=[updates])
     asked = []
 
-    def ask(slots: np.ndarray) -> Response:
+    def ask(slots: np.ndarray, version: int | None) -> Response:
+        assert version == (0, -1, -1, 1)[len(asked)]  # a source that lags behind has to wait for the ids' version
         answer = Response(*sampler.follower.sample([0], slots, [3, 3], edge_ids=True, edge_data=False))
         asked.append(answer[0])
         if len(asked) == 1:

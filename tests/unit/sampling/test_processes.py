@@ -148,6 +148,28 @@ def test_samples_of_processes_carry_data_of_edges(tmp_path):
 # ---- what goes wrong meanwhile
 
 
+def test_processes_translate_ids_and_types(tmp_path):
+    """The workers follow the ids of the history, and a reader that is ahead of them waits."""
+    buys, likes = ("User", "buys", "Item"), ("Item", "liked by", "User")
+    graph = lg.Graph(
+        {"User": np.eye(2, dtype=np.float16), "Item": np.ones((2, 1), np.float16)},
+        {buys: ["u0", "u1"], likes: ["i1"]},
+        {buys: ["i0", "i1"], likes: ["u1"]},
+        ids={"User": ["u0", "u1"], "Item": ["i0", "i1"]},
+    )
+    query = lg.query("User").out("buys").sample(2).out("liked by").sample(1)
+    for new in range(2):
+        with ProcessCluster(tmp_path, graph, query, **QUICK, sampling=2, serving=2) as cluster:
+            updates = lg.Updates()
+            updates.remove_vertex("u0", vertex_type="User")
+            updates.add_vertex("u0", [0.1, 0.2], vertex_type="User")
+            updates.add_edge("u0", "i1", edge_type=buys)
+            cluster.apply(updates)
+            sample = cluster.sample(["u0"])
+            assert (sample.version, sample.hop(2).tolist()) == (new + 1, [[["u1"], [None]]])
+            assert sample.features(0).tolist() == [np.array([0.1, 0.2], np.float16).tolist()]
+
+
 def test_a_coordinator_that_failed_is_reported(tmp_path):
     with ProcessCluster(tmp_path, new_graph(), QUERY, **QUICK) as cluster:
         cluster.sample([0], timeout=60)

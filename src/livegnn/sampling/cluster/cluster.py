@@ -22,6 +22,7 @@ class Cluster(SampleSource, Consumer):
     """
 
     graph: Graph
+    needs_all_edges = False  # workers have edges of their own
     spec: ClusterSpec
     front_end: FrontEnd
 

@@ -50,12 +50,8 @@ def write_start(spec: ClusterSpec, graph: Graph, owners: Owners, checkpoints: Ch
 
     The history that the workers follow goes on from graph.version.
 
-    Raises:  UsageError for a graph with ids= or types of vertices: workers read the history by slots.
+    Raises:  UsageError for a graph with edges in files.
     """
-    if graph.has_ids or spec.schema.vertex_types is not None:
-        raise UsageError(
-            "[cluster] expected a graph whose ids are its slots, got one with ids= or types; use LocalCluster"
-        )
     for worker, state in enumerate(split(spec, start_state(spec, graph), owners)):
         checkpoints.write("sampling", worker, state)
 

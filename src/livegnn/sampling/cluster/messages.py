@@ -13,7 +13,7 @@ kind         numbers                                                       array
 4 serve      step stamp                                                    serving
 5 move       step stamp                                                    owners
 6 checkpoint step stamp
-7 state      step offset next_edge_id now inbox, then which columns        see partition.py
+7 state      step offset next_edge_id now inbox, then which columns and ids  see partition.py
 8 request    query features edge_ids edge_data at_least timeout_ms, or -1     seeds
 9 response   version, then how many arrays of each field                    those of Response, then their shapes
 10 error                                                                   class, text
@@ -181,6 +181,8 @@ _REASON_DTYPES = ("<i4",) * 4
 _PUSH_DTYPES = ("<u1", "<i4", "<i4", "<i4", "<i4", "<i8", "<f4", "<i4", "<i4", "<i4", "<f4", "<i4")
 _EDGE_ROWS = 6  # place among them; pushes of livegnn 0.1 have no such array
 _COLUMN_DTYPES = {"src": "<i8", "dst": "<i8", "id": "<i8", "weight": "<f4", "time": "<i8", "type": "<i4", "attr": "<f4"}
+_ID_DTYPES = {"counts": "<i8", "taken": "<u1", "numbers": "<i8", "ids": "<i8", "text": "<u1", "offsets": "<i8"}
+_NAMED_DTYPES = _COLUMN_DTYPES | {f"ids.{name}": dtype for name, dtype in _ID_DTYPES.items()}
 _STATE_DTYPES = ("<u1", "<i4", "<i4", "<f4", *_REASON_DTYPES, "<u2", "<u8")
 
 
@@ -313,9 +315,9 @@ def _push(numbers: list[int], arrays: list[AnyArray]) -> Push:
 
 
 def _pack_state(state: PartitionState) -> bytes:
-    names = list(state.edges)
+    named = {**state.edges, **{f"ids.{name}": array for name, array in state.ids.items()}}
     numbers = [state.step, state.offset, state.next_edge_id, state.now, state.inbox]
-    columns = [list(_COLUMN_DTYPES).index(name) for name in names]
+    columns = [list(_NAMED_DTYPES).index(name) for name in named]
     fixed = (
         state.live,
         state.vertex_types,
@@ -325,24 +327,29 @@ def _pack_state(state: PartitionState) -> bytes:
         state.owners,
         state.serving,
     )
-    return _pack(7, numbers + columns, (*fixed, *state.edges.values()))
+    flags = (array.view(np.uint8) if array.dtype == np.bool_ else array for array in named.values())
+    return _pack(7, numbers + columns, (*fixed, *flags))
 
 
 def _state(numbers: list[int], arrays: list[AnyArray]) -> PartitionState:
-    names = [list(_COLUMN_DTYPES)[number] for number in numbers[5:]]
-    dtypes = (*_STATE_DTYPES, *(_COLUMN_DTYPES[name] for name in names))
+    names = [list(_NAMED_DTYPES)[number] for number in numbers[5:]]
+    dtypes = (*_STATE_DTYPES, *(_NAMED_DTYPES[name] for name in names))
     if tuple(array.dtype.newbyteorder("<").str.replace("|", "<") for array in arrays) != dtypes:
         raise ValueError("a state with other arrays than it names")
     live, types, vertices, rows, table, vertex, serving_worker, count, owners, serving = arrays[:10]
-    edges = dict(zip(names, arrays[10:], strict=True))
-    _check_lengths(arrays[10:])
+    named = dict(zip(names, arrays[10:], strict=True))
+    edges = {name: array for name, array in named.items() if name in _COLUMN_DTYPES}
+    ids = {name.removeprefix("ids."): array for name, array in named.items() if name not in _COLUMN_DTYPES}
+    if "taken" in ids:
+        ids["taken"] = ids["taken"] != 0
+    _check_lengths(list(edges.values()))
     _check_lengths([table, vertex, serving_worker, count])
     if rows.ndim != 2 or len(rows) != len(vertices) or not len(owners) == len(serving) == _native.BUCKETS:
         raise ValueError("a state whose arrays do not agree")
     step, offset, next_edge_id, now, inbox = numbers[:5]
     counts = (table, vertex, serving_worker, count)
     return PartitionState(
-        live, types, edges, vertices, rows, counts, owners, serving, next_edge_id, now, step, offset, inbox
+        live, types, edges, vertices, rows, counts, owners, serving, next_edge_id, now, step, offset, inbox, ids
     )
 
 

@@ -7,8 +7,8 @@ policy says, with its global id; everything else is the same in all states of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +18,9 @@ from livegnn import _native
 from livegnn._native import EdgePolicy
 from livegnn.errors import UsageError
 from livegnn.graph import Graph
+from livegnn.graph.ids import NamedIds
 from livegnn.sampling.cluster.spec import ClusterSpec
+from livegnn.sampling.queries.schema import Schema
 from livegnn.types import AnyArray, BoolArray, Float32Array
 
 __all__ = [
@@ -51,7 +53,8 @@ class PartitionState:
     the graph has them, weight, time, type, and attr where the spec keeps data of edges, by ascending id.
     features: ids (n,) int32 ascending and rows (n, F) float32.  counts: of reasons, sorted.  now: the largest time of
     any edge ever added.  step: the next one.  offset: the next entry of the history, which is also the version.
-    inbox: the place in the worker's inbox from which messages are still needed.
+    inbox: the place in the worker's inbox from which messages are still needed.  ids: as NamedIds.to_arrays() has them,
+    the same in every part; none where ids are slots.
     """
 
     live: npt.NDArray[np.uint8]
@@ -67,6 +70,14 @@ class PartitionState:
     step: int
     offset: int
     inbox: int = 0
+    ids: Mapping[str, AnyArray] = field(default_factory=dict)
+
+    def named(self, schema: Schema) -> NamedIds | None:
+        """The ids of the graph, None where they are slots. Raises: StoredStateInvalid."""
+        if not self.ids:
+            return None
+        types = self.vertex_types if len(self.vertex_types) else np.where(self.live, 0, -1).astype(np.int32)
+        return NamedIds.from_arrays(schema.of_ids(), self.ids, types)
 
     def fill(self, store: _native.GraphStore) -> None:
         """Puts live vertices and edges into an empty store of the spec's kind."""
@@ -124,9 +135,12 @@ def workers_in(serving: Serving) -> list[int]:
 def start_state(spec: ClusterSpec, graph: Graph) -> PartitionState:
     """The whole of a graph, with no subscriptions: what split() cuts into the first states of the workers."""
     with graph.host.lock:
+        graph.host.need_all_edges("cluster")
         arrays = graph.host.store.to_arrays()
+        ids = graph.host.ids.to_arrays()
+        vertices = np.flatnonzero(arrays["live"])
+        rows = graph.host.store.features(vertices, spec.feature_width)
     live = arrays["live"]
-    vertices = np.flatnonzero(live).astype(np.int32)
     offset, next_edge_id = (int(number) for number in arrays["counters"])
     edges = {name: arrays[name] for name in COLUMNS if name in arrays}
     if not spec.edge_columns.attr_width:
@@ -135,9 +149,9 @@ def start_state(spec: ClusterSpec, graph: Graph) -> PartitionState:
     none = np.zeros(_native.BUCKETS, np.uint64)
     counts = (_no_numbers(), _no_numbers(), _no_numbers(), _no_numbers())
     types = arrays.get("vertex_type", _no_numbers())
-    rows = arrays["features"][vertices]
     numbers = (next_edge_id, now, 0, offset)
-    return PartitionState(live, types, edges, vertices, rows, counts, even_owners(1), none, *numbers)
+    features = (vertices.astype(np.int32), rows)
+    return PartitionState(live, types, edges, *features, counts, even_owners(1), none, *numbers, ids=ids)
 
 
 def split(spec: ClusterSpec, whole: PartitionState, owners: Owners) -> list[PartitionState]:

@@ -256,10 +256,10 @@ class ProcessCluster(Cluster):
     """A cluster of processes on this host, behind a graph that writes its history into a log.
 
     Args:    folder: for states and sockets; a cluster that is there goes on, with other settings and log_options if you
-             like.  graph: without ids= and types; its batches go to the history from now on.  queries, seed, ttl,
-             edge_data: as PreSampler takes them.  history, logs: URLs of open_log, with {name} in `logs`; SQLite files
+             like.  graph: its batches go to the history from now on.  queries, seed, ttl, edge_data: as PreSampler
+             takes them.  history, logs: URLs of open_log, with {name} in `logs`; SQLite files
              in the folder unless given.  sampling, serving, replicas: how many workers a new cluster has.
-    Raises:  as ClusterSpec.of; UsageError for graphs with ids of their own, for a folder of another cluster or with too
+    Raises:  as ClusterSpec.of; UsageError for graphs with edges in files, for a folder of another cluster or with too
              long a path, for a new cluster over steps of another; LogConflict for a history shorter than the graph's;
              DataMissing without pyarrow.
     Source:  Helios, section 4.

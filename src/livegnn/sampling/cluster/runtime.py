@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import StoredStateInvalid, UsageError
+from livegnn.errors import StoredStateInvalid, UpdateError, UsageError
+from livegnn.graph import Updates
 from livegnn.log import ByteLog, UpdateLog
 from livegnn.sampling.cluster.checkpoints import Checkpoints
 from livegnn.sampling.cluster.messages import (
@@ -70,7 +71,7 @@ class Settings(NamedTuple):
 class ClusterLogs:
     """The logs of a cluster, opened by name when first used.
 
-    Args:    history: the batches that a graph without ids= or types accepted.  open_log: the log of a name.
+    Args:    history: the batches that a graph accepted.  open_log: the log of a name.
     """
 
     def __init__(self, history: UpdateLog, open_log: Callable[[str], ByteLog]) -> None:
@@ -109,21 +110,9 @@ class ClusterLogs:
             return found
         return None
 
-    def batches(self, first: int, last: int) -> list[_native.UpdateBuffer]:
-        """The batches at the offsets [first, last) of the history, if any.
-
-        Raises:  UsageError for batches with other ids.
-        """
-        found = []
-        for entry in self.history.read(first, max(0, last - first)):
-            buffer = entry.updates.slot_buffer
-            if buffer is None:
-                raise UsageError(
-                    f"[history, offset {entry.offset}] expected updates with slots for ids, got ids of a graph's own; "
-                    "follow a graph without ids= and types, or use LocalCluster"
-                )
-            found.append(buffer)
-        return found
+    def batches(self, first: int, last: int) -> list[Updates]:
+        """The batches at the offsets [first, last) of the history, if any."""
+        return [entry.updates for entry in self.history.read(first, max(0, last - first))]
 
     def close(self) -> None:
         """Closes the opened logs and the history."""
@@ -215,6 +204,7 @@ class SamplingLoop:
                 f"[sampling {worker}] expected a state to start from, got none; write the start states first"
             )
         self.worker = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
+        self._ids = state.named(spec.schema)
         self._logs, self._checkpoints = logs, checkpoints
         self._inbox = _Inbox(logs.log(f"sampling-{worker}"), state.inbox)
         self._heartbeats = _Heartbeats(logs, 0, worker, settings, clock)
@@ -247,16 +237,38 @@ class SamplingLoop:
         if step is None:
             return False
         batches = self._logs.batches(self.worker.offset, step.last) if isinstance(step, Batches) else []
-        self._send(self.worker.begin(step, batches))
+        self._send(self.worker.begin(step, [self._in_slots(batch) for batch in batches]))
         if isinstance(step, Checkpoint | Move):
             place = self._inbox.needed(self.worker.needed_from(), self.worker.step)
             role = "moved" if isinstance(step, Move) else "sampling"
-            self._checkpoints.write(role, self.worker.worker, replace(self.worker.state(), inbox=place))
+            ids = {} if self._ids is None else self._ids.to_arrays()
+            self._checkpoints.write(role, self.worker.worker, replace(self.worker.state(), inbox=place, ids=ids))
         return True
+
+    def _in_slots(self, batch: Updates) -> _native.UpdateBuffer:
+        """A batch of the history as stores take it; the ids follow. Raises: UsageError for ids of another graph."""
+        if self._ids is not None:
+            try:
+                buffer, change = self._ids.translate(batch)
+            except UpdateError as cause:
+                raise _of_another_graph(self.worker.offset, str(cause)) from cause
+            if change is not None:
+                change.commit()
+            return buffer
+        if batch.slot_buffer is None:
+            raise _of_another_graph(self.worker.offset, "ids of a graph's own")
+        return batch.slot_buffer
 
     def _send(self, messages: list[CountChanges | Push]) -> None:
         for message in messages:
             self._logs.send(message)
+
+
+def _of_another_graph(offset: int, got: str) -> UsageError:
+    return UsageError(
+        f"[history, from offset {offset}] expected the ids of the graph that the workers began with, got {got}; name "
+        "its history"
+    )
 
 
 class ServingLoop:

@@ -45,7 +45,7 @@ class SamplingWorker:
         self._has_edge_data = spec.edge_columns.words > 0
         self._store = spec.new_store()
         state.fill(self._store)
-        self._features = _native.FeatureRows(spec.feature_width)
+        self._features = _native.FeatureRows(spec.feature_width, spec.feature_dtype)
         self._features.load(state.feature_vertices, state.features)
         self._reservoirs = _native.Reservoirs(
             self._store,

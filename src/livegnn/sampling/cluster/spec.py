@@ -1,9 +1,10 @@
 """What all workers of a cluster agree on: queries, the graph's types and columns, seed, expiry. A value, also as JSON.
 
 { "livegnn_cluster": 1, "queries": [query, ...], "schema": {...}, "feature_width": integer, "seed": integer,
-  "ttl": [[edge type code or null, duration], ...], "edge_columns": [bool, bool, integer] }
+  "ttl": [[edge type code or null, duration], ...], "edge_columns": [bool, bool, integer], "feature_dtype": string }
 
 query: as in as_json.py.  edge_columns: weight, time, attributes of edges that samples carry; none if left out
+feature_dtype: float32 if left out
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class _SpecDocument(Struct, forbid_unknown_fields=True):
     feature_width: int
     seed: int
     ttl: list[tuple[int | None, int]]
-    edge_columns: EdgeDataSpec = NO_COLUMNS  # not in files of livegnn 0.1
+    edge_columns: EdgeDataSpec = NO_COLUMNS  # not in files of livegnn 0.1, nor is
+    feature_dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class ClusterSpec:
 
     Args:    queries: at least one, numbered from 1.  schema: of the graph.  feature_width: F, of the widest type.
              seed: 0 to 2^64 - 1.  ttl: durations by code of edge type, None for types without one of their own.
-             edge_columns: columns of edges that samples carry.
+             edge_columns: columns of edges that samples carry.  feature_dtype: that the graph rounds features to.
     Raises:  QueryInvalid for a query that the graph cannot answer; ValueInvalid.
     """
 
@@ -73,6 +75,7 @@ class ClusterSpec:
     seed: int = 0
     ttl: Mapping[int | None, int] = field(default_factory=dict, hash=False)
     edge_columns: EdgeDataSpec = NO_COLUMNS
+    feature_dtype: str = "float32"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", tuple(self.queries))
@@ -98,15 +101,11 @@ class ClusterSpec:
         """The spec for a graph. ttl, edge_data: as PreSampler takes them. Raises: as the class; UsageError."""
         if not isinstance(graph, Graph):
             raise UsageError(f"[cluster] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-        if graph.feature_dtype != "float32":
-            raise UsageError(
-                f'[cluster] expected a graph with feature_dtype="float32", got "{graph.feature_dtype}"; make it with '
-                "that, as workers keep no features in 16 bits, or use a PreSampler"
-            )
         many = (queries,) if isinstance(queries, Query) else tuple(queries)
         schema = Schema.of(graph)
         columns = edge_columns_of("cluster", graph, edge_data)
-        return cls(many, schema, graph.feature_width, seed, expiry.durations(ttl, schema), columns)
+        durations = expiry.durations(ttl, schema)
+        return cls(many, schema, graph.feature_width, seed, durations, columns, graph.feature_dtype)
 
     @cached_property
     def plan(self) -> Plan:
@@ -218,6 +217,7 @@ class ClusterSpec:
             "seed": self.seed,
             "ttl": [[edge_type, duration] for edge_type, duration in self.ttl.items()],
             "edge_columns": list(self.edge_columns),
+            "feature_dtype": self.feature_dtype,
         }
         return json.dumps(document)
 
@@ -228,7 +228,8 @@ class ClusterSpec:
             found = converted(msgspec.json.decode(text) if isinstance(text, str) else text, _SpecDocument)
             queries = tuple(Query.from_json(query) for query in found.queries)
             schema = Schema(**msgspec.structs.asdict(found.schema))
-            return cls(queries, schema, found.feature_width, found.seed, dict(found.ttl), found.edge_columns)
+            ttl, columns = dict(found.ttl), found.edge_columns
+            return cls(queries, schema, found.feature_width, found.seed, ttl, columns, found.feature_dtype)
         except (msgspec.DecodeError, DocumentFault) as cause:
             raise UsageError(
                 f"[cluster] expected the JSON of a cluster, got what is none ({cause}); write it anew"

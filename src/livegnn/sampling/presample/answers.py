@@ -67,35 +67,39 @@ def check_size(where: str, fanouts: Iterable[int], seeds: int = 1) -> None:
 
 
 def answered(
-    graph: Graph | None, vertex_type: str | None, seeds: object, ask: Callable[[Int64Array], Response]
+    graph: Graph | None, vertex_type: str | None, seeds: object, ask: Callable[[Int64Array, int | None], Response]
 ) -> tuple[AnyArray, Response, list[AnyArray] | None]:
     """The seeds by the graph's ids, what `ask` gives for their slots, and its vertices by their ids (None: slots).
 
     Ids and the answer are of one version. That is tried without waiting for a batch under way; if the ids move
-    meanwhile, the batch is waited for.
+    meanwhile, the batch is waited for.  ask: slots, and the version that it has to reach (None: any will do).
 
     Raises:  VertexUnknown, DtypeInvalid, naming the row.
     """
     if graph is None or (not graph.has_ids and graph.vertex_types is None):
         slots = id_array("sample", "seeds", seeds).copy()  # the caller may go on writing to its array
-        return slots, ask(slots), None
+        return slots, ask(slots, None), None
     for _ in range(_ATTEMPTS):
         version = graph.host.ids_version
         try:
-            found = _look_up(graph, vertex_type, seeds, ask)
+            found = _look_up(graph, vertex_type, seeds, version, ask)
         except (VertexUnknown, IndexError):  # perhaps of a version that is half there: the last word is below
             break
         if graph.host.ids_version == version == found[1].version:
             return found
     with graph.host.lock:
-        return _look_up(graph, vertex_type, seeds, ask)
+        return _look_up(graph, vertex_type, seeds, graph.host.ids_version, ask)
 
 
 def _look_up(
-    graph: Graph, vertex_type: str | None, seeds: object, ask: Callable[[Int64Array], Response]
+    graph: Graph,
+    vertex_type: str | None,
+    seeds: object,
+    version: int,
+    ask: Callable[[Int64Array, int | None], Response],
 ) -> tuple[AnyArray, Response, list[AnyArray]]:
     given = seed_names(seeds)
-    answer = ask(graph.host.ids.slots("sample", given, vertex_type))
+    answer = ask(graph.host.ids.slots("sample", given, vertex_type), version)
     return given, answer, _names_of(graph, answer.vertices)
 
 

@@ -94,8 +94,8 @@ class SampleSource(ABC):
         if options.at_least is not None:
             self.wait_for(options.at_least, options.timeout)
 
-        def ask(slots: Int64Array) -> Response:
-            return self.answer(slots, options)
+        def ask(slots: Int64Array, version: int | None) -> Response:
+            return self.answer(slots, options if version is None else options._replace(at_least=version))
 
         given, response, names = answered(self.graph, planned.query.vertex_type, seeds, ask)
         return Sample(planned, plan, given, *response[:4], names, EdgeLevels(*response[4:]))

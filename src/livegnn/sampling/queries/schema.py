@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from livegnn.errors import QueryInvalid
+from livegnn.graph.schema import Schema as GraphSchema
 from livegnn.sampling.queries.hop import EdgeTypeName
 
 __all__ = ["EdgeType", "Schema"]
@@ -102,6 +103,13 @@ class Schema:
             undirected=graph.undirected,
             feature_width=getattr(graph, "feature_widths", None) or getattr(graph, "feature_width", None),
         )
+
+    def of_ids(self) -> GraphSchema:
+        """What ids need to know of it: types and what edges join; widths are left out."""
+        if self.vertex_types is None:
+            return GraphSchema.nameless(0)
+        triples = tuple((str(t.src), t.name, str(t.dst)) for t in self.named(None))
+        return GraphSchema(self.vertex_types, triples, (0,) * len(self.vertex_types))
 
     def named(self, name: EdgeTypeName) -> list[EdgeType]:
         """The edge types that a name, a triple, or None for all, may mean, by code; none for an integer."""
