@@ -108,7 +108,7 @@ def live(options: dict[str, Any], setting: Setting, folder: Path, seed: int) -> 
     for number in range(BATCHES):
         if number == 2 and setting.away:
             world.send_away(graph, folder)
-        if number == 3 and setting.logged:
+        if number == 3 and setting.swapped:
             of = module(setting, seed + 1)
             engine.swap(lg.from_pyg(of))
             engine.rescale()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from livegnn import errors
-from tests.composition import engines
+from tests.composition import engines, samplers
 from tests.composition.world import Setting
 
 COLUMNS = {
@@ -17,26 +17,46 @@ COLUMNS = {
     "edge weight, time, attributes": Setting(columns=True),
     "edges in files": Setting(away=True),
     "16-bit features": Setting(half=True),
-    "log, with swaps and rescales": Setting(logged=True),
+    "log": Setting(logged=True),
+    "log, with swaps and rescales": Setting(logged=True, swapped=True),
     "Readout, edge scores": Setting(read=True),
     "typed, `ids=`, edge columns, 16 bits, Readout": Setting(
         typed=True, named=True, columns=True, half=True, read=True
     ),
+    "typed, `ids=`, edge columns, 16 bits, files, log": Setting(
+        typed=True, named=True, columns=True, half=True, away=True, logged=True
+    ),
 }
-ROWS = {**engines.ROWS}
+ROWS = {**engines.ROWS, **samplers.ROWS}
+OF_ENGINES = [column for column, setting in COLUMNS.items() if setting.swapped or setting.read]
+CELLS = [(row, column) for row in ROWS for column in COLUMNS if row in engines.ROWS or column not in OF_ENGINES]
 
 
 class Open(NamedTuple):
-    """A cell that does not work: the error that its test raises, and why."""
+    """A cell that does not work: the error that its test raises, what it says, and why."""
 
     error: type[Exception]
+    match: str
     why: str
 
 
-FILES = Open(errors.UsageError, "an engine reads whole lists of edges, so `offload` is refused while one is attached")
+FILES = Open(
+    errors.UsageError,
+    "expected nothing attached that reads all edges",
+    "an engine or a PreSampler reads whole lists of edges, so `offload` is refused while one is attached",
+)
 OPEN = {
-    **{(row, "edges in files"): FILES for row in engines.ROWS},
+    (row, column): FILES
+    for row, column in CELLS
+    if COLUMNS[column].away and row not in ("LocalCluster", "Workers behind a log")
 }
+
+
+def cell(row: str, column: str, reasons: list[Open]) -> str:
+    """yes, no (with the number of its reason), or a dash for what the part does not have."""
+    if (row, column) in OPEN:
+        return f"no ({reasons.index(OPEN[row, column]) + 1})"
+    return "yes" if (row, column) in CELLS else "–"
 
 
 def page() -> str:
@@ -45,16 +65,16 @@ def page() -> str:
     lines = [
         "# Every part with every other",
         "",
-        "Each cell is a test in `tests/composition`. After every random batch it compares the part's answers with PyG,",
-        "run on a copy of the graph that the test keeps itself, and with a run from scratch.",
+        "Each cell is a test in `tests/composition`. After every random batch it compares the part's answers with PyG",
+        "(samplers: with a scan in NumPy), run on a copy of the graph that the test keeps itself, and with a run from",
+        "scratch.",
         "A number marks a cell that does not work; its test shows how.",
         "",
         "| | " + " | ".join(COLUMNS) + " |",
         "|---" * (len(COLUMNS) + 1) + "|",
     ]
     for row in ROWS:
-        cells = [f"no ({reasons.index(OPEN[row, c]) + 1})" if (row, c) in OPEN else "yes" for c in COLUMNS]
-        lines.append(f"| {row} | " + " | ".join(cells) + " |")
+        lines.append(f"| {row} | " + " | ".join(cell(row, column, reasons) for column in COLUMNS) + " |")
     lines += ["", *(f"{number}. {reason.why}." for number, reason in enumerate(reasons, 1)), ""]
     return "\n".join(lines)
 

@@ -6,9 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.composition.table import COLUMNS, OPEN, ROWS, page
-
-CELLS = [(row, column) for row in ROWS for column in COLUMNS]
+from tests.composition.table import CELLS, COLUMNS, OPEN, ROWS, page
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -16,7 +14,7 @@ CELLS = [(row, column) for row in ROWS for column in COLUMNS]
 def test_cell(row, column, seed, tmp_path):
     if (row, column) not in OPEN:
         return ROWS[row](COLUMNS[column], tmp_path, seed)
-    with pytest.raises(OPEN[row, column].error):
+    with pytest.raises(OPEN[row, column].error, match=OPEN[row, column].match):
         ROWS[row](COLUMNS[column], tmp_path, seed)
     return None
 

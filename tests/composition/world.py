@@ -25,7 +25,7 @@ class Setting:
     """A column: what the graph has, and what goes with the part.
 
     columns: weight, time and attributes on edges.   away: old edges go into a file on the way.   logged: with a log.
-    read: with a readout and edge scores.
+    swapped: with swaps and rescales.   read: with a readout and edge scores.
     """
 
     typed: bool = False
@@ -34,6 +34,7 @@ class Setting:
     away: bool = False
     half: bool = False
     logged: bool = False
+    swapped: bool = False
     read: bool = False
 
     @property
