@@ -260,6 +260,23 @@ def test_owners_share_one_deadline():
     assert asked[2:] == [None, None]
 
 
+def test_a_version_is_asked_of_the_owners_after_a_move():
+    spec = ClusterSpec.of(new_graph(), QUERY)
+    second = np.full(1024, 2, np.uint64)
+
+    class Moving(dict):
+        def __missing__(self, owner):  # the buckets moved while the first owner was asked
+            front_end.set_serving(second)
+            raise KeyError(owner)
+
+    class Worker:
+        def answer(self, seeds, options):
+            return Response(4, (), (), ())
+
+    front_end = FrontEnd(spec, Moving({1: Worker()}), np.full(1024, 1, np.uint64))
+    assert front_end.version == 4
+
+
 def test_questions_are_taken_again_after_a_lack_of_file_descriptors(tmp_path):
     address = str(tmp_path / "s.sock")
     worker = ServingWorker(ClusterSpec.of(new_graph(), QUERY), 0)

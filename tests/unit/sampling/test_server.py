@@ -427,11 +427,32 @@ def test_a_source_that_cannot_say_its_version_is_told_to_those_who_wait(sampler)
     source.gate.set()
     with lg.SampleServer(source) as server:
         source.lost = True
-        for options in ({}, {"at_least": 1}):
-            with pytest.raises(ConnectionError, match="away"):
-                server.sample([0], **options)
+        with pytest.raises(ConnectionError, match="away"):
+            server.sample([0], at_least=1)
+        assert server.sample([0]).version == 0  # which asks for no version
         source.lost = False
         assert server.sample([0]).hop(0).tolist() == [0]  # and the server goes on
+
+
+def test_requests_are_queued_while_a_source_takes_its_time_to_say_its_version(sampler):
+    class Slow(Gated):
+        asked, say = threading.Event(), threading.Event()
+
+        @property
+        def version(self):
+            self.asked.set()
+            assert self.say.wait(30)
+            return self.sampler.version
+
+    source = Slow(sampler)
+    source.gate.set()
+    with lg.SampleServer(source, queue_max=1) as server, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(server.sample, [0], at_least=0)
+        assert source.asked.wait(30)
+        with pytest.raises(Overloaded):
+            server.sample([0])
+        source.say.set()
+        assert first.result().version == 0
 
 
 def test_a_server_that_nobody_closed_does_not_hold_up_the_end() -> None:

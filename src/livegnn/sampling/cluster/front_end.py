@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from livegnn.types import AnyArray, Int64Array
 __all__ = ["Answering", "FrontEnd"]
 
 _VERSION_SECONDS_MAX = 10.0
+Result = TypeVar("Result")
 
 
 class Answering(Protocol):
@@ -57,9 +58,14 @@ class FrontEnd(SampleSource):
     @property
     def version(self) -> int:
         """The smallest version that a serving worker has. Raises: VersionPending; WorkerUnavailable."""
-        options = ReadOptions(self.plan.queries[0].number, False, False, None, _VERSION_SECONDS_MAX)
-        answers = [self._workers[owner].answer(np.empty(0, np.int64), options) for owner in workers_in(self._serving)]
-        return min(answer.version for answer in answers)
+        none, first = np.empty(0, np.int64), self.plan.queries[0].number
+        deadline = time.monotonic() + _VERSION_SECONDS_MAX
+
+        def asked(owner: int) -> int:
+            options = ReadOptions(first, False, False, None, max(0.0, deadline - time.monotonic()))
+            return self._workers[owner].answer(none, options).version
+
+        return self._by_the_map(lambda: min(asked(owner) for owner in workers_in(self._serving)))
 
     def wait_for(self, version: int, timeout: float | None) -> None:
         """Returns at once: every owner waits before it answers."""
@@ -70,11 +76,15 @@ class FrontEnd(SampleSource):
         Raises:  as SampleSource.sample; UsageError for a bucket without a serving worker.
         """
         deadline = None if options.timeout is None else time.monotonic() + options.timeout
+        return self._by_the_map(lambda: self._gathered(slots, options, deadline))
+
+    def _by_the_map(self, ask: Callable[[], Result]) -> Result:
+        """What the owners say; they are asked again where one is gone since the map has changed."""
         while True:
             serving = self._serving
             try:
-                return self._gathered(slots, options, deadline)
-            except KeyError:  # an owner that is one no longer: the map may have changed meanwhile
+                return ask()
+            except KeyError:
                 if serving is self._serving:
                     raise
 

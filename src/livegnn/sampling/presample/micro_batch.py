@@ -30,6 +30,7 @@ from livegnn.types import AnyArray
 __all__ = ["LoopReply", "MicroBatcher", "QueuedRequest", "ReplyTo", "ThreadReply"]
 
 _HELD_POLL_S = 0.001
+_UNKNOWN = -1  # in place of a version
 
 
 class ReplyTo(Protocol):
@@ -194,23 +195,27 @@ class MicroBatcher:
 
     def _take(self) -> tuple[list[QueuedRequest], list[QueuedRequest]]:
         """The next batch, and requests that were answered by an error; both empty at the end."""
-        with self._changed:
-            while True:
-                refused = self._release()
+        while True:
+            with self._changed:
+                while not (self._queue or self._held or self._closed):
+                    self._changed.wait()
+                asks = any(request.options.at_least is not None for request in (*self._held, *self._queue))
+            version = self._version() if asks else _UNKNOWN  # without the lock: a source may take its time
+            with self._changed:
+                refused = self._release(version)
                 if self._wait_s and self._queue and not self._closed:
                     self._gather()
-                batch = self._pop(refused)
+                batch = self._pop(refused, version)
                 if batch or refused:
                     return batch, refused
                 if self._closed:
                     return [], self._refuse_held()
-                self._changed.wait(_HELD_POLL_S if self._held else None)
+                if self._held:
+                    self._changed.wait(_HELD_POLL_S)
 
-    def _release(self) -> list[QueuedRequest]:
+    def _release(self, version: int) -> list[QueuedRequest]:
         """Puts held requests whose version has come in front of the queue; gives those whose time is up."""
-        if not self._held:
-            return []
-        version, now = self._version(), time.monotonic()
+        now = time.monotonic()
         late: list[QueuedRequest] = []
         held: list[QueuedRequest] = []
         for request in reversed(self._held):
@@ -234,12 +239,9 @@ class MicroBatcher:
             if left <= 0 or not self._changed.wait(left):
                 return
 
-    def _pop(self, refused: list[QueuedRequest]) -> list[QueuedRequest]:
+    def _pop(self, refused: list[QueuedRequest], version: int) -> list[QueuedRequest]:
         batch: list[QueuedRequest] = []
-        if not self._queue:
-            return batch
-        seeds = 0
-        version, now = self._version(), time.monotonic()
+        seeds, now = 0, time.monotonic()
         while self._queue:
             request = self._queue[0]
             if batch and seeds + len(request.seeds) > self._batch_max:
