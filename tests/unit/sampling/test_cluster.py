@@ -8,6 +8,7 @@ import pytest
 import livegnn as lg
 from livegnn import _native
 from livegnn.errors import QueryInvalid, UsageError, ValueInvalid, VersionPending, VertexUnknown
+from livegnn.graph.consumers import Consumer
 from livegnn.sampling import ClusterSpec, LocalCluster, PreSampler, even_owners, even_serving, join, split, start_state
 from tests.unit.sampling.reach import check_cluster, held
 
@@ -237,6 +238,27 @@ def test_ids_of_the_graphs_own():
     assert cluster.sample(["c", "a", "d"]).hop(1).tolist() == [["d"], ["b"], [None]]
     check_slots = ClusterSpec.of(graph, lg.query().out().sample(1))
     assert check_slots.plan.tables
+
+
+def test_ids_inside_a_callback_of_a_batch_that_the_workers_do_not_have_yet():
+    graph = lg.Graph(np.eye(2, dtype=np.float32), ["a"], ["b"], ids=["a", "b"])
+    found = []
+
+    class Callback(Consumer):
+        def published(self, change, version):
+            with pytest.raises(VersionPending, match="expected samples of version 1, which the graph's ids are of"):
+                cluster.sample(["a"])
+            found.append(version)
+
+    with graph.host.writing("test"):
+        graph.host.attach(Callback())
+    cluster = LocalCluster(graph, lg.query().out().sample(1))
+    updates = lg.Updates()
+    updates.remove_vertex("b")
+    updates.add_vertex("c", [1, 2])
+    graph.apply(updates)
+    assert found == [1]
+    assert cluster.sample(["a"]).hop(1).tolist() == [[None]]
 
 
 def test_typed_vertices_are_seeds_of_their_own_queries_only():

@@ -121,8 +121,8 @@ class LocalCluster(Cluster):
         next(iter(self._serving.values())).wait_for(version, timeout)  # all of them have the same
 
     def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
-        """As SampleSource.answer."""
-        return self.front_end.answer(slots, options)
+        """As SampleSource.answer; `sample` has waited for the version."""
+        return self.front_end.answer(slots, options._replace(at_least=None))
 
     def close(self) -> None:
         """Leaves the graph: later batches are not followed. A second call does no harm."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn._native import HopDirection, SampleBy
-from livegnn.errors import ValueInvalid, VertexUnknown
+from livegnn.errors import ValueInvalid, VersionPending, VertexUnknown
 from livegnn.graph import Graph
 from livegnn.graph.checks import id_array, is_text, text_list
 from livegnn.sampling.queries.decompose import OneHop
@@ -74,7 +74,8 @@ def answered(
     Ids and the answer are of one version. That is tried without waiting for a batch under way; if the ids move
     meanwhile, the batch is waited for.  ask: slots, and the version that it has to reach (None: any will do).
 
-    Raises:  VertexUnknown, DtypeInvalid, naming the row.
+    Raises:  VertexUnknown, DtypeInvalid, naming the row; VersionPending inside a callback of a batch that the source
+             has not followed yet.
     """
     if graph is None or (not graph.has_ids and graph.vertex_types is None):
         slots = id_array("sample", "seeds", seeds).copy()  # the caller may go on writing to its array
@@ -88,7 +89,14 @@ def answered(
         if graph.host.ids_version == version == found[1].version:
             return found
     with graph.host.lock:
-        return _look_up(graph, vertex_type, seeds, graph.host.ids_version, ask)
+        version = graph.host.ids_version
+        found = _look_up(graph, vertex_type, seeds, version, ask)
+    if found[1].version < version:
+        raise VersionPending(
+            f"[sample] expected samples of version {version}, which the graph's ids are of, got {found[1].version}; "
+            "sample after the batch, not in a callback"
+        )
+    return found
 
 
 def _look_up(
