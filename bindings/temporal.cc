@@ -4,9 +4,11 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -27,11 +29,13 @@ struct HeldBuffer {
 };
 
 using Numbers = nb::ndarray<nb::numpy, std::int64_t, nb::c_contig>;
+using Weights = nb::ndarray<nb::numpy, float, nb::c_contig>;
 
-// In the order of TemporalHop's fields.
-using Hop = std::tuple<Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers>;
+// In the order of TemporalHop's fields; the last three only of graphs that have them.
+using Hop = std::tuple<Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers,
+                       std::optional<Numbers>, std::optional<Numbers>, std::optional<Weights>>;
 
-Hop hop_arrays(TemporalHopArrays& hop, const std::shared_ptr<TemporalBuffers>& buffers) {
+Hop hop_arrays(TemporalHopArrays& hop, const GraphOptions& has, const std::shared_ptr<TemporalBuffers>& buffers) {
   auto held = std::make_unique<HeldBuffer>(HeldBuffer{buffers, std::move(hop.memory)});
   nb::capsule owner(held.get(), [](void* p) noexcept {
     const std::unique_ptr<HeldBuffer> last(static_cast<HeldBuffer*>(p));
@@ -42,9 +46,18 @@ Hop hop_arrays(TemporalHopArrays& hop, const std::shared_ptr<TemporalBuffers>& b
     return Numbers(values.data(), {values.size()}, owner);
   };
   const Numbers edge_index(hop.edge_index.data(), {2, hop.edge_index.size() / 2}, owner);
-  return {array(hop.targets), array(hop.target_times), array(hop.ptr),
-          array(hop.src),     array(hop.edge_ids),     array(hop.times),
-          edge_index,         array(hop.next_targets), array(hop.next_times)};
+  return {array(hop.targets),
+          array(hop.target_times),
+          array(hop.ptr),
+          array(hop.src),
+          array(hop.edge_ids),
+          array(hop.times),
+          edge_index,
+          array(hop.next_targets),
+          array(hop.next_times),
+          has.type_widths.empty() ? std::nullopt : std::optional(array(hop.next_types)),
+          has.has_type ? std::optional(array(hop.edge_types)) : std::nullopt,
+          has.has_weight ? std::optional(Weights(hop.weights.data(), {hop.src.size()}, owner)) : std::nullopt};
 }
 
 nb::typed<nb::list, Hop> sample(TemporalSampler& sampler, const Ids& vertices, const Ids& times, std::uint64_t call,
@@ -56,7 +69,8 @@ nb::typed<nb::list, Hop> sample(TemporalSampler& sampler, const Ids& vertices, c
     hops = sampler.sample({vertices.data(), vertices.size()}, {times.data(), times.size()}, call, snapshot, pin);
   }
   nb::typed<nb::list, Hop> out;
-  for (TemporalHopArrays& hop : hops) out.append(nb::cast(hop_arrays(hop, sampler.buffers())));
+  for (TemporalHopArrays& hop : hops)
+    out.append(nb::cast(hop_arrays(hop, sampler.graph().options(), sampler.buffers())));
   return out;
 }
 
@@ -115,6 +129,24 @@ Out<float> pinned_attrs(const TemporalPin& pin, const Ids& edges, std::size_t wi
   return rows.release();
 }
 
+Out<float> event_weights(const GraphStore& graph, const Ids& dst, const Ids& time, const Ids& ids,
+                         const TemporalPin* pin) {
+  invariant(dst.size() == ids.size() && time.size() == ids.size(), "edges without a destination and time each");
+  NewArray<float> weights({ids.size()});
+  read_event_weights(graph, {dst.data(), dst.size()}, {time.data(), time.size()}, {ids.data(), ids.size()}, pin,
+                     weights.data());
+  return weights.release();
+}
+
+// Of slots that are live in the pinned version.
+Out<std::int32_t> pinned_types(const TemporalPin& pin, const Ids& slots) {
+  NewArray<std::int32_t> types({slots.size()});
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    types.data()[row] = pin.vertex_type(static_cast<VertexId>(slots.data()[row]));
+  }
+  return types.release();
+}
+
 // 1 where the pin keeps a row of its own; nothing where it keeps none.
 Out<std::uint8_t> kept_rows(const TemporalPin& pin, const Ids& ids, bool edges) {
   if (!pin.keeps_rows()) return NewArray<std::uint8_t>({0}).release();
@@ -137,12 +169,15 @@ void bind_temporal(nb::module_& m) {
       .def_prop_ro("version", &TemporalPin::version)
       .def("features", &pinned_features, nb::arg("slots").noconvert(), "width"_a)
       .def("edge_attrs", &pinned_attrs, nb::arg("edges").noconvert(), "width"_a)
+      .def("types", &pinned_types, nb::arg("slots").noconvert())
       .def("kept", &kept_rows, nb::arg("ids").noconvert(), "edges"_a)
       .def("bytes", &TemporalPin::bytes);
+  m.def("event_weights", &event_weights, "graph"_a, nb::arg("dst").noconvert(), nb::arg("time").noconvert(),
+        nb::arg("ids").noconvert(), "pin"_a = nb::none());
   bind_enum<TemporalBy>(m, "TemporalBy");
   using O = TemporalOptions;
   bind_struct<O, 2, &O::fan_outs, &O::by, &O::inclusive, &O::window, &O::snapshots, &O::prop_time, &O::replace,
-              &O::unique, &O::seed, &O::threads>(m, "TemporalOptions");
+              &O::unique, &O::edge_types, &O::seed, &O::threads>(m, "TemporalOptions");
   nb::class_<TemporalSampler>(m, "TemporalSampler")
       .def(nb::init<const GraphStore&, TemporalOptions>(), "graph"_a, "options"_a, nb::keep_alive<1, 2>())
       .def("sample", &sample, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "call"_a, "snapshot"_a,

@@ -16,6 +16,10 @@ std::vector<EdgeId> sorted_ids(const std::vector<EdgeRecord>& edges) {
 
 }  // namespace
 
+bool Arrivals::is_event(const Update& update) const {
+  return edge_types_.empty() || std::ranges::find(edge_types_, update.type) != edge_types_.end();
+}
+
 // The delta knows which edges are there, the batch which end is the source: the two are walked side by side.
 void Arrivals::take_added(const BatchDelta& delta, const UpdateBuffer& batch) {
   const std::vector<EdgeId> there = sorted_ids(delta.added);
@@ -26,10 +30,12 @@ void Arrivals::take_added(const BatchDelta& delta, const UpdateBuffer& batch) {
     next_edge_id_ = id + 1;
     if (next == there.end() || *next != id) continue;  // came and went within the batch
     ++next;
+    if (!is_event(update)) continue;
     added_.src.push_back(update.u);
     added_.dst.push_back(update.v);
     added_.time.push_back(update.time == kUnsetTime ? 0 : update.time);
     added_.id.push_back(id);
+    added_.type.push_back(update.type == kUnsetType ? 0 : update.type);
   }
   invariant(next == there.end(), "an edge came that no update added");
 }
@@ -52,9 +58,10 @@ void Arrivals::take_removed(const BatchDelta& delta) {
     added_.src[kept] = added_.src[i];
     added_.dst[kept] = added_.dst[i];
     added_.time[kept] = added_.time[i];
+    added_.type[kept] = added_.type[i];
     added_.id[kept++] = added_.id[i];
   }
-  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id}) column->resize(kept);
+  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id, &added_.type}) column->resize(kept);
 }
 
 void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
@@ -70,7 +77,7 @@ void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
 }
 
 void Arrivals::clear() {
-  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id}) column->clear();
+  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id, &added_.type}) column->clear();
   removed_.clear();
   vertices_.clear();
 }

@@ -75,8 +75,52 @@ void PastFinder::begin(VertexId v, EdgeTime time, std::int32_t target, Past* pas
   }
 }
 
+EdgeTypeFilter::EdgeTypeFilter(const GraphStore& graph, const std::vector<std::int32_t>& edge_types)
+    : graph_(graph), types_(edge_types) {
+  if (types_.empty()) return;
+  by_vertex_type_.assign(std::max<std::size_t>(graph.options().type_widths.size(), 1), Wants::Some);
+  if (!graph.is_typed()) return;
+  for (std::size_t vertex_type = 0; vertex_type < by_vertex_type_.size(); ++vertex_type) {
+    bool any = false, all = true;
+    for (std::size_t type = 0; type < graph.options().edge_ends.size(); ++type) {
+      if (graph.options().edge_ends[type].dst != static_cast<std::int32_t>(vertex_type)) continue;
+      const bool wanted = takes(static_cast<std::int32_t>(type));
+      any = any || wanted;
+      all = all && wanted;
+    }
+    by_vertex_type_[vertex_type] = !any ? Wants::None : all ? Wants::All : Wants::Some;
+  }
+}
+
 void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
                       PastSlice& slice, FindScratch& scratch) const {
+  find_all(vertices, times, pasts, slice, scratch);
+  if (!filter_.is_set()) return;
+  for (std::size_t i = 0; i < vertices.size(); ++i) {
+    const auto wants = filter_.of(static_cast<VertexId>(vertices[i]), pin_);
+    if (wants == EdgeTypeFilter::Wants::None) pasts[i] = {0, 0};
+    if (wants == EdgeTypeFilter::Wants::Some && pasts[i].count > 0) pasts[i] = filtered(pasts[i], slice);
+  }
+}
+
+// From the newest on, until enough are found.
+Past PastFinder::filtered(const Past& all, PastSlice& slice) const {
+  FilteredPast found;
+  for (std::int32_t rank = all.count; rank-- > 0;) {
+    if (filtered_enough_ >= 0 && found.edges.size() == static_cast<std::size_t>(filtered_enough_)) break;
+    const EdgeEntry edge = edge_at(pool_, slice, all, static_cast<std::uint32_t>(rank));
+    if (filter_.takes(edge.type)) found.edges.push_back(edge);
+  }
+  if (found.edges.empty()) return {0, 0};
+  std::ranges::reverse(found.edges);
+  slice.filtered.push_back(std::move(found));
+  slice.longs.push_back(slice.filtered.back().long_past());
+  return {~static_cast<std::int64_t>(slice.longs.size() - 1),
+          static_cast<std::int32_t>(slice.filtered.back().edges.size())};
+}
+
+void PastFinder::find_all(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
+                          PastSlice& slice, FindScratch& scratch) const {
   slice.clear();
   scratch.in_runs.clear();
   scratch.in_tables.clear();
@@ -208,6 +252,7 @@ void PastFinder::check_loaded(std::span<const std::int64_t> vertices, std::span<
   for (std::size_t i = 0; i < vertices.size(); ++i) {
     const auto v = static_cast<VertexId>(vertices[i]);
     const TimeRange range = cut_.range(times[i]);
+    if (filter_.is_set() && filter_.of(v, pin_) == EdgeTypeFilter::Wants::None) continue;
     if (graph_.offloaded_in(v) == 0 || range.first > range.last || range.first >= before) continue;
     // edges in memory may be old as well: late ones, and those of a file that came back
     if (taken >= 0 && pasts[i].count >= taken &&

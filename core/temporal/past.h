@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -67,12 +68,12 @@ struct Past {
   std::int32_t count;
 };
 
-// Candidates that are no run of the pool: a part of a hub's chain or, where a pin's version differs from the store's,
-// of a PinnedList.
+// Candidates that are no run of the pool: a part of a hub's chain, of a PinnedList where a pin's version differs from
+// the store's, or a FilteredPast.
 struct LongPast {
   BlockTable table;
   std::int64_t first;     // rank of the first in the chain
-  const EdgeEntry* gone;  // of the pinned list, nullptr for a chain of the store
+  const EdgeEntry* gone;  // copies that places from kGonePlace on count in, nullptr for a chain of the store
 };
 
 // The block that holds the edge of a rank: before[b] <= rank < before[b + 1].
@@ -100,16 +101,51 @@ class PinnedList {
   std::vector<std::int64_t> before_, place_;
 };
 
+// The candidates of one target that are of the wanted edge types, copied.
+class FilteredPast {
+ public:
+  std::vector<EdgeEntry> edges;
+  LongPast long_past() {
+    first_ = edges.front().time;
+    return {{1, &first_, &before_, &place_}, 0, edges.data()};
+  }
+
+ private:
+  EdgeTime first_ = 0;
+  std::int64_t before_ = 0, place_ = PinnedList::kGonePlace;
+};
+
+// Which edges a sampler wants, by their type. By vertex type: whether all in-edges of such a vertex are wanted, none,
+// or some, so that only lists of the last kind are looked through.
+class EdgeTypeFilter {
+ public:
+  enum class Wants : std::uint8_t { All, None, Some };
+  EdgeTypeFilter(const GraphStore& graph, const std::vector<std::int32_t>& edge_types);
+  bool is_set() const { return !by_vertex_type_.empty(); }
+  bool takes(std::int32_t edge_type) const { return std::ranges::find(types_, edge_type) != types_.end(); }
+  Wants of(VertexId v, const TemporalPin* pin) const {
+    const std::int32_t type = pin != nullptr ? pin->vertex_type(v) : graph_.vertex_type(v);
+    return by_vertex_type_[static_cast<std::size_t>(type)];
+  }
+
+ private:
+  const GraphStore& graph_;
+  std::vector<std::int32_t> types_;
+  std::vector<Wants> by_vertex_type_;
+};
+
 // The pasts of a slice of targets, and where those that are no runs lie.
 struct PastSlice {
   std::vector<LongPast> longs;
   std::vector<PinnedList> pinned;                          // each vertex that a pin's version differs in once
   std::unordered_map<VertexId, std::size_t> pinned_place;  // in `pinned`
+  std::deque<FilteredPast> filtered;
   void clear() {
     longs.clear();
     release();
   }
   void release() {  // what may be large
+    filtered.clear();
     if (pinned.empty()) return;
     pinned = std::vector<PinnedList>();
     pinned_place.clear();
@@ -170,8 +206,16 @@ struct FindScratch {  // by thread
 class PastFinder {
  public:
   // enough: no more than the newest so many candidates are wanted; -1: all.
-  PastFinder(const GraphStore& graph, const Cut& cut, const TemporalPin* pin, std::int32_t enough)
-      : graph_(graph), lists_(graph.in_lists()), pool_(lists_.pool()), cut_(cut), pin_(pin), enough_(enough) {}
+  PastFinder(const GraphStore& graph, const Cut& cut, const EdgeTypeFilter& filter, const TemporalPin* pin,
+             std::int32_t enough)
+      : graph_(graph),
+        lists_(graph.in_lists()),
+        pool_(lists_.pool()),
+        cut_(cut),
+        filter_(filter),
+        pin_(pin),
+        enough_(filter.is_set() ? -1 : enough),
+        filtered_enough_(enough) {}
 
   // Of all targets of a slice, in order; `pasts` has room for them.
   void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts, PastSlice& slice,
@@ -183,6 +227,9 @@ class PastFinder {
   const BlockPool& pool() const { return pool_; }
 
  private:
+  void find_all(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
+                PastSlice& slice, FindScratch& scratch) const;
+  Past filtered(const Past& all, PastSlice& slice) const;
   void begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice, FindScratch& scratch) const;
   void take_all(std::span<const std::int64_t> vertices, Past* pasts, PastSlice& slice) const;
   void search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const;
@@ -195,8 +242,10 @@ class PastFinder {
   const Adjacency& lists_;
   const BlockPool& pool_;
   Cut cut_;
+  const EdgeTypeFilter& filter_;
   const TemporalPin* pin_;
-  std::int32_t enough_;
+  std::int32_t enough_;           // of any type
+  std::int32_t filtered_enough_;  // of the wanted ones
 };
 
 }  // namespace livegnn

@@ -59,6 +59,8 @@ struct TemporalPin::Impl {
   std::unordered_map<VertexId, bool> was_live;                    // of vertices that came or went since
   std::unordered_map<VertexId, std::vector<float>> feature_rows;  // as they were
   std::unordered_map<EdgeId, std::vector<float>> attr_rows;  // likewise, of edges that were removed or reattributed
+  std::unordered_map<VertexId, std::int32_t> types;          // of slots that have another type now
+  std::unordered_map<EdgeId, float> weights;                 // of edges that were reweighted
 
   std::vector<Changed<EdgeEntry>> removed;  // of the batch at work
   std::vector<Changed<EdgeKey>> removed_newer, added;
@@ -90,6 +92,12 @@ void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
   for (std::size_t i = 0; i < delta.features_changed.size(); ++i) {
     const float* before = delta.features_before.data() + i * stride;
     impl_->feature_rows.try_emplace(delta.features_changed[i], before, before + graph_.options().feature_width);
+  }
+  for (std::size_t i = 0; i < delta.vertices_retyped.size(); ++i) {
+    impl_->types.try_emplace(delta.vertices_retyped[i], delta.types_before[i]);
+  }
+  for (const EdgeReweighted& edge : delta.reweighted) {
+    if (edge.before.id < next_edge_id_) impl_->weights.try_emplace(edge.before.id, edge.before.weight);
   }
   const auto width = static_cast<std::size_t>(graph_.options().attr_width);
   for (std::size_t i = 0; i < delta.attrs_changed.size(); ++i) {
@@ -141,8 +149,26 @@ const float* TemporalPin::edge_attr(EdgeId id) const {
   return kept == impl_->attr_rows.end() ? graph_.edge_attr(id) : kept->second.data();
 }
 
+std::int32_t TemporalPin::vertex_type(VertexId v) const {
+  const auto kept = impl_->types.find(v);
+  return kept == impl_->types.end() ? graph_.vertex_type(v) : kept->second;
+}
+
+float TemporalPin::weight(EdgeId id, float now) const {
+  const auto kept = impl_->weights.find(id);
+  return kept == impl_->weights.end() ? now : kept->second;
+}
+
+const EdgeEntry* TemporalPin::removed(const EdgeKey& key, VertexId v) const {
+  const Changes* of = changes(v);
+  if (of == nullptr) return nullptr;
+  const std::size_t at = of->removed_below(key, 0);
+  return at < of->removed.size() && key_of(of->removed[at]) == key ? &of->removed[at] : nullptr;
+}
+
 bool TemporalPin::keeps_features(VertexId v) const { return impl_->feature_rows.contains(v); }
 bool TemporalPin::keeps_attrs(EdgeId id) const { return impl_->attr_rows.contains(id); }
+bool TemporalPin::keeps_weights() const { return !impl_->weights.empty(); }
 bool TemporalPin::keeps_rows() const { return !impl_->feature_rows.empty() || !impl_->attr_rows.empty(); }
 
 const TemporalPin::Changes* TemporalPin::changes(VertexId v) const {
@@ -152,6 +178,8 @@ const TemporalPin::Changes* TemporalPin::changes(VertexId v) const {
 std::size_t TemporalPin::bytes() const {
   std::size_t total = impl_->changed.size() * sizeof(std::uint64_t) +
                       impl_->removed.capacity() * sizeof(Changed<EdgeEntry>) +
+                      impl_->types.size() * sizeof(std::pair<VertexId, std::int32_t>) +
+                      impl_->weights.size() * sizeof(std::pair<EdgeId, float>) +
                       (impl_->removed_newer.capacity() + impl_->added.capacity()) * sizeof(Changed<EdgeKey>);
   for (const auto& [v, changes] : impl_->lists) {
     total +=

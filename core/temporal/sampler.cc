@@ -39,6 +39,7 @@ struct TemporalSampler::Impl {
   Impl(const GraphStore& store, TemporalOptions wanted)
       : graph(store),
         options(std::move(wanted)),
+        filter(graph, options.edge_types),
         pool(options.threads),
         searches(static_cast<std::size_t>(pool.threads())),
         scratch(static_cast<std::size_t>(pool.threads())) {
@@ -56,10 +57,12 @@ struct TemporalSampler::Impl {
   void check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, std::int32_t taken,
                     const PastFinder& finder) const;
   void write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key);
+  void name_types(TemporalHopArrays& made, const TemporalPin* pin) const;
   TemporalHopArrays arrays(std::int64_t targets, std::int64_t edges) const;
 
   const GraphStore& graph;
   const TemporalOptions options;
+  const EdgeTypeFilter filter;
   ThreadPool pool;
   std::shared_ptr<TemporalBuffers> buffers = std::make_shared<TemporalBuffers>();
   std::mutex one_call;
@@ -84,6 +87,7 @@ TemporalSampler::TemporalSampler(const GraphStore& graph, TemporalOptions option
 TemporalSampler::~TemporalSampler() = default;
 
 const std::shared_ptr<TemporalBuffers>& TemporalSampler::buffers() const { return impl_->buffers; }
+const GraphStore& TemporalSampler::graph() const { return impl_->graph; }
 
 // First pass: how many edges in all; slice_edges becomes where each slice's edges begin.
 std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
@@ -120,7 +124,10 @@ void TemporalSampler::Impl::check_loaded(std::span<const std::int64_t> targets, 
 TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64_t edges) const {
   const auto b = static_cast<std::size_t>(targets), e = static_cast<std::size_t>(edges);
   TemporalHopArrays made;
-  made.memory = buffers->take(2 * (b + e) + b + 1 + 3 * e + (options.unique ? 2 : options.prop_time ? 1 : 0) * e);
+  const GraphOptions& has = graph.options();
+  const std::size_t columns = 3 + (options.unique ? 2 : options.prop_time ? 1 : 0) + (has.has_type ? 1 : 0);
+  const std::size_t next_types = graph.is_typed() ? b + e : 0, weights = has.has_weight ? (e + 1) / 2 : 0;
+  made.memory = buffers->take(2 * (b + e) + b + 1 + columns * e + next_types + weights);
   std::int64_t* at = made.memory.values.get();
   const auto part = [&at](std::size_t count) {
     at += count;
@@ -135,6 +142,9 @@ TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64
   made.edge_index = part(2 * e);
   made.src = options.unique ? part(e) : made.next_targets.subspan(b);
   made.times = options.unique || options.prop_time ? part(e) : made.next_times.subspan(b);
+  if (has.has_type) made.edge_types = part(e);
+  made.next_types = part(next_types);
+  if (weights > 0) made.weights = {reinterpret_cast<float*>(part(weights).data()), e};
   return made;
 }
 
@@ -185,6 +195,21 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
   return made;
 }
 
+// Types of the next targets; and weights as the pinned version has them.
+void TemporalSampler::Impl::name_types(TemporalHopArrays& made, const TemporalPin* pin) const {
+  if (graph.is_typed()) {
+    made.next_types = made.next_types.first(made.next_targets.size());
+    for (std::size_t row = 0; row < made.next_types.size(); ++row) {
+      const auto v = static_cast<VertexId>(made.next_targets[row]);
+      made.next_types[row] = pin != nullptr ? pin->vertex_type(v) : graph.vertex_type(v);
+    }
+  }
+  if (pin == nullptr || !pin->keeps_weights()) return;
+  for (std::size_t edge = 0; edge < made.weights.size(); ++edge) {
+    made.weights[edge] = pin->weight(made.edge_ids[edge], made.weights[edge]);
+  }
+}
+
 std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int64_t> vertices,
                                                        std::span<const std::int64_t> times, std::uint64_t call,
                                                        std::int32_t snapshot, const TemporalPin* pin) {
@@ -196,12 +221,13 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
   hops.reserve(options.fan_outs.size());
   for (std::size_t hop = 0; hop < options.fan_outs.size(); ++hop) {
     const std::int32_t fan_out = options.fan_outs[hop];
-    const PastFinder finder(impl_->graph, cut, pin, options.by == TemporalBy::Recent ? fan_out : -1);
+    const PastFinder finder(impl_->graph, cut, impl_->filter, pin, options.by == TemporalBy::Recent ? fan_out : -1);
     const std::uint64_t part = (static_cast<std::uint64_t>(snapshot) << 16) + hop;
     const std::uint64_t key = draw_part(options.seed, call, part);
     const auto targets = hop == 0 ? vertices : std::span<const std::int64_t>(hops.back().next_targets);
     const auto target_times = hop == 0 ? times : std::span<const std::int64_t>(hops.back().next_times);
     hops.push_back(impl_->hop(targets, target_times, fan_out, finder, key));
+    impl_->name_types(hops.back(), pin);
   }
   return hops;
 }
@@ -216,7 +242,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
   made.vertices.assign(vertices.size() * static_cast<std::size_t>(length + 1), -1);
   made.edge_ids.assign(vertices.size() * static_cast<std::size_t>(length), -1);
   made.times.assign(made.edge_ids.size(), 0);
-  const PastFinder finder(impl_->graph, Cut(impl_->options, 0), pin, -1);
+  const PastFinder finder(impl_->graph, Cut(impl_->options, 0), impl_->filter, pin, -1);
   const bool timed = impl_->graph.options().has_time;
   const std::int64_t slice_size = impl_->slice_of(count);
   impl_->pool.run((count + slice_size - 1) / slice_size, [&](std::int64_t index, int thread) {

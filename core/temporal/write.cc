@@ -45,6 +45,8 @@ void SliceWriter::put(std::int64_t edge, const EdgeEntry& entry) const {
   made_.src[static_cast<std::size_t>(edge)] = entry.neighbour;
   made_.edge_ids[static_cast<std::size_t>(edge)] = entry.id;
   made_.times[static_cast<std::size_t>(edge)] = entry.time;
+  if (pool_.has_types()) made_.edge_types[static_cast<std::size_t>(edge)] = entry.type;
+  if (pool_.has_weights()) made_.weights[static_cast<std::size_t>(edge)] = entry.weight;
 }
 
 void SliceWriter::prefetch(std::int64_t place) const {
@@ -101,6 +103,16 @@ void SliceWriter::copy(const EdgesToCome& edges) const {
   if (pool_.has_times()) {
     const EdgeTime* times = pool_.times(0);
     for (std::int32_t k = 0; k < edges.count; ++k) out_times[k] = times[places[k]];
+  }
+  if (pool_.has_types()) {
+    const std::int32_t* types = pool_.types(0);
+    std::int64_t* out_types = made_.edge_types.data() + edges.first;
+    for (std::int32_t k = 0; k < edges.count; ++k) out_types[k] = types[places[k]];
+  }
+  if (pool_.has_weights()) {
+    const float* weights = pool_.weights(0);
+    float* out_weights = made_.weights.data() + edges.first;
+    for (std::int32_t k = 0; k < edges.count; ++k) out_weights[k] = weights[places[k]];
   }
   std::copy_n(edges.rows.data(), edges.count, made_.edge_index.data() + made_.src.size() + edges.first);
 }
@@ -163,6 +175,8 @@ void SliceWriter::copy_run(std::int64_t place, std::int64_t edge, std::int32_t c
   for (std::int32_t k = 0; k < count; ++k) src[k] = neighbours[k];
   std::copy_n(pool_.ids(place), count, made_.edge_ids.data() + edge);
   if (pool_.has_times()) std::copy_n(pool_.times(place), count, made_.times.data() + edge);
+  if (pool_.has_types()) std::copy_n(pool_.types(place), count, made_.edge_types.data() + edge);
+  if (pool_.has_weights()) std::copy_n(pool_.weights(place), count, made_.weights.data() + edge);
 }
 
 void SliceWriter::copy_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take) const {

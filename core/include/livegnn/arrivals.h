@@ -9,14 +9,16 @@ namespace livegnn {
 
 // Columns of events in order of edge id, src and dst as the update named them (an undirected edge is one event).
 struct Events {
-  std::vector<std::int64_t> src, dst, time, id;
+  std::vector<std::int64_t> src, dst, time, id, type;  // type: 0 in a graph whose edges have none
   std::size_t size() const { return id.size(); }
 };
 
 // Not thread-safe: the caller holds the graph's lock.
 class Arrivals final : public BatchFollower {
  public:
-  explicit Arrivals(const GraphStore& store) : next_edge_id_(store.next_edge_id()) {}
+  // edge_types: only edges of these types are events; empty: all are.
+  explicit Arrivals(const GraphStore& store, std::vector<std::int32_t> edge_types = {})
+      : edge_types_(std::move(edge_types)), next_edge_id_(store.next_edge_id()) {}
   void check(const BatchDelta&) const override {}
   void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
 
@@ -29,6 +31,9 @@ class Arrivals final : public BatchFollower {
   void take_added(const BatchDelta& delta, const UpdateBuffer& batch);
   void take_removed(const BatchDelta& delta);
 
+  bool is_event(const Update& update) const;
+
+  std::vector<std::int32_t> edge_types_;
   Events added_;
   std::vector<std::int64_t> removed_;
   std::vector<std::int64_t> vertices_;

@@ -22,12 +22,13 @@ enum class TemporalBy : std::uint8_t { Recent, Uniform };
 struct TemporalOptions {
   std::vector<std::int32_t> fan_outs;  // by hop; -1: all
   TemporalBy by = TemporalBy::Recent;
-  bool inclusive = false;      // edges at the target's own time are in its past
-  std::int64_t window = 0;     // only edges that are at most so old; 0: all
-  std::int32_t snapshots = 1;  // windows side by side, newest first; more than one need a window
-  bool prop_time = false;      // later hops look from the root's time, not from their edge's
-  bool replace = false;        // uniform: with replacement
-  bool unique = false;         // the next hop's targets hold each new (vertex, time) once
+  bool inclusive = false;                // edges at the target's own time are in its past
+  std::int64_t window = 0;               // only edges that are at most so old; 0: all
+  std::int32_t snapshots = 1;            // windows side by side, newest first; more than one need a window
+  bool prop_time = false;                // later hops look from the root's time, not from their edge's
+  bool replace = false;                  // uniform: with replacement
+  bool unique = false;                   // the next hop's targets hold each new (vertex, time) once
+  std::vector<std::int32_t> edge_types;  // only edges of these types; empty: all
   std::uint64_t seed = 0;
   int threads = 1;
 };
@@ -61,6 +62,9 @@ struct TemporalHopArrays {
   std::span<std::int64_t> src, edge_ids, times;   // E
   std::span<std::int64_t> edge_index;             // 2 E: rows of sources among the next targets, then rows of targets
   std::span<std::int64_t> next_targets, next_times;
+  std::span<std::int64_t> next_types;  // of the vertices; empty in a graph without types
+  std::span<std::int64_t> edge_types;  // E; empty in a graph whose edges have none
+  std::span<float> weights;            // likewise
 };
 
 struct TemporalWalkArrays {
@@ -87,7 +91,11 @@ class TemporalPin final : public BatchFollower {
   bool keeps_rows() const;                  // whether rows of any vertex or edge have changed since
   bool keeps_features(VertexId v) const;    // whether this one's have
   bool keeps_attrs(EdgeId id) const;
-  std::size_t bytes() const;  // held because of changes since
+  bool keeps_weights() const;
+  std::int32_t vertex_type(VertexId v) const;                      // of a vertex that is live in it
+  float weight(EdgeId id, float now) const;                        // of an edge of it that weighs `now` in the store
+  const EdgeEntry* removed(const EdgeKey& key, VertexId v) const;  // of v's in-edges; nullptr where none such has gone
+  std::size_t bytes() const;                                       // held because of changes since
 
   struct Changes;                            // of one vertex's in-edges
   const Changes* changes(VertexId v) const;  // nullptr where there are none
@@ -101,6 +109,11 @@ class TemporalPin final : public BatchFollower {
   EdgeId next_edge_id_;
   std::unique_ptr<Impl> impl_;
 };
+
+// Weights of edges, each named by its destination, time and id, as the store has them, or a pinned version. Throws Error
+// naming an edge that is not there.
+void read_event_weights(const GraphStore& graph, std::span<const std::int64_t> dst, std::span<const std::int64_t> time,
+                        std::span<const std::int64_t> ids, const TemporalPin* pin, float* out);
 
 // One call at a time; the caller holds the graph's lock, and the store outlives the sampler.
 class TemporalSampler {
@@ -116,6 +129,7 @@ class TemporalSampler {
   TemporalWalkArrays walks(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
                            std::int64_t length, std::uint64_t call, const TemporalPin* pin);
   const std::shared_ptr<TemporalBuffers>& buffers() const;
+  const GraphStore& graph() const;
 
  private:
   struct Impl;

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_EVENTS = ("src", "dst", "time", "edge_ids")
+_EVENTS = ("src", "dst", "time", "edge_ids", "edge_types")
 
 
 class _Task(NamedTuple):

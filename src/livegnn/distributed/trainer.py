@@ -274,7 +274,7 @@ class DistributedTrainer:
         batch = events.at(mine)
         if isinstance(self._remote_edges, RemoteEdgeRows):
             self._remote_edges.expect(batch.edge_ids, batch.dst)
-        edge_x = self._loader.edge_rows(batch.edge_ids)
+        edge_x = self._loader.edge_rows(batch)
         with self._loader.clock.phase("memory"), self._torch.no_grad():
             self.memory.observe(batch, np.arange(mine.start, mine.stop), edge_x)
 

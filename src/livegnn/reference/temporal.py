@@ -18,13 +18,14 @@ _WALK_PART = 1 << 48
 
 
 class TemporalEdges(NamedTuple):
-    """Every edge of a graph, (m,) int64 each; an undirected edge once, either way round."""
+    """Every edge of a graph, (m,) int64 each; an undirected edge once, either way round. types: None without."""
 
     src: Int64Array
     dst: Int64Array
     ids: Int64Array
     times: Int64Array
     undirected: bool
+    types: Int64Array | None = None
 
 
 class TemporalRows(NamedTuple):
@@ -54,14 +55,16 @@ class PastRule:
     replace: bool = False
     unique: bool = False
     snapshots: int = 1
+    edge_types: tuple[int, ...] = ()  # all
 
 
 def past(rule: PastRule, edges: TemporalEdges, v: int, time: int, snapshot: int) -> list[tuple[int, int, int]]:
     """(time, edge id, source) of the edges that target (v, time) may take, oldest first."""
     found = []
-    columns = (column.tolist() for column in (edges.src, edges.dst, edges.ids, edges.times))
-    for src, dst, edge_id, at in zip(*columns, strict=True):
-        if not _inside(rule, time, at, snapshot):
+    types = np.zeros(len(edges.ids), np.int64) if edges.types is None else edges.types
+    columns = (column.tolist() for column in (edges.src, edges.dst, edges.ids, edges.times, types))
+    for src, dst, edge_id, at, edge_type in zip(*columns, strict=True):
+        if not _inside(rule, time, at, snapshot) or (rule.edge_types and edge_type not in rule.edge_types):
             continue
         if dst == v:
             found.append((at, edge_id, src))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import (
+    ColumnMissing,
     EdgeOffloaded,
     InvariantBroken,
     ModelMismatch,
@@ -29,15 +30,20 @@ from livegnn.errors import (
 from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import AnyArray, time_array, time_unit, whole_number
 from livegnn.graph.consumers import Consumer
+from livegnn.graph.schema import TypeName
+from livegnn.graph.updates import VertexType
 from livegnn.optional import need
 from livegnn.stored import file_path
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
-from livegnn.temporal.events import Events, smaller_first
+from livegnn.temporal.edge_types import EdgeTypes, edge_codes
+from livegnn.temporal.events import Events, arrived
 from livegnn.temporal.link import LinkPass, cut
 from livegnn.temporal.loading import (
+    EdgeColumn,
     Fetches,
     InputLoader,
     SlotSampler,
+    VertexFeatures,
     check_graph,
     check_model,
     check_sampler,
@@ -77,7 +83,8 @@ class TemporalEngine(Consumer):
     """A temporal model that stays live on a graph.
 
     Args:    model: copied; training it further changes nothing here until swap().  sampler: TemporalSampler of the
-             graph, of the model's hops.  vertex_features, edge_features: FeatureCache, or None to read the graph.
+             graph, of the model's hops.  vertex_features, edge_features, edge_columns: as InputLoader.
+             edge_types: edges of these types are events, as for the trainer; all unless given.
              memory_step: events of a batch that the memory observes at once.  device: of model and inputs.
              memory: its state at the graph's version; None: made from all edges of the graph.
              events_kept_max: events kept for swap(memory=, upto=), the newest.
@@ -94,8 +101,10 @@ class TemporalEngine(Consumer):
         graph: Graph,
         sampler: SlotSampler,
         *,
-        vertex_features: Fetches | None = None,
+        vertex_features: VertexFeatures = None,
         edge_features: Fetches | None = None,
+        edge_columns: Sequence[EdgeColumn] = ("attr",),
+        edge_types: EdgeTypes | None = None,
         memory_step: int = 200,
         memory: dict[str, torch.Tensor] | None = None,
         events_kept_max: int = 1_000_000,
@@ -115,8 +124,15 @@ class TemporalEngine(Consumer):
         self._torch: Any = need("torch", "train")
         self.graph, self.memory_step, self.events_kept_max = graph, memory_step, events_kept_max
         self._loader = InputLoader(
-            graph, sampler, vertex_features=vertex_features, edge_features=edge_features, device=device
+            graph,
+            sampler,
+            vertex_features=vertex_features,
+            edge_features=edge_features,
+            edge_columns=edge_columns,
+            device=device,
         )
+        self.edge_types = edge_codes("TemporalEngine", graph, edge_types)
+        self.edge_columns = self._loader.edge_columns
         self._loader.check(model)
         self._since: list[_Batch] = []  # batches that a model still in training may not have seen
         self._views: list[View] = []  # of answers under way; changed under the graph's lock
@@ -125,7 +141,7 @@ class TemporalEngine(Consumer):
         self._pass = self._made(model)
         with graph.host.writing("TemporalEngine"):
             self._since_version = graph.version  # every batch after this version is in _since
-            self.follower = _native.Arrivals(graph.host.store)
+            self.follower = _native.Arrivals(graph.host.store, self.edge_types)
             if memory is None or self._pass.model.memory is None:
                 self._relive(self._pass)
             else:
@@ -146,12 +162,12 @@ class TemporalEngine(Consumer):
 
     def published(self, change: Any, version: int) -> int:
         """The memory observes the batch's events."""
-        src, dst, time, ids, _, vertices = self.follower.take()
+        events, _, vertices = arrived(self.graph, self.follower)
         if self._pass.model.memory is None:
             return version
         try:
-            events = smaller_first(self.graph, Events(src, dst, time, ids)).in_time_order()
-            batch = _Batch(version, events, vertices, self._loader.edge_rows(events.edge_ids))
+            events = events.in_time_order()
+            batch = _Batch(version, events, vertices, self._loader.edge_rows(events))
             for view in self._views:
                 if view.model is self._pass.model:
                     view.keep(np.concatenate([events.src, events.dst, vertices]))
@@ -225,24 +241,32 @@ class TemporalEngine(Consumer):
 
     # ---- reading
 
-    def embeddings(self, vertices: object, time: object) -> Float32Array:
+    def embeddings(self, vertices: object, time: object, *, vertex_type: VertexType | None = None) -> Float32Array:
         """(k, out_width) float32: the model's rows of vertices at times, one time for all or one for each.
 
+        vertex_type: whose ids they are, where vertices have types.
         Raises:  VertexUnknown; DtypeInvalid, WidthMismatch for times.
         """
         with ExitStack() as reading:
             reading.enter_context(self.graph.host.lock)
-            slots = self._live("embeddings", "vertices", vertices)
+            slots = self._live("embeddings", "vertices", vertices, vertex_type)
             times = _times("embeddings", self.graph, time, len(slots))
             with self._viewed(len(slots)) as view:
                 return self._numpy(self._embed(view, slots, times, reading))
 
-    def predict(self, src: object, dst: object, time: object) -> Float32Array:
-        """(k,) float32 probabilities of links src[i] -> dst[i] at a time. Raises: as embeddings."""
+    def predict(
+        self, src: object, dst: object, time: object, *, edge_type: TypeName | int | None = None
+    ) -> Float32Array:
+        """(k,) float32 probabilities of links src[i] -> dst[i] at a time. Raises: as embeddings.
+
+        edge_type: whose ends' types have the ids, where vertices have types; unless given, the only type of events.
+        """
         with ExitStack() as reading, self._torch.no_grad():
             reading.enter_context(self.graph.host.lock)
             of = self._pass
-            sources, destinations = self._live("predict", "src", src), self._live("predict", "dst", dst)
+            src_type, dst_type = self._end_types("predict", edge_type)
+            sources = self._live("predict", "src", src, src_type)
+            destinations = self._live("predict", "dst", dst, dst_type)
             if len(sources) != len(destinations):
                 raise WidthMismatch(
                     f"[predict] expected as many dst as src, got {len(destinations)} and {len(sources)}; give pairs"
@@ -254,19 +278,30 @@ class TemporalEngine(Consumer):
             logits = of.score(sources, h[: len(sources)], destinations, h[len(sources) :])
             return self._numpy(self._torch.sigmoid(logits))
 
-    def next(self, src: object, time: object, *, candidates: object = None, k: int = 10) -> WhatNext:
+    def next(
+        self,
+        src: object,
+        time: object,
+        *,
+        candidates: object = None,
+        k: int = 10,
+        edge_type: TypeName | int | None = None,
+    ) -> WhatNext:
         """The k most probable destinations of each source at a time, among candidates (default: all vertices that an
-        edge leads to; in an undirected graph all that have an edge), each of which counts once.
+        edge leads to, of the type that edge_type leads to; in an undirected graph all that have an edge), each of which
+        counts once. edge_type: as for predict().
 
         Raises:  as embeddings; ValueInvalid, DtypeInvalid for k.
         Cost:    embeds every candidate once per distinct time.
         """
         with ExitStack() as reading, self._torch.no_grad():
             reading.enter_context(self.graph.host.lock)
-            of, sources = self._pass, self._live("next", "src", src)
-            slots = (
-                self._destinations() if candidates is None else np.unique(self._live("next", "candidates", candidates))
-            )
+            src_type, dst_type = self._end_types("next", edge_type)
+            of, sources = self._pass, self._live("next", "src", src, src_type)
+            if candidates is None:
+                slots = self._destinations(dst_type)
+            else:
+                slots = np.unique(self._live("next", "candidates", candidates, dst_type))
             if not 1 <= (k := whole_number("next", "k", k)) <= len(slots):
                 raise ValueInvalid(f"[next] expected k from 1 to the {len(slots)} candidates, got {k}; ask for fewer")
             times = _times("next", self.graph, time, len(sources))
@@ -387,7 +422,7 @@ class TemporalEngine(Consumer):
                     "load() a saved engine"
                 )
             of.model.memory.reset(self.graph.slot_count)
-            of.observe(Events.of(self.graph).in_time_order())
+            of.observe(Events.of(self.graph, self.edge_types).in_time_order())
             self._settle(of)
 
     def _observe(self, of: LinkPass, batches: list[_Batch]) -> None:
@@ -462,9 +497,24 @@ class TemporalEngine(Consumer):
             rows: torch.Tensor = self._torch.cat(parts)
             return rows
 
-    def _live(self, where: str, name: str, ids: object) -> Int64Array:
+    def _end_types(self, where: str, edge_type: TypeName | int | None) -> tuple[str | None, str | None]:
+        """Vertex types of a link's source and destination; None in a graph without."""
+        schema = self.graph.host.schema
+        if not schema.has_types:
+            if edge_type is not None:
+                raise ColumnMissing(
+                    f"[{where}] expected no edge_type, of a graph of one kind of vertex, got {edge_type!r}; leave it "
+                    "out"
+                )
+            return None, None
+        if edge_type is None and len(self.edge_types or schema.edge_types) == 1:
+            edge_type = (self.edge_types or [0])[0]
+        src_type, _, dst_type = schema.edge_types[schema.edge_code(where, edge_type)]
+        return src_type, dst_type
+
+    def _live(self, where: str, name: str, ids: object, vertex_type: VertexType | None) -> Int64Array:
         """Slots of live vertices. The caller holds the graph's lock."""
-        slots = self.graph.host.ids.slots(where, ids, name=name)
+        slots = self.graph.host.ids.slots(where, ids, vertex_type, name=name)
         try:
             self.graph.host.store.in_degree(slots)  # of live vertices alone
         except VertexUnknown:
@@ -474,8 +524,8 @@ class TemporalEngine(Consumer):
             ) from None
         return slots
 
-    def _destinations(self) -> Int64Array:
-        slots = np.flatnonzero(self.graph.host.store.live())
+    def _destinations(self, vertex_type: str | None) -> Int64Array:
+        slots = self.graph.host.live_slots("next", vertex_type)
         found: Int64Array = slots[self.graph.host.store.in_degree(slots) > 0].astype(np.int64)
         return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,28 +13,29 @@ from livegnn.graph import Graph
 from livegnn.graph.consumers import Consumer
 from livegnn.types import BoolArray, Int64Array
 
-__all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "smaller_first"]
+__all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "arrived", "smaller_first"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Edges as events: (n,) int64 each; src and dst are slots."""
+    """Edges as events: (n,) int64 each; src and dst are slots, edge_types codes, 0 where edges have no types."""
 
     src: Int64Array
     dst: Int64Array
     time: Int64Array
     edge_ids: Int64Array
+    edge_types: Int64Array
 
     def __len__(self) -> int:
         return len(self.src)
 
     def at(self, places: Int64Array | BoolArray | slice) -> Events:
         """The events at these places, in this order."""
-        return Events(self.src[places], self.dst[places], self.time[places], self.edge_ids[places])
+        return Events(*(column[places] for column in self.columns()))
 
-    def columns(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """src, dst, time, edge_ids."""
-        return self.src, self.dst, self.time, self.edge_ids
+    def columns(self) -> tuple[Int64Array, ...]:
+        """src, dst, time, edge_ids, edge_types."""
+        return self.src, self.dst, self.time, self.edge_ids, self.edge_types
 
     def in_time_order(self) -> Events:
         """By (time, edge id)."""
@@ -42,17 +44,18 @@ class Events:
     @classmethod
     def none(cls) -> Events:
         """No events."""
-        return cls(*(np.zeros(0, np.int64) for _ in range(4)))
+        return cls(*(np.zeros(0, np.int64) for _ in range(5)))
 
     @classmethod
-    def of(cls, graph: Graph) -> Events:
-        """Every edge of a graph that is in memory, by id; an undirected one once, its smaller slot as the source;
-        without times at 0.
+    def of(cls, graph: Graph, edge_types: Sequence[int] = ()) -> Events:
+        """Every edge of a graph that is in memory, by id, or those of some types; an undirected one once, its smaller
+        slot as the source; without times at 0.
         """
         edges = graph.host.store.edges()
         ids = edges["id"].astype(np.int64, copy=False)
-        time = edges["time"] if graph.has_time else np.zeros(len(ids), np.int64)
-        return cls(edges["src"].astype(np.int64), edges["dst"].astype(np.int64), time, ids)
+        time, types = (edges.get(name, np.zeros(len(ids), np.int64)) for name in ("time", "type"))
+        found = cls(*(column.astype(np.int64) for column in (edges["src"], edges["dst"], time, ids, types)))
+        return found.at(np.isin(found.edge_types, edge_types)) if len(edge_types) else found
 
 
 def smaller_first(graph: Graph, events: Events) -> Events:
@@ -62,7 +65,7 @@ def smaller_first(graph: Graph, events: Events) -> Events:
     """
     if not graph.undirected:
         return events
-    return Events(np.minimum(events.src, events.dst), np.maximum(events.src, events.dst), events.time, events.edge_ids)
+    return replace(events, src=np.minimum(events.src, events.dst), dst=np.maximum(events.src, events.dst))
 
 
 class Arrived(NamedTuple):
@@ -73,18 +76,26 @@ class Arrived(NamedTuple):
     vertices: Int64Array
 
 
+def arrived(graph: Graph, follower: _native.Arrivals) -> Arrived:
+    """What a follower has kept, in order of edge id; it begins anew. The caller holds the graph's lock."""
+    *columns, removed, vertices = follower.take()
+    return Arrived(smaller_first(graph, Events(*columns)), removed, vertices)
+
+
 class EventFeed(Consumer):
-    """Follows a graph and keeps what its batches bring until somebody takes it; 32 bytes an event.
+    """Follows a graph and keeps what its batches bring until it is taken; 40 bytes an event.
 
     In an undirected graph an event's source is its smaller slot. Thread-safe by the graph's lock.
+
+    Args:    edge_types: codes of the types whose edges are events; all unless given.
     """
 
-    needs_all_edges = False  # hears of those that come
+    needs_all_edges = False  # it reads the edges that come
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, edge_types: Sequence[int] = ()) -> None:
         self.graph = graph
         with graph.host.writing("EventFeed"):
-            self.follower = _native.Arrivals(graph.host.store)
+            self.follower = _native.Arrivals(graph.host.store, list(edge_types))
             graph.host.attach(self)
 
     def published(self, change: Any, version: int) -> None:
@@ -92,15 +103,14 @@ class EventFeed(Consumer):
 
     @property
     def waiting(self) -> int:
-        """Events that nobody took yet."""
+        """Events that were not taken yet."""
         with self.graph.host.lock:
             return int(self.follower.count())
 
     def take(self) -> Arrived:
         """What came since the last call, in order of edge id."""
         with self.graph.host.lock:
-            src, dst, time, ids, removed, vertices = self.follower.take()
-        return Arrived(smaller_first(self.graph, Events(src, dst, time, ids)), removed, vertices)
+            return arrived(self.graph, self.follower)
 
     def close(self) -> None:
         """Follows no more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from livegnn.types import Int64Array
+from livegnn.types import Float32Array, Int64Array
 
 __all__ = ["TemporalHop"]
 
@@ -15,7 +15,7 @@ class TemporalHop:
 
     Row i is vertex targets[i] at target_times[i]. The edges of a target stand together, targets in order, and each
     target's edges in order of (time, edge id), oldest first. Vertices are slots: the ids themselves, unless the graph
-    has ids of its own (then graph.to_external names them).
+    has ids of its own or types (then graph.to_external names them).
 
     Args:    targets, target_times: (B,) int64.  ptr: (B + 1,) int64, the edges of row i are ptr[i] to ptr[i + 1].
              src, edge_ids, times: (E,) int64, the in-neighbour, the edge, and when it came.
@@ -24,6 +24,8 @@ class TemporalHop:
              next_targets, next_times: (B',) int64, the next hop's targets: these targets, then the sources, each at its
              edge's time (with prop_time at its target's time). Deduplicated, a pair of vertex and time stands once
              after the first B.
+             next_types: (B',) int64, codes of the next targets' vertex types, where vertices have types.
+             edge_types: (E,) int64 codes, where edges have types.  weights: (E,) float32, where edges have weights.
     """
 
     targets: Int64Array
@@ -35,6 +37,9 @@ class TemporalHop:
     edge_index: Int64Array
     next_targets: Int64Array
     next_times: Int64Array
+    next_types: Int64Array | None = None
+    edge_types: Int64Array | None = None
+    weights: Float32Array | None = None
 
     @property
     def dst(self) -> Int64Array:
@@ -47,6 +52,11 @@ class TemporalHop:
         """(E,) int64, the row of each source among the next hop's targets."""
         row: Int64Array = self.edge_index[0]
         return row
+
+    @property
+    def target_types(self) -> Int64Array | None:
+        """(B,) int64, codes of the targets' vertex types, where vertices have types."""
+        return None if self.next_types is None else self.next_types[: len(self.targets)]
 
     @property
     def edge_count(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from livegnn.errors import TrainingDiverged, UsageError, ValueInvalid
 from livegnn.graph.checks import whole_number
 from livegnn.optional import need
+from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
 from livegnn.temporal.loading import HopSource, InputLoader, check_model
 from livegnn.types import Float32Array, Int64Array
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkPass", "LinkScores", "Negatives", "cut", "score_links"]
 
 Progress = Callable[[int], None]  # events done so far
+_TYPE_BITS, _SLOT_MASK = 32, (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +46,30 @@ class LinkScores:
 
 
 class Negatives:
-    """Destinations to draw negatives from: those that events had so far and that are still vertices."""
+    """Destinations to draw negatives from: those that events had so far and that are still vertices, by type.
 
-    def __init__(self, seen: Int64Array | None = None) -> None:
-        self.seen: Int64Array = np.zeros(0, np.int64) if seen is None else seen
+    seen: (n,) int64, ascending: a slot, and its vertex type's code in the bits from 32 on.
+    """
 
-    def add(self, dst: Int64Array) -> None:
-        """Takes destinations of events in."""
-        self.seen = np.union1d(self.seen, dst)
+    def __init__(self) -> None:
+        self.seen: Int64Array = np.zeros(0, np.int64)
+
+    def add(self, dst: Int64Array, types: Int64Array | None = None) -> None:
+        """Takes destinations of events in, and the codes of their types where vertices have types."""
+        self.seen = np.union1d(self.seen, dst if types is None else dst | (types << _TYPE_BITS))
 
     def drop(self, slots: Int64Array) -> None:
         """These vertices were removed."""
-        self.seen = np.setdiff1d(self.seen, slots)
+        self.seen = self.seen[~np.isin(self.seen & _SLOT_MASK, slots)]
 
-    def draw(self, count: int, rng: np.random.Generator) -> Int64Array:
-        """(count,) int64 slots, uniformly."""
-        return self.seen[rng.integers(0, len(self.seen), count)] if count else self.seen[:0]
+    def draw(self, count: int, rng: np.random.Generator, types: Int64Array | None = None) -> Int64Array:
+        """(count,) int64 slots, uniformly among all, or each among those of its type."""
+        if not count:
+            return self.seen[:0]
+        if types is None:
+            return self.seen[rng.integers(0, len(self.seen), count)]
+        first, last = (np.searchsorted(self.seen, code << _TYPE_BITS) for code in (types, types + 1))
+        return self.seen[rng.integers(first, last)] & _SLOT_MASK
 
     def __len__(self) -> int:
         return len(self.seen)
@@ -236,7 +246,7 @@ class LinkPass:
         if self.model.memory is None:
             return
         if edge_x is None:
-            edge_x = self.loader.edge_rows(batch.edge_ids, source)
+            edge_x = self.loader.edge_rows(batch, source)
         with self.loader.clock.phase("memory"), self._torch.no_grad():
             src, dst, time = (
                 self._torch.from_numpy(c).to(self.loader.device) for c in (batch.src, batch.dst, batch.time)
@@ -246,10 +256,14 @@ class LinkPass:
     def _reciprocal_ranks(
         self, batch: Events, src: Tensor, dst: Tensor, logits: Tensor, rng: np.random.Generator
     ) -> Float32Array:
-        """1 / rank of each true destination among others of the mini-batch, each as it is at its own event's time."""
+        """1 / rank of each true destination among others of the mini-batch and of its type, each as it is at its own
+        event's time.
+        """
         n, count = len(batch), self.mrr_candidates
         others = rng.integers(0, n, (n, count))
         same = batch.dst[others] == batch.dst[:, None]
+        if (types := destination_types(self.loader.graph, batch.edge_types)) is not None:
+            same |= types[others] != types[:, None]
         places = self._torch.from_numpy(others).to(dst.device)
         ends = np.repeat(batch.src, count), batch.dst[others.reshape(-1)]
         flat = self.score(ends[0], src.repeat_interleave(count, 0), ends[1], dst[places.reshape(-1)])

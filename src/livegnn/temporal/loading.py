@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
+from livegnn.errors import ColumnMissing, UsageError, ValueInvalid, WidthMismatch
 from livegnn.graph import Graph
 from livegnn.graph.checks import shown
 from livegnn.optional import need
+from livegnn.temporal.events import Events
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.types import Float32Array, Int64Array
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clock",
+    "EdgeColumn",
     "Fetches",
     "HopSource",
     "InputLoader",
@@ -38,6 +40,10 @@ __all__ = [
     "check_sampler",
     "checked_device",
 ]
+
+
+EdgeColumn = Literal["attr", "weight", "type"]
+VertexFeatures: TypeAlias = "Fetches | Mapping[str, Fetches] | None"
 
 
 class HopSource(Protocol):
@@ -135,8 +141,11 @@ class InputLoader:
     """Makes the inputs of a model.
 
     Args:    sampler: over the graph, with as many fan-outs as the model reads hops.
-             vertex_features, edge_features: FeatureCache, or None to read the graph.  device: where tensors go.
-    Raises:  UsageError, WidthMismatch where sampler, model and graph do not fit each other.
+             vertex_features, edge_features: FeatureCache, or None to read the graph; vertex_features perhaps one by
+             vertex type, each FeatureCache(graph, vertex_type=...).  edge_columns: what an edge's features are, side by
+             side: "attr", its attributes; "weight", one float; "type", 1 at the place of its type, else 0.
+             device: where tensors go.
+    Raises:  UsageError, WidthMismatch where sampler, model and graph do not fit each other; ColumnMissing.
     """
 
     def __init__(
@@ -144,8 +153,9 @@ class InputLoader:
         graph: Graph,
         sampler: SlotSampler,
         *,
-        vertex_features: Fetches | None = None,
+        vertex_features: VertexFeatures = None,
         edge_features: Fetches | None = None,
+        edge_columns: Sequence[EdgeColumn] = ("attr",),
         device: torch.device | str = "cpu",
     ) -> None:
         check_graph("InputLoader", graph)
@@ -159,13 +169,20 @@ class InputLoader:
         if edge_features is None:
             read = partial(_native.edge_attrs, graph.host.store)
             edge_features = _GraphRows(graph, graph.attr_width, read, device)
-        for name, rows in (("vertex_features", vertex_features), ("edge_features", edge_features)):
+        by_type = dict(vertex_features) if isinstance(vertex_features, Mapping) else {}
+        given = [("vertex_features", rows) for rows in by_type.values() or [vertex_features]]
+        for name, rows in [*given, ("edge_features", edge_features)]:
             if not (hasattr(rows, "fetch") and hasattr(rows, "width")):
                 raise UsageError(
                     f"[InputLoader] expected {name} as a FeatureCache or None, got {type(rows).__name__}; the features "
                     "themselves belong to the graph"
                 )
-        self.vertices, self.edges = vertex_features, edge_features
+        _check_types(graph, by_type)
+        self.vertices: Fetches | dict[str, Fetches] = by_type or cast("Fetches", vertex_features)
+        self.edges = edge_features
+        self.edge_columns = _checked_columns(graph, edge_columns)
+        widths = {"attr": edge_features.width, "weight": 1, "type": len(graph.edge_types or ())}
+        self.edge_width: int = sum(widths[column] for column in self.edge_columns)
 
     def check(self, model: TemporalModel) -> None:
         """Raises: UsageError for a module that is no temporal model; WidthMismatch if the sampler's hops or snapshots,
@@ -178,12 +195,21 @@ class InputLoader:
                 f"[InputLoader] expected a sampler of {model.hop_count} hops and {model.snapshot_count} snapshots for "
                 f"{type(model).__name__}, got {got[0]} and {got[1]}; give it as many fanouts= and snapshots="
             )
-        widths = (self.vertices.width, self.edges.width)
-        if widths != (model.x_width, model.edge_width):
+        expected = model.x_width if isinstance(model.x_width, int) else list(model.x_width.items())
+        found = list(widths.items()) if isinstance(widths := self.x_width, dict) else widths
+        if (found, self.edge_width) != (expected, model.edge_width):
             raise WidthMismatch(
                 f"[InputLoader] expected features of width {model.x_width} for vertices and {model.edge_width} for "
-                f"edges, as the {type(model).__name__} reads them, got {widths[0]} and {widths[1]}; make the model so"
+                f"edges, as the {type(model).__name__} reads them, got {widths} and {self.edge_width}; make the model "
+                "so, its x_width= that of graph.feature_widths where vertices have types"
             )
+
+    @property
+    def x_width(self) -> int | dict[str, int]:
+        """Floats of the vertex features, by type where vertices have types."""
+        if not isinstance(self.vertices, dict):
+            return dict(self.graph.feature_widths) or self.vertices.width
+        return {name: self.vertices[name].width for name in self.graph.feature_widths}
 
     def load(
         self,
@@ -207,34 +233,100 @@ class InputLoader:
                 snapshots = [[_less(hop, without) for hop in hops] for hops in snapshots]
         return [self._input(hops, source) for hops in snapshots]
 
-    def edge_rows(self, ids: Int64Array, source: HopSource | None = None) -> torch.Tensor:
-        """(k, A) float32 attributes of edges, of the version that the source has pinned, if it is such."""
+    def edge_rows(self, events: Events, source: HopSource | None = None) -> torch.Tensor:
+        """(k, edge_width) float32 features of events' edges, of the version that the source has pinned, if it is such.
+
+        Raises:  EdgeMissing, EdgeOffloaded for an edge that is not in memory.
+        """
         with self.clock.phase("fetch"):
-            return self._rows(self.edges, ids, source, edges=True)
+            weights = None
+            if "weight" in self.edge_columns:
+                with self.graph.host.lock:
+                    pin = source.follower if isinstance(source, PinnedSampler) else None
+                    named = (events.dst, events.time, events.edge_ids)
+                    weights = _native.event_weights(self.graph.host.store, *named, pin)
+            return self._edge_rows(events.edge_ids, weights, events.edge_types, source)
+
+    def _edge_rows(
+        self, ids: Int64Array, weights: Float32Array | None, types: Int64Array | None, source: HopSource | None
+    ) -> torch.Tensor:
+        lib: Any = need("torch", "train")
+        parts: list[torch.Tensor] = []
+        for column in self.edge_columns:
+            if column == "attr":
+                parts.append(self._rows(self.edges, ids, source, edges=True))
+            elif column == "weight":
+                parts.append(lib.from_numpy(weights).to(self.device)[:, None])
+            else:
+                codes = lib.from_numpy(types).to(self.device)
+                parts.append(lib.nn.functional.one_hot(codes, len(self.graph.edge_types or ())).float())
+        if not parts:
+            parts = [lib.zeros(len(ids), 0, device=self.device)]
+        found: torch.Tensor = parts[0] if len(parts) == 1 else lib.cat(parts, 1)
+        return found
 
     def _rows(self, rows: Fetches, ids: Int64Array, source: HopSource | None, *, edges: bool) -> torch.Tensor:
         """Rows by id; those of the graph as the pinned version has them, also where the graph has moved on."""
         if not isinstance(source, PinnedSampler) or rows.width == 0 or getattr(rows, "graph", None) is not self.graph:
-            return rows.fetch(ids)
+            return _float32(rows, ids)
         with self.graph.host.lock:
             kept = source.kept(ids, edges=edges)
             if not kept.any():
-                return rows.fetch(ids)
-            old = source.edge_attrs(ids[kept]) if edges else source.features_of_slots(ids[kept])
-            others = rows.fetch(ids[~kept])
+                return _float32(rows, ids)
+            old = source.edge_attrs(ids[kept]) if edges else source.features_of_slots(ids[kept])[:, : rows.width]
+            others = _float32(rows, ids[~kept])
         found = others.new_empty((len(ids), rows.width))
         torch = need("torch", "train")
         places = torch.from_numpy(kept).to(found.device)
         found[places], found[~places] = torch.from_numpy(old).to(found), others
         return found
 
+    def _vertex_rows(self, hop: TemporalHop, source: HopSource) -> torch.Tensor:
+        """Features of the next targets, filled with zeros up to the widest type's."""
+        slots = hop.next_targets
+        if not isinstance(self.vertices, dict):
+            return self._rows(self.vertices, slots, source, edges=False)
+        lib: Any = need("torch", "train")
+        found: torch.Tensor = lib.zeros(len(slots), self.graph.feature_width, device=self.device)
+        for code, name in enumerate(self.graph.feature_widths):
+            places = np.flatnonzero(hop.next_types == code)
+            rows = self._rows(self.vertices[name], slots[places], source, edges=False)
+            found[lib.from_numpy(places).to(self.device), : rows.shape[1]] = rows
+        return found
+
     def _input(self, hops: list[TemporalHop], source: HopSource) -> TemporalInput:
         from livegnn.temporal.models.inputs import TemporalInput
 
         with self.clock.phase("fetch"):
-            x = self._rows(self.vertices, hops[-1].next_targets, source, edges=False)
-            edge_x = [self._rows(self.edges, hop.edge_ids, source, edges=True) for hop in hops]
+            x = self._vertex_rows(hops[-1], source)
+            edge_x = [self._edge_rows(hop.edge_ids, hop.weights, hop.edge_types, source) for hop in hops]
             return TemporalInput.of(hops, x, edge_x, self.device)
+
+
+def _float32(rows: Fetches, ids: Int64Array) -> torch.Tensor:
+    return rows.fetch(ids).float()  # of a cache that holds 16 bits
+
+
+def _check_types(graph: Graph, by_type: Mapping[str, Fetches]) -> None:
+    if by_type and set(by_type) != set(graph.feature_widths):
+        raise UsageError(
+            f"[InputLoader] expected vertex_features for each of the types {list(graph.feature_widths)}, got "
+            f"{list(by_type)}; give FeatureCache(graph, vertex_type=...) for each"
+        )
+
+
+def _checked_columns(graph: Graph, columns: Sequence[EdgeColumn]) -> tuple[EdgeColumn, ...]:
+    where, known = "InputLoader", get_args(EdgeColumn)
+    if isinstance(columns, str) or not all(isinstance(column, str) and column in known for column in columns):
+        raise ValueInvalid(f"[{where}] expected edge_columns among {', '.join(known)}, got {shown(columns)}; list them")
+    if "weight" in columns and not graph.has_weight:
+        raise ColumnMissing(f"[{where}] expected a graph with weights for edge_columns, got one without; give weight=")
+    if "type" in columns and graph.edge_types is None:
+        raise ColumnMissing(
+            f"[{where}] expected a graph whose vertices have types for the edge column type, got one without; give "
+            "types as attributes"
+        )
+    return tuple(columns)
 
 
 def check_graph(where: str, graph: object) -> None:
@@ -298,4 +390,6 @@ def _less(hop: TemporalHop, edge_ids: Int64Array) -> TemporalHop:
         edge_ids=hop.edge_ids[kept],
         times=hop.times[kept],
         edge_index=np.ascontiguousarray(hop.edge_index[:, kept]),
+        edge_types=None if hop.edge_types is None else hop.edge_types[kept],
+        weights=None if hop.weights is None else hop.weights[kept],
     )

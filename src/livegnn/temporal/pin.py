@@ -6,6 +6,7 @@ with ids of its own moves them with its vertices: the ids are copied by the firs
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,10 +14,12 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import UsageError, VertexUnknown
-from livegnn.graph.checks import id_array
+from livegnn.graph.checks import Int32Array, id_array
 from livegnn.graph.consumers import Consumer, VertexChange
 from livegnn.graph.ids import VertexIds
+from livegnn.graph.updates import VertexType
 from livegnn.temporal.hop import TemporalHop
+from livegnn.temporal.to_pyg import to_pyg
 from livegnn.temporal.walks import TemporalWalks
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
@@ -80,14 +83,16 @@ class PinnedSampler(Consumer):
         with self._graph.host.lock:
             return int(self._opened("bytes").bytes())
 
-    def sample(self, vertices: object, times: object) -> list[TemporalHop]:
+    def sample(self, vertices: object, times: object, *, vertex_type: VertexType | None = None) -> list[TemporalHop]:
         """TemporalSampler.sample() of the pinned version."""
         self._sampler._one_window("sample")
-        return self._sampler._snapshots("sample", vertices, times, self)[0]
+        return self._sampler._snapshots("sample", vertices, times, vertex_type, self)[0]
 
-    def sample_snapshots(self, vertices: object, times: object) -> list[list[TemporalHop]]:
+    def sample_snapshots(
+        self, vertices: object, times: object, *, vertex_type: VertexType | None = None
+    ) -> list[list[TemporalHop]]:
         """TemporalSampler.sample_snapshots() of the pinned version."""
-        return self._sampler._snapshots("sample_snapshots", vertices, times, self)
+        return self._sampler._snapshots("sample_snapshots", vertices, times, vertex_type, self)
 
     def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
         """TemporalSampler.sample_slots() of the pinned version."""
@@ -98,22 +103,31 @@ class PinnedSampler(Consumer):
         """TemporalSampler.sample_snapshot_slots() of the pinned version."""
         return self._sampler._of_slots("sample_snapshot_slots", slots, times, self)
 
-    def walks(self, vertices: object, times: object, length: int) -> TemporalWalks:
+    def walks(
+        self, vertices: object, times: object, length: int, *, vertex_type: VertexType | None = None
+    ) -> TemporalWalks:
         """TemporalSampler.walks() of the pinned version."""
-        return self._sampler._walks(vertices, times, length, self)
+        return self._sampler._walks(vertices, times, length, vertex_type, self)
 
-    def features(self, ids: object) -> Float32Array:
-        """(k, F) float32, rows of the pinned version for ids of its vertices, also such as have gone since.
+    def to_pyg(self, hops: Sequence[TemporalHop]) -> Any:
+        """TemporalSampler.to_pyg() with features and attributes of the pinned version."""
+        return to_pyg(hops, self._graph, self)
+
+    def features(self, ids: object, *, vertex_type: VertexType | None = None) -> Float32Array:
+        """(k, F) float32, rows of the pinned version for ids of its vertices, also such as have gone since. F is the
+        width of the type.
 
         Raises:  VertexUnknown.
         """
         with self._graph.host.lock:
             pin = self._opened("features")
-            rows: Float32Array = pin.features(self._slots("features", ids), self._graph.feature_width)
+            schema = self._graph.host.schema
+            slots = self.known_ids().slots("features", ids, vertex_type)
+            rows: Float32Array = pin.features(slots, schema.widths[schema.vertex_code("features", vertex_type)])
             return rows
 
     def features_of_slots(self, slots: object) -> Float32Array:
-        """features() by slots, as hops hold them."""
+        """features() by slots, as hops hold them; of several types as wide as the widest, filled with zeros."""
         with self._graph.host.lock:
             pin = self._opened("features")
             numbers = id_array("features", "slots", slots)
@@ -139,6 +153,16 @@ class PinnedSampler(Consumer):
         """
         kept: BoolArray = self._opened("kept").kept(ids, edges).astype(np.bool_)
         return kept
+
+    def slot_types(self, slots: object) -> Int32Array:
+        """(k,) int32, graph.slot_types() of the pinned version. Raises: VertexUnknown; ColumnMissing without types."""
+        with self._graph.host.lock:
+            pin, numbers = self._opened("slot_types"), id_array("slot_types", "slots", slots)
+            if not self._graph.host.schema.has_types:
+                return self._graph.slot_types(numbers)  # which refuses
+            pin.features(numbers, 0)  # of vertices of the version alone
+            types: Int32Array = pin.types(numbers)
+            return types
 
     def to_external(self, slots: object) -> AnyArray:
         """(k,) ids that slots had in the pinned version: graph.to_external() of it. Raises: VertexUnknown."""
@@ -166,9 +190,6 @@ class PinnedSampler(Consumer):
     def known_ids(self) -> VertexIds:
         """The ids of the pinned version; the caller holds the graph's lock."""
         return self._graph.host.ids if self._ids is None else self._ids
-
-    def _slots(self, where: str, ids: object) -> Int64Array:
-        return self.known_ids().slots(where, ids)
 
     def _opened(self, where: str) -> Any:
         """The native pin; the caller holds the graph's lock."""

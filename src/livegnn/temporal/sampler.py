@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from livegnn import _native
 from livegnn.errors import ColumnMissing, UsageError, ValueInvalid
 from livegnn.graph import Graph
 from livegnn.graph.checks import INT64_MAX, flag, integer_array, same_length, time_array, time_unit, whole_number
 from livegnn.graph.threads import thread_count
+from livegnn.graph.updates import VertexType
+from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
+from livegnn.temporal.to_pyg import to_pyg
 from livegnn.temporal.walks import TemporalWalks
 from livegnn.types import Int64Array
 
@@ -34,14 +37,15 @@ class TemporalSampler:
     past of (v, t) = in-edges of v with time < t (inclusive: <= t), within the window where there is one
     hop k + 1's targets = hop k's targets, then hop k's sources, each at the time of its edge
 
-    Args:    graph: without vertex types. Of one without times every in-edge is in the past of every target, as if at
-             the target's time.  fanouts: edges per target, by hop; -1 for all.
+    Args:    graph: Of one without times every in-edge is in the past of every target, as if at the target's time.
+             fanouts: edges per target, by hop; -1 for all.
              strategy: "recent", the newest by (time, edge id); "uniform", drawn without replacement, all if there are
              fewer.  inclusive: edges at t itself are in the past of (v, t).  window: only edges not older than this, in
              the graph's unit: [t - window, t), inclusive [t - window, t].  seed: 0 to 2^64 - 1.  threads: all cores
              unless given; the samples do not depend on it.  prop_time: later hops look from the root's time.
              replace: uniform with replacement: fan-out edges wherever there is one.  unique: a later hop holds each
              new (vertex, time) once.  snapshots: windows side by side, for sample_snapshots().
+             edge_types: only edges of these types (names, triples or codes) are in a past; all unless given.
     Raises:  ColumnMissing for a window of a graph without times; ValueInvalid, UsageError.
     Exactness: a function of the graph, the arguments and the number of the call (`calls`).
     Cost:    two binary searches a target and what is copied.  Source: GNNFlow, sections 4.1 and 4.2.
@@ -70,6 +74,7 @@ class TemporalSampler:
         replace: bool = False,
         unique: bool = False,
         snapshots: int = 1,
+        edge_types: EdgeTypes | None = None,
     ) -> None:
         _check_graph(graph)
         self.graph = graph
@@ -89,6 +94,7 @@ class TemporalSampler:
                 "give Graph(time=...)"
             )
         self.prop_time, self.replace, self.unique = bool(prop_time), bool(replace), bool(unique)
+        self.edge_types = edge_codes("TemporalSampler", graph, edge_types)
         self.threads = thread_count("TemporalSampler", threads)
         self._calls = 0
         self._rows_per_target = math.prod(1 + max(fanout, 0) for fanout in self.fanouts)  # at most, but for -1
@@ -101,6 +107,7 @@ class TemporalSampler:
             prop_time=self.prop_time,
             replace=self.replace,
             unique=self.unique,
+            edge_types=self.edge_types,
             seed=seed,
             threads=self.threads,
         )
@@ -118,21 +125,24 @@ class TemporalSampler:
             raise ValueInvalid(f"[calls] expected a number from 0 to 2^64 - 1, got {number}; set what calls was")
         self._calls = calls
 
-    def sample(self, vertices: object, times: object) -> list[TemporalHop]:
+    def sample(self, vertices: object, times: object, *, vertex_type: VertexType | None = None) -> list[TemporalHop]:
         """The hops of a batch of targets, one per fan-out.
 
         Args:    vertices: (B,) ids of live vertices, repeats allowed.  times: (B,) int64, in any order.
+                 vertex_type: whose ids they are, where vertices have types.
         Raises:  VertexUnknown, naming the row; DtypeInvalid, WidthMismatch; ValueInvalid where the answer would have
                  more than 2^31 rows; UsageError with snapshots.
         """
         self._one_window("sample")
-        return self._snapshots("sample", vertices, times, None)[0]
+        return self._snapshots("sample", vertices, times, vertex_type, None)[0]
 
-    def sample_snapshots(self, vertices: object, times: object) -> list[list[TemporalHop]]:
+    def sample_snapshots(
+        self, vertices: object, times: object, *, vertex_type: VertexType | None = None
+    ) -> list[list[TemporalHop]]:
         """The hops of each snapshot, newest first: snapshot s holds, for a target at t, the edges with times in
         [t - (s + 1) window, t - s window); inclusive: after t - (s + 1) window, up to t - s window. One call.
         """
-        return self._snapshots("sample_snapshots", vertices, times, None)
+        return self._snapshots("sample_snapshots", vertices, times, vertex_type, None)
 
     def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
         """sample() of slots, as hops and events hold them."""
@@ -143,14 +153,24 @@ class TemporalSampler:
         """sample_snapshots() of slots."""
         return self._of_slots("sample_snapshot_slots", slots, times, None)
 
-    def walks(self, vertices: object, times: object, length: int) -> TemporalWalks:
+    def walks(
+        self, vertices: object, times: object, length: int, *, vertex_type: VertexType | None = None
+    ) -> TemporalWalks:
         """Random walks back in time: each step goes to the source of an edge drawn uniformly from the past, and looks
         from that edge's time. Fan-outs, strategy and prop_time do not matter; inclusive and window do.
 
-        Args:    vertices, times: (B,) as for sample().  length: steps, at least 1.
+        Args:    vertices, times, vertex_type: as for sample().  length: steps, at least 1.
         Raises:  as sample().
         """
-        return self._walks(vertices, times, length, None)
+        return self._walks(vertices, times, length, vertex_type, None)
+
+    def to_pyg(self, hops: Sequence[TemporalHop]) -> Any:
+        """The hops of one sample as one torch_geometric graph: Data, or HeteroData where vertices have types.
+
+        Features and attributes are those of now: where batches come meanwhile, sample and convert from a pin.
+        See livegnn.temporal.to_pyg for the attributes. Raises: DataMissing; EdgeMissing for an edge that has gone.
+        """
+        return to_pyg(hops, self.graph, None)
 
     def pin(self) -> PinnedSampler:
         """Samples of the graph as it is when the block is entered, whatever is applied meanwhile:
@@ -162,7 +182,7 @@ class TemporalSampler:
 
     def twin(self) -> TemporalSampler:
         """Another of the same graph and arguments, whose calls count from 0."""
-        options = {"prop_time": self.prop_time, "replace": self.replace, "unique": self.unique}
+        options: dict[str, Any] = {"prop_time": self.prop_time, "replace": self.replace, "unique": self.unique}
         return TemporalSampler(
             self.graph,
             self.fanouts,
@@ -172,6 +192,7 @@ class TemporalSampler:
             self.seed,
             self.threads,
             snapshots=self.snapshots,
+            edge_types=self.edge_types or None,
             **options,
         )
 
@@ -179,7 +200,8 @@ class TemporalSampler:
     def options(self) -> dict[str, object]:
         """The arguments that samples depend on."""
         names = ("fanouts", "strategy", "inclusive", "window", "seed", "prop_time", "replace", "unique", "snapshots")
-        return {name: getattr(self, name) for name in names}
+        found: dict[str, object] = {name: getattr(self, name) for name in names}
+        return {**found, "edge_types": self.edge_types} if self.edge_types else found
 
     # ---- what pins use too
 
@@ -190,10 +212,15 @@ class TemporalSampler:
             )
 
     def _snapshots(
-        self, where: str, vertices: object, times: object, pin: PinnedSampler | None
+        self,
+        where: str,
+        vertices: object,
+        times: object,
+        vertex_type: VertexType | None,
+        pin: PinnedSampler | None,
     ) -> list[list[TemporalHop]]:
         with self.graph.host.lock:
-            return self._hops(where, *self._targets(where, vertices, times, pin), pin)
+            return self._hops(where, *self._targets(where, vertices, times, vertex_type, pin), pin)
 
     def _of_slots(self, where: str, slots: object, times: object, pin: PinnedSampler | None) -> list[list[TemporalHop]]:
         numbers, at = integer_array(where, "slots", slots), time_array(where, "times", times)
@@ -215,11 +242,18 @@ class TemporalSampler:
         self._count()
         return found
 
-    def _walks(self, vertices: object, times: object, length: int, pin: PinnedSampler | None) -> TemporalWalks:
+    def _walks(
+        self,
+        vertices: object,
+        times: object,
+        length: int,
+        vertex_type: VertexType | None,
+        pin: PinnedSampler | None,
+    ) -> TemporalWalks:
         self._one_window("walks")
         steps = _positive("length", length, _ROWS_MAX, "walks")
         with self.graph.host.lock:
-            slots, at = self._targets("walks", vertices, times, pin)
+            slots, at = self._targets("walks", vertices, times, vertex_type, pin)
             _check_size("walks", len(slots), steps + 1)
             native = None if pin is None else pin._opened("walks")
             found = self._native.walks(slots, at, steps, self._calls, native)
@@ -227,17 +261,22 @@ class TemporalSampler:
             return TemporalWalks(*found)
 
     def _targets(
-        self, where: str, vertices: object, times: object, pin: PinnedSampler | None
+        self,
+        where: str,
+        vertices: object,
+        times: object,
+        vertex_type: VertexType | None,
+        pin: PinnedSampler | None,
     ) -> tuple[Int64Array, Int64Array]:
         """Slots, whose range the native half checks, and times; the caller holds the graph's lock."""
-        if self.graph.host.in_what_if and self.graph.has_ids:
+        if self.graph.host.in_what_if and not self.graph.host.ids_are_slots:
             raise UsageError(
-                f"[{where}] expected a graph without ids of its own or no what_if block under way, got both; "
-                "sample before or after it"
+                f"[{where}] expected a graph without ids of its own or types, or no what_if block under way, got "
+                "both; sample before or after it"
             )
         known = self.graph.host.ids if pin is None else pin.known_ids()
-        plain = self.graph.host.ids_are_slots  # whose range the native half checks
-        slots = integer_array(where, "ids", vertices) if plain else known.slots(where, vertices)
+        plain = self.graph.host.ids_are_slots and vertex_type is None  # whose range the native half checks
+        slots = integer_array(where, "ids", vertices) if plain else known.slots(where, vertices, vertex_type)
         at = time_array(where, "times", times)
         same_length(where, "times", at, len(slots), "vertices")
         self.graph.host.same_unit(where, time_unit(times))
@@ -254,9 +293,6 @@ def _check_graph(graph: object) -> None:
     where = "TemporalSampler"
     if not isinstance(graph, Graph):
         raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-    if graph.vertex_types is not None:
-        kinds = ", ".join(graph.vertex_types)
-        raise UsageError(f"[{where}] expected a graph of one kind of vertex, got types {kinds}; make it without types")
 
 
 def _checked_fanouts(fanouts: object) -> list[int]:

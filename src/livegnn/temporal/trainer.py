@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,14 +25,18 @@ from livegnn.graph.checks import as_seconds, finite_float, flag, shown
 from livegnn.optional import need
 from livegnn.stored import made_folder
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
+from livegnn.temporal.edge_types import EdgeTypes, destination_types, edge_codes
+from livegnn.temporal.engine import TemporalEngine
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
 from livegnn.temporal.folder import writable_folder
 from livegnn.temporal.link import LinkPass, LinkScores
 from livegnn.temporal.loading import (
+    EdgeColumn,
     Fetches,
     HopSource,
     InputLoader,
     LiveSampler,
+    VertexFeatures,
     check_graph,
     check_model,
     check_sampler,
@@ -66,7 +70,8 @@ class ContinuousTrainer:
     """Trains a model on the events of a graph, and again on what comes.
 
     Args:    model: a TemporalModel, trained in place.  sampler: TemporalSampler of the graph, of the model's hops.
-             vertex_features, edge_features: FeatureCache, or None to read the graph.
+             vertex_features, edge_features, edge_columns: as InputLoader.  edge_types: edges of these types are events;
+             all unless given.
              batch_size: events of a mini-batch.  epochs: passes of a round.  replay: old events per new one and epoch.
              train_every: rounds of which the last trains, on the events of all; 0: none trains, all test.
              chunks: of a mini-batch, for random chunk scheduling; at most batch_size.  learning_rate: of Adam.
@@ -84,8 +89,10 @@ class ContinuousTrainer:
         graph: Graph,
         sampler: LiveSampler,
         *,
-        vertex_features: Fetches | None = None,
+        vertex_features: VertexFeatures = None,
         edge_features: Fetches | None = None,
+        edge_columns: Sequence[EdgeColumn] = ("attr",),
+        edge_types: EdgeTypes | None = None,
         batch_size: int = 200,
         epochs: int = 3,
         replay: float = 0.0,
@@ -112,8 +119,15 @@ class ContinuousTrainer:
         self.epochs, self.replay, self.chunks, self.seed = epochs, replay, chunks, seed
         self.train_every = train_every
         self._loader = InputLoader(
-            graph, self.sampler, vertex_features=vertex_features, edge_features=edge_features, device=device
+            graph,
+            self.sampler,
+            vertex_features=vertex_features,
+            edge_features=edge_features,
+            edge_columns=edge_columns,
+            device=device,
         )
+        self.edge_types = edge_codes("ContinuousTrainer", graph, edge_types)
+        self.edge_columns = self._loader.edge_columns
         self._loader.check(model)
         self._path = _folder(folder)
         self._writer: Any = _tensorboard(folder) if tensorboard else None
@@ -129,13 +143,15 @@ class ContinuousTrainer:
             "learning_rate": learning_rate,
             "model": str(getattr(model, "config", type(model).__name__)),
             "sampler": str(self.sampler.options),
+            **_given_only(self.edge_types, self.edge_columns),
         }
         self._publishers: list[Publisher] = []
         self._progress = progress
         self._round_lock = threading.Lock()
         self._background: _Background | None = None
         self._closed = False
-        self._caches: list[Any] = [c for c in (vertex_features, edge_features) if hasattr(c, "checkpoint")]
+        by_type = list(vertex_features.values()) if isinstance(vertex_features, Mapping) else [vertex_features]
+        self._caches: list[Any] = [c for c in (*by_type, edge_features) if hasattr(c, "checkpoint")]
         self._begin(options, memory_states_max)
 
     def _begin(self, options: dict[str, Any], memory_states_max: int) -> None:
@@ -154,11 +170,11 @@ class ContinuousTrainer:
                 self._optimizer,
                 graph,
                 options=options,
-                table=EventTable(Events.of(graph), history_end),
+                table=EventTable(Events.of(graph, self.edge_types), history_end),
                 start=(graph.version, "" if self._path is None else str(graph.digest())),
                 memory_states_max=memory_states_max,
             )
-            self._feed = EventFeed(graph)
+            self._feed = EventFeed(graph, self.edge_types)
         try:
             if stored is not None:
                 with fitting(self._path, "ContinuousTrainer"), self._state.all_or_nothing():
@@ -287,6 +303,12 @@ class ContinuousTrainer:
         StaticLinks' module), or a callable (model, report). The model is published at once if a round is done; it waits
         for a round that is under way, and must not be called from inside one.
         """
+        for name in ("edge_types", "edge_columns") if isinstance(target, TemporalEngine) else ():
+            mine, theirs = getattr(self, name), getattr(target, name)
+            if mine != theirs:
+                raise UsageError(
+                    f"[publish_to] expected an engine of the trainer's {name}, {mine}, got one of {theirs}; make it so"
+                )
         publisher = publisher_of(target, self.model)
         with self._round_lock:
             if self.rounds and not self._state.resumed:
@@ -381,7 +403,7 @@ class ContinuousTrainer:
             if patience is not None and self._state.best is not None and self._state.best.since >= patience:
                 break
             with self._all_or_nothing():
-                self._state.negatives.add(everything.dst)
+                self._see(everything)
                 loss = self._warm_epoch(events, later, epoch, epochs, source)
                 self._save()
         return self._take_history(source, version, len(events), loss)
@@ -394,7 +416,7 @@ class ContinuousTrainer:
         scores = None
         if len(later):
             rng = self._rng(0, 0, _VALIDATION)
-            negatives = self._state.negatives.draw(len(later), rng)
+            negatives = self._negatives(later, rng)
             scores, _ = self._pass.test(later, negatives, rng, source=source, hidden=later.edge_ids)
             if self._state.best is None or scores.ap > self._state.best.ap:
                 self._state.best = Best(scores.ap, copied(self.model.state_dict()), 0)
@@ -411,7 +433,7 @@ class ContinuousTrainer:
             if self._state.best is not None:
                 self.model.load_state_dict(self._state.best.weights)
                 self._state.best = None
-            self._state.negatives.add(self._state.table.between(0, count).dst)
+            self._see(self._state.table.between(0, count))
             self._advance_through_history(source, count)
             self._state.next = self._state.untrained = count
             self._state.before = None if self.model.memory is None else self.model.memory.state()
@@ -437,10 +459,10 @@ class ContinuousTrainer:
         number, first, last = self.rounds, self._state.next, len(self._state.table)
         events = self._state.table.between(first, last).in_time_order()
         with self._all_or_nothing():
-            self._state.negatives.add(events.dst)
+            self._see(events)
             self._begin_epoch(number, -1)
             rng = self._rng(number, 0, _TEST)
-            negatives = self._state.negatives.draw(len(events), rng)
+            negatives = self._negatives(events, rng)
             shown = self._shown("test", len(events))
             scores, _ = self._pass.test(events, negatives, rng, source=source, hidden=events.edge_ids, progress=shown)
             self._state.next = last
@@ -495,7 +517,7 @@ class ContinuousTrainer:
         what: str,
         hidden: Int64Array | None = None,
     ) -> float:
-        negatives = self._state.negatives.draw(len(events), self._rng(number, epoch, _NEGATIVES))
+        negatives = self._negatives(events, self._rng(number, epoch, _NEGATIVES))
         size, first = self._pass.batch_size, 0
         if self.chunks > 1:
             piece = int(self._rng(number, epoch, _CHUNK).integers(1, self.chunks + 1))
@@ -552,6 +574,13 @@ class ContinuousTrainer:
         self.report.epochs.append(EpochReport(number, epoch, events, loss, *rest))
 
     # ---- chance, and progress
+
+    def _see(self, events: Events) -> None:
+        self._state.negatives.add(events.dst, destination_types(self.graph, events.edge_types))
+
+    def _negatives(self, events: Events, rng: np.random.Generator) -> Int64Array:
+        """A destination of the same type for each event."""
+        return self._state.negatives.draw(len(events), rng, destination_types(self.graph, events.edge_types))
 
     def _rng(self, number: int, epoch: int, purpose: int) -> np.random.Generator:
         return np.random.default_rng((self.seed, number, epoch + 1, purpose))
@@ -663,6 +692,12 @@ def _tensorboard(folder: str | Path | None) -> Any:
         raise UsageError("[ContinuousTrainer] expected folder= with tensorboard=True, got none; give one")
     need("tensorboard", "train")
     return need("torch.utils.tensorboard", "train").SummaryWriter(log_dir=str(folder))
+
+
+def _given_only(edge_types: list[int], edge_columns: tuple[EdgeColumn, ...]) -> dict[str, Any]:
+    """Options that checkpoints of livegnn 0.1 do not have: those that differ from its behaviour."""
+    columns = {} if edge_columns == ("attr",) else {"edge_columns": list(edge_columns)}
+    return columns | ({"edge_types": edge_types} if edge_types else {})
 
 
 def _folder(folder: object) -> Path | None:

@@ -1,6 +1,7 @@
 """PartitionedMemory: rows with their owners become what VertexMemory makes of the same events in one process."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def batches(seed=0, count=6, size=17):
         src, dst = rng.integers(0, VERTICES, (2, size))
         time = np.sort(rng.integers(100 * number, 100 * number + 9, size)) + 50
         features = rng.normal(size=(size, ATTRS)).astype(np.float32)
-        found.append((Events(src, dst, time, np.arange(size) + number * size), torch.from_numpy(features)))
+        found.append((Events(src, dst, time, np.arange(size) + number * size, 0 * src), torch.from_numpy(features)))
     return found
 
 
@@ -119,7 +120,7 @@ def test_growing_forgetting_and_loading():
     one.memory.observe(*(torch.from_numpy(column) for column in first.columns()[:3]), features)
     one.memory.forget(torch.tensor([1, 4]))
     one.memory.grow(VERTICES + 4)
-    moved = Events(second.src + 4, second.dst, second.time, second.edge_ids)
+    moved = replace(second, src=second.src + 4)
     one.memory.observe(*(torch.from_numpy(column) for column in moved.columns()[:3]), more)
 
     def work(exchange):

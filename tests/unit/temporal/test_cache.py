@@ -263,6 +263,7 @@ def test_files_of_another_form(tmp_path):
         ({"capacity": 0}, ValueInvalid, "expected a capacity from 1"),
         ({"capacity": 2**29 + 1}, ValueInvalid, "expected a capacity from 1"),
         ({"capacity": 1.5}, DtypeInvalid, "expected capacity as an integer"),
+        ({"policy": ["lru"]}, ValueInvalid, r"expected a policy among lru, lfu, fifo, static, got \['lru'\]"),
         ({"policy": "mru"}, ValueInvalid, "expected a policy among lru, lfu, fifo, static, got 'mru'"),
         ({"max_replace": 0}, ValueInvalid, "expected 0 < max_replace <= 1, got 0"),
         ({"max_replace": 1.01}, ValueInvalid, "got 1.01"),

@@ -274,3 +274,31 @@ def test_readers_beside_a_writer_see_whole_versions_and_no_old_one(policy):
     for reader in readers:
         reader.join()
     assert not wrong
+
+
+def test_a_cache_of_one_type_has_its_width_and_leaves_slots_that_go_to_another():
+    x = {"User": np.eye(3, dtype=np.float16), "Item": np.full((2, 1), 7, np.float16)}
+    buys = ("User", "buys", "Item")
+    graph = lg.Graph(x, {buys: [0]}, {buys: [1]})
+    users, items = (FeatureCache(graph, vertex_type=name, capacity=4, max_replace=1.0) for name in x)
+    both = FeatureCache(graph, capacity=8, max_replace=1.0)
+    assert (users.width, items.width, both.width) == (3, 1, 3)
+    slots = graph.to_slots([1, 2], vertex_type="User")
+    assert users.fetch(slots).tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert items.fetch(graph.to_slots([1], vertex_type="Item")).tolist() == [[7]]
+    assert both.fetch([*slots, 3]).tolist() == [[0, 1, 0], [0, 0, 1], [7, 0, 0]]
+    with pytest.raises(VertexUnknown, match=r"live vertices of type 'User'.*got 3 at row 1"):
+        users.fetch([0, 3])
+    updates = lg.Updates()
+    updates.remove_vertex(1, vertex_type="User")
+    updates.add_vertex(2, row(8), vertex_type="Item")
+    graph.apply(updates)
+    assert graph.to_slots([2], vertex_type="Item").tolist() == [slots[0]]
+    assert users.ids().tolist() == [slots[1]]
+    assert items.fetch([slots[0]]).tolist() == [[8]]
+    assert both.fetch([slots[0]]).tolist() == [[8, 0, 0]]
+    users.verify(), items.verify(), both.verify()
+    with pytest.raises(UsageError, match="vertex_type= with a Graph"):
+        FeatureCache(np.eye(2, dtype=np.float32), vertex_type="User")
+    with pytest.raises(VertexUnknown, match="of type 'Item'"):
+        items.warm([0])

@@ -6,6 +6,7 @@ import torch
 
 import livegnn as lg
 from livegnn.temporal import InputLoader
+from livegnn.temporal.events import Events
 
 
 def dated(attributes=2):
@@ -28,7 +29,8 @@ def test_a_pinned_input_is_that_of_its_version(cached):
     loader = loader_of(graph, cached)
     targets, times = np.array([4, 4]), np.array([9, 3])
     (before,) = loader.load(targets, times)
-    rows = loader.edge_rows(np.array([0, 3]))
+    events = Events.of(graph).at(np.array([0, 3]))
+    rows = loader.edge_rows(events)
     with loader.sampler.pin() as pinned:
         updates = lg.Updates()
         updates.set_features(0, [100.0, 100.0])
@@ -42,7 +44,7 @@ def test_a_pinned_input_is_that_of_its_version(cached):
         again.set_edge_attr(1, 4, [8.0, 8.0])
         graph.apply(again)
         (after,) = loader.load(targets, times, pinned)
-        assert torch.equal(loader.edge_rows(np.array([0, 3]), pinned), rows)
+        assert torch.equal(loader.edge_rows(events, pinned), rows)
         (now,) = loader.load(targets, times)
     assert torch.equal(after.x, before.x)
     assert torch.equal(after.rows, before.rows)

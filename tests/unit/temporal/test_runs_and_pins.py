@@ -116,7 +116,7 @@ class World:
 def by_id(events: Events, undirected: bool) -> dict[int, tuple[int, int, int]]:
     """Ends and time of each event."""
     rows = {}
-    for src, dst, time, edge in zip(*(column.tolist() for column in events.columns()), strict=True):
+    for src, dst, time, edge in zip(*(column.tolist() for column in events.columns()[:4]), strict=True):
         rows[edge] = (min(src, dst), max(src, dst), time) if undirected else (src, dst, time)
     return rows
 

@@ -336,14 +336,11 @@ def test_a_removed_vertex_is_no_target() -> None:
 def test_graphs_that_are_refused() -> None:
     with pytest.raises(ColumnMissing, match="whose edges have times"):
         TemporalSampler(lg.Graph(np.zeros((2, 1), np.float32), [0], [1]), [1], window=5)
-    typed = lg.Graph(
-        {"a": np.zeros((1, 1), np.float32)},
-        {("a", "to", "a"): [0]},
-        {("a", "to", "a"): [0]},
-        time={("a", "to", "a"): [1]},
-    )
-    with pytest.raises(UsageError, match="one kind of vertex, got types a"):
-        TemporalSampler(typed, [1])
+    untyped = star([1])
+    with pytest.raises(ColumnMissing, match="whose edges have types"):
+        TemporalSampler(untyped, [1], edge_types=[0])
+    with pytest.raises(ColumnMissing, match="no vertex_type"):
+        TemporalSampler(untyped, [1]).sample([0], [1], vertex_type="User")
     with pytest.raises(UsageError, match="expected a Graph"):
         TemporalSampler(None, [1])  # type: ignore[arg-type]
 

@@ -105,7 +105,11 @@ class BlockPool {
   const VertexId* neighbours(std::int64_t place) const { return neighbours_.data() + place; }
   const EdgeId* ids(std::int64_t place) const { return ids_.data() + place; }
   bool has_times() const { return columns_.time; }
-  const EdgeTime* times(std::int64_t place) const { return times_.data() + place; }  // of a pool with times
+  bool has_types() const { return columns_.type; }
+  bool has_weights() const { return columns_.weight; }
+  const std::int32_t* types(std::int64_t place) const { return types_.data() + place; }  // of a pool with types
+  const float* weights(std::int64_t place) const { return weights_.data() + place; }     // of a pool with weights
+  const EdgeTime* times(std::int64_t place) const { return times_.data() + place; }      // of a pool with times
 
   void prefetch(std::int64_t place) const {
     prefetch_line(neighbours_.data() + place);

@@ -26,6 +26,7 @@ from livegnn.errors import DtypeInvalid, StateMismatch, UsageError, ValueInvalid
 from livegnn.graph import Graph, checks
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.threads import thread_count
+from livegnn.graph.updates import VertexType
 from livegnn.optional import need
 from livegnn.stored import file_path
 from livegnn.temporal.caches.device_rows import CpuRows, InPlaceRows, Rows, TorchRows, bytes_of
@@ -52,9 +53,11 @@ class FeatureCache(Consumer):
     fetch(ids)[i] = row ids[i] of the source, whatever is cached;  docs/feature-cache.md says which rows come and go
 
     Args:    features: (N, d) float32 or float16 array or tensor in main memory, numpy.memmap, the path of a .npy file,
-             a Graph (vertex features by slot), or a FeatureSource.  capacity: rows, at least 1.  policy: "lru", "lfu",
-             "fifo", or "static", which changes by warm() alone.  max_replace: of the missed ids one fetch admits at
-             most this share of the capacity, at least one; 0 < max_replace <= 1.  device: of the rows given.
+             a Graph (vertex features by slot), or a FeatureSource.  vertex_type: of a Graph, the type whose rows are
+             held, as wide as that type's; unless given rows of all types, as wide as the widest.
+             capacity: rows, at least 1.  policy: "lru", "lfu", "fifo", or "static", which changes by warm() alone.
+             max_replace: of the missed ids one fetch admits at most this share of the capacity, at least one;
+             0 < max_replace <= 1.  device: of the rows given.
              threads: that copy rows on the CPU; all cores unless given.
     Raises:  DtypeInvalid, WidthMismatch, ValueInvalid, UsageError; DataMissing without torch.
     Cost:    a fetch of k ids O(k) in the mean, and the rows.  Source: GNNFlow 4.3.
@@ -76,15 +79,16 @@ class FeatureCache(Consumer):
         self,
         features: object,
         *,
+        vertex_type: VertexType | None = None,
         capacity: int = 100_000,
         policy: str = "lru",
         max_replace: float = 0.2,
         device: object = "cpu",
         threads: int | None = None,
     ) -> None:
-        self._source = source_of(features)
+        self._source = source_of(features, vertex_type)
         self._capacity = _checked_capacity("FeatureCache", capacity)
-        if policy not in _POLICIES:
+        if not isinstance(policy, str) or policy not in _POLICIES:
             raise ValueInvalid(f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; fix it")
         self._policy, self._max_replace = policy, _checked_share(max_replace)
         self._torch = need("torch", "train")
@@ -377,15 +381,17 @@ class FeatureCache(Consumer):
             self._kept = (self._kept[0][left], self._kept[1][left])
 
     def _refresh(self, ids: Int64Array) -> int:
-        """Rows of unique ids that are cached, read again; if that fails they are dropped."""
-        slots = self._index.find(ids)
-        cached = slots >= 0
+        """Rows of unique ids that are cached, read again; if that fails they are dropped, as those that are gone."""
+        ids = ids[self._index.find(ids) >= 0]
+        there = self._source.present(ids)  # a slot may have gone to a vertex of another type
+        self._index.drop(ids[~there])
+        ids = ids[there]
         try:
-            self._fill(ids[cached], slots[cached])
+            self._fill(ids, self._index.find(ids))
         except BaseException:
             self._index.drop(ids)
             raise
-        return int(cached.sum())
+        return len(ids)
 
     def _install(self, ids: Int64Array, uses: Int64Array) -> None:
         there = self._source.present(ids)

@@ -28,6 +28,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.graph import Graph
+from livegnn.graph.updates import VertexType
 from livegnn.stored import file_path
 from livegnn.types import AnyArray, BoolArray, Int64Array
 
@@ -144,11 +145,15 @@ def _map_of(array: AnyArray) -> mmap.mmap | None:
 
 
 class _VertexRows(RowSource):
-    """Features by slot; a graph with types gives rows of the widest type, filled with zeros."""
+    """Features by slot, of one type; of all types rows of the widest type's width, filled with zeros."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, vertex_type: VertexType | None) -> None:
         self.graph = graph
         self.row_width, self.dtype = graph.feature_width, np.dtype(np.float32)
+        self._code = -1
+        if vertex_type is not None:
+            self._code = graph.host.schema.vertex_code("FeatureCache", vertex_type)
+            self.row_width = graph.host.schema.widths[self._code]
 
     @property
     def row_count(self) -> int:
@@ -157,20 +162,25 @@ class _VertexRows(RowSource):
 
     def read(self, ids: Int64Array) -> AnyArray:
         assert self.graph is not None
-        return self.graph.host.store.features(ids)
+        if self._code >= 0 and (types := self.graph.host.store.slot_types(ids) != self._code).any():
+            self.refuse("fetch", int(ids[types][0]), int(np.argmax(types)))
+        return self.graph.host.store.features(ids, self.row_width)
 
     def present(self, ids: Int64Array) -> BoolArray:
         assert self.graph is not None
         live = self.graph.host.store.live()
         inside = super().present(ids)
         inside[inside] = live[ids[inside]]
+        if self._code >= 0:
+            inside[inside] = self.graph.host.store.slot_types(ids[inside]) == self._code
         return inside
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
         assert self.graph is not None
+        of_type = "" if self._code < 0 else self.graph.host.schema.of_type(self._code)
         raise VertexUnknown(
-            f"[{where}] expected slots of live vertices, below {self.row_count} (version {self.graph.version}), "
-            f"got {given} at row {row}; add the vertex first"
+            f"[{where}] expected slots of live vertices{of_type}, below {self.row_count} (version "
+            f"{self.graph.version}), got {given} at row {row}; add the vertex first"
         )
 
     def lock(self) -> AbstractContextManager[Any]:
@@ -267,12 +277,16 @@ def edge_source(graph: Graph) -> RowSource:
     return _EdgeRows(graph)
 
 
-def source_of(features: object) -> RowSource:
+def source_of(features: object, vertex_type: VertexType | None = None) -> RowSource:
     """The source that `features` means. Raises: DtypeInvalid, WidthMismatch, ValueInvalid, UsageError."""
     if isinstance(features, RowSource):
         return features
     if isinstance(features, Graph):
-        return _VertexRows(features)
+        return _VertexRows(features, vertex_type)
+    if vertex_type is not None:
+        raise UsageError(
+            f"[FeatureCache] expected vertex_type= with a Graph, got one with a {type(features).__name__}; leave it out"
+        )
     if isinstance(features, str | PathLike):
         return _array_rows(_mapped_file(features))
     device = getattr(features, "device", None)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
-from livegnn.temporal.models.layers import InputRows, LinkScore, check_inputs, checked_config, gat_layers
+from livegnn.temporal.models.layers import InputRows, LinkScore, Width, check_inputs, checked_config, gat_layers
 
 __all__ = ["DySAT", "SnapshotAttention"]
 
@@ -66,7 +66,7 @@ class DySAT(TemporalModel):
     def __init__(
         self,
         *,
-        x_width: int = 0,
+        x_width: Width = 0,
         edge_width: int = 0,
         embed_width: int = 100,
         hop_count: int = 2,
@@ -96,7 +96,7 @@ class DySAT(TemporalModel):
         return h
 
     def _snapshot(self, part: TemporalInput) -> Tensor:
-        h: Tensor = self.rows(part.x)
+        h: Tensor = self.rows(part)
         for layer, hop in zip(self.layers, reversed(part.hops), strict=True):
             edge_x = hop.edge_x if self.edge_width else None
             h = torch.nn.functional.elu(layer((h, h[: hop.target_count]), hop.edge_index, edge_x))

@@ -16,6 +16,7 @@ from livegnn.temporal.models.interface import TemporalModel
 from livegnn.temporal.models.layers import (
     InputRows,
     LinkScore,
+    Width,
     check_inputs,
     checked_config,
     edge_rows,
@@ -40,7 +41,7 @@ class TemporalGAT(TemporalModel):
     def __init__(
         self,
         *,
-        x_width: int = 0,
+        x_width: Width = 0,
         edge_width: int = 0,
         embed_width: int = 100,
         time_width: int = 0,
@@ -69,7 +70,7 @@ class TemporalGAT(TemporalModel):
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid."""
         check_inputs(self, inputs)
-        h: Tensor = self.rows(inputs[0].x)
+        h: Tensor = self.rows(inputs[0])
         for depth, (layer, hop) in enumerate(zip(self.layers, reversed(inputs[0].hops), strict=True)):
             h = self.dropout(torch.nn.functional.elu(h)) if depth else h
             of_edges = edge_rows(self.time, hop)

@@ -39,7 +39,8 @@ class TemporalModel(nn.Module, ABC):
     """A model of a vertex at a time, and of links between two of them.
 
     hop_count: hops that one input holds.  snapshot_count: inputs that embed() reads, newest first; 1 but for models of
-    snapshots (DySAT).  x_width, edge_width: floats of the vertex and edge features that inputs carry, perhaps 0.
+    snapshots (DySAT).  x_width, edge_width: floats of the vertex and edge features that inputs carry, perhaps 0;
+    x_width is a dict by vertex type, in the graph's order, where vertices have types.
     A model sets its parts after this class's __init__: link, (B, out_width) twice -> (B,) or (B, 1) logits, and memory,
     where it has one.
 
@@ -55,7 +56,7 @@ class TemporalModel(nn.Module, ABC):
         self.config, self.out_width = config, out_width
         self.hop_count: int = config["hop_count"]
         self.snapshot_count: int = config.get("snapshot_count", 1)
-        self.x_width: int = config.get("x_width", 0)
+        self.x_width: int | dict[str, int] = config.get("x_width", 0)
         self.edge_width: int = config.get("edge_width", 0)
         self.memory = None
 

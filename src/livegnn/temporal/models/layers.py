@@ -6,8 +6,8 @@ Invariant: a target's new row depends on its own edges alone, as a set: not on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
@@ -24,12 +24,17 @@ __all__ = [
     "InputRows",
     "LinkScore",
     "TemporalAttention",
+    "Width",
     "check_inputs",
     "checked_config",
+    "projected",
+    "projection",
     "edge_rows",
     "gat_layers",
     "time_encoder",
 ]
+
+Width: TypeAlias = int | Mapping[str, int]  # floats of features; by vertex type where vertices have types
 
 
 def time_encoder(width: int) -> nn.Module:
@@ -62,20 +67,58 @@ def gat_layers(width: int, edge_width: int, *, hop_count: int, heads: int, dropo
 
 
 @final
-class InputRows(nn.Module):
-    """The rows that the last hop's layer reads: x W + b; zeros where vertices have no features.
+class TypedLinear(nn.Module):
+    """x W_t + b_t of a row of vertex type t, whose features are the first F_t floats of x.
 
-    Args:    x_width: F, perhaps 0.   width: floats of a row.
+    Args:    widths: F_t by type, perhaps 0, in the order of the types' codes.   width: floats of a row.
     """
 
-    def __init__(self, x_width: int, width: int) -> None:
+    def __init__(self, widths: Sequence[int], width: int) -> None:
+        super().__init__()
+        self.widths = tuple(widths)
+        self.bias = nn.Embedding(len(self.widths), width)
+        self.weights = nn.ModuleList(
+            nn.Linear(each, width, bias=False) if each else nn.Identity() for each in self.widths
+        )
+
+    def forward(self, x: Tensor, types: Tensor) -> Tensor:
+        """(N, F), (N,) -> (N, width) float32."""
+        rows: Tensor = self.bias(types)
+        for code, (width, weight) in enumerate(zip(self.widths, self.weights, strict=True)):
+            if width:
+                places = (types == code).nonzero().view(-1)
+                rows = rows.index_add(0, places, weight(x[places, :width]))
+        return rows
+
+
+@final
+class InputRows(nn.Module):
+    """The rows that the last hop's layer reads: x W + b, W and b by vertex type; zeros without features and types.
+
+    Args:    x_width: F, perhaps 0; or F by vertex type.   width: floats of a row.
+    """
+
+    def __init__(self, x_width: Width, width: int) -> None:
         super().__init__()
         self.width = width
-        self.project = nn.Linear(x_width, width) if x_width else None
+        self.project = projection(x_width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, F) -> (N, width) float32."""
-        return x.new_zeros(len(x), self.width) if self.project is None else self.project(x)
+    def forward(self, part: TemporalInput) -> Tensor:
+        """(N, width) float32."""
+        return part.x.new_zeros(len(part.x), self.width) if self.project is None else projected(self.project, part)
+
+
+def projection(x_width: Width, width: int) -> nn.Linear | TypedLinear | None:
+    """Of vertex features to rows of a width; None where there are none."""
+    if isinstance(x_width, Mapping):
+        return TypedLinear(list(x_width.values()), width)
+    return nn.Linear(x_width, width) if x_width else None
+
+
+def projected(projection: nn.Module, part: TemporalInput) -> Tensor:
+    """(N, width): the projection of an input's features."""
+    rows: Tensor = projection(part.x, part.types) if isinstance(projection, TypedLinear) else projection(part.x)
+    return rows
 
 
 @final
@@ -137,18 +180,23 @@ def checked_config(
     embed_width: int,
     dropout: float,
     positive: dict[str, int],
-    any_width: dict[str, int],
+    any_width: dict[str, Any],
     heads: int | None = None,
     **others: Any,
 ) -> dict[str, Any]:
     """A model's config: its name and arguments, of which those that no model can be made of are refused.
 
-    Args:    positive, any_width: whole numbers from 1 and from 0 on.  heads: None without attention.
-             others: arguments that need no check.
+    Args:    positive, any_width: whole numbers from 1 and from 0 on; of any_width perhaps by vertex type.
+             heads: None without attention.  others: arguments that need no check.
     Raises:  ValueInvalid; DtypeInvalid for what is no number.
     """
     attention = {} if heads is None else {"heads": heads}
-    for low, values in ((1, {**attention, "embed_width": embed_width, **positive}), (0, any_width)):
+    any_width = {name: dict(given) if isinstance(given, Mapping) else given for name, given in any_width.items()}
+    flat = {
+        f"{name}[{key!r}]": one for name, by in any_width.items() if isinstance(by, dict) for key, one in by.items()
+    }
+    flat |= {name: given for name, given in any_width.items() if not isinstance(given, dict)}
+    for low, values in ((1, {**attention, "embed_width": embed_width, **positive}), (0, flat)):
         for argument, value in values.items():
             if not low <= whole_number(where, argument, value) <= INT64_MAX:
                 raise ValueInvalid(
@@ -177,7 +225,15 @@ def check_inputs(model: TemporalModel, inputs: Sequence[TemporalInput]) -> None:
     for part in inputs:
         if len(part.hops) != hops:
             raise ModelMismatch(f"[{where}] expected {hops} hops, got {len(part.hops)}; sample as many fan-outs")
-        _check_rows(where, "x", part.x, len(part.rows), model.x_width)
+        typed = isinstance(model.x_width, dict)
+        if typed != (part.types is not None):
+            raise ModelMismatch(
+                f"[{where}] expected an input {'with' if typed else 'without'} vertex types, as x_width= is "
+                f"{model.x_width}, got one {'without' if typed else 'with'}; give x_width=graph.feature_widths of a "
+                "graph with types"
+            )
+        x_width = max(model.x_width.values(), default=0) if isinstance(model.x_width, dict) else model.x_width
+        _check_rows(where, "x", part.x, len(part.rows), x_width)
         for hop in part.hops:
             _check_rows(where, "edge_x", hop.edge_x, hop.edge_index.shape[1], model.edge_width)
     roots = {part.hops[0].target_count for part in inputs}

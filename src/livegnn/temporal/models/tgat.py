@@ -17,6 +17,7 @@ from livegnn.temporal.models.layers import (
     InputRows,
     LinkScore,
     TemporalAttention,
+    Width,
     check_inputs,
     checked_config,
     time_encoder,
@@ -40,7 +41,7 @@ class TGAT(TemporalModel):
     def __init__(
         self,
         *,
-        x_width: int = 0,
+        x_width: Width = 0,
         edge_width: int = 0,
         embed_width: int = 100,
         time_width: int = 100,
@@ -73,7 +74,7 @@ class TGAT(TemporalModel):
     def embed(self, inputs: Sequence[TemporalInput]) -> Tensor:
         """(B, embed_width) float32. Raises: ModelMismatch, WidthMismatch, DtypeInvalid."""
         check_inputs(self, inputs)
-        h: Tensor = self.rows(inputs[0].x)
+        h: Tensor = self.rows(inputs[0])
         for layer, hop in zip(self.layers, reversed(inputs[0].hops), strict=True):
             h = layer(h, hop, self.time)
         return h

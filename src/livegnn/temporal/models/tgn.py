@@ -18,7 +18,16 @@ from torch_geometric.nn import TransformerConv
 from livegnn.graph.checks import edge_time
 from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
-from livegnn.temporal.models.layers import LinkScore, check_inputs, checked_config, edge_rows, time_encoder
+from livegnn.temporal.models.layers import (
+    LinkScore,
+    Width,
+    check_inputs,
+    checked_config,
+    edge_rows,
+    projected,
+    projection,
+    time_encoder,
+)
 from livegnn.temporal.models.memory import VertexMemory
 
 __all__ = ["TGN"]
@@ -42,7 +51,7 @@ class TGN(TemporalModel):
     def __init__(
         self,
         *,
-        x_width: int = 0,
+        x_width: Width = 0,
         edge_width: int = 0,
         embed_width: int = 100,
         memory_width: int = 100,
@@ -65,7 +74,7 @@ class TGN(TemporalModel):
         super().__init__(config, out_width=embed_width)
         self.time = time_encoder(time_width)
         self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, config["time_origin"])
-        self.features = nn.Linear(x_width, memory_width) if x_width else None
+        self.features = projection(x_width, memory_width)
         widths = [memory_width] + [embed_width] * hop_count
         options = {"heads": heads, "dropout": dropout, "edge_dim": time_width + edge_width}
         self.layers = nn.ModuleList(
@@ -87,7 +96,7 @@ class TGN(TemporalModel):
         assert part.memory is not None
         h = part.memory
         if self.features is not None:
-            h = h + self.features(part.x)
+            h = h + projected(self.features, part)
         for depth, (layer, hop) in enumerate(zip(self.layers, reversed(part.hops), strict=True)):
             h = torch.relu(h) if depth else h
             h = layer((h, h[: hop.target_count]), hop.edge_index, edge_rows(self.time, hop))
