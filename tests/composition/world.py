@@ -135,9 +135,9 @@ class World:
             ids=ids if self.setting.named else None,
         )
 
-    def batch(self, size: int = 12) -> lg.Updates:
-        """Legal updates of every kind; the mirror follows."""
-        updates = lg.Updates()
+    def batch(self, size: int = 12, updates: Any = None) -> lg.Updates:
+        """Legal updates of every kind, in `updates` where given; the mirror follows."""
+        updates = lg.Updates() if updates is None else updates
         while len(updates) < size:
             kind = self.rng.choice(
                 ["add", "remove", "features", "column", "vertex", "gone"], p=[0.4, 0.2, 0.15, 0.1, 0.1, 0.05]

@@ -13,6 +13,7 @@ LAST_WORDS = {
     "ecommerce": "every sample equals a scan of the graph at version",
     "fraud_alerts": "accounts flagged at version",
     "from_scratch": "same bits as a run from scratch: True",
+    "next_purchase": "('customer', 'buys', 'product')",
     "temporal_wikipedia": "one more edit, and asked again",
     "what_if": "state untouched: True",
 }
