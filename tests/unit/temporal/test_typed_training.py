@@ -5,12 +5,13 @@ say which type they are.
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as pyg
 
 import livegnn as lg
 from livegnn.errors import ColumnMissing, ModelMismatch, UsageError, ValueInvalid, WidthMismatch
 from livegnn.temporal import FeatureCache, InputLoader
 from livegnn.temporal.link import Negatives
-from livegnn.temporal.models import TGAT, TGN, DySAT, TemporalGAT, TemporalSAGE, build
+from livegnn.temporal.models import TGAT, TGN, DySAT, StaticLinks, TemporalGAT, TemporalSAGE, build
 from tests.unit.temporal.training import same_numbers, same_tensors, weights
 
 BUYS, SEES, OF = ("User", "buys", "Item"), ("User", "sees", "Item"), ("Item", "of", "User")
@@ -249,3 +250,60 @@ def test_a_typed_model_is_built_from_its_config():
     assert build(model.config).state_dict().keys() == model.state_dict().keys()
     with pytest.raises(ValueInvalid, match=r"x_width\['User'\] of 0 or more"):
         TGN(x_width={"User": -1})
+
+
+class Hetero(torch.nn.Module):
+    def __init__(self, edge_dim=None):
+        super().__init__()
+        widths = {triple: (WIDTHS[triple[0]], WIDTHS[triple[2]]) for triple in (BUYS, SEES, OF)}
+        layer = (lambda w: pyg.GATConv(w, 4, edge_dim=edge_dim, add_self_loops=False)) if edge_dim else None
+        make = layer or (lambda w: pyg.SAGEConv(w, 4))
+        self.conv = pyg.HeteroConv({triple: make(w) for triple, w in widths.items()})
+
+    def forward(self, x_dict, edge_index_dict):
+        return self.conv(x_dict, edge_index_dict)
+
+
+class HeteroColumns(Hetero):
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+        return self.conv(x_dict, edge_index_dict, edge_attr_dict=edge_attr_dict)
+
+
+@pytest.mark.parametrize("columns", [(), ("attr", "weight")])
+def test_a_hetero_module_reads_the_whole_past(columns):
+    """All edges before a moment, so that the module's rows are those of PyG on the graph as it was then."""
+    torch.manual_seed(0)
+    graph, module = typed_graph(250), (HeteroColumns(2) if columns else Hetero()).eval()
+    given = {"x_width": graph.feature_widths, "edge_types": graph.edge_types}
+    model = StaticLinks(module, hop_count=1, out_width=4, edge_width=len(columns), **given)
+    engine = lg.TemporalEngine(model, graph, lg.TemporalSampler(graph, [-1]), edge_columns=columns)
+    edges, slots = graph.host.store.edges(), np.arange(graph.slot_count)
+    moment = int(np.quantile(edges["time"], 0.7))
+    types = graph.slot_types(slots)
+    place = np.where(types == 0, slots, slots - USERS)
+    arguments = [{name: torch.from_numpy(graph.features(vertex_type=name)) for name in WIDTHS}, {}, {}]
+    for code, triple in enumerate((BUYS, SEES, OF)):
+        mine = (edges["type"] == code) & (edges["time"] < moment)
+        arguments[1][triple] = torch.from_numpy(np.stack([place[edges["src"][mine]], place[edges["dst"][mine]]]))
+        rows = np.concatenate([edges["attr"][mine], edges["weight"][mine][:, None]], 1)
+        arguments[2][triple] = torch.from_numpy(rows)
+    with torch.no_grad():
+        expected = module(*arguments[: 3 if columns else 2])
+    for name in WIDTHS:
+        got = engine.embeddings(graph.vertices(name), moment, vertex_type=name)
+        np.testing.assert_allclose(got, expected[name].numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_trained_hetero_module_goes_to_the_exact_engine():
+    torch.manual_seed(0)
+    graph = typed_graph(250)
+    widths = {"x_width": graph.feature_widths, "edge_types": graph.edge_types}
+    model = StaticLinks(Hetero(), hop_count=1, out_width=4, **widths)
+    engine = lg.Engine(lg.from_pyg(Hetero()), graph)
+    sampler = lg.TemporalSampler(graph, [5])
+    with lg.ContinuousTrainer(model, graph, sampler, edge_types=["buys"], edge_columns=(), epochs=1) as trainer:
+        trainer.fit()
+        trainer.publish_to(engine)
+        assert engine.state_digest() == lg.Engine(lg.from_pyg(model.module.eval()), graph).state_digest()
+    with pytest.raises(UsageError, match="edge_types= together"):
+        StaticLinks(Hetero(), hop_count=1, out_width=4, x_width=WIDTHS)
