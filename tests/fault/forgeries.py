@@ -58,6 +58,8 @@ def settings(meta):
         yield {name: value for name, value in meta.items() if name != key}
     for key in meta["settings"]:
         for odd in ODD[:2] + ODD[4:]:
+            if key == "name" and isinstance(odd, str):  # any text names an engine
+                continue
             yield {**meta, "settings": {**meta["settings"], key: odd}}
     for key in meta["model"]:
         for odd in ODD:
