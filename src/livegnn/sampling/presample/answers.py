@@ -91,7 +91,7 @@ def answered(
     with graph.host.lock:
         version = graph.host.ids_version
         found = _look_up(graph, vertex_type, seeds, version, ask)
-    if found[1].version < version:
+    if len(found[0]) and found[1].version < version:  # an answer of no seeds is of no version
         raise VersionPending(
             f"[sample] expected samples of version {version}, which the graph's ids are of, got {found[1].version}; "
             "sample after the batch, not in a callback"
