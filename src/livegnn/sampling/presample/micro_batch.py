@@ -41,19 +41,22 @@ class ReplyTo(Protocol):
 
 @dataclass(slots=True, eq=False)
 class QueuedRequest:
-    """One request, and its answer or error once it is delivered. deadline: of time.monotonic(), None for none."""
+    """One request, and its answer or error once it is delivered. timeout_s: from when it is put; None for none."""
 
     where: str
     seeds: AnyArray
     options: ReadOptions
     predict: bool
-    deadline: float | None
+    timeout_s: float | None
     reply_to: ReplyTo
     answer: Any = None
     error: Exception | None = None
     shared: bool = False  # whether the answer is a view of arrays that others share
     future: Future[Any] | None = None
-    put_at: float = 0.0
+    put_at: float = 0.0  # of time.monotonic()
+
+    def is_late(self, now: float) -> bool:
+        return self.timeout_s is not None and now > self.put_at + self.timeout_s
 
 
 class ThreadReply:
@@ -221,7 +224,7 @@ class MicroBatcher:
         for request in reversed(self._held):
             if request.options.at_least is None or request.options.at_least <= version:
                 self._queue.appendleft(request)
-            elif request.deadline is not None and request.deadline <= now:
+            elif request.is_late(now):
                 request.error = VersionPending(
                     f"[{request.where}] expected version {request.options.at_least} or later within "
                     f"{now - request.put_at:.3g} s, got {version}; try again, or ask for an earlier one"
@@ -249,10 +252,10 @@ class MicroBatcher:
             self._queue.popleft()
             if request.options.at_least is not None and request.options.at_least > version:
                 self._held.append(request)
-            elif request.deadline is not None and request.deadline < now:
+            elif request.is_late(now):
                 self.overloaded += 1
                 request.error = Overloaded(
-                    f"[{request.where}] expected an answer within {request.deadline - request.put_at:.3g} s, got none "
+                    f"[{request.where}] expected an answer within {request.timeout_s:.3g} s, got none "
                     "while others were served; ask again later, or allow more time"
                 )
                 refused.append(request)

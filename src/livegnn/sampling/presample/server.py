@@ -249,13 +249,13 @@ class SampleServer:
         if len(names) == 0:
             raise ValueInvalid(f"[{where}] expected at least one seed, got none; leave the call out")
         timeout = asked.pop("timeout", 10.0)
-        deadline = None if timeout is None else time.monotonic() + _seconds(where, timeout)
+        timeout_s = None if timeout is None else _seconds(where, timeout)
         if asked.get("query") is None:
             asked["query"] = self._query
         if self._model is not None and predict:
             asked["edge_ids"], asked["edge_data"] = self._model.wants_edge_ids, self._model.wants_edge_data
         options = read_options(where, self.source.plan, asked)
-        request = QueuedRequest(where, names, options, predict, deadline, reply_to, future=future)
+        request = QueuedRequest(where, names, options, predict, timeout_s, reply_to, future=future)
         self._batcher.put(request)
         return request
 
