@@ -173,17 +173,20 @@ def _watch(processes: Sequence[BaseProcess], folder: Path, timeout_s: float) -> 
             rank = running.pop(sentinel)
             processes[rank].join()
             if processes[rank].exitcode != 0:
-                _wait_a_moment(running)
+                _wait_a_moment(processes, running)
                 raise _failure(processes, folder)
         until = until or time.monotonic() + timeout_s
 
 
-def _wait_a_moment(running: dict[Any, int]) -> None:
-    """For the others to end by themselves: the first to be seen may not have been the first to fail."""
+def _wait_a_moment(processes: Sequence[BaseProcess], running: dict[Any, int]) -> None:
+    """For the others to end by themselves: the first to be seen may not have been the first to fail.
+
+    A dying process closes its sentinel before it has an exit code: join() waits for that.
+    """
     until = time.monotonic() + _GRACE_S
     while running and (left := until - time.monotonic()) > 0:
         for sentinel in wait(list(running), left):
-            del running[sentinel]
+            processes[running.pop(sentinel)].join()
 
 
 def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailable:
