@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import livegnn as lg
-from livegnn.errors import DtypeInvalid, StoredStateInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.errors import DtypeInvalid, StoredStateInvalid, ValueInvalid, WidthMismatch
 from livegnn.graph import Graph, Updates
 
 ROW = np.array([1.0, 1 / 3, -2.5], np.float32)
@@ -269,12 +269,3 @@ def test_bad_tensors_are_refused() -> None:
     with pytest.raises(WidthMismatch, match=r"x of shape \(width,\)"):
         updates.set_features(0, np.ones((1, 1), np.float16))
     assert len(updates) == 0
-
-
-def test_workers_with_features_of_their_own_want_float32() -> None:
-    graph = Graph(np.eye(2, dtype=np.float16), [0], [1], time=[1])
-    with pytest.raises(UsageError, match=r'\[cluster\] expected a graph with feature_dtype="float32", got "float16"'):
-        lg.LocalCluster(graph, lg.query().out().sample(1))
-    partition = pytest.importorskip("livegnn.distributed.graph_part")
-    with pytest.raises(UsageError, match=r'\[Partition\] expected a graph with feature_dtype="float32", got "float16"'):
-        partition.check_graph("Partition", graph)
