@@ -88,10 +88,10 @@ def test_a_day_of_a_shop():
             for triple, pair in ((FORTH[k], (u, v)), (BACK[k], (v, u))):
                 updates.add_edge(*pair, edge_type=triple)
                 pairs[triple].append(pair)
-            old = pairs[FORTH[k]][int(rng.integers(len(pairs[FORTH[k]]) - 1))]
-            for triple, pair in ((FORTH[k], old), (BACK[k], old[::-1])):
-                updates.remove_edge(*pair, edge_type=triple)
-                pairs[triple].remove(pair)
+            old = int(rng.integers(len(pairs[FORTH[k]]) - 1))
+            for triple in (FORTH[k], BACK[k]):
+                updates.remove_edge(*pairs[triple][old], edge_type=triple)
+                pairs[triple][old] = pairs[triple].pop()
         changes = engine.apply(updates)
         assert len(changes) < graph.vertex_count
         if number in (0, 7):
