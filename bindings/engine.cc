@@ -18,6 +18,7 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -111,7 +112,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
       .def_static(
           "create",
           [](const GraphStore& graph, const Program& program, const EngineOptions& options) {
-            nb::gil_scoped_release release;
+            GilRelease release;
             return Engine::create(graph, program, options);
           },
           "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>())
@@ -120,7 +121,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
           [](const Engine& e, Ids ids) {
             FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
             {
-              nb::gil_scoped_release release;
+              GilRelease release;
               e.read(span_of(ids), out.data());
             }
             return out;
@@ -132,7 +133,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
             FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
             std::int64_t version = 0;
             {
-              nb::gil_scoped_release release;
+              GilRelease release;
               version = e.read(span_of(ids), out.data());
             }
             return std::tuple(out, version);
@@ -151,7 +152,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
           [](const Engine& e, std::int64_t slots) {
             FloatRows out = rows(static_cast<std::size_t>(slots), static_cast<std::size_t>(e.output_width()));
             {
-              nb::gil_scoped_release release;
+              GilRelease release;
               e.recompute(out.data());
             }
             return out;
@@ -160,7 +161,7 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
       .def("verify", [](const Engine& e) {
         Mismatch mismatch;
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           mismatch = e.verify();
         }
         return mismatch.found ? std::optional(mismatch.what) : std::nullopt;
@@ -175,15 +176,15 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
           [](Engine& e, Ids ids) {
             DemandStats stats;
             {
-              nb::gil_scoped_release release;
+              GilRelease release;
               stats = e.demand(span_of(ids));
             }
             return std::tuple(stats.rows, stats.edges, stats.whole);
           },
           nb::arg("ids").noconvert())
-      .def("flush", &Engine::flush, nb::call_guard<nb::gil_scoped_release>())
+      .def("flush", &Engine::flush, nb::call_guard<GilRelease>())
       .def("pending", &Engine::pending);
-  engine.def("digest", &Engine::digest, nb::call_guard<nb::gil_scoped_release>())
+  engine.def("digest", &Engine::digest, nb::call_guard<GilRelease>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
       .def("note_changes", &Engine::note_changes)
       .def(
@@ -230,7 +231,7 @@ void bind_snapshot(nb::module_& m) {
       .def(
           "__init__",
           [](NativeSnapshot* made, Engine& engine) {
-            nb::gil_scoped_release release;  // a publication at work may hold it up
+            GilRelease release;  // a publication at work may hold it up
             new (made) NativeSnapshot{std::make_shared<Snapshot>(engine)};
           },
           "engine"_a, nb::keep_alive<1, 2>())
@@ -243,7 +244,7 @@ void bind_snapshot(nb::module_& m) {
             if (!held) return std::nullopt;
             FloatRows out = rows(ids.size(), static_cast<std::size_t>(held->width()));
             {
-              nb::gil_scoped_release release;
+              GilRelease release;
               held->read(span_of(ids), out.data());
             }
             return out;
@@ -251,7 +252,7 @@ void bind_snapshot(nb::module_& m) {
           nb::arg("ids").noconvert())
       .def("close", [](NativeSnapshot& s) {
         std::shared_ptr<Snapshot> dropped = std::move(s.held);
-        nb::gil_scoped_release release;
+        GilRelease release;
         dropped.reset();
       });
 }
@@ -276,14 +277,14 @@ void bind_engine(nb::module_& m) {
             (*before_publish)();
           };
         }
-        nb::gil_scoped_release release;
+        GilRelease release;
         return apply_batch(graph, engines, followers, batch, hook);
       },
       "graph"_a, "engines"_a, "followers"_a, "batch"_a, "before_publish"_a = nb::none());
   nb::class_<WhatIf>(m, "NativeWhatIf")
       .def(nb::init<GraphStore&, Engine&, const UpdateBuffer&>(), "graph"_a, "engine"_a, "batch"_a,
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::call_guard<nb::gil_scoped_release>())
-      .def("close", &WhatIf::close, nb::call_guard<nb::gil_scoped_release>());
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::call_guard<GilRelease>())
+      .def("close", &WhatIf::close, nb::call_guard<GilRelease>());
 }
 
 }  // namespace livegnn

@@ -15,6 +15,7 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "gil.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -50,7 +51,7 @@ std::tuple<std::int64_t, Out<std::int32_t>, Out<std::int64_t>, std::int64_t> loo
   std::vector<std::int64_t> missed;
   std::int64_t bad = -1;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     bad = index.lookup(span_of(ids), row_count, places, threads);
     if (bad < 0) missed = index.missed();
   }
@@ -61,7 +62,7 @@ std::tuple<Out<std::int32_t>, std::int64_t> commit(FeatureIndex& index, const Sl
                                                    std::int64_t admitted_max) {
   Admission done;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     done = index.commit(span_of(places), admitted_max);
   }
   return {array_of(std::move(done.slots)), done.evicted};
@@ -74,21 +75,21 @@ void check_rows(const Rows& rows, const RowsOut& out, std::size_t count) {
 
 void gather(RowCopier& copier, const Rows& rows, const Ids& ids, const RowsOut& out) {
   check_rows(rows, out, ids.size());
-  nb::gil_scoped_release release;
+  GilRelease release;
   copier.gather(rows.data(), rows.shape(1), span_of(ids), out.data());
 }
 
 void join(RowCopier& copier, const Rows& cached, const Rows& fresh, const Slots& places, const RowsOut& out) {
   check_rows(cached, out, places.size());
   invariant(fresh.shape(1) == out.shape(1), "rows of another width");
-  nb::gil_scoped_release release;
+  GilRelease release;
   copier.join(cached.data(), fresh.data(), out.shape(1), span_of(places), out.data());
 }
 
 void scatter(RowCopier& copier, const Rows& fresh, const Slots& slots, const RowsOut& cached) {
   invariant(fresh.shape(1) == cached.shape(1) && fresh.shape(0) >= slots.size() && fresh.shape(1) > 0,
             "rows of another width, or too few");
-  nb::gil_scoped_release release;
+  GilRelease release;
   copier.scatter(fresh.data(), cached.shape(1), span_of(slots), cached.data());
 }
 
@@ -122,7 +123,7 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig> edge_attrs(const GraphS
   auto* rows = new std::vector<float>(ids.size() * width);
   nb::capsule owner(rows, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const float* attr = store.edge_attr(ids.data()[i]);
       check_edge_there(store, ids.data()[i], attr);

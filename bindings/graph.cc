@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "gil.h"
 #include "graph_arrays.h"
 
 namespace nb = nanobind;
@@ -118,7 +119,7 @@ EdgeColumns collect_edges(const GraphStore& store) {
 Columns edges(const GraphStore& store) {
   EdgeColumns columns;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     columns = collect_edges(store);
   }
   Columns out;
@@ -202,7 +203,7 @@ Out1<bool> live(const GraphStore& store) {
 Counts memory(const GraphStore& store) {
   GraphMemory total{};
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     total = store.memory();
   }
   Counts out;
@@ -218,7 +219,7 @@ Counts memory(const GraphStore& store) {
 Counts block_stats(const GraphStore& store, bool outgoing) {
   BlockStats stats;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     stats = store.block_stats(outgoing);
   }
   Counts out;
@@ -236,7 +237,7 @@ Counts block_stats(const GraphStore& store, bool outgoing) {
 Columns edges_before(const GraphStore& store, std::int64_t before) {
   EdgeColumns columns;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     store.visit_edges_before(before, [&](VertexId u, const EdgeEntry& entry) {
       columns.add(store.options(), u, entry.neighbour, entry.id, entry.weight, entry.time, entry.type);
     });
@@ -262,7 +263,7 @@ void reload(GraphStore& store, const Columns& arrays, std::int64_t before) {
   if (options.attr_width > 0) attr = stored<Rows>(arrays, "attr");
   EdgeColumnsView view{span_of(src), span_of(dst), span_of(id), span_of(weight), span_of(time), span_of(type), {}};
   if (attr) view.attr = {attr->data(), attr->size()};
-  nb::gil_scoped_release release;
+  GilRelease release;
   store.reload(view, before);
 }
 
@@ -336,7 +337,7 @@ void load(GraphStore& store, const nb::object& features_in, Ids src, Ids dst, st
   input.vertex_type = span_of(vertex_type);
   input.id = span_of(edge_id);
   input.next_edge_id = next_edge_id;
-  nb::gil_scoped_release release;
+  GilRelease release;
   store.restore(input, threads);
 }
 
@@ -394,7 +395,7 @@ void from_arrays(GraphStore& store, const Columns& arrays) {
   input.vertex_type = span_of(vertex_type);
   input.next_edge_id = counters.data()[1];
   const std::int64_t version = counters.data()[0];
-  nb::gil_scoped_release release;
+  GilRelease release;
   store.restore(input, 1);
   store.set_version(version);
 }
@@ -456,7 +457,7 @@ std::int64_t scan_csr_sum(Ids starts, nb::ndarray<const std::int32_t, nb::ndim<1
 }
 
 void bind_store(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<GilRelease>;
   nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
       .def("__init__", &make_store, nb::kw_only(), "feature_width"_a = 0, "has_weight"_a = false, "has_time"_a = false,
            "has_type"_a = false, "attr_width"_a = 0, "undirected"_a = false, "simple"_a = false,

@@ -81,6 +81,7 @@ void translate(const std::exception_ptr& error, void*) {
 }  // namespace livegnn
 
 NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);  // a process may end while a thread or a module still holds an engine
   nb::register_exception_translator(livegnn::translate, nullptr);
   m.attr("__version__") = LIVEGNN_VERSION;
   m.def("cpu_features", &livegnn::cpu_features, "Instruction sets of this machine that kernels exist for.");

@@ -10,6 +10,7 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "gil.h"
 #include "livegnn/error.h"
 #include "livegnn/row_program.h"
 
@@ -74,7 +75,7 @@ Rows run(const RowProgram& program, const Matrix& in) {
   auto* values = new float[count * width + 1];
   nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<float*>(p); });
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     program.run(in.data(), static_cast<int>(count), values);
   }
   return Rows(values, {count, width}, owner);

@@ -10,6 +10,7 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "gil.h"
 #include "sampling_arrays.h"
 
 namespace nb = nanobind;
@@ -26,7 +27,7 @@ Answer::Arrays sample(Reservoirs& reservoirs, const std::vector<std::int32_t>& t
   answer.request.tables = tables;
   std::int64_t version = 0;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     version = reservoirs.sample(answer.request);
   }
   return answer.release(version);
@@ -47,7 +48,7 @@ Answer::Arrays ad_hoc(const GraphStore& graph, const std::vector<OneHop>& hops, 
   }
   Answer answer(seeds, fanouts, widths, edge_ids, edge_data ? edge_columns_of(graph.options()) : EdgeColumns{});
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     sample_ad_hoc(graph, hops, seed, now, sort_all ? AdHocMethod::SortAll : AdHocMethod::Index, answer.request,
                   threads);
   }
@@ -70,11 +71,11 @@ void bind_reservoirs(nb::module_& m) {
           "add_table",
           [](Reservoirs& r, const OneHop& query) {
             check(query);
-            nb::gil_scoped_release release;
+            GilRelease release;
             return r.add_table(query);
           },
           "query"_a)
-      .def("drop_table", &Reservoirs::drop_table, "table"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("drop_table", &Reservoirs::drop_table, "table"_a, nb::call_guard<GilRelease>())
       .def("sample", &sample, "tables"_a, nb::arg("seeds").noconvert(), "widths"_a, nb::kw_only(), "edge_ids"_a,
            "edge_data"_a)
       .def(
@@ -88,8 +89,8 @@ void bind_reservoirs(nb::module_& m) {
       .def("now", &Reservoirs::now)
       .def("set_now", &Reservoirs::set_now, "now"_a)
       .def("refills", &Reservoirs::refills)
-      .def("digest", &Reservoirs::digest, nb::call_guard<nb::gil_scoped_release>())
-      .def("check_invariants", &Reservoirs::check_invariants, nb::call_guard<nb::gil_scoped_release>())
+      .def("digest", &Reservoirs::digest, nb::call_guard<GilRelease>())
+      .def("check_invariants", &Reservoirs::check_invariants, nb::call_guard<GilRelease>())
       .def("bytes", [](const Reservoirs& r) {
         const SamplingBytes b = r.bytes();
         nb::typed<nb::dict, nb::str, std::size_t> out;

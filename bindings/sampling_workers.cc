@@ -15,6 +15,7 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "gil.h"
 #include "sampling_arrays.h"
 
 namespace nb = nanobind;
@@ -92,7 +93,7 @@ std::tuple<UpdateBuffer, std::int64_t, std::int64_t> partition(const UpdateBuffe
                                                                bool attributes) {
   PartitionedUpdates part;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     part = partition_updates(batch, {owned.data(), owned.size()}, policy, next_edge_id, attributes);
   }
   return {std::move(part.buffer), part.next_edge_id, part.latest};
@@ -163,14 +164,14 @@ void bind_subscriptions(nb::module_& m) {
            [](Subscriptions& s) {
              std::vector<Reasons> out;
              {
-               nb::gil_scoped_release release;
+               GilRelease release;
                out = s.advance();
              }
              nb::typed<nb::list, GivenReasons> given;
              for (const Reasons& reasons : out) given.append(nb::cast(give(reasons)));
              return given;
            })
-      .def("finish", &Subscriptions::finish, nb::call_guard<nb::gil_scoped_release>())
+      .def("finish", &Subscriptions::finish, nb::call_guard<GilRelease>())
       .def(
           "push",
           [](const Subscriptions& s, int serving, std::int32_t width, std::int32_t words) {
@@ -202,7 +203,7 @@ Answer::Arrays sample(const ServingTables& tables, const std::vector<std::int32_
   answer.request.tables = numbers;
   std::int64_t version = 0;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     version = tables.sample(answer.request);
   }
   return answer.release(version);
@@ -211,7 +212,7 @@ Answer::Arrays sample(const ServingTables& tables, const std::vector<std::int32_
 void apply(ServingTables& tables, const std::vector<PushArrays>& arrays, const Flags& seeds, std::int64_t version) {
   std::vector<Push> pushes;
   for (const PushArrays& each : arrays) pushes.push_back(push_of(each));
-  nb::gil_scoped_release release;
+  GilRelease release;
   tables.apply(pushes, {seeds.data(), seeds.size()}, version);
 }
 

@@ -15,6 +15,7 @@
 
 #include "bindings.h"
 #include "data.h"
+#include "gil.h"
 #include "sampling_arrays.h"
 
 namespace nb = nanobind;
@@ -65,7 +66,7 @@ nb::typed<nb::list, Hop> sample(TemporalSampler& sampler, const Ids& vertices, c
   invariant(vertices.size() == times.size(), "targets and times of different lengths");
   std::vector<TemporalHopArrays> hops;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     hops = sampler.sample({vertices.data(), vertices.size()}, {times.data(), times.size()}, call, snapshot, pin);
   }
   nb::typed<nb::list, Hop> out;
@@ -87,7 +88,7 @@ std::tuple<Numbers, Numbers, Numbers> walks(TemporalSampler& sampler, const Ids&
   invariant(vertices.size() == times.size() && length >= 1, "walks of no length, or without a time each");
   TemporalWalkArrays made;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     made = sampler.walks({vertices.data(), vertices.size()}, {times.data(), times.size()}, length, call, pin);
   }
   const std::size_t rows = vertices.size();

@@ -1,5 +1,8 @@
 """The border as data: enumerations and structs of the core keep their names, their defaults and what is stored."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -33,3 +36,23 @@ def test_structs_are_made_by_names_and_take_members_alone():
 def test_a_name_that_python_keeps_for_itself_is_another():
     assert [member.name for member in _native.Root] == ["Unset", "Message", "Table"]
     assert _native.Path.Unset.value == 0
+
+
+READER = """
+import sys, threading
+import numpy as np
+import livegnn as lg
+
+weights = np.eye(2, dtype=np.float32)
+engine = lg.Engine(lg.Model([lg.layers.GraphConv(weights, weights)]), lg.Graph(np.ones((2, 2), np.float32), [0], [1]))
+sys.kept = engine
+def read():
+    while True:
+        engine.embeddings([0])
+threading.Thread(target=read, daemon=True).start()
+"""
+
+
+def test_a_process_ends_quietly_while_a_thread_reads():
+    ended = subprocess.run([sys.executable, "-c", READER], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
