@@ -45,7 +45,7 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
         BY_OPTION,
         "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
         "min, cat; between two types SimpleConv, SAGEConv, GraphConv, GATConv, GATv2Conv, TransformerConv, GINConv, "
-        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv, within one "
+        "GINEConv, NNConv, CGConv, EdgeConv, ResGatedGraphConv, LEConv, GENConv, GMMConv and GeneralConv; within one "
         "type every layer that needs no `edge_type` (docs/hetero.md)",
     ),
 }
