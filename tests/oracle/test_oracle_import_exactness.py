@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric import nn as pyg
 
-from livegnn.models.compile import separate, sums_sources
+from livegnn.models.compile_layout import separate, sums_sources
 from livegnn.models.edges import Gather
 from livegnn.models.ir import walk
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32

@@ -12,7 +12,7 @@ from livegnn.errors import ColumnMissing, ModelMismatch, ModelUnsupported, Value
 from livegnn.graph.graph import Graph
 from livegnn.graph.updates import VertexType
 from livegnn.inference.predict import Rows, pair_scores
-from livegnn.models.compile import Codes
+from livegnn.models.compile_layout import Codes
 from livegnn.models.model import Model
 
 __all__ = ["Part", "check_strategy", "codes_of", "cut", "scores_of", "slots_of", "width_of"]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from livegnn._native import ActivationKind, EdgeReduceSpec, Gathering, Instruction, Loops, Op, WeightSpec
 from livegnn.models import edges, ir
+from livegnn.models.compile_layout import ProgramLayout
 from livegnn.models.order import Shift
-
-if TYPE_CHECKING:
-    from livegnn.models.compile import Compiler
 
 __all__ = ["EdgeSteps", "Registers", "Stage"]
 
@@ -51,8 +49,8 @@ class Registers:
 class Stage:
     """Emits one stage: what it must produce, and everything of its depth that this needs."""
 
-    def __init__(self, compiler: Compiler, number: int) -> None:
-        self.c = compiler
+    def __init__(self, layout: ProgramLayout, number: int) -> None:
+        self.layout = layout
         self.number = number
         self.steps: list[Instruction] = []
         self.type = -1  # what the instructions that are put are for
@@ -64,22 +62,22 @@ class Stage:
     def emit(self, registers: Registers) -> None:
         self.registers = registers
         registers.release_all()
-        c = self.c
-        if self.number == c.depth[id(c.output)]:
-            self.find_needed([c.output])
+        layout = self.layout
+        if self.number == layout.depth[id(layout.output)]:
+            self.find_needed([layout.output])
             self.reads_of = self.count_reads()
-            self.put(Op.Output, a=self.value(c.output), width=c.output.width)
+            self.put(Op.Output, a=self.value(layout.output), width=layout.output.width)
             return
-        if not c.closed:
+        if not layout.closed:
             self.reserve_later_rows()
-        self.find_needed([row.value for row in c.stored if row.stage == self.number])
+        self.find_needed([row.value for row in layout.stored if row.stage == self.number])
         self.reads_of = self.count_reads()
         done = 0
-        while done < len(c.stored):  # the list may grow while earlier rows are emitted
-            row = c.stored[done]
+        while done < len(layout.stored):  # the list may grow while earlier rows are emitted
+            row = layout.stored[done]
             if row.stage == self.number:
                 register = self.value(row.value)
-                self.type = self.c.vertex_code(row.value.vertex_type)
+                self.type = self.layout.vertex_code(row.value.vertex_type)
                 if row.message_of >= 0:
                     self.put(Op.StoreMessage, a=register, index=row.message_of, width=row.value.width)
                 else:
@@ -89,24 +87,24 @@ class Stage:
 
     def reserve_later_rows(self) -> None:
         """Finds the values of this depth that a deeper stage reads, so that they are stored here."""
-        c = self.c
-        for value in c.values:
+        layout = self.layout
+        for value in layout.values:
             for x in self.reads(value):
-                x = c.resolve(x)
-                later = c.depth[id(value)] > self.number == c.depth[id(x)]
+                x = layout.resolve(x)
+                later = layout.depth[id(value)] > self.number == layout.depth[id(x)]
                 local = not isinstance(value, ir.Propagate | edges.Gather) and not isinstance(x, _NOT_LOCAL)
                 if later and local and not value.on_edges:
-                    c.table_of(x)
+                    layout.table_of(x)
 
     def reads(self, value: ir.Value) -> tuple[ir.Value, ...]:
-        left = self.c.resolve(value)
+        left = self.layout.resolve(value)
         return left.inputs if isinstance(left, ir.Combine) and left is not value else value.inputs
 
     def find_needed(self, targets: list[ir.Value]) -> None:
         """The values that a closed stage computes for its targets."""
-        pending = list(targets) if self.c.closed else []
+        pending = list(targets) if self.layout.closed else []
         while pending:
-            value = self.c.resolve(pending.pop())
+            value = self.layout.resolve(pending.pop())
             if id(value) not in self.needed and not isinstance(value, _NOT_LOCAL):
                 self.needed.add(id(value))
                 pending.extend(value.inputs)
@@ -115,25 +113,25 @@ class Stage:
         """Whether this stage computes the value; reads of it count."""
         if isinstance(value, ir.Propagate | edges.Gather) or value.on_edges:
             return False
-        if self.c.closed:
-            return id(self.c.resolve(value)) in self.needed
-        return self.c.depth[id(value)] == self.number
+        if self.layout.closed:
+            return id(self.layout.resolve(value)) in self.needed
+        return self.layout.depth[id(value)] == self.number
 
     def count_reads(self) -> Counter[int]:
         """How often a value's register is read in this stage; one reader may overwrite it."""
-        c, counts = self.c, Counter[int]()
-        for value in c.values:
+        layout, counts = self.layout, Counter[int]()
+        for value in layout.values:
             if self.computed_here(value):
-                counts.update(id(c.resolve(x)) for x in self.reads(value))
-        counts.update(id(row.value) for row in c.stored if row.stage == self.number)
-        counts[id(c.resolve(c.output))] += 1
+                counts.update(id(layout.resolve(x)) for x in self.reads(value))
+        counts.update(id(row.value) for row in layout.stored if row.stage == self.number)
+        counts[id(layout.resolve(layout.output))] += 1
         return counts
 
     # ---- one value
 
     def value(self, value: ir.Value) -> int:
         """The register that holds `value` in this stage."""
-        value = self.c.resolve(value)
+        value = self.layout.resolve(value)
         if id(value) not in self.place:
             outer, self.type = self.type, self.type_of(value)
             self.place[id(value)] = self.load(value) if self.given(value) else self.compute(value)
@@ -142,24 +140,24 @@ class Stage:
 
     def type_of(self, value: ir.Value) -> int:
         """The graph's code of the type whose rows `value` has; -1 for all."""
-        return self.c.vertex_code(value.vertex_type)
+        return self.layout.vertex_code(value.vertex_type)
 
     def given(self, value: ir.Value) -> bool:
-        kept = self.c.depth[id(value)] < self.number and not self.c.closed
+        kept = self.layout.depth[id(value)] < self.number and not self.layout.closed
         return isinstance(value, _NOT_LOCAL) or kept
 
     def load(self, value: ir.Value) -> int:
         register = self.registers.take(value.width)
         if isinstance(value, ir.Input | ir.OfType):
-            self.c.input_consumers.add(self.number)
+            self.layout.input_consumers.add(self.number)
             self.put(Op.LoadInput, out=register, width=value.width)
         elif isinstance(value, ir.Propagate | edges.Gather):
-            number = self.c.index[id(value)]
-            self.c.aggregations[number].consumers.add(self.number)
+            number = self.layout.index[id(value)]
+            self.layout.aggregations[number].consumers.add(self.number)
             self.put(Op.LoadAggregate, out=register, index=number, width=value.width)
         else:
-            table = self.c.table_of(value)
-            self.c.stored[table].consumers.add(self.number)
+            table = self.layout.table_of(value)
+            self.layout.stored[table].consumers.add(self.number)
             self.put(Op.LoadStored, out=register, index=table, width=value.width)
         return register
 
@@ -214,8 +212,12 @@ class Stage:
 
     def linear(self, value: ir.Linear) -> int:
         """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
-        c, source = self.c, self.c.resolve(value.x)
-        group = [v for v in c.values if isinstance(v, ir.Linear) and c.resolve(v.x) is source and self.computed_here(v)]
+        layout, source = self.layout, self.layout.resolve(value.x)
+        group = [
+            v
+            for v in layout.values
+            if isinstance(v, ir.Linear) and layout.resolve(v.x) is source and self.computed_here(v)
+        ]
         x = self.value(source)
         starts = [0]
         for each in group:
@@ -225,15 +227,15 @@ class Stage:
         for start, each in zip(starts, group, strict=False):
             weight[start : start + each.width] = each.weight
         out = self.registers.take(total)
-        c.weights.append(WeightSpec(weight))
-        self.put(Op.Gemm, out=out, a=x, index=len(c.weights) - 1, width=total)
+        layout.weights.append(WeightSpec(weight))
+        self.put(Op.Gemm, out=out, a=x, index=len(layout.weights) - 1, width=total)
         for start, each in zip(starts, group, strict=False):
             self.place[id(each)] = out if len(group) == 1 else self.registers.part(out, start, each.width)
         return self.place[id(value)]
 
     def unary(self, op: Op, value: ir.Value, a: int, *, over: ir.Value | None = None, **fields: Any) -> int:
         """Emits out = op(a); over: the operand whose register may be written, where nobody else reads it."""
-        free = over is not None and self.reads_of[id(self.c.resolve(over))] == 1
+        free = over is not None and self.reads_of[id(self.layout.resolve(over))] == 1
         out = a if free else self.registers.take(value.width)
         self.put(op, out=out, a=a, width=value.width, **fields)
         return out
@@ -276,7 +278,7 @@ class Stage:
         """Every part's own steps are for edges of its type alone, too (EdgeSteps.type_of)."""
         out, outer = self.registers.take(value.width), self.type
         for relation, part in zip(value.relations, value.parts, strict=True):
-            self.type = self.c.edge_code(relation)
+            self.type = self.layout.edge_code(relation)
             self.put(Op.CopyColumns, out=out, a=self.value(part), width=part.width)
         self.type = outer
         return out
@@ -289,8 +291,8 @@ class Stage:
         return total
 
     def vector(self, array: np.ndarray[Any, Any]) -> int:
-        self.c.vectors.append(array.astype(np.float32).tolist())
-        return len(self.c.vectors) - 1
+        self.layout.vectors.append(array.astype(np.float32).tolist())
+        return len(self.layout.vectors) - 1
 
     def put(self, op: Op, **fields: Any) -> None:
         self.steps.append(Instruction(op=op, type=self.type, **fields))
@@ -300,8 +302,8 @@ class Stage:
 class EdgeSteps(Stage):
     """Emits what one gather computes for each edge."""
 
-    def __init__(self, compiler: Compiler, value: edges.Gather) -> None:
-        super().__init__(compiler, -1)
+    def __init__(self, layout: ProgramLayout, value: edges.Gather) -> None:
+        super().__init__(layout, -1)
         self.target = value
         self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
         self.ends: dict[tuple[type, int, int], int] = {}
@@ -342,7 +344,7 @@ class EdgeSteps(Stage):
             relations = value.relations if isinstance(value, edges.ByRelation) else None
             own = value.on_edges and id(value) in readers  # not of an earlier gather
             for place, x in enumerate(value.inputs if own else ()):
-                mine = readers[id(value)] if relations is None else {self.c.edge_code(relations[place])}
+                mine = readers[id(value)] if relations is None else {self.layout.edge_code(relations[place])}
                 readers.setdefault(id(x), set()).update(mine)
         return {key: found.copy().pop() if len(found) == 1 else -1 for key, found in readers.items()}
 
@@ -367,14 +369,14 @@ class EdgeSteps(Stage):
         return self.shared(value, key)
 
     def load_end(self, value: edges.Source | edges.Target) -> int:
-        x = self.c.resolve(value.x)
+        x = self.layout.resolve(value.x)
         key = (type(value), id(x), self.type)
         if key not in self.ends:
             self.ends[key] = self.registers.take(value.width)
             source = isinstance(value, edges.Source)
             if isinstance(x, ir.Input):
                 self.loads["source_input" if source else "target_input"] = True
-            table = -1 if isinstance(x, ir.Input) else self.c.table_of(x)
+            table = -1 if isinstance(x, ir.Input) else self.layout.table_of(x)
             self.put(Op.LoadSource if source else Op.LoadTarget, out=self.ends[key], index=table, width=value.width)
         return self.shared(value, key)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from livegnn import _native
 from livegnn.errors import UsageError, VertexUnknown
+from livegnn.graph import Graph
 from livegnn.graph.checks import Int32Array, id_array
 from livegnn.graph.consumers import Consumer, VertexChange
 from livegnn.graph.ids import VertexIds
@@ -23,10 +24,24 @@ from livegnn.temporal.to_pyg import to_pyg
 from livegnn.temporal.walks import TemporalWalks
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-if TYPE_CHECKING:
-    from livegnn.temporal.sampler import TemporalSampler
-
 __all__ = ["PinnedSampler"]
+
+
+class _Sampler(Protocol):
+    """The parts of a TemporalSampler that its pins use; `pin` is the version to read, None for the newest."""
+
+    graph: Graph
+
+    def _one_window(self, where: str) -> None: ...
+    def _snapshots(
+        self, where: str, vertices: object, times: object, vertex_type: VertexType | None, pin: PinnedSampler | None
+    ) -> list[list[TemporalHop]]: ...
+    def _of_slots(
+        self, where: str, slots: object, times: object, pin: PinnedSampler | None
+    ) -> list[list[TemporalHop]]: ...
+    def _walks(
+        self, vertices: object, times: object, length: int, vertex_type: VertexType | None, pin: PinnedSampler | None
+    ) -> TemporalWalks: ...
 
 
 class PinnedSampler(Consumer):
@@ -42,7 +57,7 @@ class PinnedSampler(Consumer):
 
     needs_all_edges = False  # samples say what they need; while it is open edges stay where they are, see below
 
-    def __init__(self, sampler: TemporalSampler) -> None:
+    def __init__(self, sampler: _Sampler) -> None:
         self._sampler = sampler
         self._graph = sampler.graph
         self.follower: Any = None

@@ -5,7 +5,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.models import edges, ir
-from livegnn.models.compile import separate
+from livegnn.models.compile_layout import separate
 from tests.unit.inference.attention_models import attention, check, model, scalar
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from livegnn.errors import UsageError, ValueInvalid
+from livegnn.sampling.presample.to_pyg import to_pyg
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -198,8 +199,6 @@ class Sample:
                  vertex, as torch_geometric's NeighborLoader does.
         Raises:  DataMissing without torch_geometric (the extra pyg).
         """
-        from livegnn.sampling.presample.to_pyg import to_pyg
-
         return to_pyg(self, merge)
 
     def __len__(self) -> int:

@@ -12,22 +12,45 @@ HeteroData   the same by vertex type and by edge type; an `out` hop over (src, n
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from livegnn.errors import DataMissing, UsageError
-from livegnn.sampling.presample.sample import Sample
+from livegnn.sampling.queries.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 __all__ = ["to_pyg"]
 
 
+class _Sample(Protocol):
+    """The parts of a Sample that are read here; edge_levels are its weights, times and attributes."""
+
+    planned: PlannedQuery
+    plan: Plan
+    version: int
+    _edge_ids: tuple[Int64Array, ...]
+    _features: tuple[Float32Array, ...]
+
+    @property
+    def edge_levels(self) -> tuple[Sequence[AnyArray], Sequence[AnyArray], Sequence[AnyArray]]: ...
+    @property
+    def hops(self) -> int: ...
+    @property
+    def vertex_types(self) -> tuple[str | None, ...]: ...
+    def hop(self, k: int) -> AnyArray: ...
+    def edge_ids(self, k: int) -> Int64Array: ...
+    def features(self, k: int) -> Float32Array: ...
+    def mask(self, k: int) -> AnyArray: ...
+    def __len__(self) -> int: ...
+
+
 class _Level:
     """The vertices of one level that are there: their places in the answer, their parents' rows, and their own rows."""
 
-    def __init__(self, sample: Sample, k: int, parent: _Level | None) -> None:
+    def __init__(self, sample: _Sample, k: int, parent: _Level | None) -> None:
         mask = sample.mask(k).reshape(-1)
         self.k = k
         self.mask = mask
@@ -45,7 +68,7 @@ class _Level:
         self.seed = parent.seed[self.parent_place]
 
 
-def _edge_columns(sample: Sample, k: int, mask: AnyArray) -> dict[str, AnyArray]:
+def _edge_columns(sample: _Sample, k: int, mask: AnyArray) -> dict[str, AnyArray]:
     """What is known of the edges of level k, by the name that torch_geometric has for it."""
     weight, time, attr = sample.edge_levels
     found: dict[str, AnyArray] = {}
@@ -65,7 +88,7 @@ def _rows(features: Float32Array) -> Float32Array:
     return features.reshape(math.prod(features.shape[:-1]), features.shape[-1])
 
 
-def to_pyg(sample: Sample, merge: bool) -> Any:
+def to_pyg(sample: _Sample, merge: bool) -> Any:
     """The sample as Data or HeteroData; see Sample.to_pyg."""
     try:
         import torch
@@ -123,7 +146,7 @@ class _Vertices:
                 level.rows = np.array(rows, np.int64)
             self.kept.append(keep)
 
-    def write(self, store: Any, torch: Any, sample: Sample, level_count: int) -> None:
+    def write(self, store: Any, torch: Any, sample: _Sample, level_count: int) -> None:
         levels, kept = self.levels, self.kept
         names = np.concatenate([level.names[keep] for level, keep in zip(levels, kept, strict=True)])
         if names.dtype != object:
@@ -147,7 +170,7 @@ class _Vertices:
             store.input_id = torch.arange(len(sample))
 
 
-def _write_edges(data: Any, torch: Any, sample: Sample, levels: list[_Level], merge: bool) -> None:
+def _write_edges(data: Any, torch: Any, sample: _Sample, levels: list[_Level], merge: bool) -> None:
     by_type: dict[Any, list[tuple[_Level, Int64Array]]] = {}
     for parent, level in pairwise(levels):
         pairs = np.stack([level.rows, parent.rows[level.parent_place]])
@@ -180,7 +203,7 @@ def _first_of_each(pairs: Int64Array, columns: dict[str, AnyArray]) -> Int64Arra
     return kept
 
 
-def _edge_key(sample: Sample, k: int) -> tuple[str, str, str] | None:
+def _edge_key(sample: _Sample, k: int) -> tuple[str, str, str] | None:
     """The HeteroData edge type of hop k; None on a graph without vertex types."""
     schema = sample.plan.schema
     if schema.vertex_types is None:
