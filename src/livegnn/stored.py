@@ -30,7 +30,7 @@ from typing import Any
 
 from livegnn.errors import FileMissing, SpillUnavailable, StorageFailed, StoredStateInvalid, UsageError
 
-__all__ = ["Content", "Part", "checked", "file_path", "made_folder", "replaced"]
+__all__ = ["Content", "PartFile", "checked", "file_path", "made_folder", "replaced"]
 
 _TRAILER = "\nlivegnn-sum 1 {:016x} {}\n"
 _TRAILER_BYTES = len(_TRAILER.format(0, "0" * 64))
@@ -72,7 +72,7 @@ def made_folder(where: str, path: object, mode: int = 0o777) -> Path:
 # ---- writing
 
 
-class Part(io.RawIOBase):
+class PartFile(io.RawIOBase):
     """A file while it is written. It remembers the first error of the disk, which libraries replace by their own."""
 
     def __init__(self, descriptor: int) -> None:
@@ -115,7 +115,7 @@ class Part(io.RawIOBase):
 
 
 @contextmanager
-def replaced(path: Path, where: str, *, private: bool = False, sealed: bool = True) -> Iterator[Part]:
+def replaced(path: Path, where: str, *, private: bool = False, sealed: bool = True) -> Iterator[PartFile]:
     """A file to be written, which takes the place of `path` when the block ends, and goes if it fails.
 
     A crash leaves the old file or the new one. private: for its owner only, else as the process's umask says.
@@ -128,7 +128,7 @@ def replaced(path: Path, where: str, *, private: bool = False, sealed: bool = Tr
         descriptor, name = _locked_part(place)
     except OSError as cause:
         raise _failed(where, "to write", path, cause) from cause
-    part = Part(descriptor)
+    part = PartFile(descriptor)
     try:
         yield part
         part.digest = _digest(descriptor, part.seek(0, os.SEEK_END))

@@ -10,7 +10,7 @@ import numpy as np
 
 import livegnn as lg
 from livegnn.log import UpdateLog, open_log, replay
-from livegnn.reference.sampling import EdgeTable, Hop, sample_tree
+from livegnn.reference.sampling import EdgeTable, HopRule, sample_tree
 from livegnn.sampling import ClusterSpec, FrontEnd, LocalCluster, SampleSource, even_owners, even_serving
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.sampling.cluster.coordinator import Coordinator, write_start
@@ -21,15 +21,15 @@ from tests.simulation.world import MemoryLog
 SEED, BATCHES = 7, 5
 
 
-def asked(setting: Setting) -> tuple[lg.sampling.Query, list[Hop]]:
+def asked(setting: Setting) -> tuple[lg.sampling.Query, list[HopRule]]:
     """A query that reads every column there is, and its hops as the reference takes them."""
     first: Any = "weighted" if setting.columns else "top_k" if setting.has_times else "random"
     second: Any = "top_k" if setting.columns else "random"
     if setting.typed:
         query = lg.query("User").out("buys").sample(3, by=first).out("liked by").sample(2, by=second)
-        return query, [Hop("out", 3, first, 0), Hop("out", 2, second, 1)]
+        return query, [HopRule("out", 3, first, 0), HopRule("out", 2, second, 1)]
     query = lg.query().out().sample(3, by=first).in_().sample(2, by=second)
-    return query, [Hop("out", 3, first), Hop("in_", 2, second)]
+    return query, [HopRule("out", 3, first), HopRule("in_", 2, second)]
 
 
 # ---- the truth

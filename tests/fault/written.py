@@ -16,7 +16,7 @@ from livegnn.sampling import ClusterSpec, split, start_state
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.sampling.cluster.messages import encode
 from livegnn.sampling.cluster.partition import even_owners
-from livegnn.sampling.cluster.process import Config
+from livegnn.sampling.cluster.process import ClusterConfig
 from livegnn.sampling.cluster.runtime import Settings
 from livegnn.sampling.presample.sample import NO_COLUMNS
 from livegnn.temporal import FeatureCache
@@ -131,8 +131,8 @@ def worker(folder) -> Kind:
 
 def cluster(folder) -> Kind:
     _, spec = small_spec()
-    Config(spec, "sqlite:history.db", "sqlite:{name}.db", {}, Settings()).write(folder)
-    return folder / "cluster.json", lambda: digest_of(in_words_of_0_1(Config.read(folder)))
+    ClusterConfig(spec, "sqlite:history.db", "sqlite:{name}.db", {}, Settings()).write(folder)
+    return folder / "cluster.json", lambda: digest_of(in_words_of_0_1(ClusterConfig.read(folder)))
 
 
 def in_words_of_0_1(config):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import livegnn as lg
-from livegnn.reference.sampling import EdgeTable, Hop, sample_tree
+from livegnn.reference.sampling import EdgeTable, HopRule, sample_tree
 
 _SEEDS = st.integers(0, 2**64 - 1)
 _HOPS = st.lists(
     st.builds(
-        Hop,
+        HopRule,
         direction=st.sampled_from(["out", "in_", "both"]),
         fanout=st.sampled_from([1, 2, 3, 7]),
         by=st.sampled_from(["random", "top_k", "weighted"]),
@@ -27,7 +27,7 @@ _HOPS = st.lists(
 )
 
 
-def query_of(hops: list[Hop]) -> lg.sampling.Query:
+def query_of(hops: list[HopRule]) -> lg.sampling.Query:
     query = lg.query()
     for hop in hops:
         opened = getattr(query, hop.direction)(hop.edge_type)
@@ -43,7 +43,7 @@ class SamplingMachine(RuleBasedStateMachine):
     @initialize(
         seed=_SEEDS, hops=_HOPS, undirected=st.booleans(), ttl=st.sampled_from([None, 5, 40]), rng=st.integers(0, 2**32)
     )
-    def start(self, seed: int, hops: list[Hop], undirected: bool, ttl: int | None, rng: int) -> None:
+    def start(self, seed: int, hops: list[HopRule], undirected: bool, ttl: int | None, rng: int) -> None:
         self.rng = np.random.default_rng(rng)
         self.seed, self.ttl, self.undirected = seed, ttl, undirected
         self.hops = [hop._replace(ttl=ttl or 0) for hop in hops]

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 import livegnn as lg
-from livegnn.reference.sampling import EdgeTable, Hop, sample_tree
+from livegnn.reference.sampling import EdgeTable, HopRule, sample_tree
 from livegnn.sampling import AdHocSampler, LocalCluster, even_owners, even_serving
 from tests.soak.options import NAMES, one_of
 from tests.soak.slices import Step
 from tests.soak.world import Rng, Shape, World
 
 
-def random_hops(rng: Rng, types: int) -> list[Hop]:
+def random_hops(rng: Rng, types: int) -> list[HopRule]:
     """One to three hops of a query."""
     return [
-        Hop(
+        HopRule(
             one_of(rng, ("out", "in_", "both")),
             int(rng.integers(1, 6)),
             one_of(rng, ("random", "top_k", "weighted")),
@@ -27,7 +27,7 @@ def random_hops(rng: Rng, types: int) -> list[Hop]:
     ]
 
 
-def query_of(hops: list[Hop]) -> lg.sampling.Query:
+def query_of(hops: list[HopRule]) -> lg.sampling.Query:
     """The query of these hops."""
     query: Any = lg.query()
     for hop in hops:
@@ -96,7 +96,7 @@ def _same(sample: Any, others: list[Any], hops: int) -> None:
             np.testing.assert_array_equal(other.edge_ids(hop), sample.edge_ids(hop))
 
 
-def _as_defined(sampler: lg.PreSampler, graph: lg.Graph, hops: list[Hop], seeds: Any) -> None:
+def _as_defined(sampler: lg.PreSampler, graph: lg.Graph, hops: list[HopRule], seeds: Any) -> None:
     """The same as the definition in NumPy."""
     edges = graph.edges()
     types = edges.get("type", np.zeros(len(edges["id"]), np.int64)).astype(np.int64)

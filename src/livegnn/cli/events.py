@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """Names of the columns of an events file; None leaves one out. op is read where there is one of that name."""
 
     src: str = "src"
@@ -32,7 +32,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Events:
+class EventRows:
     """Columns of the events file: add edges, remove them or set their weights, row by row."""
 
     table: files.Table
@@ -47,7 +47,7 @@ class Events:
         return len(self.src)
 
 
-def read_events(path: Path, columns: Columns, known: Ids, features: Path) -> Events:
+def read_events(path: Path, columns: ColumnNames, known: Ids, features: Path) -> EventRows:
     """The events file, checked as far as it can be without the graph; errors name file, row and column.
 
     Args:     known: ids of the vertices, which are those of the file `features`.
@@ -63,10 +63,10 @@ def read_events(path: Path, columns: Columns, known: Ids, features: Path) -> Eve
         row = int(np.argmax(op == "set_weight"))
         raise ColumnMissing(table.error(row, str(op_column), "--weight-column with set_weight", "none"))
     time = None if columns.time is None else table.int64(columns.time)
-    return Events(table, src, dst, op, weight, time)
+    return EventRows(table, src, dst, op, weight, time)
 
 
-def read_edges(path: Path, columns: Columns, known: Ids, features: Path) -> Events:
+def read_edges(path: Path, columns: ColumnNames, known: Ids, features: Path) -> EventRows:
     """The file of edges that are there before the first event, which is one of events that all add."""
     edges = read_events(path, columns, known, features)
     if edges.op is not None and (edges.op != "add").any():
@@ -76,7 +76,7 @@ def read_edges(path: Path, columns: Columns, known: Ids, features: Path) -> Even
     return edges
 
 
-def refuse_disorder(events: Events, name: str) -> None:
+def refuse_disorder(events: EventRows, name: str) -> None:
     """Raises ValueInvalid, naming the row, where column `name` goes back in time."""
     times = events.table.int64(name)
     back = np.flatnonzero(times[1:] < times[:-1])
@@ -112,7 +112,7 @@ def _is_whole(value: object) -> bool:
     return True
 
 
-def make_updates(events: Events, begin: int, end: int) -> Updates:
+def make_updates(events: EventRows, begin: int, end: int) -> Updates:
     """Rows [begin, end) as one batch: runs of equal ops become one call each, so that order is kept."""
     import livegnn as lg
 
@@ -127,7 +127,7 @@ def make_updates(events: Events, begin: int, end: int) -> Updates:
     return updates
 
 
-def _append(updates: Any, events: Events, op: str, first: int, last: int) -> None:
+def _append(updates: Any, events: EventRows, op: str, first: int, last: int) -> None:
     src, dst = events.src[first:last], events.dst[first:last]
     if src.dtype.kind != "i":
         src, dst = src.tolist(), dst.tolist()
@@ -142,7 +142,7 @@ def _append(updates: Any, events: Events, op: str, first: int, last: int) -> Non
         updates.set_weights(src, dst, weight, edge_type=edge_type)
 
 
-def apply_rows(apply: Callable[[Updates], Result], events: Events, begin: int, end: int) -> Result:
+def apply_rows(apply: Callable[[Updates], Result], events: EventRows, begin: int, end: int) -> Result:
     """apply(rows [begin, end) as one batch); a refusal names the row of the file."""
     try:
         return apply(make_updates(events, begin, end))

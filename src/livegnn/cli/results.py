@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from livegnn.errors import DtypeInvalid, UsageError
 from livegnn.optional import need
-from livegnn.stored import Part, made_folder, replaced
+from livegnn.stored import PartFile, made_folder, replaced
 
 
 class _Unfinished(Exception):
@@ -40,7 +40,7 @@ class ResultFile:
         self._rows = 0
         self._parquet: Any = None
         self._headed = False
-        self._replacing: AbstractContextManager[Part] | None = None
+        self._replacing: AbstractContextManager[PartFile] | None = None
         if path.suffix.lower() == ".parquet":
             need("pyarrow.parquet", "arrow")
 

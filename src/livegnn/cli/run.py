@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from livegnn.cli import files
 from livegnn.cli.console import Console
-from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events, refuse_disorder
+from livegnn.cli.events import ColumnNames, EventRows, Ids, apply_rows, read_edges, read_events, refuse_disorder
 from livegnn.cli.results import ResultFile
 from livegnn.errors import DataMissing, ModelError, UsageError, ValueInvalid
 from livegnn.optional import need
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     target = ResultFile(options.out, ("version", "vertex", "prediction"), inputs)
     features, ids = files.read_features(options.features, options.id_column)
     known = np.arange(len(features), dtype=np.int64) if ids is None else ids
-    columns = Columns(options.src_column, options.dst_column, options.op_column, options.weight_column)
+    columns = ColumnNames(options.src_column, options.dst_column, options.op_column, options.weight_column)
     events = read_events(options.events, columns, known, options.features)
     if options.time_column is not None:
         refuse_disorder(events, options.time_column)
@@ -127,7 +127,7 @@ def read_model(path: Path, trust_pickle: bool) -> Any:
 
 
 def _start(
-    options: argparse.Namespace, model: Any, features: npt.NDArray[np.float32], ids: Ids | None, columns: Columns
+    options: argparse.Namespace, model: Any, features: npt.NDArray[np.float32], ids: Ids | None, columns: ColumnNames
 ) -> Any:
     import livegnn as lg
 
@@ -162,7 +162,7 @@ def _rows(version: int, ids: Ids, engine: Any, outputs: bool) -> dict[str, npt.N
 
 
 def _play(
-    options: argparse.Namespace, console: Console, engine: Any, events: Events, known: Ids, results: ResultFile
+    options: argparse.Namespace, console: Console, engine: Any, events: EventRows, known: Ids, results: ResultFile
 ) -> bool:
     """Applies all batches; True if Ctrl-C ended it after a whole batch."""
     seconds: list[float] = []

@@ -24,7 +24,7 @@ from livegnn.cli.events import Ids
 from livegnn.cli.results import ResultFile
 from livegnn.cli.sample_input import (
     PAPER_QUERY,
-    Source,
+    EventSource,
     check_seeds,
     named_files,
     open_source,
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class Played:
+class AppliedEvents:
     """What of the events was applied, and how long each batch took, the making of it included."""
 
     events: int
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 130 if interrupted else 0
 
 
-def _play(source: Source, sampler: lg.PreSampler, batch: int, console: Console) -> Played:
+def _play(source: EventSource, sampler: lg.PreSampler, batch: int, console: Console) -> AppliedEvents:
     """Applies all batches, or those before Ctrl-C."""
     seconds: list[float] = []
     interrupted = False
@@ -142,10 +142,10 @@ def _play(source: Source, sampler: lg.PreSampler, batch: int, console: Console) 
         done = sampler.version - start
         console.warn(f"Interrupted after {done:,} batches; what follows is of version {sampler.version:,}.")
     events = min((sampler.version - start) * batch, source.event_count)
-    return Played(events, seconds, interrupted)
+    return AppliedEvents(events, seconds, interrupted)
 
 
-def _report_stream(played: Played, sampler: lg.PreSampler, console: Console) -> None:
+def _report_stream(played: AppliedEvents, sampler: lg.PreSampler, console: Console) -> None:
     stats = sampler.stats
     if played.seconds:
         ms = np.asarray(played.seconds) * 1e3
@@ -166,7 +166,7 @@ def _report_stream(played: Played, sampler: lg.PreSampler, console: Console) -> 
 
 
 def _ask(
-    sampler: lg.PreSampler, source: Source, seeds: Ids, ttl: Ttl, options: argparse.Namespace, console: Console
+    sampler: lg.PreSampler, source: EventSource, seeds: Ids, ttl: Ttl, options: argparse.Namespace, console: Console
 ) -> bool:
     """One query at a time of each way, on the same graph; True if Ctrl-C ended it."""
     console.heading("The queries")

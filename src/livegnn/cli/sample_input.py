@@ -20,7 +20,7 @@ import livegnn as lg
 from livegnn import datasets
 from livegnn.cli import files
 from livegnn.cli.console import Console
-from livegnn.cli.events import Columns, Events, Ids, apply_rows, read_edges, read_events
+from livegnn.cli.events import ColumnNames, EventRows, Ids, apply_rows, read_edges, read_events
 from livegnn.errors import DataMissing, DtypeInvalid, UsageError, ValueInvalid
 from livegnn.sampling.queries.expiry import Ttl
 from livegnn.sampling.queries.hop import EdgeTypeName
@@ -34,7 +34,7 @@ Triple = tuple[str, str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class EventSource:
     """The graph before the first event, and how events [begin, end) are given to apply, as one batch."""
 
     title: str
@@ -44,7 +44,7 @@ class Source:
     play: Callable[[Callable[[lg.Updates], int], int, int], int]
 
 
-def open_source(options: argparse.Namespace, console: Console) -> Source:
+def open_source(options: argparse.Namespace, console: Console) -> EventSource:
     """The source that the options name: the user's files, or a data set. The query is read before either."""
     if options.features is None:
         return _of_dataset(options, read_query(options.query or PAPER_QUERY), console)
@@ -121,7 +121,7 @@ def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -
 # ---- a data set
 
 
-def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: Console) -> Source:
+def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: Console) -> EventSource:
     if options.generated:
         stream = datasets.generate_typed(options.dataset, options.seed)
     else:
@@ -136,16 +136,16 @@ def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: 
     def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
         return apply(stream.updates(begin, end))
 
-    return Source(stream.description, stream.graph(), query, stream.event_count, play)
+    return EventSource(stream.description, stream.graph(), query, stream.event_count, play)
 
 
 # ---- files
 
 
-def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> Source:
+def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> EventSource:
     features, ids = files.read_features(options.features, options.id_column, options.vertex_type_column)
     known: Ids = np.arange(len(features), dtype=np.int64) if ids is None else ids
-    columns = Columns(
+    columns = ColumnNames(
         options.src_column, options.dst_column, options.op_column, options.weight_column, options.time_column
     )
     events = read_events(options.events, columns, known, options.features)
@@ -159,12 +159,12 @@ def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> Source:
         return apply_rows(apply, events, begin, end)
 
     title = f"{options.events}, on the vertices of {options.features}"
-    return Source(title, graph, query, len(events), play)
+    return EventSource(title, graph, query, len(events), play)
 
 
 def _plain(
-    options: argparse.Namespace, features: Any, ids: Ids | None, edges: Events | None, events: Events
-) -> tuple[lg.Graph, Events]:
+    options: argparse.Namespace, features: Any, ids: Ids | None, edges: EventRows | None, events: EventRows
+) -> tuple[lg.Graph, EventRows]:
     """A graph whose vertices have no types; edge types are whole numbers."""
     if options.type_column is not None:
         events = replace(events, edge_type=_numbers(events, options.type_column))
@@ -174,7 +174,7 @@ def _plain(
     return lg.Graph(features, src, dst, **given, ids=labels, undirected=options.undirected), events
 
 
-def _numbers(events: Events, name: str) -> Any:
+def _numbers(events: EventRows, name: str) -> Any:
     numbers = events.table.int64(name)
     wrong = (numbers < 0) | (numbers > _INT32_MAX)
     if wrong.any():
@@ -183,7 +183,7 @@ def _numbers(events: Events, name: str) -> Any:
     return numbers.astype(np.int32)
 
 
-def _loaded(events: Events, count: int) -> tuple[Any, Any, dict[str, Any]]:
+def _loaded(events: EventRows, count: int) -> tuple[Any, Any, dict[str, Any]]:
     """The first `count` rows as Graph takes them, columns beside."""
     src, dst = events.src[:count], events.dst[:count]
     if src.dtype.kind != "i":
@@ -193,8 +193,8 @@ def _loaded(events: Events, count: int) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def _typed(
-    options: argparse.Namespace, features: Any, known: Ids, edges: Events | None, events: Events
-) -> tuple[lg.Graph, Events]:
+    options: argparse.Namespace, features: Any, known: Ids, edges: EventRows | None, events: EventRows
+) -> tuple[lg.Graph, EventRows]:
     """A graph with types; ids are those of the files, and all different."""
     column = options.vertex_type_column
     kinds = [str(kind) for kind in files.read_table(options.features).column(column).tolist()]
@@ -228,7 +228,7 @@ def _typed(
     return lg.Graph(shown, **given, ids=labels, undirected=options.undirected), events
 
 
-def _codes(events: Events, name: str | None, kind_of: dict[Any, str], triples: dict[Triple, int]) -> Any:
+def _codes(events: EventRows, name: str | None, kind_of: dict[Any, str], triples: dict[Triple, int]) -> Any:
     """The edge types of rows by code; new ones are appended to `triples`."""
     names: list[Any] = ["to"] * len(events) if name is None else events.table.column(name).tolist()
     codes = np.empty(len(events), dtype=np.int32)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class TrainingEvents:
     """Events in time order. attributes: (E, A) float32; features: (V, F) float32; ids: (V,) or None for row numbers."""
 
     title: str
@@ -201,7 +201,7 @@ class _Bars:
 
 
 def _train(
-    config: Config, trainer: lg.ContinuousTrainer, stream: Stream, warm: int, console: Console, bars: _Bars
+    config: Config, trainer: lg.ContinuousTrainer, stream: TrainingEvents, warm: int, console: Console, bars: _Bars
 ) -> bool:
     """All rounds, or those before Ctrl-C; whether it was interrupted."""
     t, start = config.train, time.perf_counter()
@@ -269,17 +269,17 @@ def _model(config: Config, graph: lg.Graph) -> TemporalModel:
         raise ValueInvalid(f"[train] expected arguments of a model in [model], got {config.model} ({cause})") from cause
 
 
-def _read(data: DataConfig) -> Stream:
+def _read(data: DataConfig) -> TrainingEvents:
     stream = _from_file(data) if data.events else _from_dataset(data)
     order = np.argsort(stream.time, kind="stable")
     if data.limit:
         order = order[: data.limit]
     attributes = None if stream.attributes is None else stream.attributes[order]
     columns = (stream.src[order], stream.dst[order], stream.time[order], attributes)
-    return Stream(stream.title, *columns, stream.features, stream.ids)
+    return TrainingEvents(stream.title, *columns, stream.features, stream.ids)
 
 
-def _from_dataset(data: DataConfig) -> Stream:
+def _from_dataset(data: DataConfig) -> TrainingEvents:
     if data.dataset not in datasets.names():
         known = ", ".join(datasets.names())
         raise ValueInvalid(f"[train] expected data.dataset among {known}, got {data.dataset!r}; choose one of them")
@@ -290,10 +290,10 @@ def _from_dataset(data: DataConfig) -> Stream:
     if features is None:
         features = np.zeros((found.vertex_count, 0), np.float32)
     title = f"{data.dataset}{' (generated)' if found.generated else ''}"
-    return Stream(title, found.src, found.dst, found.time, None, features, None)
+    return TrainingEvents(title, found.src, found.dst, found.time, None, features, None)
 
 
-def _from_file(data: DataConfig) -> Stream:
+def _from_file(data: DataConfig) -> TrainingEvents:
     table = files.read_table(Path(data.events))
     src, dst, times = table.ids(data.src), table.ids(data.dst), table.int64(data.time)
     attributes = None
@@ -306,4 +306,4 @@ def _from_file(data: DataConfig) -> Stream:
             table.int64(data.dst if src.dtype.kind == "i" else data.src)  # raises, naming the first that is no number
         ids = np.unique(np.concatenate([src, dst]))
         features = np.zeros((len(ids), 0), np.float32)
-    return Stream(data.events, src, dst, times, attributes, features, ids)
+    return TrainingEvents(data.events, src, dst, times, attributes, features, ids)

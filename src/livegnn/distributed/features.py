@@ -20,7 +20,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.distributed.exchange import Exchange, Route
-from livegnn.distributed.graph_part import Changes, Partition
+from livegnn.distributed.graph_part import BatchEffect, Partition
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import EdgeMissing, VertexUnknown
 from livegnn.optional import need
@@ -69,7 +69,7 @@ class RemoteRows(ABC):
         return tensor
 
     @abstractmethod
-    def changed_ids(self, changes: Changes) -> tuple[Int64Array, Int64Array]:
+    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
         """Ids whose rows a batch has changed, and ids that it has removed."""
 
     def listened_by(self, cached: Cached) -> None:
@@ -102,7 +102,7 @@ class RemoteVertexRows(RemoteRows):
         """Slots."""
         return self._partition.graph.slot_count
 
-    def changed_ids(self, changes: Changes) -> tuple[Int64Array, Int64Array]:
+    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
         """Slots."""
         return changes.slots, changes.slots_gone
 
@@ -158,7 +158,7 @@ class RemoteEdgeRows(RemoteRows):
         """The next readings ask for these edges, into these vertices."""
         self._expected = (edge_ids, self._partition.layout.servers_of(dst, self._exchange.rank))
 
-    def changed_ids(self, changes: Changes) -> tuple[Int64Array, Int64Array]:
+    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
         """Edge ids."""
         return changes.edge_ids, changes.edge_ids_gone
 
@@ -235,6 +235,6 @@ class Cached:
         self.remote.attend()
         return found
 
-    def changed(self, changes: Changes) -> None:
+    def changed(self, changes: BatchEffect) -> None:
         """Forgets rows that a batch of the partition has changed; those of removed ids leave the checkpoint too."""
         self.cache._leave(*self.remote.changed_ids(changes))

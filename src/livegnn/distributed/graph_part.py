@@ -31,7 +31,7 @@ from livegnn.graph import Graph, Updates
 from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["Changes", "Listener", "Partition", "check_graph"]
+__all__ = ["BatchEffect", "Listener", "Partition", "check_graph"]
 
 _ADD_EDGE, _REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = (
     _native.UpdateKind[name].value
@@ -49,7 +49,7 @@ _EVERYWHERE = (_REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)
 _CHANGES_EDGES = (_REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _REMOVE_VERTEX)
 
 
-class Changes(NamedTuple):
+class BatchEffect(NamedTuple):
     """What a batch made of rows that there were, in all parts; the same on every worker, and each id may stand twice.
 
     slots: of vertices with other features, or added.  slots_gone: removed.  edge_ids, edge_ids_gone: of edges with
@@ -65,7 +65,7 @@ class Changes(NamedTuple):
 class Listener(Protocol):
     """Hears of each batch that a Partition has applied; makes no exchange."""
 
-    def changed(self, changes: Changes) -> None:
+    def changed(self, changes: BatchEffect) -> None:
         """After the batch, on every worker."""
 
 
@@ -311,7 +311,7 @@ class Partition(Consumer):
         else:
             told = np.zeros((0, 2), np.int64)
         away = told[:, 1] != 0
-        changes = Changes(
+        changes = BatchEffect(
             slots[np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))],
             slots[kind == _REMOVE_VERTEX],
             told[~away, 0],

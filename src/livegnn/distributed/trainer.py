@@ -22,7 +22,7 @@ import numpy as np
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
-from livegnn.distributed.graph_part import Changes, Partition, check_graph
+from livegnn.distributed.graph_part import BatchEffect, Partition, check_graph
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError, ValueInvalid
@@ -194,7 +194,7 @@ class DistributedTrainer:
         for part in cut(len(events), self.batch_size):
             self._observe(events, part)
 
-    def changed(self, changes: Changes) -> None:
+    def changed(self, changes: BatchEffect) -> None:
         """What the partition tells of a batch."""
         self._removed.append(changes.slots_gone)
 

@@ -16,7 +16,7 @@ from livegnn import _native
 from livegnn.errors import ColumnMissing, DtypeInvalid, ValueInvalid
 from livegnn.graph import checks
 from livegnn.graph.checks import AnyArray, BoolArray, Int32Array, Int64Array
-from livegnn.graph.schema import EdgeTriple, Schema
+from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.updates import EdgeType, Updates
 
 __all__ = ["Expiry", "Ttl"]
@@ -41,7 +41,9 @@ class Expiry:
         self._types, self._ttls = list(durations), list(durations.values())
 
     @classmethod
-    def of(cls, where: str, ttl: Ttl, schema: Schema, options: Mapping[str, Any], unit: str | None) -> Expiry | None:
+    def of(
+        cls, where: str, ttl: Ttl, schema: GraphSchema, options: Mapping[str, Any], unit: str | None
+    ) -> Expiry | None:
         """What the user gave. unit: of datetime64 times.
 
         Raises:  ColumnMissing without times, and for a dict without edge types; ValueInvalid, DtypeInvalid.
@@ -64,7 +66,7 @@ class Expiry:
             durations[code] = _duration(where, f"ttl of {checks.shown(name)}", value, unit)
         return cls(durations, simple=options["simple"])
 
-    def shown(self, schema: Schema) -> int | dict[EdgeTriple, int] | dict[int, int]:
+    def shown(self, schema: GraphSchema) -> int | dict[EdgeTriple, int] | dict[int, int]:
         """The ttl as Graph.ttl gives it."""
         if checks.TYPE_UNSET in self.durations:
             return self.durations[checks.TYPE_UNSET]

@@ -23,7 +23,7 @@ _RANGE = {"float16": 65520.0, "bfloat16": float.fromhex("0x1.ffp127")}  # from h
 UInt16Array = npt.NDArray[np.uint16]
 
 
-class FeatureRows(NamedTuple):
+class GivenRows(NamedTuple):
     """rows: (k, F) float32, or the bits of a dtype of 16 bits as uint16.  dtype: its name."""
 
     rows: AnyArray
@@ -56,14 +56,14 @@ def widened(where: str, name: str, values: object) -> object:
     return values if found is None else _wide(*found)
 
 
-def given_rows(where: str, name: str, values: object) -> FeatureRows:
+def given_rows(where: str, name: str, values: object) -> GivenRows:
     """Features as they were given, (k, F), every value finite.
 
     Raises:  DtypeInvalid, WidthMismatch; ValueInvalid, naming row, column and value.
     """
     found = _bits(where, name, values)
     if found is None:
-        return FeatureRows(checks.float_array(where, name, values, 2), "float32")
+        return GivenRows(checks.float_array(where, name, values, 2), "float32")
     bits, dtype = found
     if bits.ndim != 2:
         raise WidthMismatch(f"[{where}] expected {name} of shape (k, width), got {bits.shape}; reshape it")
@@ -72,10 +72,10 @@ def given_rows(where: str, name: str, values: object) -> FeatureRows:
         row, column = _first(bad)
         got = f"{_wide(bits[row], dtype)[column]} at row {row}, column {column}"
         raise ValueInvalid(f"[{where}] expected {name} finite, got {got}; drop or fix the row")
-    return FeatureRows(np.ascontiguousarray(bits), dtype)
+    return GivenRows(np.ascontiguousarray(bits), dtype)
 
 
-def chosen(wanted: str | None, given: Sequence[FeatureRows]) -> str:
+def chosen(wanted: str | None, given: Sequence[GivenRows]) -> str:
     """The dtype to store: the one asked for, else that of all rows, else float32, which holds the others."""
     if wanted is not None:
         return wanted
@@ -83,7 +83,7 @@ def chosen(wanted: str | None, given: Sequence[FeatureRows]) -> str:
     return dtypes.pop() if len(dtypes) == 1 else "float32"
 
 
-def as_stored(where: str, name: str, given: FeatureRows, dtype: str) -> AnyArray:
+def as_stored(where: str, name: str, given: GivenRows, dtype: str) -> AnyArray:
     """Rows that a store of this dtype takes: its own bits, or float32 that it can round.
 
     Raises:  ValueInvalid for a value beyond its range, naming row, column and value.

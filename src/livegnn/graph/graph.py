@@ -20,7 +20,7 @@ from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, 
 from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.host import GraphHost
 from livegnn.graph.offloaded import Offloaded
-from livegnn.graph.schema import EdgeTriple, Schema
+from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
 
@@ -113,7 +113,7 @@ class Graph:
         }
         if arrays.ids is not None:
             typed_load.check_undirected(arrays.ids.schema, bool(undirected))
-        schema = Schema.nameless(0) if arrays.ids is None else arrays.ids.schema
+        schema = GraphSchema.nameless(0) if arrays.ids is None else arrays.ids.schema
         expiry = Expiry.of(where, ttl, schema, options, unit)
         self.host = GraphHost(
             options,

@@ -16,7 +16,7 @@ from livegnn.graph import checks, load
 from livegnn.graph import float16 as halves
 from livegnn.graph.checks import AnyArray, Int32Array, Int64Array
 from livegnn.graph.ids import NamedIds, counted_and_named
-from livegnn.graph.schema import EdgeTriple, Schema
+from livegnn.graph.schema import EdgeTriple, GraphSchema
 
 _WHERE = "Graph"
 _COLUMNS = ("weight", "time", "edge_attr")
@@ -80,7 +80,9 @@ def _dicts(
     features: tuple[dict[str, AnyArray], str], src: Any, dst: Any, columns: dict[str, Any], ids: object, by_row: bool
 ) -> load.GraphArrays:
     rows, dtype = features
-    schema = Schema(tuple(rows), tuple(_triple(key, rows) for key in src), tuple(x.shape[1] for x in rows.values()))
+    schema = GraphSchema(
+        tuple(rows), tuple(_triple(key, rows) for key in src), tuple(x.shape[1] for x in rows.values())
+    )
     for name, values in {"dst": dst, **columns}.items():
         _same_keys(name, values, schema.edge_types)
     known = _typed_ids(schema, [len(x) for x in rows.values()], ids)
@@ -174,7 +176,7 @@ def _empty(name: str) -> AnyArray:
     return np.zeros(shape, np.int64 if name == "time" else np.float32)
 
 
-def _typed_ids(schema: Schema, counts: Sequence[int], ids: object) -> NamedIds:
+def _typed_ids(schema: GraphSchema, counts: Sequence[int], ids: object) -> NamedIds:
     given: Mapping[str, object] = {}
     if ids is not None:
         if not isinstance(ids, Mapping):
@@ -214,7 +216,7 @@ def _flat(
         ends = {name: listed.slots(_WHERE, values, name=name) for name, values in (("src", src), ("dst", dst))}
     checks.same_length(_WHERE, "dst", ends["dst"], len(ends["src"]), "src")
     triples, edge_codes = _edge_codes(edge_type, codes[ends["src"]], codes[ends["dst"]], names)
-    schema = Schema(names, triples, (rows.shape[1],) * len(names))
+    schema = GraphSchema(names, triples, (rows.shape[1],) * len(names))
     counts = np.bincount(codes, minlength=len(names)).tolist()
     own = None
     if ids is not None:
@@ -311,7 +313,7 @@ def _arrays(
     )
 
 
-def check_undirected(schema: Schema, undirected: bool) -> None:
+def check_undirected(schema: GraphSchema, undirected: bool) -> None:
     """Refuses undirected edges between vertices of two types."""
     for key in schema.edge_types if undirected else ():
         if key[0] != key[2]:

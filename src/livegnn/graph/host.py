@@ -30,7 +30,7 @@ from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
 from livegnn.graph.ids_then import IdsThen, OldIds
 from livegnn.graph.load import WeightColumn
 from livegnn.graph.offloaded import NOTHING
-from livegnn.graph.schema import Schema
+from livegnn.graph.schema import GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
 
@@ -63,7 +63,7 @@ class GraphHost:
         time_unit: str | None = None,
         expiry: Expiry | None = None,
     ) -> None:
-        self.schema = Schema.nameless(options["feature_width"]) if named is None else named.schema
+        self.schema = GraphSchema.nameless(options["feature_width"]) if named is None else named.schema
         types = self.schema.store_options()
         self.store = _native.GraphStore(**options, block_edges_max=block_edges_max, **types)
         self.store.set_apply_threads(core_count())

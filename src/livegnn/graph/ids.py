@@ -34,7 +34,7 @@ from livegnn.errors import (
 )
 from livegnn.graph import checks
 from livegnn.graph.checks import AnyArray, Int32Array, Int64Array
-from livegnn.graph.schema import ADD_VERTEX, REMOVE_VERTEX, Schema, no_type_names
+from livegnn.graph.schema import ADD_VERTEX, REMOVE_VERTEX, GraphSchema, no_type_names
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.graph.updates import Batch, ExternalId, Updates
 
@@ -142,7 +142,7 @@ class Named:
 class VertexIds(ABC):
     """How a graph names its vertices. schema: its types, perhaps the nameless one.  text: whether ids are strings."""
 
-    schema: Schema
+    schema: GraphSchema
     text: bool = False
     has_names: bool = False  # whether vertices of some type have ids of their own
 
@@ -188,7 +188,7 @@ class VertexIds(ABC):
 class SlotIds(VertexIds):
     """A vertex's id is its slot. What is read is checked for dtype and sign only: the store knows what is live."""
 
-    def __init__(self, schema: Schema, store: _native.GraphStore) -> None:
+    def __init__(self, schema: GraphSchema, store: _native.GraphStore) -> None:
         self.schema = schema
         self._store = store
 
@@ -244,7 +244,7 @@ class NamedIds(VertexIds):
     small_max = 32  # updates of a batch that is looked at one by one; tests make it 0
 
     def __init__(
-        self, schema: Schema, text: bool, maps: list[Counted | Named], names: AnyArray, slot_count: int
+        self, schema: GraphSchema, text: bool, maps: list[Counted | Named], names: AnyArray, slot_count: int
     ) -> None:
         self.schema = schema
         self.text = text
@@ -349,7 +349,7 @@ class NamedIds(VertexIds):
         return {**parts, "numbers": names} if self.schema.has_types else {**parts, "ids": np.where(taken, names, 0)}
 
     @classmethod
-    def from_arrays(cls, schema: Schema, arrays: Mapping[str, AnyArray], types: Int32Array) -> NamedIds:
+    def from_arrays(cls, schema: GraphSchema, arrays: Mapping[str, AnyArray], types: Int32Array) -> NamedIds:
         """The map that to_arrays() described; types: (slots,) codes, -1 where free, as the store has them.
 
         Raises: StoredStateInvalid, KeyError, ValueError.
@@ -572,7 +572,7 @@ class _Walk:
         _refuse_unknown(i, of_type, name if self._batch.keys is None else self._batch.keys[name])
 
 
-def counted_and_named(where: str, schema: Schema, counts: Sequence[int], ids: Mapping[str, object]) -> NamedIds:
+def counted_and_named(where: str, schema: GraphSchema, counts: Sequence[int], ids: Mapping[str, object]) -> NamedIds:
     """The ids of a new graph, whose types lie one after another.
 
     Args:    counts: vertices by type.  ids: (count,) int64 or strings, of the types that have ids of their own; of the

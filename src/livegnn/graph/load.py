@@ -13,7 +13,7 @@ from livegnn.graph import checks
 from livegnn.graph import float16 as halves
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.ids import NamedIds, counted_and_named
-from livegnn.graph.schema import Schema
+from livegnn.graph.schema import GraphSchema
 
 _WHERE = "Graph"
 
@@ -94,7 +94,7 @@ def check_arrays(
 
 def plain_ids(ids: object, rows: AnyArray) -> NamedIds:
     """Ids of vertices without types. Raises: WidthMismatch, ValueInvalid, DtypeInvalid."""
-    return counted_and_named(_WHERE, Schema.nameless(rows.shape[1]), [len(rows)], {"": ids})
+    return counted_and_named(_WHERE, GraphSchema.nameless(rows.shape[1]), [len(rows)], {"": ids})
 
 
 def _endpoints(name: str, values: object, count: int, known: NamedIds | None) -> Int64Array:

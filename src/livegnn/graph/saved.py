@@ -14,7 +14,7 @@ from livegnn.graph.checks import AnyArray
 from livegnn.graph.expiry import Expiry
 from livegnn.graph.host import GraphHost
 from livegnn.graph.ids import NamedIds
-from livegnn.graph.schema import Schema
+from livegnn.graph.schema import GraphSchema
 
 __all__ = ["restore", "to_arrays"]
 
@@ -89,11 +89,13 @@ def _restored(parts: Mapping[str, dict[str, AnyArray]], unit: AnyArray | None, b
 def _stored_ids(parts: Mapping[str, Mapping[str, AnyArray]], width: int) -> NamedIds | None:
     """The ids of a saved graph, None where they are slots."""
     if parts["types"]:
-        return NamedIds.from_arrays(Schema.from_arrays(parts["types"]), parts["ids"], parts["store"]["vertex_type"])
+        return NamedIds.from_arrays(
+            GraphSchema.from_arrays(parts["types"]), parts["ids"], parts["store"]["vertex_type"]
+        )
     if not parts["ids"]:
         return None
     live = parts["store"]["live"] != 0
-    return NamedIds.from_arrays(Schema.nameless(width), parts["ids"], np.where(live, 0, -1).astype(np.int32))
+    return NamedIds.from_arrays(GraphSchema.nameless(width), parts["ids"], np.where(live, 0, -1).astype(np.int32))
 
 
 def _check_store(store: Mapping[str, AnyArray]) -> None:

@@ -34,7 +34,7 @@ NAMELESS = ("",)  # vertex_types of a graph without types; users cannot name a t
 
 
 @dataclass(frozen=True)
-class Schema:
+class GraphSchema:
     """The types of one graph. widths: of the feature rows, by vertex type. A graph without types has a nameless one."""
 
     vertex_types: tuple[str, ...]
@@ -42,7 +42,7 @@ class Schema:
     widths: tuple[int, ...]
 
     @classmethod
-    def nameless(cls, width: int) -> Schema:
+    def nameless(cls, width: int) -> GraphSchema:
         """Of a graph without types, whose feature rows are so wide."""
         return cls(NAMELESS, (), (width,))
 
@@ -226,7 +226,7 @@ class Schema:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> Schema:
+    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> GraphSchema:
         """The schema that to_arrays() described. Raises: StoredStateInvalid, KeyError, ValueError."""
         vertex_types, flat = (
             text_from_arrays({name: arrays[f"{part}_{name}"] for name in ("text", "offsets")})

@@ -48,7 +48,7 @@ from livegnn.inference.storage import model_digest
 from livegnn.inference.stream import Stream
 from livegnn.inference.views import SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
-from livegnn.models.joining import EdgeColumns, joined
+from livegnn.models.joining import GraphColumns, joined
 from livegnn.models.model import Model
 from livegnn.stored import file_path
 
@@ -226,7 +226,7 @@ class Engine(Switching):
         return _native.NativeEngine.create(self.graph.host.store, program, options)
 
     def _joined(self, model: Model) -> Model:
-        return joined(model, EdgeColumns(self.graph.weight_column, self.graph.attr_width))
+        return joined(model, GraphColumns(self.graph.weight_column, self.graph.attr_width))
 
     def _check_columns(self, model: Model) -> None:
         if model.uses_types and not self.graph.has_type:

@@ -16,18 +16,18 @@ from livegnn.models import edges, ir
 from livegnn.models.model import Model
 from livegnn.models.order import moved, with_inputs
 
-__all__ = ["EdgeColumns", "joined"]
+__all__ = ["GraphColumns", "joined"]
 
 
 @dataclass(frozen=True)
-class EdgeColumns:
+class GraphColumns:
     """What a graph's edges have: where the weights come from, None without; the attributes' width, 0 without."""
 
     weight: WeightColumn | None
     attribute_width: int
 
 
-def joined(model: Model, columns: EdgeColumns) -> Model:
+def joined(model: Model, columns: GraphColumns) -> Model:
     """The model on a graph with `columns`; its `weights` is never "optional".
 
     Raises: ColumnMissing, ModelMismatch where the graph has not what the model reads; ModelUnsupported where the model
@@ -52,7 +52,7 @@ def joined(model: Model, columns: EdgeColumns) -> Model:
     return fitted
 
 
-def _refuse_columns(model: Model, columns: EdgeColumns) -> None:
+def _refuse_columns(model: Model, columns: GraphColumns) -> None:
     """Refuses a graph with a column that the import left out because it could not be read."""
     given = set() if columns.weight is None else {"edge_attr" if columns.weight == "edge_attr" else "edge_weight"}
     given |= {"edge_attr"} if columns.attribute_width else set()
@@ -64,7 +64,7 @@ def _refuse_columns(model: Model, columns: EdgeColumns) -> None:
         )
 
 
-def _takes_weights(model: Model, columns: EdgeColumns) -> bool:
+def _takes_weights(model: Model, columns: GraphColumns) -> bool:
     """Whether the model reads the graph's weights as its own. Raises: ColumnMissing, ModelUnsupported."""
     if model.weights == "none":
         return False

@@ -8,7 +8,7 @@ import numpy as np
 
 from livegnn.types import AnyArray, Float64Array, Int64Array
 
-__all__ = ["EdgeTable", "Hop", "draw", "ranks", "sample_tree"]
+__all__ = ["EdgeTable", "HopRule", "draw", "ranks", "sample_tree"]
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 
@@ -29,7 +29,7 @@ class EdgeTable(NamedTuple):
         return EdgeTable(self.src[places], self.dst[places], self.ids[places], *rest)
 
 
-class Hop(NamedTuple):
+class HopRule(NamedTuple):
     """A one-hop query. edge_type None: all. ttl 0: edges do not expire."""
 
     direction: Literal["out", "in_", "both"]
@@ -47,7 +47,7 @@ def _mix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def ranks(hop: Hop, number: int, seed: int, edges: EdgeTable) -> list[tuple[float, int]]:
+def ranks(hop: HopRule, number: int, seed: int, edges: EdgeTable) -> list[tuple[float, int]]:
     """(rank, tie) of each edge at hop `number` (from 1); the smallest are sampled first."""
     salt = _mix(seed ^ _mix(number))
     found: list[tuple[float, int]] = []
@@ -64,7 +64,7 @@ def ranks(hop: Hop, number: int, seed: int, edges: EdgeTable) -> list[tuple[floa
     return found
 
 
-def draw(hop: Hop, number: int, seed: int, edges: EdgeTable, v: int, now: int, undirected: bool) -> list[int]:
+def draw(hop: HopRule, number: int, seed: int, edges: EdgeTable, v: int, now: int, undirected: bool) -> list[int]:
     """Places in `edges` of the sample of v, in order."""
     leaves, enters = edges.src == v, edges.dst == v
     if undirected or hop.direction == "both":
@@ -83,7 +83,7 @@ def draw(hop: Hop, number: int, seed: int, edges: EdgeTable, v: int, now: int, u
 
 
 def sample_tree(
-    hops: list[Hop], seed: int, edges: EdgeTable, seeds: AnyArray, now: int = 0, undirected: bool = False
+    hops: list[HopRule], seed: int, edges: EdgeTable, seeds: AnyArray, now: int = 0, undirected: bool = False
 ) -> tuple[list[Int64Array], list[Int64Array]]:
     """Vertices and edge ids of each hop, (B, C1, ..., Ck) int64, -1 where there are fewer."""
     parents = np.asarray(seeds, np.int64)

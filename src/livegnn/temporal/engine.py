@@ -49,7 +49,7 @@ from livegnn.temporal.loading import (
     check_sampler,
     checked_device,
 )
-from livegnn.temporal.view import View
+from livegnn.temporal.view import TemporalView
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class TemporalEngine(Consumer):
         self.edge_columns = self._loader.edge_columns
         self._loader.check(model)
         self._since: list[_Batch] = []  # batches that a model still in training may not have seen
-        self._views: list[View] = []  # of answers under way; changed under the graph's lock
+        self._views: list[TemporalView] = []  # of answers under way; changed under the graph's lock
         self._failed: BaseException | None = None
         self._closed = False
         self._pass = self._made(model)
@@ -457,7 +457,7 @@ class TemporalEngine(Consumer):
             ) from self._failed
 
     @contextmanager
-    def _viewed(self, roots: int) -> Iterator[View]:
+    def _viewed(self, roots: int) -> Iterator[TemporalView]:
         """What an answer reads; the caller holds the graph's lock. Of many roots a version that stays while the lock
         is let go between forward passes, unless this thread's what_if block or on_change callback holds it anyway.
         """
@@ -466,18 +466,18 @@ class TemporalEngine(Consumer):
             source = None
             if roots > _ROOTS_MAX and pinned is not None and not (self.graph.host.in_what_if or self.graph.host.busy):
                 source = held.enter_context(pinned())
-            view = View(self._pass.model, source, self.graph.slot_count, self._loader.device)
+            view = TemporalView(self._pass.model, source, self.graph.slot_count, self._loader.device)
             if source is not None:
                 self._views.append(view)
                 held.callback(self._unview, view)
             yield view
 
-    def _unview(self, view: View) -> None:
+    def _unview(self, view: TemporalView) -> None:
         with self.graph.host.lock:
             self._views = [other for other in self._views if other is not view]
 
     def _embed(
-        self, view: View, slots: Int64Array, times: Int64Array, reading: ExitStack | None = None
+        self, view: TemporalView, slots: Int64Array, times: Int64Array, reading: ExitStack | None = None
     ) -> torch.Tensor:
         """Rows by the model of a view. `reading`, which holds the graph's lock, is closed before roots go through a
         model that looks at no memory by itself: before the first of them where the view is pinned, else the last.

@@ -1,4 +1,4 @@
-"""View: what a large answer of a TemporalEngine reads: graph, features and memory of one version, while batches go on.
+"""TemporalView: what a large answer of a TemporalEngine reads, of one version, while batches go on.
 
 The graph's half is a PinnedSampler. The memory's half are the rows that batches are about to change: the engine keeps
 them here, before its memory observes a batch, for every view that is open on that memory.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.pin import PinnedSampler
 
-__all__ = ["View"]
+__all__ = ["TemporalView"]
 
 
-class View:
+class TemporalView:
     """One version as a model reads it. The caller of every method holds the graph's lock.
 
     Args:    model: whose memory is read.  source: an open pin of the version; None where the caller holds the graph's

@@ -21,7 +21,7 @@ from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.report import Counterexample
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, Signs
-from livegnn.verify.smt import Facts, Query
+from livegnn.verify.smt import SolverQuery, VariableFacts
 from livegnn.verify.states import StateForm
 from livegnn.verify.subject import Subject, random_edges
 
@@ -36,7 +36,7 @@ ADDS, AGAIN = "results add", "a result may stand for its rows"
 class Proof:
     """Queries that must all be unsatisfiable, and what that shows."""
 
-    queries: tuple[Query, ...]
+    queries: tuple[SolverQuery, ...]
     shows: str
 
 
@@ -53,7 +53,7 @@ class Task:
     given: str = ""
     lacking: str = ""
     proofs: tuple[Proof, ...] = ()
-    hunts: tuple[Query, ...] = ()
+    hunts: tuple[SolverQuery, ...] = ()
 
 
 def differ(a: Float64, b: Float64, tolerance: float, between: Float64 | float = 0.0) -> bool:
@@ -95,19 +95,19 @@ def merged(form: StateForm, merge: str, a: Expr, b: Expr) -> Expr:
 def _merge_proofs(form: StateForm, rows: Signs) -> list[Proof]:
     left, right = form.state("left"), form.state("right")
     found, counts = form.state_facts(("left", "right"), rows)
-    facts = Facts(found, counts)
+    facts = VariableFacts(found, counts)
     union = form.finished(form.merge(left, right))
     proofs = []
     total = ex.elementwise("add", form.finished(left), form.finished(right))
-    valued = Query(defined=(form.finished(left),), facts=facts)
-    proofs.append(Proof((Query(((union, total),), facts=facts), valued), ADDS))
+    valued = SolverQuery(defined=(form.finished(left),), facts=facts)
+    proofs.append(Proof((SolverQuery(((union, total),), facts=facts), valued), ADDS))
     if form.finish.width == form.width:
         again = form.finished(form.merge(form.of_row(form.finished(left)), right))
-        proofs.append(Proof((Query(((union, again),), facts=facts), valued), AGAIN))
+        proofs.append(Proof((SolverQuery(((union, again),), facts=facts), valued), AGAIN))
     return proofs
 
 
-def _merge_hunts(function: Expr, rows: str, width: int, possible: Signs) -> list[Query]:
+def _merge_hunts(function: Expr, rows: str, width: int, possible: Signs) -> list[SolverQuery]:
     hunts = []
     for lefts, rights in ((1, 1), (2, 1), (2, 2)):
         left = [ex.variable(f"left{i}", width) for i in range(lefts)]
@@ -117,9 +117,9 @@ def _merge_hunts(function: Expr, rows: str, width: int, possible: Signs) -> list
         pairs = [(whole, ex.elementwise("add", part, other))]
         if function.width == width:
             pairs.append((whole, ex.unroll(function, rows, [part, *right])))
-        facts, named = Facts({each.name: possible for each in (*left, *right)}), _named(*left, *right)
-        hunts.append(Query(tuple(pairs), facts=facts, named=named))
-        hunts.append(Query(defined=(whole,), facts=facts, named=named))
+        facts, named = VariableFacts({each.name: possible for each in (*left, *right)}), _named(*left, *right)
+        hunts.append(SolverQuery(tuple(pairs), facts=facts, named=named))
+        hunts.append(SolverQuery(defined=(whole,), facts=facts, named=named))
     return hunts
 
 
@@ -188,15 +188,15 @@ def _holds(key: str, statement: str, reason: str) -> Task:
 # ---- condition 3: msg_cbn distributes over aggregate
 
 
-def _context_facts(subject: Subject, *supported: str) -> Facts:
+def _context_facts(subject: Subject, *supported: str) -> VariableFacts:
     pairs = tuple(("nct", name) for name in supported) if subject.supported else ()
     counts = frozenset(("nct",)) if subject.context_counts else frozenset[str]()
-    return Facts({"nct": subject.context_signs}, counts, pairs)
+    return VariableFacts({"nct": subject.context_signs}, counts, pairs)
 
 
-def _message_facts(subject: Subject) -> Facts:
+def _message_facts(subject: Subject) -> VariableFacts:
     facts = _context_facts(subject, "mlc")
-    return Facts({**facts.signs, "mlc": subject.message_signs}, facts.counts, facts.support)
+    return VariableFacts({**facts.signs, "mlc": subject.message_signs}, facts.counts, facts.support)
 
 
 def _with(expr: Expr, name: str, value: Expr) -> Expr:
@@ -217,7 +217,11 @@ def _distributes_proofs(subject: Subject, row: Expr, pooled: Expr, merge: str) -
         merged(form, merge, _with(pooled, "mlc", a), _with(pooled, "mlc", b)),
     )
     facts = _context_facts(subject, "x", "a", "b")
-    return [Proof((Query((single,), facts=facts), Query((union,), facts=facts)), "for one row and for two results")]
+    return [
+        Proof(
+            (SolverQuery((single,), facts=facts), SolverQuery((union,), facts=facts)), "for one row and for two results"
+        )
+    ]
 
 
 def distributes(subject: Subject, merge: str) -> Task:
@@ -238,7 +242,7 @@ def distributes(subject: Subject, merge: str) -> Task:
             outside = _with(pooled, "mlc", ex.unroll(function, "msg", rows))
             facts = _context_facts(subject, *(each.name for each in rows))
             named = {"nct": subject.context_width, **_named(*rows)}
-            hunts.append(Query(((inside, outside),), facts=facts, named=named))
+            hunts.append(SolverQuery(((inside, outside),), facts=facts, named=named))
 
     def replay(values: Values) -> Counterexample | None:
         rows, context = _stacked(values, "x"), values["nct"]
@@ -274,7 +278,7 @@ def _factor_task(subject: Subject) -> Task:
         message, source = ex.variable("mlc", subject.message_width), ex.variable("f", subject.source_width)
         pair = (ex.elementwise("mul", before, source), _with(after, "mlc", ex.elementwise("mul", message, source)))
         named = {"nct": subject.context_width, **_named(message, source)}
-        query = Query((pair,), facts=_message_facts(subject), named=named)
+        query = SolverQuery((pair,), facts=_message_facts(subject), named=named)
         proofs, hunts = [Proof((query,), "for every message and every factor")], [query]
 
     def replay(values: Values) -> Counterexample | None:
@@ -309,7 +313,7 @@ def _inverse_task(subject: Subject) -> Task:
         a = ex.variable("a", width)
         pair = (_with(back, "msg", _with(there, "mlc", a)), a)
         named = {"nct": subject.context_width, "a": width}
-        query = Query((pair,), facts=_context_facts(subject, "a"), named=named)
+        query = SolverQuery((pair,), facts=_context_facts(subject, "a"), named=named)
         proofs, hunts = [Proof((query,), "for every context and every aggregate")], [query]
 
     def replay(values: Values) -> Counterexample | None:
@@ -332,7 +336,7 @@ def _inverse_task(subject: Subject) -> Task:
 # ---- contexts that fall to zero: msg_cbn and its inverse have a value for every neighbourhood that is not empty
 
 
-def _zero_hunts(subject: Subject, there: Expr, back: Expr) -> list[Query]:
+def _zero_hunts(subject: Subject, there: Expr, back: Expr) -> list[SolverQuery]:
     """Neighbourhoods of one to three edges, from the rows of their sources on."""
     context, message, source = subject.context_expr, subject.message_expr, subject.source_expr
     pooled = subject.aggregate_expr
@@ -366,7 +370,7 @@ def _zero_hunts(subject: Subject, there: Expr, back: Expr) -> list[Query]:
         }
         per_edge = {f"{name}.{i}": width for name, width in asked.items() if name not in shared for i in range(count)}
         whole = {name: width for name, width in asked.items() if name in shared}
-        query = Query((), (made, undone), (z, a), Facts(facts), {**per_edge, **whole})
+        query = SolverQuery((), (made, undone), (z, a), VariableFacts(facts), {**per_edge, **whole})
         hunts.append(query)
     return hunts
 
@@ -386,15 +390,15 @@ def _zero_task(subject: Subject) -> Task:
     width = subject.aggregate_width
     there, back = subject.combine_expr(width), subject.uncombine_expr(width)
     proofs: list[Proof] = []
-    hunts: list[Query] = []
+    hunts: list[SolverQuery] = []
     if there is not None and back is not None and there.width == width:
         a = ex.variable("a", width)
         made = _with(there, "mlc", a)
         facts = _context_facts(subject, "a")
         on_messages = subject.combine_expr(subject.message_width)
-        queries = [Query(defined=(made, _with(back, "msg", made)), facts=facts)]
+        queries = [SolverQuery(defined=(made, _with(back, "msg", made)), facts=facts)]
         if on_messages is not None:
-            queries.append(Query(defined=(on_messages,), facts=_message_facts(subject)))
+            queries.append(SolverQuery(defined=(on_messages,), facts=_message_facts(subject)))
             proofs = [Proof(tuple(queries), "for every message and every aggregate")]
         hunts = _zero_hunts(subject, there, back)
 
@@ -434,9 +438,9 @@ def _destination_task(subject: Subject) -> Task:
         if not any(each.op == "variable" and each.name == "h_v" for each in ex.walk(message)):
             return _holds(key, statement, "msg_local asks for h_v and does not use it")
         other = ex.substitute(message, {"h_v": ex.variable("other", subject.operator.width)})
-        facts = Facts({"degree_u": NOT_NEGATIVE, "edge_type": NOT_NEGATIVE})
+        facts = VariableFacts({"degree_u": NOT_NEGATIVE, "edge_type": NOT_NEGATIVE})
         named = {**{name: subject.operator.input_width(name) for name in names}, "other": subject.operator.width}
-        query = Query(((message, other),), facts=facts, named=named)
+        query = SolverQuery(((message, other),), facts=facts, named=named)
         proofs, hunts = [Proof((query,), "h_v cancels")], [query]
 
     def replay(values: Values) -> Counterexample | None:

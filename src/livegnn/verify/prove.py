@@ -11,7 +11,7 @@ from livegnn.errors import ModelError, UsageError
 from livegnn.verify.conditions import AGAIN, Task, Values, distributes, tasks
 from livegnn.verify.operator import Operator
 from livegnn.verify.report import Condition, Counterexample, Report, Verdict
-from livegnn.verify.smt import Answer, Query, load_z3, solve
+from livegnn.verify.smt import SolverAnswer, SolverQuery, load_z3, solve
 from livegnn.verify.subject import Subject
 
 __all__ = ["prove"]
@@ -88,11 +88,11 @@ class _Clock:
     def __init__(self, seconds: float) -> None:
         self.seconds, self.end = seconds, time.monotonic() + seconds
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: SolverQuery) -> SolverAnswer:
         """The solver's answer, or "unknown" when time is up."""
         left = self.end - time.monotonic()
         if left <= 0:
-            return Answer("unknown", reason=f"the solver gave up after {self.seconds:g} s")
+            return SolverAnswer("unknown", reason=f"the solver gave up after {self.seconds:g} s")
         return solve(query, left)
 
 

@@ -26,7 +26,7 @@ _SEPARATE = {"sqrt"}  # f(x * y) = f(x) * f(y) where both sides exist
 
 
 @dataclass
-class _Parts:
+class _FormulaParts:
     message: list[str] = field(default_factory=list)
     context: list[str] = field(default_factory=list)  # factors in degree_v
     outside: list[str] = field(default_factory=list)  # factors of the destination alone
@@ -76,8 +76,8 @@ def _text(part: ast.expr, divides: bool) -> str:
     return f"(1 / ({text}))" if divides else f"({text})"
 
 
-def _sorted_factors(reduction: ast.Call) -> _Parts:
-    parts = _Parts()
+def _sorted_factors(reduction: ast.Call) -> _FormulaParts:
+    parts = _FormulaParts()
     wide: list[str] = []
     linear = called(reduction) in ("sum_u", "mean_u")
     for factor, divides in _factors(reduction.args[0]):
@@ -127,7 +127,7 @@ def _define(name: str, parameters: tuple[str, ...], body: str) -> str:
     return f"def {name}({asked}): return {body}"
 
 
-def _with_context(parts: _Parts, mean: bool) -> list[str]:
+def _with_context(parts: _FormulaParts, mean: bool) -> list[str]:
     """nbr_ctx, msg_cbn and its inverse."""
     guard = "where(nct == 0, 1, nct)"
     if parts.share and (parts.context or mean):

@@ -27,7 +27,7 @@ from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.signs import ANY, Signs
 
-__all__ = ["Answer", "Facts", "Query", "load_z3", "solve"]
+__all__ = ["SolverAnswer", "VariableFacts", "SolverQuery", "load_z3", "solve"]
 
 Pair: TypeAlias = tuple[Expr, Expr]
 _TERMS_MAX = 4000  # numbers in a query; more would not come back in time
@@ -46,7 +46,7 @@ def load_z3() -> Any:
 
 
 @dataclass(frozen=True)
-class Facts:
+class VariableFacts:
     """What is known of the variables.
 
     signs: possible signs by name.   counts: names of whole numbers of at least 1.   support: pairs (z, a) where a
@@ -59,7 +59,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Query:
+class SolverQuery:
     """Asks for values of the variables that make all `differ` pairs differ, or one of `defined` undefined.
 
     Everything in `differ` and in `assumed` is taken to be defined. An answer also has a value for each of `named`
@@ -69,12 +69,12 @@ class Query:
     differ: tuple[Pair, ...] = ()
     defined: tuple[Expr, ...] = ()
     assumed: tuple[Expr, ...] = ()
-    facts: Facts = Facts()
+    facts: VariableFacts = VariableFacts()
     named: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Answer:
+class SolverAnswer:
     """unsat: there are no such values; sat: `values` (name -> (1, w)) may be such; unknown: `reason`."""
 
     verdict: Literal["unsat", "sat", "unknown"]
@@ -241,7 +241,7 @@ class _Terms:
             found = [z3.And(one, rules[expr.op](t)) for one, t in zip(found, operand, strict=True)]
         return found
 
-    def facts(self, facts: Facts) -> list[Any]:
+    def facts(self, facts: VariableFacts) -> list[Any]:
         z3, found = self.z3, []
         rules: dict[int, Callable[[Any], Any]] = {-1: lambda t: t < 0, 0: lambda t: t == 0, 1: lambda t: t > 0}
         for name, columns in self.variables.items():
@@ -261,7 +261,7 @@ def _size(exprs: Sequence[Expr]) -> int:
     return sum(each.width * (each.inputs[0].width if each.op == "matmul" else 1) for each in ex.walk(*exprs))
 
 
-def solve(query: Query, seconds: float) -> Answer:
+def solve(query: SolverQuery, seconds: float) -> SolverAnswer:
     """Puts a query to z3.
 
     Where all columns are treated alike, one column stands for all (expr.narrow), so that widths cost nothing; else
@@ -275,7 +275,7 @@ def solve(query: Query, seconds: float) -> Answer:
         return _solve(z3, query, seconds)
 
 
-def _solve(z3: Any, query: Query, seconds: float) -> Answer:
+def _solve(z3: Any, query: SolverQuery, seconds: float) -> SolverAnswer:
     exprs = _exprs(query)
     widths = {**query.named, **{each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}}
     narrowed = ex.narrow(*exprs)
@@ -290,29 +290,29 @@ def _solve(z3: Any, query: Query, seconds: float) -> Answer:
         pair = tuple(ex.column(each, index if each.width > 1 else 0) for each in (left, right))
         left_over = end - time.monotonic()
         if left_over <= 0:
-            return Answer("unknown", reason=f"the solver gave up after {seconds:g} s")
+            return SolverAnswer("unknown", reason=f"the solver gave up after {seconds:g} s")
         answer = _solve_one(z3, _with_exprs(query, [*pair, *query.assumed]), widths, left_over)
         if answer.verdict != "unsat":
             return answer
-    return Answer("unsat")
+    return SolverAnswer("unsat")
 
 
-def _exprs(query: Query) -> list[Expr]:
+def _exprs(query: SolverQuery) -> list[Expr]:
     return [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
 
 
-def _with_exprs(query: Query, exprs: Sequence[Expr]) -> Query:
+def _with_exprs(query: SolverQuery, exprs: Sequence[Expr]) -> SolverQuery:
     """The same query about other expressions, in the order of `_exprs`."""
     pairs = 2 * len(query.differ)
     middle = pairs + len(query.defined)
     differ = tuple((exprs[i], exprs[i + 1]) for i in range(0, pairs, 2))
-    return Query(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts, query.named)
+    return SolverQuery(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts, query.named)
 
 
-def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float) -> Answer:
+def _solve_one(z3: Any, query: SolverQuery, widths: Mapping[str, int], seconds: float) -> SolverAnswer:
     size = _size(_exprs(query))
     if size > _TERMS_MAX:
-        return Answer("unknown", reason=f"{size} numbers are too many for the solver")
+        return SolverAnswer("unknown", reason=f"{size} numbers are too many for the solver")
     terms = _Terms(z3)
     wrong = [z3.Or([a != b for a, b in _columns(terms, pair)]) for pair in query.differ]
     assumed = [terms.defined(each) for pair in query.differ for each in pair]
@@ -322,7 +322,7 @@ def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float)
     formula = [*wrong, *assumed, *terms.facts(query.facts), *terms.axioms]
     verdict, model = _ask(z3, formula, 0.75 * seconds)
     if verdict != "sat":
-        return Answer(verdict, reason="" if verdict == "unsat" else f"the solver gave up after {seconds:.2g} s")
+        return SolverAnswer(verdict, reason="" if verdict == "unsat" else f"the solver gave up after {seconds:.2g} s")
     plain = [z3.And(column >= -8, column <= 8) for columns in terms.variables.values() for column in columns]
     for name in query.facts.counts:
         plain += [z3.Or([column == i for i in range(1, 9)]) for column in terms.variables.get(name, [])]
@@ -337,7 +337,7 @@ def _solve_one(z3: Any, query: Query, widths: Mapping[str, int], seconds: float)
         else _free(query.facts, name, width)
         for name, width in widths.items()
     }
-    return Answer("sat", values)
+    return SolverAnswer("sat", values)
 
 
 def _columns(terms: _Terms, pair: Pair) -> list[tuple[Any, Any]]:
@@ -360,7 +360,7 @@ def _ask(z3: Any, formula: list[Any], seconds: float) -> tuple[Literal["unsat", 
     return "unknown", None
 
 
-def _free(facts: Facts, name: str, width: int) -> Float64:
+def _free(facts: VariableFacts, name: str, width: int) -> Float64:
     """A value that the facts allow, of a variable that nothing depends on."""
     return np.full((1, width), float(max(facts.signs.get(name, ANY))))
 

@@ -18,7 +18,7 @@ from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.operator import Operator
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, Signs, signs
-from livegnn.verify.smt import Facts, Query, solve
+from livegnn.verify.smt import SolverQuery, VariableFacts, solve
 from livegnn.verify.states import StateForm, state_form
 from livegnn.verify.trace import trace
 from livegnn.verify.tracer import TraceError
@@ -320,7 +320,7 @@ class Subject:
             0: ex.elementwise("equal", made, zero),
             1: ex.elementwise("less", zero, made),
         }
-        queries = {sign: Query(((case, zero),), facts=Facts(inputs)) for sign, case in cases.items()}
+        queries = {sign: SolverQuery(((case, zero),), facts=VariableFacts(inputs)) for sign, case in cases.items()}
         return frozenset(sign for sign, query in queries.items() if solve(query, self.seconds / 3).verdict != "unsat")
 
     @cached_property

@@ -9,21 +9,21 @@ from typing import Any
 from livegnn.errors import LiveGnnError
 from livegnn.verify import numpy_ops
 from livegnn.verify.expr import Expr
-from livegnn.verify.tracer import Run, TraceError, Tracer, lift
+from livegnn.verify.tracer import SymbolicRun, TraceError, Tracer, lift
 
 __all__ = ["trace"]
 
 
 def trace(
     function: Callable[..., Any], arguments: Mapping[str, Expr], *, edges: Expr | None = None
-) -> tuple[Expr, Run]:
+) -> tuple[Expr, SymbolicRun]:
     """The expression that `function(**arguments)` computes, and what the run met.
 
     Args:     arguments: one expression for each parameter.   edges: the one that has a row per edge, for functions of a
                   whole neighbourhood.
     Raises:   TraceError with the reason, where the function cannot be written down.
     """
-    run = Run(edges, numpy_ops, lambda: importlib.import_module("livegnn.verify.torch_ops"))
+    run = SymbolicRun(edges, numpy_ops, lambda: importlib.import_module("livegnn.verify.torch_ops"))
     try:
         result = function(**{name: Tracer(run, each, "rows") for name, each in arguments.items()})
         made = lift(run, result)

@@ -19,7 +19,7 @@ import numpy as np
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
 
-__all__ = ["Run", "TraceError", "Tracer"]
+__all__ = ["SymbolicRun", "TraceError", "Tracer"]
 
 Layout: TypeAlias = Literal["rows", "flat", "row"]
 
@@ -29,7 +29,7 @@ class TraceError(Exception):
 
 
 @dataclass(eq=False)
-class Run:
+class SymbolicRun:
     """One symbolic run: the neighbourhood's variable, if there is one, functions on stand-ins, and what the run met."""
 
     edges: Expr | None
@@ -44,7 +44,7 @@ class Tracer:
 
     __array_priority__ = 1000.0
 
-    def __init__(self, run: Run, expr: Expr, layout: Layout) -> None:
+    def __init__(self, run: SymbolicRun, expr: Expr, layout: Layout) -> None:
         self.run, self.expr, self.layout = run, expr, layout
 
     # ---- what arrays tell about themselves
@@ -59,7 +59,7 @@ class Tracer:
         """The width as a number; the number of rows as a stand-in, where it has a meaning."""
         if self.layout == "row":
             return (self.expr.width,)
-        count = _Rows() if self.run.edges is None else self._over_edges("count_edges")
+        count = _RowCount() if self.run.edges is None else self._over_edges("count_edges")
         return (count, self.expr.width) if self.layout == "rows" else (count,)
 
     def size(self, axis: int | None = None) -> Any:
@@ -242,19 +242,19 @@ class Tracer:
         return repeated
 
 
-class _Rows:
+class _RowCount:
     """The number of rows of a batch: a function that treats each row alone has no use for it."""
 
     def __getattr__(self, name: str) -> Any:
         raise TraceError("it uses the number of rows; build constants with np.ones_like(x[:, :1])")
 
 
-def run_of(values: Sequence[Any]) -> Run:
+def run_of(values: Sequence[Any]) -> SymbolicRun:
     """The run that the stand-ins among the values belong to."""
     return next(value.run for value in values if isinstance(value, Tracer))
 
 
-def lift(run: Run, value: Any) -> Tracer:
+def lift(run: SymbolicRun, value: Any) -> Tracer:
     """A stand-in for a number, an array or a tensor that the function holds. Raises: TraceError."""
     if isinstance(value, Tracer):
         return value
@@ -262,7 +262,7 @@ def lift(run: Run, value: Any) -> Tracer:
     return Tracer(run, ex.constant(value), "row" if np.ndim(value) < 2 else "rows")
 
 
-def constant_array(run: Run, value: Any) -> Any:
+def constant_array(run: SymbolicRun, value: Any) -> Any:
     """A float64 copy of a constant. Raises: TraceError for what is not real numbers."""
     if type(value).__module__.startswith("torch"):
         run.library = "torch"

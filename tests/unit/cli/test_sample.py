@@ -11,7 +11,7 @@ import pytest
 import livegnn as lg
 from livegnn import datasets
 from livegnn.cli import main, sample, sample_input
-from livegnn.cli.events import Events, make_updates
+from livegnn.cli.events import EventRows, make_updates
 
 LATEST = "g.V().OutV(1).sample(2).by('TopK').OutV().sample(3).by('Random').values"
 
@@ -257,7 +257,7 @@ def test_files_come_with_a_query_and_in_pairs(files: Path, capsys: pytest.Captur
 def test_ctrl_c_reports_what_was_done(
     files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def third_batch(events: Events, begin: int, end: int) -> lg.Updates:
+    def third_batch(events: EventRows, begin: int, end: int) -> lg.Updates:
         if begin == 14:
             raise KeyboardInterrupt
         return make_updates(events, begin, end)

@@ -19,7 +19,7 @@ from livegnn.sampling import ClusterSpec, ReadOptions, ServingWorker
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.sampling.cluster.front_end import FrontEnd
 from livegnn.sampling.cluster.messages import CountChanges, Part, encode
-from livegnn.sampling.cluster.process import Config, ProcessCluster, _heartbeats
+from livegnn.sampling.cluster.process import ClusterConfig, ProcessCluster, _heartbeats
 from livegnn.sampling.cluster.remote import RemoteServing, answer_requests
 from livegnn.sampling.cluster.runtime import Settings, _Inbox
 from livegnn.sampling.presample.answers import Response
@@ -75,7 +75,7 @@ def test_a_folder_goes_on_only_as_it_was_made(tmp_path):
 @pytest.mark.parametrize("column", ["history", "logs"])
 def test_settings_that_differ_are_shown_without_passwords(column):
     spec = ClusterSpec.of(new_graph(), QUERY)
-    one = Config(spec, "sqlite:a.db", "sqlite:{name}.db", {}, Settings())
+    one = ClusterConfig(spec, "sqlite:a.db", "sqlite:{name}.db", {}, Settings())
     other = one._replace(**{column: "nats://me:hunter2@localhost/{name}"})
     for stored, given in ((one, other), (other, one)):
         with pytest.raises(UsageError, match=f"expected the {column}") as refused:
@@ -90,19 +90,19 @@ def test_a_first_start_that_failed_is_made_up_for(tmp_path, monkeypatch):
         patch.setattr("livegnn.sampling.cluster.process.Coordinator", refuse)
         with pytest.raises(OSError, match="no coordinator"):
             ProcessCluster(tmp_path, graph, QUERY, **QUICK)
-    assert Config.read(tmp_path).spec == ClusterSpec.of(graph, QUERY)
+    assert ClusterConfig.read(tmp_path).spec == ClusterSpec.of(graph, QUERY)
     with ProcessCluster(tmp_path, graph, QUERY, **QUICK) as cluster:
         assert cluster.sample([0], timeout=60).hop(1).shape == (1, 2)
 
 
 def test_settings_of_0_1_have_other_names(tmp_path):
-    config = Config(ClusterSpec.of(new_graph(), QUERY), "sqlite:a.db", "sqlite:{name}.db", {}, Settings())
+    config = ClusterConfig(ClusterSpec.of(new_graph(), QUERY), "sqlite:a.db", "sqlite:{name}.db", {}, Settings())
     names = {"heartbeat_ms": "beat_ms", "heartbeat_timeout_ms": "silence_ms_max", "startup_timeout_ms": "start_ms_max"}
     settings = {names.get(name, name): value + 1 for name, value in Settings()._asdict().items()}
     document = {"spec": json.loads(config.spec.to_json()), "settings": settings}
     document |= {"history": config.history, "logs": config.logs, "log_options": {}}
     (tmp_path / "cluster.json").write_text(json.dumps(document))
-    assert Config.read(tmp_path).settings == Settings(*(value + 1 for value in Settings()))
+    assert ClusterConfig.read(tmp_path).settings == Settings(*(value + 1 for value in Settings()))
 
 
 def refuse(*_):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from livegnn.errors import DataMissing
 from livegnn.verify import expr as ex
 from livegnn.verify.signs import NOT_NEGATIVE, POSITIVE
-from livegnn.verify.smt import Facts, Query, solve
+from livegnn.verify.smt import SolverQuery, VariableFacts, solve
 from tests.unit.verify.samples import expressions
 
 x, y, z = (ex.variable(name, 1) for name in "xyz")
@@ -55,13 +55,13 @@ DIFFERENT = {
 @pytest.mark.parametrize("name", EQUAL)
 def test_what_is_equal_is_proved(name):
     left, right, signs = EQUAL[name]
-    assert solve(Query(((left, right),), facts=Facts(signs)), 5.0).verdict == "unsat"
+    assert solve(SolverQuery(((left, right),), facts=VariableFacts(signs)), 5.0).verdict == "unsat"
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_differs_comes_with_numbers(name):
     left, right, signs = DIFFERENT[name]
-    answer = solve(Query(((left, right),), facts=Facts(signs)), 5.0)
+    answer = solve(SolverQuery(((left, right),), facts=VariableFacts(signs)), 5.0)
     assert answer.verdict == "sat"
     given = {each: answer.values.get(each, np.zeros((1, 1))) for each in "xyz"}
     assert abs(ex.evaluate(left, given) - ex.evaluate(right, given)) > 1e-9
@@ -95,7 +95,7 @@ NEARLY_TRUE = {
 @pytest.mark.parametrize("name", NEARLY_TRUE)
 def test_what_is_only_nearly_true_is_not_proved(name):
     left, right, signs = NEARLY_TRUE[name]
-    assert solve(Query(((left, right),), facts=Facts(signs)), 1.0).verdict != "unsat"
+    assert solve(SolverQuery(((left, right),), facts=VariableFacts(signs)), 1.0).verdict != "unsat"
 
 
 @settings(max_examples=50)
@@ -108,7 +108,7 @@ def test_nothing_is_proved_that_a_number_contradicts(left, right, seed):
             return
         gap = np.abs(ex.evaluate(left, point) - ex.evaluate(right, point)).max()
     if gap > 1e-6:
-        assert solve(Query(((left, right),)), 0.4).verdict != "unsat"
+        assert solve(SolverQuery(((left, right),)), 0.4).verdict != "unsat"
 
 
 @settings(max_examples=25)
@@ -121,12 +121,12 @@ def test_an_expression_that_has_a_value_is_not_proved_to_have_none(made, seed):
     if not all(np.isfinite(each).all() for each in values):
         # without a value somewhere: the claim that it always has one must not be proved, unless a branch hides it
         hidden = any(each.op == "where" for each in ex.walk(made))
-        assert hidden or solve(Query(defined=(made,)), 0.4).verdict != "unsat"
+        assert hidden or solve(SolverQuery(defined=(made,)), 0.4).verdict != "unsat"
 
 
 def test_definedness():
     def verdict(made, **signs):
-        return solve(Query(defined=(made,), facts=Facts(signs)), 5.0).verdict
+        return solve(SolverQuery(defined=(made,), facts=VariableFacts(signs)), 5.0).verdict
 
     assert verdict(f("div", y, x), x=POSITIVE) == "unsat"
     assert verdict(f("div", y, x), x=NOT_NEGATIVE) == "sat"
@@ -141,28 +141,28 @@ def test_guards_are_seen_column_by_column():
     wide, by = ex.variable("x", 2), ex.variable("y", 2)
     scaled = f("mul", f("div", wide, by), ex.constant([1.0, 2.0]))
     guarded = f("where", f("equal", by, zero), ex.constant([0.0, 0.0]), scaled)
-    assert solve(Query(defined=(guarded,)), 5.0).verdict == "unsat"
+    assert solve(SolverQuery(defined=(guarded,)), 5.0).verdict == "unsat"
 
 
 def test_support_and_counts_are_facts():
     a, n = ex.variable("a", 1), ex.variable("nct", 1)
     guarded = f("where", f("less", zero, n), a, zero)
-    facts = Facts({"nct": NOT_NEGATIVE}, support=(("nct", "a"),))
-    assert solve(Query(((guarded, a),), facts=facts), 5.0).verdict == "unsat"
-    assert solve(Query(((guarded, a),), facts=Facts({"nct": NOT_NEGATIVE})), 5.0).verdict == "sat"
-    counted = Facts(counts=frozenset(("nct",)))
-    assert solve(Query(((f("maximum", n, one), n),), facts=counted), 5.0).verdict == "unsat"
+    facts = VariableFacts({"nct": NOT_NEGATIVE}, support=(("nct", "a"),))
+    assert solve(SolverQuery(((guarded, a),), facts=facts), 5.0).verdict == "unsat"
+    assert solve(SolverQuery(((guarded, a),), facts=VariableFacts({"nct": NOT_NEGATIVE})), 5.0).verdict == "sat"
+    counted = VariableFacts(counts=frozenset(("nct",)))
+    assert solve(SolverQuery(((f("maximum", n, one), n),), facts=counted), 5.0).verdict == "unsat"
 
 
 def test_width_costs_nothing_where_columns_are_alike_and_is_refused_where_it_is_too_much():
     wide, scale = ex.variable("a", 4096), ex.variable("nct", 1)
     made = f("mul", f("div", wide, scale), scale)
-    assert solve(Query(((made, wide),)), 5.0).verdict == "unsat"
+    assert solve(SolverQuery(((made, wide),)), 5.0).verdict == "unsat"
     weight = np.ones((128, 128))
-    answer = solve(Query(((ex.matmul(ex.variable("a", 128), weight), ex.constant(np.ones(128))),), ()), 5.0)
+    answer = solve(SolverQuery(((ex.matmul(ex.variable("a", 128), weight), ex.constant(np.ones(128))),), ()), 5.0)
     assert answer.verdict == "sat"
     defined = f("log", ex.matmul(ex.variable("a", 128), weight))
-    answer = solve(Query(defined=(defined,)), 5.0)
+    answer = solve(SolverQuery(defined=(defined,)), 5.0)
     assert (answer.verdict, "too many" in answer.reason) == ("unknown", True)
 
 
@@ -172,4 +172,4 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(DataMissing, match=r"livegnn\[verify\]"):
-        solve(Query(((x, y),)), 1.0)
+        solve(SolverQuery(((x, y),)), 1.0)

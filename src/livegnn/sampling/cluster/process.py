@@ -46,7 +46,7 @@ from livegnn.sampling.queries.query import Query
 from livegnn.stored import checked, replaced
 from livegnn.types import Int64Array
 
-__all__ = ["Config", "ProcessCluster", "main"]
+__all__ = ["ClusterConfig", "ProcessCluster", "main"]
 
 _CONFIG = "cluster.json"
 _FORMAT, _UNSEALED_FORMAT = 2, 1  # the latter of livegnn 0.1, which wrote neither its number nor a trailer
@@ -70,7 +70,7 @@ class _ConfigDocument(Struct, forbid_unknown_fields=True):
     format: int = _UNSEALED_FORMAT
 
 
-class Config(NamedTuple):
+class ClusterConfig(NamedTuple):
     """What cluster.json says."""
 
     spec: ClusterSpec
@@ -86,7 +86,7 @@ class Config(NamedTuple):
         with replaced(folder / _CONFIG, "cluster", private=True) as file:
             file.write(json.dumps(document, indent=1).encode())
 
-    def check_same(self, stored: Config) -> None:
+    def check_same(self, stored: ClusterConfig) -> None:
         """Raises: UsageError if the stored one is of another cluster: spec or URLs differ."""
         pairs: dict[str, tuple[str, str, Callable[[str], str]]] = {
             "queries, seed, ttl and columns": (stored.spec.to_json(), self.spec.to_json(), str),
@@ -132,7 +132,7 @@ class Config(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Runs a worker until it is stopped, or its partition has moved."""
     folder, role, number, starter = Path(arguments[0]), arguments[1], int(arguments[2]), int(arguments[3])
-    config, checkpoints = Config.read(folder), CheckpointFiles(folder)
+    config, checkpoints = ClusterConfig.read(folder), CheckpointFiles(folder)
     checkpoints.clean(role, number)
     if role == "sampling":
         _run_sampling(config, checkpoints, number, starter)
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run_sampling(config: Config, checkpoints: CheckpointFiles, number: int, starter: int) -> None:
+def _run_sampling(config: ClusterConfig, checkpoints: CheckpointFiles, number: int, starter: int) -> None:
     while os.getppid() == starter:
         try:
             with contextlib.closing(config.open_logs()) as logs:
@@ -156,7 +156,7 @@ def _run_sampling(config: Config, checkpoints: CheckpointFiles, number: int, sta
             time.sleep(_RETRY_SECONDS)
 
 
-def _run_serving(config: Config, checkpoints: CheckpointFiles, folder: Path, number: int, starter: int) -> None:
+def _run_serving(config: ClusterConfig, checkpoints: CheckpointFiles, folder: Path, number: int, starter: int) -> None:
     with contextlib.ExitStack() as opened:
         loop: ServingLoop | None = None
         while loop is None and os.getppid() == starter:
@@ -290,10 +290,10 @@ class ProcessCluster(Cluster):
         urls = (history or f"{place}/history.db", logs or f"{place}/{{name}}.db")
         self.spec = spec = ClusterSpec.of(graph, queries, seed=seed, ttl=ttl, edge_data=edge_data)
         self.edge_columns = spec.edge_columns
-        self.config = Config(spec, *urls, dict(log_options or {}), settings or Settings())
+        self.config = ClusterConfig(spec, *urls, dict(log_options or {}), settings or Settings())
         is_new = not (self.folder / _CONFIG).exists()
         if not is_new:
-            self.config.check_same(Config.read(self.folder))
+            self.config.check_same(ClusterConfig.read(self.folder))
         checkpoints = CheckpointFiles(self.folder)
         self._processes, self._lock = _Processes(self.folder), threading.RLock()
         self._ended, self._failure = threading.Event(), None  # what ended the coordinator

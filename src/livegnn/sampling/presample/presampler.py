@@ -51,7 +51,7 @@ class SamplerStats:
     bytes: dict[str, int]
 
 
-class _Reader(NamedTuple):
+class _QueryTables(NamedTuple):
     """What a read of one query needs: its native tables, their fan-outs, the feature columns of its levels."""
 
     tables: list[int]
@@ -111,7 +111,7 @@ class PreSampler(SampleSource, Consumer):
         self._durations = expiry.durations(ttl, self._schema)
         self._plan = Plan(self._schema)
         self._tables: dict[int, int] = {}  # the plan's number of a table -> the native one
-        self._readers: dict[int, _Reader] = {}
+        self._readers: dict[int, _QueryTables] = {}
         self._published_version = threading.Condition()
         self._lags: deque[float] = deque(maxlen=_LAGS_KEPT_MAX)
         self._batches = self._updates = 0
@@ -222,14 +222,14 @@ class PreSampler(SampleSource, Consumer):
             self._reader(options.query)  # says so if the query was dropped while this call was on its way
             raise
 
-    def _reader(self, query: int) -> _Reader:
+    def _reader(self, query: int) -> _QueryTables:
         self._open("sample")
         return self._readers.get(query) or self._readers[planned_query(self._plan, query).number]
 
     def _renew_readers(self) -> None:
         """After the plan has changed; readers in other threads see the old ones or the new ones."""
         self._readers = {
-            planned.number: _Reader(
+            planned.number: _QueryTables(
                 [self._tables[table] for table in planned.tables],
                 [hop.fanout for hop in planned.query.hops],
                 self._plan.level_widths(planned),

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from livegnn.errors import QueryInvalid
-from livegnn.graph.schema import Schema as GraphSchema
+from livegnn.graph.schema import GraphSchema
 from livegnn.sampling.queries.hop import EdgeTypeName
 
 __all__ = ["EdgeType", "Schema"]

@@ -37,7 +37,7 @@ class TypedSignature:
     def call(self, module: Any, *given: Any) -> Any:
         """The module's result in its own terms; data objects are stood in for."""
         dicts = self._dicts(given)
-        return module(_DataView(dicts)) if self.data else self._call(module, dicts)
+        return module(_HeteroDataView(dicts)) if self.data else self._call(module, dicts)
 
     def run(self, module: Any, *given: Any) -> Any:
         """The same with a real data object."""
@@ -66,7 +66,7 @@ class TypedSignature:
         return module(dicts["x"], dicts["edge_index"], **named)
 
 
-class _DataView:
+class _HeteroDataView:
     """What a forward(data) may read of a torch_geometric HeteroData."""
 
     def __init__(self, dicts: dict[str, dict[Any, Any]]) -> None:

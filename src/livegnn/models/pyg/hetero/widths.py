@@ -25,7 +25,7 @@ _SAME_WIDTH = ("relu", "relu_", "elu", "gelu", "leaky_relu", "tanh", "sigmoid", 
                "contiguous", "detach", "to", "normalize", "layer_norm", "selu", "celu", "softplus")  # fmt: skip
 
 
-class _Rows:
+class _RowsOfType:
     """Stands for the features of one type, as they are or under functions that keep their width."""
 
     def __init__(self, code: int) -> None:
@@ -45,7 +45,7 @@ def find_widths(
         raise ModelError(f"[from_pyg] expected input_width for vertex types {names}, got {unknown[0]!r}; fix the dict")
     found = {names.index(name): int(width) for name, width in given.items()}
     if len(found) < len(names):
-        rows = tuple(_Rows(code) for code in range(len(names)))
+        rows = tuple(_RowsOfType(code) for code in range(len(names)))
         root, graph = partial_graph(module, signature.call, (rows, *markers))
         _follow(root, graph, (rows, *markers), found)
     if len(found) < len(names):
@@ -77,12 +77,12 @@ def _follow(root: nn.Module, graph: fx.Graph, given: tuple[Any, ...], found: dic
                 env[node] = tuple(args[3:6])
                 continue
             _note(layer, first, found)
-            env[node] = first if isinstance(first, _Rows) and not stated_widths(layer) else None
+            env[node] = first if isinstance(first, _RowsOfType) and not stated_widths(layer) else None
         elif name == "get_dict":
             env[node] = first
         elif name in ("getitem", "get") and isinstance(first, (tuple, dict)):
             env[node] = first.get(args[1]) if isinstance(first, dict) else first[args[1]]
-        elif name in _SAME_WIDTH and isinstance(first, _Rows):
+        elif name in _SAME_WIDTH and isinstance(first, _RowsOfType):
             env[node] = first
 
 
@@ -90,12 +90,12 @@ def _note(layer: nn.Module, rows: Any, found: dict[int, int]) -> None:
     if isinstance(rows, dict):
         lins: Any = layer.kqv_lin.lins if isinstance(layer, pyg.HGTConv) else {}
         for name, each in rows.items():
-            if isinstance(each, _Rows) and name in lins:
+            if isinstance(each, _RowsOfType) and name in lins:
                 found.setdefault(each.code, int(lins[name].weight.shape[1]))
         return
     pair = rows if isinstance(rows, tuple) else (rows, rows)
     for place, each in enumerate(pair[:2]):
-        width = _width(layer, place) if isinstance(each, _Rows) else None
+        width = _width(layer, place) if isinstance(each, _RowsOfType) else None
         if width is not None:
             found.setdefault(each.code, width)
 
