@@ -65,10 +65,9 @@ def page() -> str:
     lines = [
         "# Every part with every other",
         "",
-        "Each cell is a test in `tests/composition`. After every random batch it compares the part's answers with PyG",
-        "(samplers: with a scan in NumPy), run on a copy of the graph that the test keeps itself, and with a run from",
-        "scratch.",
-        "A number marks a cell that does not work; its test shows how.",
+        "Each cell is a test in `tests/composition`. After every random batch it compares the part's answers with a",
+        "run from scratch and with PyG (samplers: with a scan in NumPy). PyG runs on a copy of the graph that the test",
+        "keeps itself. A number marks a cell that does not work; its test shows how.",
         "",
         "| | " + " | ".join(COLUMNS) + " |",
         "|---" * (len(COLUMNS) + 1) + "|",
