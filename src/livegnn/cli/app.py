@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, module, text in (
         ("demo", demo, "a fraud model on a real dated graph: speed, quality, proof, picture"),
         ("run", run, "your own model and files: predictions as the graph changes"),
-        ("sample", sample, "a query kept sampled as the graph changes, beside sampling at query time"),
+        ("sample", sample, "a query kept sampled as the graph changes, next to sampling at query time"),
         ("train", train, "a temporal model trained again and again as its graph grows"),
         ("bench", bench, "the benchmarks, from a checkout of the source"),
     ):
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("livegnn: interrupted before there was anything to report\n")
         return 130
-    except BrokenPipeError:  # whoever read us has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 -- so that closing it at exit fails no more
         return 0
     except (InvariantBroken, StateMismatch):

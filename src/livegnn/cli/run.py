@@ -2,7 +2,7 @@
 
 Output: one row for each (version, vertex) whose output changed; version 0 holds every vertex before the first event, so
 the last row of a vertex is its prediction now. With --final, one row for each vertex at the end. The file is written
-beside and renamed when it is complete.
+under another name and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def read_model(path: Path, trust_pickle: bool) -> Any:
         )
     torch = need("torch", "pyg")
     need("torch_geometric", "pyg")
-    sys.path.insert(0, str(Path.cwd()))  # so that a class from a file beside the model is found
+    sys.path.insert(0, str(Path.cwd()))  # so that a class from a file next to the model is found
     try:
         module = torch.load(path, map_location="cpu", weights_only=False)
     except (AttributeError, ImportError) as cause:

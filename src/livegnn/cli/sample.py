@@ -1,4 +1,4 @@
-"""`livegnn sample`: a query kept sampled while a stream is played, then asked, beside sampling at query time.
+"""`livegnn sample`: a query kept sampled while a stream is played, then asked, next to sampling at query time.
 
 Order: plan -> play the events through PreSampler.apply -> write the seeds' samples -> ask one query at a time of each
 way -> verify. Ctrl-C ends the part under way; what was done until then is reported.

@@ -184,7 +184,7 @@ def _numbers(events: EventRows, name: str) -> Any:
 
 
 def _loaded(events: EventRows, count: int) -> tuple[Any, Any, dict[str, Any]]:
-    """The first `count` rows as Graph takes them, columns beside."""
+    """The first `count` rows as Graph takes them, columns included."""
     src, dst = events.src[:count], events.dst[:count]
     if src.dtype.kind != "i":
         src, dst = src.tolist(), dst.tolist()

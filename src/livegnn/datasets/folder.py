@@ -1,7 +1,7 @@
 """Where real graphs lie, and how their files are read.
 
-Strategy: look in `$LIVEGNN_DATA`, else in `../shared/data` beside the checkout that holds the working directory or this
-file, walking upwards.
+Strategy: look in `$LIVEGNN_DATA`, else in `../shared/data` next to the checkout that holds the working directory or
+this file, walking upwards.
 """
 
 from __future__ import annotations

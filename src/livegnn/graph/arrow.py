@@ -1,6 +1,6 @@
 """Reads tables by the Arrow PyCapsule interface, with ctypes alone.
 
-Whoever offers `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, pandas, DuckDB, ...) hands over C
+An object that offers `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, pandas, DuckDB, ...) hands over C
 structures whose layout the Arrow C data interface fixes. The reader copies the columns it wants into numpy arrays and
 releases the rest.
 

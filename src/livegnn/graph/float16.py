@@ -1,7 +1,7 @@
 """Features in 16 bits: arrays and tensors of such numbers as they come in, and the dtype that a graph stores.
 
 A dtype is known by its name, in a tensor as in an array: NumPy has no bfloat16 of its own, `ml_dtypes` has. Numbers are
-moved as bits. torch is not imported: whoever has a tensor has it.
+moved as bits. torch is not imported: a caller with a tensor has it.
 """
 
 from __future__ import annotations

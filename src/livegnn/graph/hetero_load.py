@@ -1,4 +1,4 @@
-"""What a new graph with types is made of: dicts keyed as in HeteroData, or flat arrays beside vertex_type.
+"""What a new graph with types is made of: dicts keyed as in HeteroData, or flat arrays with vertex_type.
 
 Vertices of one type lie one after another, types in the order of the dict; edges likewise in the dict form, and as they
 come in the flat form. Feature rows are padded with zeros to the widest type.
@@ -47,7 +47,7 @@ def check_typed(
         return _flat(features, src, dst, columns, edge_type, vertex_type, ids, feature_dtype)
     if edge_type is not None:
         raise ValueInvalid(
-            f"[{_WHERE}] expected no edge_type beside dicts, got {checks.count_of(edge_type)}; the keys of src and dst "
+            f"[{_WHERE}] expected no edge_type with dicts, got {checks.count_of(edge_type)}; the keys of src and dst "
             "are the edge types"
         )
     given = {name: values for name, values in columns.items() if values is not None}
@@ -199,9 +199,7 @@ def _flat(
 ) -> load.GraphArrays:  # fmt: skip
     for name, values in {"features": features, "src": src, "dst": dst, "ids": ids, **columns}.items():
         if isinstance(values, Mapping):
-            raise ValueInvalid(
-                f"[{_WHERE}] expected {name} as an array beside vertex_type, got a dict; drop vertex_type"
-            )
+            raise ValueInvalid(f"[{_WHERE}] expected {name} as an array with vertex_type, got a dict; drop vertex_type")
     given_rows = halves.given_rows(_WHERE, "features", features)
     dtype = halves.chosen(feature_dtype, [given_rows])
     rows = halves.as_stored(_WHERE, "features", given_rows, dtype)

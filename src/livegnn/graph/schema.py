@@ -59,7 +59,7 @@ class GraphSchema:
         return src, np.array([code[dst] for _, _, dst in self.edge_types], np.int32)
 
     def store_options(self) -> dict[str, Any]:
-        """What the native store is told of types."""
+        """The types as the native store takes them."""
         if not self.has_types:
             return {}
         src, dst = self.ends

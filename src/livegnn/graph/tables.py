@@ -189,7 +189,7 @@ def _ops(where: str, name: str, values: AnyArray) -> Int64Array:
 
 
 def _converted(where: str, key: str, name: str, column: Column, used: BoolArray) -> AnyArray:
-    """The column in its own dtype; rows that nobody reads are zero."""
+    """The column in its own dtype; rows that are not read are zero."""
     valid = used if column.valid is None else used & column.valid
     values = column.values
     if not valid.all():

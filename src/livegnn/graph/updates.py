@@ -47,7 +47,7 @@ class Updates:
 
     Vertices are named by int64 ids or by strings, as the graph names them; one object holds one kind. Where the graph's
     vertices have types, every update of a vertex says vertex_type=, and every update of an edge says edge_type=, which
-    also tells the types of its ends. The object may be applied again, to the same graph or to another one, and is left
+    also names the types of its ends. The object may be applied again, to the same graph or to another one, and is left
     as it is by that. It is not safe to fill from two threads at once.
 
     >>> import livegnn as lg
@@ -477,7 +477,7 @@ class Updates:
         return number, checks.same_unit(where, "time", self.time_unit, checks.time_unit(time))
 
     def _pair(self, method: str, u: object, v: object) -> tuple[int, int]:
-        if isinstance(u, str) != isinstance(v, str):  # or the place of a string would stand beside an id
+        if isinstance(u, str) != isinstance(v, str):  # or the place of a string would stand next to an id
             where = self._where(method)
             checks.vertex_id(where, *(("v", v) if isinstance(u, str) else ("u", u)))
             raise DtypeInvalid(f"[{where}] expected u and v of one kind, got {u!r} and {v!r}; use one kind of id")

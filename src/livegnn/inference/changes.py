@@ -76,7 +76,7 @@ def _layer(stage: dict[str, Any]) -> LayerStats:
 class Changes:
     """The vertices whose output a batch changed, at the version that the batch made.
 
-    `vertices` and `stats` are worked out when first asked for, so that a batch whose result nobody looks at is cheap;
+    `vertices` and `stats` are worked out when first asked for, so that a batch whose result is not read is cheap;
     in a graph with ids of its own at the latest before a batch that adds or removes vertices.
     """
 

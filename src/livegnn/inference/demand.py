@@ -53,7 +53,7 @@ class Demand:
         if len(asked):
             try:
                 native.demand(asked.astype(np.int64))
-            except LiveGnnError as error:  # the batch stands; whoever asks is told
+            except LiveGnnError as error:  # the batch stands; the next read raises it
                 _log.warning("[hybrid] hot vertices are behind: %s", error)
 
     def _count(self, slots: NDArray[np.int64]) -> None:

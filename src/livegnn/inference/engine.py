@@ -291,7 +291,7 @@ class Engine(Switching):
                 handle._callback(changes)
             except Exception:
                 _log.exception("[on_change] a callback failed at version %d; the batch stands", version)
-            except BaseException as error:  # Ctrl-C: the others must still hear of the version
+            except BaseException as error:  # Ctrl-C: the others must still get the version
                 interrupt = interrupt or error
         if interrupt is not None:
             raise interrupt
@@ -588,7 +588,7 @@ class Engine(Switching):
     def verify(self) -> None:
         """Compares the live state with a run from scratch: all state bit for bit.
 
-        Both sides use the recorded scales: whether these are still fine enough, resolution() tells.
+        Both sides use the recorded scales: resolution() says whether these are still fine enough.
 
         Raises: StateMismatch naming what differs and at which vertex.
         """

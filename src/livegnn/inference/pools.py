@@ -1,6 +1,6 @@
 """Pools: sums and maxima of rows by group, kept up to date as rows come, go, change and move.
 
-Both are told old and new rows of the touched slots, and their old and new groups (-1: in none), and cost by those.
+Both get old and new rows of the touched slots, and their old and new groups (-1: in none), and cost by those.
 
 Sums are exact, not rounded to a grid. A float32 is m * 2^(p - 149) with |m| < 2^24 and 0 <= p < 254, so all of them are
 integers in units of 2^-149. A sum is kept in PLANES int64 of 32 bits each, of which a float32 touches two next to each

@@ -36,7 +36,7 @@ _OPTIONAL = {"precision", "name"}
 def save(
     path: Path, graph: Mapping[str, NDArray[Any]], model: Model, scales: list[list[int]], settings: dict[str, Any]
 ) -> None:
-    """Writes the file beside its place, syncs it and renames it, so that a crash leaves the old file or the new one."""
+    """Writes a temporary file, syncs it and renames it, so that a crash leaves the old file or the new one."""
     structure, weights = model.to_arrays()
     meta = {
         "format": _FORMAT,

@@ -126,7 +126,7 @@ class CostModel:
         return fixed + each * size
 
     def _fit(self) -> tuple[float, float]:
-        """(a, b), neither negative. Sizes that hardly differ tell nothing of a, nor does a line that falls: then all
+        """(a, b), neither negative. Sizes that hardly differ say nothing of a, nor does a line that falls: then all
         cost is each update's.
         """
         mean_n, mean_t = self._n / self._weight, self._t / self._weight
@@ -138,7 +138,7 @@ class CostModel:
         return 0.0, mean_t / mean_n
 
     def _differ(self) -> bool:
-        """Whether sizes differ enough to tell a from b."""
+        """Whether sizes differ enough to distinguish a from b."""
         return self._nn * self._weight > (1 + 1e-3) * self._n * self._n
 
 

@@ -62,7 +62,7 @@ def tail_path(path: Path, name: str) -> Path:
 
 
 def refuse_remains(path: Path) -> None:
-    """Of a database that is missing, empty or new. Raises: LogDamaged where a file next to it tells of entries."""
+    """Of a database that is missing, empty or new. Raises: LogDamaged where a file next to it records entries."""
     try:
         names = sorted(os.listdir(path.parent))
     except OSError as cause:
@@ -72,19 +72,19 @@ def refuse_remains(path: Path) -> None:
         for each in names
         if each.startswith(path.name)
         and _TAIL_NAME.fullmatch(each[len(path.name) :])
-        and _tells_of_entries(path.with_name(each))
+        and _records_entries(path.with_name(each))
     ]
     journal = path.with_name(f"{path.name}-wal")
     if not size_of(path) and size_of(journal):
         remains.append(journal.name)
     if remains:
         raise LogDamaged(
-            f"[open_log] expected the entries of {path} that {', '.join(remains)} tells of, got a file that is missing "
+            f"[open_log] expected the entries of {path} that {', '.join(remains)} records, got a file that is missing "
             "or empty; restore it from a copy, or remove what is left of it to begin a new log"
         )
 
 
-def _tells_of_entries(path: Path) -> bool:
+def _records_entries(path: Path) -> bool:
     with contextlib.closing(TailFile(path)) as left:
         return left.read("open_log").floor > 0
 

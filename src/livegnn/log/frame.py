@@ -6,7 +6,7 @@ offset   = uint64        the entry's own place: a frame that strayed is refused
 key      = key_length (uint16) bytes of UTF-8
 
 CRC-32 because it must catch accidents, not forgers: it finds every burst of up to 32 bits and misses one of 2^32 other
-changes, cutting short included. Whoever can forge an entry could forge a stronger unkeyed sum as well.
+changes, cutting short included. An attacker who can forge an entry could forge a stronger unkeyed sum as well.
 """
 
 from __future__ import annotations

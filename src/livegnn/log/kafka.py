@@ -211,7 +211,7 @@ class KafkaLog(ByteLog):
     # ---- the cluster
 
     def _make_topic(self, config: dict[str, Any], replicas: int, must_exist: bool) -> None:
-        """The topic, kept for ever; whoever comes second finds it."""
+        """The topic, kept for ever; the second caller finds it."""
         try:
             topics = self._watcher.list_topics(timeout=self._seconds_max).topics
             if self.name in topics and topics[self.name].error is None:
@@ -282,12 +282,12 @@ class KafkaLog(ByteLog):
         fate: list[Any] = []
         deadline = time.monotonic() + self._seconds_max + _CALL_SECONDS_MAX
 
-        def heard(error: Any, record: Any) -> None:
+        def delivered(error: Any, record: Any) -> None:
             fate.extend((error, record.offset()))
 
         error: Any = None
         try:
-            self._producer.produce(self.name, framed, key=key, partition=0, on_delivery=heard)
+            self._producer.produce(self.name, framed, key=key, partition=0, on_delivery=delivered)
             while not fate and time.monotonic() < deadline:
                 self._producer.poll(_POLL_SECONDS)
             if not fate:

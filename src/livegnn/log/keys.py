@@ -31,7 +31,7 @@ class RecentKeys:
         return self._offsets.get(key)
 
     def note(self, offset: int, key: str) -> None:
-        """The entry at `offset` has this key; heard only where all before it have been."""
+        """The entry at `offset` has this key; noted only where all before it have been."""
         if offset != self._next:
             return
         self._next = offset + 1

@@ -202,7 +202,7 @@ class ProgramLayout:
                     break
 
     def fold(self, combine: ir.Combine, total: ir.Propagate) -> bool:
-        """Moves one own term of `combine` into the sum `total`, where nobody else reads that sum."""
+        """Moves one own term of `combine` into the sum `total`, where no other value reads that sum."""
         made = self.aggregations[self.index[id(total)]]
         if (
             total.norm != "sum"

@@ -234,7 +234,7 @@ class Stage:
         return self.place[id(value)]
 
     def unary(self, op: Op, value: ir.Value, a: int, *, over: ir.Value | None = None, **fields: Any) -> int:
-        """Emits out = op(a); over: the operand whose register may be written, where nobody else reads it."""
+        """Emits out = op(a); over: the operand whose register may be written, where no other value reads it."""
         free = over is not None and self.reads_of[id(self.layout.resolve(over))] == 1
         out = a if free else self.registers.take(value.width)
         self.put(op, out=out, a=a, width=value.width, **fields)

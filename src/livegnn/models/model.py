@@ -30,7 +30,7 @@ class Model:
     y = output(x, edges): `layers` one after the other, from the features on. Arrays are kept as float32.
 
     Args:     layers: layer specs (`livegnn.models.layers`).
-              input_width: the features' width, where no layer tells it.
+              input_width: the features' width, where no layer states it.
               edge_head: row-local value of width 1 over an Input of width 2 * output_width, the two ends' embeddings
                   side by side; None scores a pair by their dot product.
     Raises:   ModelError, WidthMismatch if layers do not fit together.
@@ -50,7 +50,7 @@ class Model:
             raise ModelError("[Model] expected at least one layer, got none; pass a list such as [lg.layers.GCN(W, b)]")
         width = first_input_width(layers) if input_width is None else input_width
         if width is None:
-            raise ModelError("[Model] expected a layer that tells the features' width, got none; pass input_width=")
+            raise ModelError("[Model] expected a layer that states the features' width, got none; pass input_width=")
         if isinstance(width, bool) or not isinstance(width, int | np.integer):
             raise ModelError(f"[Model] expected input_width as an int, got {width!r}; pass the features' width")
         x: ir.Value = ir.Input(int(width))
@@ -211,7 +211,7 @@ class Model:
 
     @property
     def uses_types(self) -> bool:
-        """Whether the model tells edges apart by their type."""
+        """Whether the model distinguishes edges by their type."""
         return any(getattr(value, "relation", None) is not None for value in self._values)
 
     @property

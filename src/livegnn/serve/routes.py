@@ -239,7 +239,9 @@ class _Service:
         except BaseException:
             self._end(key, None)
             raise
-        future.add_done_callback(lambda done: self._end(key, done))  # also where nobody waits for the answer any more
+        future.add_done_callback(
+            lambda done: self._end(key, done)
+        )  # also where no client waits for the answer any more
         self._batches_waiting += 1
         try:
             return await asyncio.wrap_future(future)

@@ -34,7 +34,7 @@ _TYPE_BITS, _SLOT_MASK = 32, (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class LinkScores:
-    """How well events were told from negatives: average precision, area under the ROC curve, mean reciprocal rank.
+    """How well events were separated from negatives: average precision, area under the ROC curve, mean reciprocal rank.
 
     NaN where there was no event.
     """
@@ -145,7 +145,7 @@ class LinkPass:
         """One pass with a step per mini-batch; returns the mean loss per event (binary cross-entropy, both signs).
 
         first: events of the first mini-batch, where that is to be a shorter one; the others are equal (cut_evenly()).
-        hidden: ids of edges that no sample may hold, beside those of the mini-batch; for graphs without times.
+        hidden: ids of edges that no sample may hold, next to those of the mini-batch; for graphs without times.
         Raises:  TrainingDiverged where the loss is not finite; the model has then taken the steps before.
         """
         functional = self._torch.nn.functional

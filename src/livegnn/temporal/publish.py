@@ -38,8 +38,8 @@ def publisher_of(target: Any, model: TemporalModel) -> Publisher:
 
         return to_engine
     if callable(target):
-        tell: Publisher = target
-        return tell
+        publisher: Publisher = target
+        return publisher
     raise UsageError(
         f"[publish_to] expected a TemporalEngine, an Engine for a StaticLinks model, or a callable(model, report), got "
         f"{type(target).__name__} for a {type(model).__name__}; wrap it in a callable"

@@ -328,7 +328,7 @@ class ContinuousTrainer:
     def _refuse_closed(self) -> None:
         if self._closed:
             raise UsageError(
-                "[ContinuousTrainer] expected an open trainer, got one that was closed and hears of no events; make a "
+                "[ContinuousTrainer] expected an open trainer, got one that was closed and gets no events; make a "
                 "new one"
             )
         if self._state.broken is not None:
@@ -634,7 +634,7 @@ class ContinuousTrainer:
             behind = self.graph.version > self._state.resumed["version"]
             if behind and self.model.memory is not None:
                 raise UsageError(
-                    f"[round] expected to hear of version {self._state.resumed['version']}, as the checkpoint is, got "
+                    f"[round] expected to get version {self._state.resumed['version']}, as the checkpoint is, got "
                     f"the graph at {self.graph.version} already; make the trainer anew, and let run() apply the stream"
                 )
             self._arrived.append(self._feed.take())
@@ -677,7 +677,7 @@ class _Background:
             while not self._ended.wait(self._poll_s):
                 if self._trainer._feed.waiting >= self._events_min:
                     self._trainer.round()
-        except Exception as error:  # told to whoever calls stop()
+        except Exception as error:  # raised by stop()
             self._error = error
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Random layers whose messages are computed edge by edge, or told apart by the edges' types."""
+"""Random layers whose messages are computed edge by edge, or differ by the edges' types."""
 
 from __future__ import annotations
 

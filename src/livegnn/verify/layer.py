@@ -323,7 +323,7 @@ class _Builder:
         return terms[0][1] if len(terms) == 1 else ir.Combine(tuple(terms))
 
     def count(self) -> ir.Value:
-        """The number of in-edges; of those with one of the operator's types, where it tells types apart."""
+        """The number of in-edges; of those with one of the operator's types, where it distinguishes types."""
         if self._count is None:
             one = self.lowering.one
             counts = [ir.Propagate(one, relation=relation) for relation in range(self.types)] or [ir.Propagate(one)]

@@ -106,7 +106,7 @@ class Operator:
                   "max", "min". None: no context; nct is 1.
               msg_cbn: parameters nct (N, c) or (1, c), and mlc (N, m); (N, m). It is also called with rows of the
                   aggregate's width in place of mlc. None: mlc itself.
-              msg_cbn_inverse: parameters nct and msg: gives back mlc. Required beside msg_cbn.
+              msg_cbn_inverse: parameters nct and msg: gives back mlc. Required with msg_cbn.
               aggregate: parameter msg, (k, d), in any order of rows; (d',). Or "sum", "max", "min", "mean".
               source_nn: parameter h_u; (N, d), or (N, m) or (N, 1), multiplied with the message. None: 1. The paper's
                   f_nn.

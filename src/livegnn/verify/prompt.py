@@ -1,4 +1,4 @@
-"""What a language model is told: the task, the language, and the worked examples of Table II."""
+"""The prompt of a language model: the task, the language, and the worked examples of Table II."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Known weights: {weights}. No imports, no loops, nothing else."""
 
 def first_prompt(formula: str, weights: Mapping[str, Float64]) -> str:
     """The task with all worked examples, and the formula at the end."""
-    told = ", ".join(f"{name} {tuple(array.shape)}" for name, array in weights.items()) or "none"
-    task = _TASK.format(inputs=", ".join(EDGE_INPUTS), functions=", ".join(sorted(FUNCTIONS)), weights=told)
+    shown = ", ".join(f"{name} {tuple(array.shape)}" for name, array in weights.items()) or "none"
+    task = _TASK.format(inputs=", ".join(EDGE_INPUTS), functions=", ".join(sorted(FUNCTIONS)), weights=shown)
     worked = [f"Formula: {each.formula}\nAnswer ({each.run}):\n{_fenced(each.source)}" for each in TABLE]
     return "\n\n".join([task, *worked, f"Formula: {formula.strip()}\nAnswer:"])
 

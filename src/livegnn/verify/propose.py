@@ -99,9 +99,9 @@ def propose(
     Args:     formula_or_source: one expression or a def in the language of formulas (docs/verify.md), or the name of a
                   row of Table II. With a model, any text; then it cannot be checked that the operator computes it.
               llm: any function from a prompt to an answer. None: rules, which cover Table II.
-              attempts: of the model; each failure is told to it with its counterexample.
+              attempts: of the model; each failure goes back to it with its counterexample.
               params: the weights by the names that the formula uses.   width: columns of h_u; needed where no product
-                  `h_u @ weight` tells it.   edge_attr_width, edge_type_count: as in Operator.
+                  `h_u @ weight` gives it.   edge_attr_width, edge_type_count: as in Operator.
               seconds, tests: as in prove.
     Returns:  the Proposal that needs the least work of those that compute the formula: look at `report` before it is
               used.
@@ -205,7 +205,7 @@ def _asked(layer: _Layer, llm: Callable[[str], str], attempts: int) -> Proposal:
             stands = best is not None and best.report.strategy() == proposal.report.strategy() == "constrained"
             if best is None or _RANK[proposal.report.strategy()] < _RANK[best.report.strategy()]:
                 best = proposal
-            if best.report.sound or stands:  # told of the destination once, the model stands by it
+            if best.report.sound or stands:  # warned of the destination once, the model stands by it
                 break
         prompt = next_prompt(first, source, problem)
     if best is None:

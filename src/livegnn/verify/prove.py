@@ -78,8 +78,8 @@ def _decide(task: Task, subject: Subject, seconds: float, tests: int, seed: int)
             return Condition(task.key, task.statement, "refuted", "a random input is a counterexample", example)
     verdict: Verdict = "proved" if shown else "tested, not proved"
     why = why or "the solver found neither proof nor example"
-    told = shown or f"{tests} random inputs agree within {subject.tolerance:g}; {why}"
-    return Condition(task.key, task.statement, verdict, told, tests=tests, tolerance=subject.tolerance)
+    detail = shown or f"{tests} random inputs agree within {subject.tolerance:g}; {why}"
+    return Condition(task.key, task.statement, verdict, detail, tests=tests, tolerance=subject.tolerance)
 
 
 class _Clock:

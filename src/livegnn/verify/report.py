@@ -109,11 +109,11 @@ class Report:
             return
         allowed = {"proved", "tested, not proved"} if accept_tested else {"proved"}
         failed = [each for each in self.conditions if each.verdict not in allowed]
-        told = "; ".join(
+        listed = "; ".join(
             f"{each.statement} is {each.verdict} ({each.counterexample or each.reason})" for each in failed
         )
         raise OperatorUnsound(
-            f"[verify {self.operator.name}] expected an operator sound for {run} runs, got: {told}; "
+            f"[verify {self.operator.name}] expected an operator sound for {run} runs, got: {listed}; "
             f'fix the functions, or choose run="{best}"'
         )
 

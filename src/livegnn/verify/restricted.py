@@ -1,4 +1,4 @@
-"""Functions from text that nobody has vouched for: a small part of Python, interpreted and never executed.
+"""Functions from untrusted text: a small part of Python, interpreted and never executed.
 
 A text is a list of definitions: `def name(parameters): ...` with assignments and one return, `name = lambda ...`, or
 `name = "sum"` for a named reduction. Expressions are arithmetic, comparisons, `@`, column slices, and calls of the

@@ -1,6 +1,6 @@
 """Which signs an expression can have, for all inputs: a sound over-approximation, in one pass over the graph.
 
-The set of possible signs is a subset of {-1, 0, 1}. It is what the solver is told about messages and contexts, however
+The set of possible signs is a subset of {-1, 0, 1}. The solver assumes it of messages and contexts, however
 wide the matrices before them are: exp and sigmoid are positive, squares and absolute values are not negative.
 """
 

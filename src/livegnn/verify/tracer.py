@@ -47,7 +47,7 @@ class Tracer:
     def __init__(self, run: SymbolicRun, expr: Expr, layout: Layout) -> None:
         self.run, self.expr, self.layout = run, expr, layout
 
-    # ---- what arrays tell about themselves
+    # ---- what arrays say about themselves
 
     @property
     def ndim(self) -> int:

@@ -206,7 +206,7 @@ def test_a_log_cut_to_nothing(path):
     content = path.read_bytes()
     path.write_bytes(b"")
     for options in ({}, {"must_exist": True}):
-        with pytest.raises(LogDamaged, match=rf"expected the entries of {path} that history.db-tail-updates tells of"):
+        with pytest.raises(LogDamaged, match=rf"expected the entries of {path} that history.db-tail-updates records"):
             open_log(f"sqlite:{path}", **options)
     path.unlink()
     with pytest.raises(LogDamaged):

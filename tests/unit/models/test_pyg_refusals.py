@@ -213,7 +213,7 @@ def test_widths_of_attributes():
         def forward(self, x, edge_index, edge_attr):
             return x + (edge_attr @ torch.ones(5, 3)).sum()
 
-    with pytest.raises(ModelError, match=r"tells the edge attributes' width, got none in Untold; pass edge_width="):
+    with pytest.raises(ModelError, match=r"states the edge attributes' width, got none in Untold; pass edge_width="):
         from_pyg(Untold(), input_width=3)
 
 

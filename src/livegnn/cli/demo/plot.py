@@ -12,7 +12,7 @@ from livegnn.cli.demo import experiment as st
 from livegnn.cli.demo.replay import LIVE, PERIODIC, RETRAINED, Played
 from livegnn.optional import need
 
-# Colours are Okabe and Ito's, which colour-blind readers can tell apart.
+# Colours are Okabe and Ito's, which colour-blind readers can distinguish.
 _COLOURS = {
     LIVE: "#D55E00",
     PERIODIC: "#0072B2",

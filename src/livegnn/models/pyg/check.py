@@ -35,7 +35,7 @@ _SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges
 _LARGE = ((300, 2_000), (6_000, 40_000))  # besides, where a recording may have fixed what a run took from shapes
 TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
 TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was rounded to float32 (2^-24 each)
-TOLERANCE_FLOAT32 = 2e-2  # the module in float32 beside itself in float64: coarse, finds what depends on the dtype
+TOLERANCE_FLOAT32 = 2e-2  # the module in float32 against itself in float64: coarse, finds what depends on the dtype
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a module's layers tell of the columns that they read: widths of features and attributes, number of types."""
+"""What a module's layers state about the columns that they read: widths of features and attributes, number of types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch_geometric import nn as pyg
 __all__ = ["edge_widths", "relations", "stated_widths"]
 
 _ON_ATTRIBUTES = (pyg.GINEConv, pyg.NNConv, pyg.GMMConv, pyg.PDNConv)  # these cannot do without
-_TYPES_UNSTATED = 3  # tried on a forward whose layers tell no number of types
+_TYPES_UNSTATED = 3  # tried on a forward whose layers state no number of types
 
 
 def stated_widths(module: nn.Module) -> list[int]:

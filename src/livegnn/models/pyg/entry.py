@@ -45,10 +45,10 @@ def from_pyg(
               weighted: whether the forward is given the graph's edge weights, whatever column they come from. None: as
                   its signature and its layers say; where they are optional, the model reads them on a graph that has
                   them, and whose they are is decided by name (Model.weights_from, Graph.weight_column).
-              input_width: the features' width, where no layer tells it; by vertex type where there are types.
-              edge_width: the edge attributes' width, where no layer tells it; 0 gives none to a forward that can do
+              input_width: the features' width, where no layer states it; by vertex type where there are types.
+              edge_width: the edge attributes' width, where no layer states it; 0 gives none to a forward that can do
                   without.
-              metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer tells them.
+              metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer states them.
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.

@@ -120,7 +120,7 @@ def _same(one: ir.Value, other: ir.Value) -> bool:
 
 
 def _cut(result: Any, pools: Pools, record: Import, kind: str) -> _Parts:
-    """The parts on either side of the pools. Raises: ModelUnsupported where they cannot be told apart."""
+    """The parts on either side of the pools. Raises: ModelUnsupported where they cannot be separated."""
     where = f"{kind}.forward"
     if not isinstance(result, ir.Value):
         returned = next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
@@ -174,7 +174,7 @@ def _rebuilt(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
 
 
 def _refuse_mixed(values: list[ir.Value], pools: Pools, record: Import, kind: str) -> None:
-    """Refuses a result that reads rows of vertices beside those of graphs, or sends these along edges."""
+    """Refuses a result that reads rows of vertices next to those of graphs, or sends these along edges."""
     of_vertices: dict[int, bool] = {}
     of_graphs: dict[int, bool] = {}
     for value in values:

@@ -67,7 +67,7 @@ SUPPORTED_POOLS: dict[str, str] = {
 
 
 def global_pool(src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum") -> Any:
-    """PyG's scatter, as one operation for whoever follows tensors."""
+    """PyG's scatter, as one operation for code that follows tensors."""
     if has_torch_function((src, index)):
         return handle_torch_function(global_pool, (src, index), src, index, dim, dim_size, reduce)
     return _scatter(src, index, dim, dim_size, reduce)

@@ -107,7 +107,7 @@ class _DataView:
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "edge_attr":
-            raise refuse("data.edge_attr", "the forward reads it, and no layer tells its width", "pass edge_width=")
+            raise refuse("data.edge_attr", "the forward reads it, and no layer states its width", "pass edge_width=")
         if name in ("num_graphs", "batch_size", "ptr"):
             raise refuse(f"data.{name}", "the number of graphs is not fixed", "pool by data.batch, without size=")
         raise refuse(

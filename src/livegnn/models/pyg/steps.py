@@ -109,12 +109,12 @@ def columns_of(
     """The features' and the attributes' widths: of those that the layers state, the first with which the module runs.
 
     Attributes or types that a forward may do without are given where a layer reads them; attributes are tried, too,
-    where no layer tells whether it reads any.
+    where no layer states whether it reads any.
     """
     stated = stated_widths(module) if input_width is None else [input_width]
     if not stated:
         raise ModelError(
-            f"[from_pyg] expected a layer that tells the features' width, got none in {type(module).__name__}; "
+            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
             "pass input_width="
         )
     weighted = signature.weights == "required"
@@ -128,7 +128,7 @@ def columns_of(
     found = next((each for each in tries if runs(module, signature, each[0])), None)
     if found is None and edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
-            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {type(module).__name__}; "
+            f"[from_pyg] expected a layer that states the edge attributes' width, got none in {type(module).__name__}; "
             "pass edge_width="
         )
     return found or (tries[-len(stated)] if choices[0].guessed else tries[0])

@@ -52,7 +52,7 @@ class _Signature(Protocol):
 class Choice:
     """Edge attributes that a forward may be given: their width, None for none, and whether as a vector.
 
-    guessed: no layer tells that the forward reads any, and it can do without.
+    guessed: no layer states that the forward reads any, and it can do without.
     """
 
     width: int | None

@@ -238,7 +238,7 @@ class Coordinator:
         if any(self._at.get(("serving", number), -1) < step for number in workers_in(serving)):
             return False
         if not np.array_equal(serving, self.routed):
-            self.routed = serving  # the caller tells front ends before the next turn
+            self.routed = serving  # the caller updates front ends before the next turn
             return True
         if np.array_equal(serving, self.serving) or self._serve(serving):
             self._target = None
@@ -252,8 +252,8 @@ class Coordinator:
     def _finish_move(self) -> bool:
         """Once every sampling worker has come to the end of a move: cuts their states anew, for others to start from.
 
-        Doing it twice does no harm: the new states are a function of the old ones, and nobody goes on from them before
-        there is another step.
+        Doing it twice does no harm: the new states are a function of the old ones, and no worker goes on from them
+        before there is another step.
         """
         move = self._moving
         if move is None:

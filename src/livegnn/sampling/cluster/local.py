@@ -45,7 +45,7 @@ __all__ = ["LocalCluster"]
 class LocalCluster(Cluster):
     """The samples of a graph, kept by some workers and served by others, in one process.
 
-    Args:    graph: perhaps empty; its batches are followed, whoever applies them.  queries: one or more.  sampling,
+    Args:    graph: perhaps empty; its batches are followed, from any caller.  queries: one or more.  sampling,
              serving: how many workers.  replicas: of each serving partition.  seed, ttl, edge_data: as PreSampler takes
              them.
     Raises:  QueryInvalid; ValueInvalid; UsageError.
@@ -160,7 +160,7 @@ class LocalCluster(Cluster):
         return [SamplingWorker(self.spec, number, len(parts), part) for number, part in enumerate(parts)]
 
     def _run(self, step: Step, batches: Sequence[_native.UpdateBuffer]) -> None:
-        """One step, until nobody has anything more to say."""
+        """One step, until no worker has messages left."""
         queue: deque[CountChanges | Push] = deque()
         for worker in self._sampling:
             queue.extend(worker.begin(step, batches))

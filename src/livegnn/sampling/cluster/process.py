@@ -442,7 +442,7 @@ class ProcessCluster(Cluster):
                     self._ended.wait(_PAUSE_SECONDS)
             except (LogUnavailable, OSError):  # no broker, or no process or file for now
                 self._ended.wait(_RETRY_SECONDS)
-            except Exception as failure:  # told to whoever asks next: see _require_coordinator
+            except Exception as failure:  # raised by the next call: see _require_coordinator
                 self._failure = failure
                 return
 

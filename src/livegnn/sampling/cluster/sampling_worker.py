@@ -24,7 +24,7 @@ __all__ = ["SamplingWorker"]
 
 
 class SamplingWorker:
-    """Keeps the samples of its vertices and tells serving workers what they need of them.
+    """Keeps the samples of its vertices and sends serving workers what they need of them.
 
     Args:    spec: what the cluster agreed on.  worker, workers: its number, of how many.  state: where it starts: a
              part of split(start_state(...)), or what state() gave.  threads: for large batches.

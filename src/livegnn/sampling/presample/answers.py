@@ -112,7 +112,7 @@ def _look_up(
 
 
 def seed_names(seeds: object) -> AnyArray:
-    """Seeds as an array of the user's own ids, int64 or strings, that nobody else writes to.
+    """Seeds as an array of the user's own ids, int64 or strings, that no other code writes to.
 
     Raises:  DtypeInvalid, ValueInvalid.
     """

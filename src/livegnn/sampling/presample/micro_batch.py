@@ -82,7 +82,7 @@ class LoopReply:
 
     def deliver(self, requests: list[QueuedRequest]) -> None:
         loop = self._loop()
-        if loop is None:  # nobody waits there any more
+        if loop is None:  # no caller waits there any more
             return
         with contextlib.suppress(RuntimeError):  # closed: nor there
             loop.call_soon_threadsafe(_settle, requests)
@@ -187,7 +187,7 @@ class MicroBatcher:
         while True:
             try:
                 batch, refused = self._take()
-            except Exception as error:  # of the version: those who wait hear of it, and the thread goes on
+            except Exception as error:  # of the version: the waiting callers get it, and the thread goes on
                 batch, refused = [], self._give_up(error)
             if batch:
                 self._work(batch)

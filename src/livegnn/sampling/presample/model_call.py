@@ -11,7 +11,7 @@ A torch module, scripted or not, gets tensors; an ONNX model is fed by name, x0 
 edge_index, those it declares; any other callable gets numpy arrays with "tree", else tensors.
 
 With merge=False a row depends on its own seed's samples alone, so that requests may share a call. merge=True makes one
-vertex of all its copies, whoever sampled them: then every request has a call of its own.
+vertex of all its copies, from any request: then every request has a call of its own.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def of_hop(one_hop: OneHop, by_type: Mapping[int | None, int], schema: Schema) -
     if others:
         raise QueryInvalid(
             f"[ttl] expected one duration for hop {one_hop.hop}, which follows edges of every type, got {others} "
-            f"beside {default}; name the edge type of the hop, or give one ttl for all"
+            f"next to {default}; name the edge type of the hop, or give one ttl for all"
         )
     return default
 

@@ -4,7 +4,7 @@ Which ids are cached, and which go next, is the native FeatureIndex's matter; wh
 they come from, sources.py's. This file joins the three under one lock.
 
 Locks. A view of a graph holds the graph's lock before its own, always, so that the rows of a fetch are of one version.
-Other caches hold their own alone. A batch is noted natively, whatever is locked; whoever holds the cache's lock next
+Other caches hold their own alone. A batch is noted natively, whatever is locked; the next holder of the cache's lock
 reads the changed rows again before it looks at any: the batch itself if the lock is free (published), else a fetch.
 Where reading may be waiting for another process (a source that is not local) changed rows are forgotten instead, so
 that only calls that read rows by their nature do.

@@ -14,7 +14,7 @@ __all__ = ["EventMemory", "TemporalModel"]
 
 
 class EventMemory(Protocol):
-    """What events leave behind in a model, beside the graph: rows by vertex slot, and messages that wait."""
+    """What events leave behind in a model, next to the graph: rows by vertex slot, and messages that wait."""
 
     def observe(self, src: Tensor, dst: Tensor, time: Tensor, edge_x: Tensor) -> None:
         """Takes events in, after they were scored: (n,) int64 slots and times in order, (n, A) float32 features."""

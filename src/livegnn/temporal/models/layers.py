@@ -40,7 +40,7 @@ Width: TypeAlias = int | Mapping[str, int]  # floats of features; by vertex type
 def time_encoder(width: int) -> nn.Module:
     """PyG's TimeEncoder, cos(w t + b), begun at TGAT's frequencies: w from 1 down to 1e-9, evenly in their logarithm.
 
-    PyG's own start, w in (-1, 1), tells apart differences of a few units; these tell seconds from decades.
+    PyG's own start, w in (-1, 1), distinguishes a few units; these distinguish seconds from decades.
     Source: Xu et al. 2020, section 3.1, and the authors' code.
     """
     encoder = TimeEncoder(width)

@@ -31,7 +31,7 @@ class TGAT(TemporalModel):
     """A TemporalAttention layer per hop, over projected features.
 
     Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0; without vertex features rows begin
-             as zeros and only times, edge features and shape tell vertices apart.   embed_width: a multiple of heads.
+             as zeros and only times, edge features and shape distinguish vertices.   embed_width: a multiple of heads.
              learn_time: train the time encoding, as published; where ages are large in their unit (1e5 and more), a
              small step of a frequency turns the encoding round, and fixed frequencies train more steadily.
     Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid

@@ -1,4 +1,4 @@
-"""PyG's convolutions that tell edges apart by their type: one reduction per relation."""
+"""PyG's convolutions that distinguish edges by their type: one reduction per relation."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _columns_of(
             return tries[-1]
     if edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
-            f"[from_pyg] expected a layer that tells the edge attributes' width, got none in {type(module).__name__}; "
+            f"[from_pyg] expected a layer that states the edge attributes' width, got none in {type(module).__name__}; "
             "pass edge_width="
         )
     return tries[-1] if choices[0].guessed else tries[0]

@@ -1,4 +1,4 @@
-"""The features' width of every vertex type: told by the first layer that each type's rows come to."""
+"""The features' width of every vertex type: stated by the first layer that each type's rows come to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_widths(
 ) -> tuple[int, ...]:
     """The width of each vertex type's features; `given` ones go first.
 
-    Raises: ModelError naming the type that no layer tells the width of.
+    Raises: ModelError naming the type whose width no layer states.
     """
     names = signature.types[0]
     unknown = [name for name in given if name not in names]
@@ -53,7 +53,7 @@ def find_widths(
     missing = [name for code, name in enumerate(names) if code not in found]
     if missing:
         raise ModelError(
-            f"[from_pyg] expected a layer that tells the width of the features of {missing[0]!r}, got none in "
+            f"[from_pyg] expected a layer that states the width of the features of {missing[0]!r}, got none in "
             f"{type(module).__name__}; pass input_width={{{missing[0]!r}: ...}}"
         )
     return tuple(found[code] for code in range(len(names)))
