@@ -2,7 +2,7 @@
 (bulk-synchronous).
 
 Two implementations: TorchExchange, over torch.distributed, between processes; ThreadExchange (threads.py), between
-threads of one process, for tests and for trying things out. Whoever asks groups its rows by the worker that it asks,
+threads of one process, for tests and for trying things out. A caller groups its rows by the worker that holds them,
 once, in a Route: rows go out in that order and answers come back in the order of the question.
 """
 

@@ -5,8 +5,8 @@ Both are what InputLoader fetches from (Fetches) and what a FeatureCache reads f
     remote = RemoteVertexRows(partition, exchange)
     rows = Cached(FeatureCache(remote, capacity=10_000), remote)
 
-One reading is two exchanges in which every worker takes part. A cache that has all rows would ask nobody, and one that
-is restored reads as often as it likes: Cached goes on taking part, with nothing to ask, until no worker reads any more.
+One reading is two exchanges in which every worker takes part. A cache that has all rows would ask no worker, and one
+that is restored reads as often as it likes: Cached goes on taking part, with nothing to ask, until no worker reads.
 Cached listens to the partition: rows that a batch changed leave the cache, wherever they lie, and are read again.
 """
 
@@ -37,7 +37,7 @@ _HEAD = 1  # first number of a request: whether the worker that sends it goes on
 
 
 class RemoteRows(ABC):
-    """Rows by id that lie with several workers. width: floats of a row; with 0 nobody is asked."""
+    """Rows by id that lie with several workers. width: floats of a row; with 0 no worker is asked."""
 
     def __init__(self, partition: Partition, exchange: Exchange, width: int, device: torch.device | str) -> None:
         self.width = self.row_width = width
@@ -73,7 +73,7 @@ class RemoteRows(ABC):
         """Ids whose rows a batch has changed, and ids that it has removed."""
 
     def listened_by(self, cached: Cached) -> None:
-        """Has it hear of the partition's batches."""
+        """Makes it a listener of the partition."""
         self._partition.listen(cached)
 
     def attend(self) -> None:
@@ -132,7 +132,7 @@ class RemoteVertexRows(RemoteRows):
 class RemoteEdgeRows(RemoteRows):
     """Attributes of the edges of all parts, by edge id.
 
-    An id does not say who holds the edge. Whoever sampled it knows, and so does who knows its destination: asks the
+    An id does not say who holds the edge. The sampler can say, and so can the owner of its destination: asks the
     worker that the sampler's last hops or expect() name; of all workers only where neither does.
 
     Raises (from rows): EdgeMissing for an edge that no part has, naming it.
@@ -193,7 +193,7 @@ class RemoteEdgeRows(RemoteRows):
         return rows, reading
 
     def _holders(self, ids: Int64Array) -> Int64Array:
-        """The worker to ask for each edge, -1 where nobody has said."""
+        """The worker to ask for each edge, -1 where it is not known."""
         hints = [self._expected, *(self._sampler.held_edges if self._sampler is not None else [])]
         edge_ids, workers = (np.concatenate(columns) for columns in zip(*hints, strict=True))
         if not len(edge_ids):

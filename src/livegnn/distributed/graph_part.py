@@ -3,13 +3,13 @@
 The part is a lg.Graph of its own with the slots and the edge ids of the whole. An edge lies with the owner of its
 destination, with its attributes: messages flow src -> dst, and sampling reads the lists of in-edges. (GNNFlow stores an
 edge with its source, as it samples out-neighbours.) An undirected edge lies with the owners of both ends. Which slots
-are vertices is known everywhere; feature rows are with the owner alone, row slot // partitions, beside the graph.
+are vertices is known everywhere; feature rows are with the owner alone, row slot // partitions, outside the graph.
 
 Applying, all or none on all workers: each takes its own updates out of the batch; between the store's having taken them
 and their being published the workers vote, and a single refusal takes the batch back everywhere: all raise that of the
 first bad update of the whole batch. Where a part has a log, the log gets the whole batch, and the workers vote again
 once all have written. Batches that do not come through Partition.apply are refused. After a batch the
-workers exchange which edges have changed, and each tells what listens here (caches, a trainer).
+workers exchange which edges have changed, and each calls its listeners (caches, a trainer).
 
 Invariants: versions and next edge ids are equal on all workers between batches; an edge id means one edge everywhere.
 """
@@ -63,7 +63,7 @@ class BatchEffect(NamedTuple):
 
 
 class Listener(Protocol):
-    """Hears of each batch that a Partition has applied; makes no exchange."""
+    """Is called after each batch that a Partition has applied; makes no exchange."""
 
     def changed(self, changes: BatchEffect) -> None:
         """After the batch, on every worker."""
@@ -221,10 +221,10 @@ class Partition(Consumer):
                 if expiry is not None:
                     expiry.now = now
                 self._follow(columns)
-                self._tell(columns, exchange)
+                self._notify(columns, exchange)
 
     def listen(self, listener: Listener) -> None:
-        """From the next batch on the listener hears what each has changed, for as long as anybody else holds it."""
+        """From the next batch on the listener gets the changes of each, for as long as other code holds it."""
         self._listeners.add(listener)
 
     def published(self, change: Any, version: int) -> None:
@@ -300,29 +300,29 @@ class Partition(Consumer):
             row = columns["rows"][starts[place] : starts[place] + width[place]]
             self._rows[slot // self.layout.partitions] = 0.0 if kind[place] == _REMOVE_VERTEX else row
 
-    def _tell(self, columns: dict[str, AnyArray], exchange: Exchange) -> None:
-        """Tells the listeners what the batch has changed. Only the part that holds an edge knows its id from its ends:
-        where a batch changes edges that have attributes, the workers tell each other.
+    def _notify(self, columns: dict[str, AnyArray], exchange: Exchange) -> None:
+        """Calls the listeners with the changes of the batch. Only the part that holds an edge finds its id by its ends:
+        where a batch changes edges that have attributes, the workers send each other the ids.
         """
         kind, slots = columns["kind"], columns["u"]
         ids, gone = self.follower.take()
         if self.graph.attr_width and np.isin(kind, _CHANGES_EDGES).any():
-            told = np.concatenate(exchange.gather(np.stack([ids, gone.astype(np.int64)], axis=1)))
+            sent = np.concatenate(exchange.gather(np.stack([ids, gone.astype(np.int64)], axis=1)))
         else:
-            told = np.zeros((0, 2), np.int64)
-        away = told[:, 1] != 0
+            sent = np.zeros((0, 2), np.int64)
+        away = sent[:, 1] != 0
         changes = BatchEffect(
             slots[np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))],
             slots[kind == _REMOVE_VERTEX],
-            told[~away, 0],
-            told[away, 0],
+            sent[~away, 0],
+            sent[away, 0],
         )
         for listener in tuple(self._listeners):
             listener.changed(changes)
 
 
 class _Vote(Recorder):
-    """The agreement of all workers on one batch: nobody refuses it; and, where any of them writes it down, all have.
+    """The agreement of all workers on one batch: none refuses it; and, where any of them writes it down, all have.
 
     own: what this worker refuses by itself.  writes: whether its graph has other recorders, which append before.
     """
@@ -346,7 +346,7 @@ class _Vote(Recorder):
                 raise refused
 
     def abort(self) -> None:
-        """Nothing: the others were told by the round that failed, or are by refuse()."""
+        """Nothing: the round that failed has informed the others, or refuse() does."""
 
     def refuse(self, own: _Refusal) -> LiveGnnError:
         """Answers the workers that wait that this one has failed; what all of them raise."""

@@ -115,9 +115,9 @@ def _work(job: _Job, rank: int) -> None:
         status = 0
     except BaseException as error:
         failure = _Failure(time.time(), type(error).__name__, "".join(traceback.format_exception(error)))
-        beside = job.folder / f"error-{rank}.part"
-        beside.write_bytes(pickle.dumps(tuple(failure)))
-        beside.rename(job.folder / f"error-{rank}")
+        temporary = job.folder / f"error-{rank}.part"
+        temporary.write_bytes(pickle.dumps(tuple(failure)))
+        temporary.rename(job.folder / f"error-{rank}")
     finally:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
@@ -194,9 +194,9 @@ def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailabl
     paths = [(folder / f"error-{rank}", rank) for rank in range(len(processes))]
     found = [(_Failure(*pickle.loads(path.read_bytes())), rank) for path, rank in paths if path.exists()]
     own = [(failure, rank) for failure, rank in found if failure.kind != WorkerUnavailable.__name__]
-    wordless = [] if own else _wordless(processes, {rank for _, rank in found})
-    if wordless:
-        rank, how = wordless[0]
+    silent = [] if own else _silent(processes, {rank for _, rank in found})
+    if silent:
+        rank, how = silent[0]
         return WorkerUnavailable(
             f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
             "all were ended; run it again"
@@ -208,12 +208,15 @@ def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailabl
     )
 
 
-def _wordless(processes: Sequence[BaseProcess], told: set[int]) -> list[tuple[int, str]]:
+def _silent(processes: Sequence[BaseProcess], reported: set[int]) -> list[tuple[int, str]]:
     """Workers that ended badly and left no error, and how."""
     return [
-        (rank, f"was killed by signal {-process.exitcode}" if process.exitcode < 0 else "ended without a word")
+        (
+            rank,
+            f"was killed by signal {-process.exitcode}" if process.exitcode < 0 else "exited without an error message",
+        )
         for rank, process in enumerate(processes)
-        if process.exitcode not in (None, 0) and rank not in told
+        if process.exitcode not in (None, 0) and rank not in reported
     ]
 
 

@@ -1,7 +1,7 @@
 """ThreadExchange: workers that are threads of one process, step by step together, without a wire.
 
 The twin of TorchExchange: the same calls, the same order, the same results; a failure in one thread ends the others, as
-a dead process does. Arrays are copied, so that nobody sees what another one changes afterwards.
+a dead process does. Arrays are copied, so that no worker sees what another one changes afterwards.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ThreadExchange:
         return self._shared(values, added)
 
     def _shared(self, mine: Any, read: Callable[[list[Any]], Result]) -> Result:
-        """What read() makes of that which all have put down; nobody goes on before all have read."""
+        """What read() makes of that which all have put down; none goes on before all have read."""
         table = self._table
         try:
             table.given[self._rank] = mine

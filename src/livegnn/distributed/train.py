@@ -31,7 +31,7 @@ _EVENTS = ("src", "dst", "time", "edge_ids", "edge_types")
 
 
 class _Task(NamedTuple):
-    """What every worker is told; the model and the parts of the graph are in the folder."""
+    """The arguments of every worker; the model and the parts of the graph are in the folder."""
 
     folder: Path
     layout: Layout

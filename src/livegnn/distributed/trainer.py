@@ -195,7 +195,7 @@ class DistributedTrainer:
             self._observe(events, part)
 
     def changed(self, changes: BatchEffect) -> None:
-        """What the partition tells of a batch."""
+        """The changes of a batch, from the partition."""
         self._removed.append(changes.slots_gone)
 
     def _reset_memory(self) -> None:
