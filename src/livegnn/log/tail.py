@@ -1,7 +1,8 @@
 """The tail record of an SQLite log: how many entries were acknowledged, kept in a file of its own.
 
 SQLite ends its journal at the first frame that is bad: it cannot distinguish a damaged journal from one that a power
-cut left unfinished. The tail record can: it is written and synced after the entry, and before the entry is acknowledged.
+cut left unfinished. The tail record can: it is written and synced after the entry, and before the entry is
+acknowledged.
 
 file    = path "-tail-" name in lower case: two slots, at bytes 0 and 4096, of 8192 bytes in all
 slot    = "LGT1" checksum sequence entries synced newest boot           integers little-endian
