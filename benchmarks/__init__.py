@@ -1,1 +1,1 @@
-"""Benchmarks: one file per question; peers run beside, and a wrong answer fails (docs/benchmarks.md)."""
+"""Benchmarks: one file per question; peers run in turns, and a wrong answer fails (docs/benchmarks.md)."""

@@ -51,7 +51,7 @@ SETS = {"families": FAMILY_TABLES, "sampling": SAMPLING_TABLES, "temporal": TEMP
 
 def main(arguments: list[str] | None = None) -> int:
     """0; 1 if an engine or a peer gave a wrong answer; 130 if interrupted."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="livegnn's benchmarks, peers beside")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="livegnn's benchmarks, with peers")
     parser.add_argument(
         "tables",
         nargs="*",

@@ -1,4 +1,4 @@
-"""The native peers of benchmarks/native, built by CMake beside a core of their own."""
+"""The native peers of benchmarks/native, built by CMake with a core of their own."""
 
 from __future__ import annotations
 

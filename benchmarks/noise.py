@@ -15,7 +15,7 @@ _SLOWER = 1.15  # times the best time of a fixed piece of work: above, a neighbo
 
 
 class Calm:
-    """Tells calm times from others by hashing a fixed block on so many cores at once."""
+    """Separates calm times from others by hashing a fixed block on so many cores at once."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads)

@@ -1,4 +1,4 @@
-"""What every table of a run is told."""
+"""The options of every table of a run."""
 
 from __future__ import annotations
 

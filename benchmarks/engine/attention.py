@@ -1,6 +1,6 @@
 """Is attention kept up to date cheaper by split sums than by reading a moved target's in-edges again? GAT by
-"incremental" against "constrained" (NeutronRT's Algorithm 4 on the same store), GraphConv and GCN of equal width
-beside.
+"incremental" against "constrained" (NeutronRT's Algorithm 4 on the same store), with GraphConv and GCN of equal
+width.
 
 When the row of a target moves, so do the weights of all its in-edges. The constrained strategy reads the messages of
 all these in-edges again, a row each; incremental looks at their scores, a number per head each (for a small move of a
@@ -38,12 +38,12 @@ COST_MAX = 3.0  # times GraphConv, on the workloads above
 
 @dataclass(frozen=True)
 class Entry:
-    """One race of the plan. beside: models without attention.   short: turns of a tenth, see Contest."""
+    """One race of the plan. plain: models without attention.   short: turns of a tenth, see Contest."""
 
     workload: str
     hidden: int = 256
     budget_s: float = 3.0
-    beside: tuple[str, ...] = (GRAPHCONV, GCN)
+    plain: tuple[str, ...] = (GRAPHCONV, GCN)
     sizes: tuple[int, ...] = SIZES
     short: bool = False
 
@@ -54,12 +54,12 @@ class Entry:
 
 DEFAULT_PLAN = (
     Entry("arxiv-like"),
-    Entry("products-like-small", beside=(GRAPHCONV,), short=True),
+    Entry("products-like-small", plain=(GRAPHCONV,), short=True),
 )
 FULL_PLAN = (
     Entry("arxiv-like", budget_s=20.0),
     Entry("arxiv-like", hidden=64, budget_s=20.0),
-    Entry("products-like-small", budget_s=20.0, beside=(GRAPHCONV,)),  # a fourth engine would not fit into 24 GiB
+    Entry("products-like-small", budget_s=20.0, plain=(GRAPHCONV,)),  # a fourth engine would not fit into 24 GiB
     Entry("products-like-small", hidden=64, budget_s=20.0),
 )
 TINY_PLAN = (Entry("tiny", hidden=32, budget_s=0.1, short=True),)
@@ -139,7 +139,7 @@ class Race:
     def __init__(self, entry: Entry, work: Workload, threads: int) -> None:
         self.work = work
         self.turns = Turns(work, short=entry.short)
-        self.engines = {name: start(name, work, entry.hidden, threads) for name in (*ATTENTIVE, *entry.beside)}
+        self.engines = {name: start(name, work, entry.hidden, threads) for name in (*ATTENTIVE, *entry.plain)}
 
     def cell(self, size: int, budget_s: float) -> Cell:
         """Turns of batches of `size` until budget_s is spent (one turn at least, for which there must be room)."""
@@ -189,7 +189,7 @@ def run(options: Options, report: Report) -> None:
 def _race(entry: Entry, options: Options, report: Report) -> Iterator[Cell]:
     """Cells, one after the other; wrong answers are reported."""
     where = f"{entry.workload}, hidden {entry.hidden}"
-    report.progress(f"{where}: generating and starting {2 + len(entry.beside)} engines")
+    report.progress(f"{where}: generating and starting {2 + len(entry.plain)} engines")
     work = workload(entry.workload, 4500 if options.tiny else updates_needed(entry.sizes, 0))
     race = Race(entry, work, options.threads)
     for batch_size in entry.sizes:

@@ -1,4 +1,4 @@
-"""What does a neighbour cost? livegnn's rates alone, with torch in its process, and beside a process that keeps both
+"""What does a neighbour cost? livegnn's rates alone, with torch in its process, and next to a process that keeps both
 cores busy.
 
 Every combination of load and threads is a process of its own. All take the same runs of batches in turns, and only one

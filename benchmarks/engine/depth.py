@@ -37,7 +37,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def _state_table(name: str, options: Options, report: Report) -> None:
-    """Bytes beside the graph itself. Naive: features, embeddings and aggregates of every layer, float32."""
+    """Bytes besides the graph itself. Naive: features, embeddings and aggregates of every layer, float32."""
     report.heading("State bytes, three layers (features included)")
     report.columns(
         ("workload", "model", "full: features, outputs", "naive incremental", "livegnn fast", "livegnn compact")

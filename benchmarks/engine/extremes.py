@@ -167,7 +167,7 @@ def _module(entry: Entry, work: Workload, notes: list[str]) -> Network:
     return trained.module
 
 
-# ---- livegnn's side: how a layer is told its aggregate, and where the counts are
+# ---- livegnn's side: how a layer gets its aggregate, and where the counts are
 
 
 def start_livegnn(work: Workload, module: Network, aggregate: str, threads: int) -> Live:

@@ -168,7 +168,7 @@ def cache_directory() -> Path:
 
 
 def generated(name: str, seed: int = 1, directory: Path | None = None) -> GeneratedGraph:
-    """The workload `name`, from the cache where it is, else drawn and cached (written beside, then renamed)."""
+    """The workload `name`, from the cache where it is, else drawn and cached (a temporary file, then renamed)."""
     shape = SHAPES[name]
     folder = cache_directory() if directory is None else directory
     path = folder / f"{name}-{FORMAT}-{seed}.npy"
@@ -177,9 +177,9 @@ def generated(name: str, seed: int = 1, directory: Path | None = None) -> Genera
     else:
         folder.mkdir(parents=True, exist_ok=True)
         edges = np.stack(chung_lu(shape, seed))
-        beside = path.with_suffix(f".{os.getpid()}.npy")
-        np.save(beside, edges)
-        beside.rename(path)
+        temporary = path.with_suffix(f".{os.getpid()}.npy")
+        np.save(temporary, edges)
+        temporary.rename(path)
     return GeneratedGraph(name, shape, edges[0], edges[1])
 
 

@@ -47,11 +47,11 @@ def run(options: Options, report: Report) -> None:
 def _play(
     stream: datasets.EventStream, seed: int, options: Options, report: Report, results: dict[str, list[float]]
 ) -> None:
-    told = story.prepare(stream, seed)
+    prepared = story.prepare(stream, seed)
     epochs = 10 if options.tiny else 100
-    by_labels = told.task == "labels"
+    by_labels = prepared.task == "labels"
     choice = play.PlayOptions(batch=500, checkpoints=20 if by_labels else 60, epochs=epochs)
-    played = play.Player(told, story.train(told, epochs=epochs), choice).run(lambda _: None)
+    played = play.Player(prepared, story.train(prepared, epochs=epochs), choice).run(lambda _: None)
     if played.interrupted:
         raise KeyboardInterrupt
     if not played.deviation_max <= DEVIATION_MAX:

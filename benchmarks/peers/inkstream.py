@@ -42,7 +42,7 @@ FLOAT_BYTES = 4
 
 @dataclass
 class LayerCounts:
-    """One batch at one layer. Each target is in one condition; resilient ones are counted beside.
+    """One batch at one layer. Each target is in one condition; resilient ones have a count of their own.
 
     reread_bytes: message rows read by exposed resets, every column of every in-neighbour.
     changed: vertices whose row above the layer differs afterwards.

@@ -24,7 +24,7 @@ SERVER_CORE, LOAD_CORE = 0, 1
 
 
 def _serve(pipe: Connection, tiny: bool, fanouts: tuple[int, ...]) -> None:
-    """Loads the network, samples it, and serves until told to stop."""
+    """Loads the network, samples it, and serves until it is stopped."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {SERVER_CORE})
     import torch

@@ -1,4 +1,4 @@
-"""Serving while updates pour in: latency beside a writer at half of its best rate, ingestion lag at an offered rate,
+"""Serving while updates pour in: latency next to a writer at half of its best rate, ingestion lag at an offered rate,
 and what a read right after a write misses.
 
 Offered load counts from the intended time: a batch that starts late has waited, and its lag says so.

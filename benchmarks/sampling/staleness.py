@@ -95,7 +95,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def _cases(stream: datasets.EventStream, begin: int, end: int, count: int, split: int, seed: int) -> Cases:
-    """`count` events of [begin, end), each beside the page of an event of the training part."""
+    """`count` events of [begin, end), each with the page of an event of the training part."""
     rng = np.random.default_rng(seed)
     event = np.sort(rng.choice(np.arange(begin, end), min(count, end - begin), replace=False))
     other = stream.dst[rng.integers(0, split, (len(event), 20))]

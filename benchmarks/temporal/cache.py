@@ -1,5 +1,5 @@
-"""What a feature cache costs and saves (GNNFlow, Figure 14): batch lookups beside a one-by-one OrderedDict, hit rates
-by size, and rounds of training with reuse and restoration beside GNNLab's static cache.
+"""What a feature cache costs and saves (GNNFlow, Figure 14): batch lookups against a one-by-one OrderedDict, hit rates
+by size, and rounds of training with reuse and restoration against GNNLab's static cache.
 
 The trace is what one-layer training with the 10 most recent neighbours asks for, batch after batch of a real stream:
 vertex ids of the sampled rows, edge ids of the sampled edges. Expected: every row is the source's; the hits of each
@@ -126,7 +126,7 @@ class Exact:
 
 
 def _lookups(options: Options, report: Report) -> None:
-    report.heading("Feature caches: batches of ids beside one by one, LRU")
+    report.heading("Feature caches: batches of ids against one by one, LRU")
     report.columns(
         ("ids a batch", "cached rows", "hit rate", "what", "one by one", "livegnn", "ids/s", "ratio", "target", "met")
     )

@@ -1,6 +1,6 @@
 """Do our temporal models predict as well as their peers? TGN, TGAT, DySAT; average precision on real dated graphs.
 
-Beside each, on the same events, negatives, widths, optimiser and epochs: TGN assembled from PyG's own parts; TGAT and
+The peers, on the same events, negatives, widths, optimiser and epochs: TGN assembled from PyG's own parts; TGAT and
 DySAT in plain torch on neighbours found with NumPy, begun with the same weights, without dropout, with fixed time
 frequencies (learnt ones multiply rounding by ages), so that both sides should take the same steps, but for rounding.
 Of each run the epoch with the best validation counts. A mean over seeds of more than DEFICIT_MAX below the peer's
@@ -61,7 +61,7 @@ class Plan:
 
 
 class Results:
-    """Rows of epochs in a CSV file, and points of learning curves in one beside it, appended run by run."""
+    """Rows of epochs in a CSV file, and points of learning curves in one next to it, appended run by run."""
 
     def __init__(self, path: Path, *, fresh: bool) -> None:
         self.path, self._curves = path, path.with_name(f"{path.stem}-curves.csv")
@@ -203,7 +203,7 @@ def _row(
 
 
 def _curves(plan: Plan, data: Data, results: Results) -> None:
-    """Learning curves of each model and side, mean over seeds; a PNG beside the CSV."""
+    """Learning curves of each model and side, mean over seeds; a PNG next to the CSV."""
     try:
         import matplotlib
     except ModuleNotFoundError:

@@ -1,6 +1,6 @@
 """Does training on every batch pay? Continuous training on real interactions (GNNFlow, Figures 10 and 11).
 
-30% of the events warm a model up; the rest comes in batches, each tested on before it is trained on. Beside training on
+30% of the events warm a model up; the rest comes in batches, each tested on before it is trained on. Next to training on
 every batch, with several shares of replay: never again; and every 25th (TGN) or 50th (TGAT) batch, on the events since,
 so that every row but the first trains on the same number of new events (the column "events trained on" says how many in
 all). Then passes of 1 to 4 epochs. Of each seed all rows start from the same weights, optimiser and memory; what a row
@@ -28,7 +28,7 @@ from livegnn.temporal.models import build
 
 WARM, WARM_EPOCHS, ROUNDS = 0.3, 10, 100
 SEEDS = (0, 1, 2)
-SIGNATURE = 32  # floats of a random signature of each vertex: without, TGAT cannot tell vertices apart
+SIGNATURE = 32  # floats of a random signature of each vertex: without, TGAT cannot distinguish vertices
 SELDOM = {"tgn": 25, "tgat": 50}
 REPLAYS, EPOCHS = (0.0, 0.2, 0.5), (2, 3, 4)
 EVENTS_MAX = 40_000  # of jodie_wikipedia, unless --full

@@ -1,4 +1,4 @@
-"""How fast a dated stream goes into the graph: livegnn's batches beside rebuilding a CSR and beside a sorted merge.
+"""How fast a dated stream goes into the graph: livegnn's batches against rebuilding a CSR and against a sorted merge.
 
 A graph of GDELT's shape is loaded with part of the stream; the rest comes in batches. Peers hold what they need to
 answer the same question, the in-edges of a vertex by time: scipy rebuilds its CSR from all edges after each batch, and

@@ -1,5 +1,5 @@
 """The prose of the pages: at most 25 words a sentence, and none of the words that the house style drops; in the sources
-of the package none of these words either.
+of the package, the benchmarks and the examples none of these words either.
 
 Code blocks are no prose. A name or a formula in backquotes counts as one word, a link as its text. A sentence ends
 with its mark, its paragraph or its list item; a colon or a semicolon does not end it. A cell of a table lists notes
@@ -85,7 +85,7 @@ def test_sources_use_plain_words():
     """Comments, docstrings, messages and names; but a call such as file.tell() is Python's."""
     found = [
         f"{name(path)}:{number}: {line.strip()}"
-        for path in files("src/livegnn")
+        for path in files("src/livegnn", "benchmarks", "examples")
         for number, line in enumerate(text(path).splitlines(), 1)
         if any(not line.startswith("(", dropped.end()) for dropped in DROPPED.finditer(line))
     ]

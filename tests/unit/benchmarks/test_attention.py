@@ -36,7 +36,7 @@ def wrong(name: str, error: float) -> Any:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[Report, list[list[str]]]:
-    plan = (Entry("tiny", hidden=16, budget_s=0.0, beside=("graphconv",), sizes=(1, 100), short=True),)
+    plan = (Entry("tiny", hidden=16, budget_s=0.0, plain=("graphconv",), sizes=(1, 100), short=True),)
     monkeypatch.setattr(attention, "TINY_PLAN", plan)
     report = Report()
     attention.run(OPTIONS, report)
