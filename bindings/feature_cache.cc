@@ -125,7 +125,7 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig> edge_attrs(const GraphS
   {
     GilRelease release;
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const float* attr = store.edge_attr(ids.data()[i]);
+      const float* attr = store.loaded_attr(ids.data()[i]);
       check_edge_there(store, ids.data()[i], attr);
       if (width > 0) std::memcpy(rows->data() + i * width, attr, width * sizeof(float));
     }
@@ -139,7 +139,7 @@ Out<std::uint8_t> edges_there(const GraphStore& store, const Ids& ids) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t id = ids.data()[i];
     const bool given = id >= 0 && id < store.next_edge_id();
-    there[i] = given && (store.options().attr_width == 0 || store.edge_attr(id) != nullptr);
+    there[i] = given && (store.options().attr_width == 0 || store.loaded_attr(id) != nullptr);
   }
   return array_of(std::move(there));
 }

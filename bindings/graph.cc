@@ -88,7 +88,7 @@ struct EdgeColumns {
     const std::int32_t width = store.options().attr_width;
     attr.reserve(id.size() * static_cast<std::size_t>(width));
     for (const EdgeId each : id) {
-      const float* row = store.edge_attr(each);
+      const float* row = store.loaded_attr(each);
       attr.insert(attr.end(), row, row + width);
     }
   }
@@ -108,7 +108,7 @@ struct EdgeColumns {
 EdgeColumns collect_edges(const GraphStore& store) {
   EdgeColumns columns;
   columns.reserve(static_cast<std::size_t>(store.edge_count()), store.options());
-  store.visit_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
+  store.visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
     columns.add(store.options(), u, v, id, weight, time, type);
   });
   columns.sort_by_id();
@@ -138,11 +138,7 @@ Columns neighbours(const GraphStore& store, const char* where, std::int64_t vert
                   span.times ? span.times[i] : 0, span.types ? span.types[i] : 0);
     }
   };
-  if (outgoing) {
-    store.visit_out(v, visitor);
-  } else {
-    store.visit_in(v, visitor);
-  }
+  store.visit_loaded(v, outgoing, visitor);
   if (store.options().attr_width > 0) columns.collect_attr(store);
   Columns out;
   out[outgoing ? "dst" : "src"] = make_array(std::move(columns.src));
@@ -154,8 +150,7 @@ Out1<std::int64_t> degrees(const GraphStore& store, const char* where, const Ids
   std::vector<std::int64_t> found(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const VertexId v = checked_vertex(store, where, ids.data()[i]);
-    found[i] = outgoing ? std::int64_t{store.out_degree(v)} + store.offloaded_out(v)
-                        : std::int64_t{store.in_degree(v)} + store.offloaded_in(v);
+    found[i] = outgoing ? store.out_degree(v) : store.in_degree(v);
   }
   return make_array(std::move(found));
 }
@@ -251,20 +246,47 @@ Columns edges_before(const GraphStore& store, std::int64_t before) {
   return out;
 }
 
-void reload(GraphStore& store, const Columns& arrays, std::int64_t before) {
-  const GraphOptions& options = store.options();
-  const auto src = stored<Ids>(arrays, "src"), dst = stored<Ids>(arrays, "dst"), id = stored<Ids>(arrays, "id"),
-             time = stored<Ids>(arrays, "time");
+// The rows of files, held as long as their view is read.
+struct EdgesOfFiles {
+  Ids src, dst, id, time;
   std::optional<In1<float>> weight;
   std::optional<In1<std::int32_t>> type;
   std::optional<Rows> attr;
-  if (options.has_weight) weight = stored<In1<float>>(arrays, "weight");
-  if (options.has_type) type = stored<In1<std::int32_t>>(arrays, "type");
-  if (options.attr_width > 0) attr = stored<Rows>(arrays, "attr");
-  EdgeColumnsView view{span_of(src), span_of(dst), span_of(id), span_of(weight), span_of(time), span_of(type), {}};
-  if (attr) view.attr = {attr->data(), attr->size()};
+  EdgeColumnsView view;
+
+  EdgesOfFiles(const GraphOptions& options, const Columns& arrays)
+      : src(stored<Ids>(arrays, "src")),
+        dst(stored<Ids>(arrays, "dst")),
+        id(stored<Ids>(arrays, "id")),
+        time(stored<Ids>(arrays, "time")) {
+    if (options.has_weight) weight = stored<In1<float>>(arrays, "weight");
+    if (options.has_type) type = stored<In1<std::int32_t>>(arrays, "type");
+    if (options.attr_width > 0) attr = stored<Rows>(arrays, "attr");
+    view = {span_of(src), span_of(dst), span_of(id), span_of(weight), span_of(time), span_of(type), {}};
+    if (attr) view.attr = {attr->data(), attr->size()};
+  }
+};
+
+void reload(GraphStore& store, const Columns& arrays, std::int64_t before) {
+  const EdgesOfFiles edges(store.options(), arrays);
   GilRelease release;
-  store.reload(view, before);
+  store.reload(edges.view, before);
+}
+
+// parts: gives the columns of one file after the other, and None at the end.
+void copy_offloaded(GraphStore& store, const std::string& where, const std::string& folder,
+                    const nb::typed<nb::callable, std::optional<Columns>()>& parts) {
+  std::optional<EdgesOfFiles> held;
+  const GilRelease release;
+  store.copy_offloaded(where, folder, [&](EdgeColumnsView& view) {
+    const nb::gil_scoped_acquire acquire;
+    held.reset();
+    const nb::object part = parts();
+    if (part.is_none()) return false;
+    held.emplace(store.options(), nb::cast<Columns>(part));
+    view = held->view;
+    return true;
+  });
 }
 
 // What a saved graph keeps of them: counts by vertex, and before, count, id_max, digest.
@@ -456,9 +478,30 @@ std::int64_t scan_csr_sum(Ids starts, nb::ndarray<const std::int32_t, nb::ndim<1
   return sum;
 }
 
+void bind_offloaded(nb::class_<GraphStore>& bound) {
+  bound.def("edges_before", &edges_before, "before"_a)
+      .def("offload_before", &GraphStore::offload_before, "before"_a, nb::call_guard<GilRelease>())
+      .def("reload", &reload, "arrays"_a, "before"_a)
+      .def("copy_offloaded", &copy_offloaded, "where"_a, "folder"_a, "parts"_a)
+      .def("drop_copies", &GraphStore::drop_copies)
+      .def_prop_ro("has_copies", &GraphStore::has_copies)
+      .def_prop_ro("offloaded_count", [](const GraphStore& store) { return store.offloaded().count; })
+      .def(
+          "offloaded_out",
+          [](const GraphStore& s, std::int64_t u) { return s.offloaded_out(checked_vertex(s, "out_neighbours", u)); },
+          "u"_a)
+      .def(
+          "offloaded_in",
+          [](const GraphStore& s, std::int64_t v) { return s.offloaded_in(checked_vertex(s, "in_neighbours", v)); },
+          "v"_a)
+      .def("offloaded_arrays", &offloaded_arrays)
+      .def("restore_offloaded", &restore_offloaded, "arrays"_a);
+}
+
 void bind_store(nb::module_& m) {
   using Release = nb::call_guard<GilRelease>;
-  nb::class_<GraphStore>(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.")
+  nb::class_<GraphStore> bound(m, "GraphStore", "The dynamic graph; one writer, callers hold the lock.");
+  bound
       .def("__init__", &make_store, nb::kw_only(), "feature_width"_a = 0, "has_weight"_a = false, "has_time"_a = false,
            "has_type"_a = false, "attr_width"_a = 0, "undirected"_a = false, "simple"_a = false,
            "block_edges_max"_a = 128, "type_widths"_a = std::vector<std::int32_t>{},
@@ -506,25 +549,12 @@ void bind_store(nb::module_& m) {
       .def("scan_out_sum", &scan_out_sum, Release())
       .def("memory", &memory)
       .def("block_stats", &block_stats, "outgoing"_a)
-      .def("edges_before", &edges_before, "before"_a)
-      .def("offload_before", &GraphStore::offload_before, "before"_a, Release())
-      .def("reload", &reload, "arrays"_a, "before"_a)
-      .def_prop_ro("offloaded_count", [](const GraphStore& store) { return store.offloaded().count; })
-      .def(
-          "offloaded_out",
-          [](const GraphStore& s, std::int64_t u) { return s.offloaded_out(checked_vertex(s, "out_neighbours", u)); },
-          "u"_a)
-      .def(
-          "offloaded_in",
-          [](const GraphStore& s, std::int64_t v) { return s.offloaded_in(checked_vertex(s, "in_neighbours", v)); },
-          "v"_a)
-      .def("offloaded_arrays", &offloaded_arrays)
-      .def("restore_offloaded", &restore_offloaded, "arrays"_a)
       .def("compact", &GraphStore::compact, Release())
       .def("digest", &GraphStore::digest, Release())
       .def("check_invariants", &GraphStore::check_invariants, Release())
       .def("to_arrays", &to_arrays)
       .def("from_arrays", &from_arrays, "arrays"_a);
+  bind_offloaded(bound);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Single edges in and out of the lists of one direction.
 #include <algorithm>
 #include <memory>
-#include <new>
 
 #include "livegnn/detail/graph_adjacency.h"
 #include "livegnn/error.h"
@@ -23,12 +22,12 @@ std::int32_t find_last(const VertexId* values, std::int32_t count, VertexId want
   return count - 1;
 }
 
-// False where there was no memory for it; the index is then to be dropped: a hub can do without.
+// False where there was no room for it, in memory or a file; the index is then to be dropped: a hub can do without.
 bool add_to_index(BlockChain& index, BlockPool& pool, const EdgeEntry& entry) {
   try {
     index.insert(pool, entry);
     return true;
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     return false;
   }
 }

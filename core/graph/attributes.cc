@@ -1,4 +1,5 @@
 // Edge attributes by id.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -9,23 +10,26 @@
 namespace livegnn {
 
 void EdgeIdMap::rehash(std::size_t cells) {
-  std::vector<Cell> old(cells, Cell{kNoEdge, kNone});
+  Column<Cell> old;
+  old.reserve(static_cast<std::int64_t>(cells));
+  std::fill_n(old.data(), cells, Cell{kNoEdge, kNone});
   old.swap(cells_);
+  const std::size_t old_size = std::exchange(size_, cells);
   mask_ = cells - 1;
   shift_ = 64 - std::countr_zero(cells);
   count_ = 0;
-  for (const Cell& cell : old) {
-    if (cell.id != kNoEdge) insert(cell.id, cell.value);
+  for (std::size_t at = 0; at < old_size; ++at) {
+    if (old[at].id != kNoEdge) insert(old[at].id, old[at].value);
   }
 }
 
 void EdgeIdMap::reserve(std::int64_t count) {
   const auto cells = std::bit_ceil(static_cast<std::size_t>(count) * 8 / 5 + 16);
-  if (cells > cells_.size()) rehash(cells);
+  if (cells > size_) rehash(cells);
 }
 
 void EdgeIdMap::insert(EdgeId id, std::int64_t value) {
-  if (static_cast<std::size_t>(count_ + 1) * 8 > cells_.size() * 5) rehash(cells_.empty() ? 16 : cells_.size() * 2);
+  if (static_cast<std::size_t>(count_ + 1) * 8 > size_ * 5) rehash(size_ == 0 ? 16 : size_ * 2);
   std::size_t at = home(id);
   while (cells_[at].id != kNoEdge) at = (at + 1) & mask_;
   cells_[at] = {id, value};

@@ -185,10 +185,6 @@ EdgeEntry GraphStore::find_edge(VertexId u, VertexId v, const EdgeFilter& filter
   return found;
 }
 
-EdgeId GraphStore::newest_edge(VertexId u, VertexId v) const { return find_edge(u, v, {}).id; }
-
-float GraphStore::newest_edge_weight(VertexId u, VertexId v) const { return find_edge(u, v, {}).weight; }
-
 GraphMemory GraphStore::memory() const {
   GraphMemory total{};
   for (const Adjacency* lists : {static_cast<const Adjacency*>(&out_), static_cast<const Adjacency*>(in_)}) {
@@ -227,6 +223,7 @@ void GraphStore::reset() {
   if (!options_.undirected) in_lists_.reset();
   attributes_ = AttributeTable(options_.attr_width);
   offloaded_ = OffloadedEdges();
+  away_.reset();
   oldest_.clear();
   slot_count_ = 0;
   vertex_count_ = edge_count_ = 0;

@@ -183,7 +183,7 @@ EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& upd
     refuse(ErrorKind::EdgeDuplicate, "no such edge in a simple graph", "one",
            "change its weight or attributes instead");
   }
-  if (out_.count(u) == INT32_MAX || in_->count(v) == INT32_MAX) {
+  if (out_degree(u) == INT32_MAX || in_degree(v) == INT32_MAX) {
     refuse(ErrorKind::RangeOverflow, "fewer than 2^31 edges per vertex", "one more", "split the vertex");
   }
   EdgeEntry entry;

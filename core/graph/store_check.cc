@@ -72,9 +72,10 @@ std::uint64_t GraphStore::edge_digest(VertexId u, const EdgeEntry& entry, const 
 }
 
 std::uint64_t GraphStore::digest() const {
-  std::uint64_t sum = offloaded_.digest + mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
+  std::uint64_t sum = mix(static_cast<std::uint64_t>(options_.feature_width) ^ 0x6C697665ull);
   for (const std::int32_t width : options_.type_widths) sum = chain(sum, static_cast<std::uint64_t>(width));
   for (const EdgeEnds& ends : options_.edge_ends) sum = chain(sum, word_of(ends.src, ends.dst));
+  sum += offloaded_.digest;  // from here on an order-free sum
   std::vector<float> row(static_cast<std::size_t>(feature_stride()));
   for (VertexId v = 0; v < slot_count_; ++v) {
     if (live_[v] == 0) continue;
@@ -82,8 +83,8 @@ std::uint64_t GraphStore::digest() const {
     if (is_typed()) hash = chain(hash, static_cast<std::uint64_t>(vertex_types_[v]));
     sum += chain_row(hash, feature_row(v, row.data()), width_of_type(vertex_type(v)));
   }
-  visit_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    sum += edge_digest(u, {v, type, weight, id, time}, edge_attr(id));
+  visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
+    sum += edge_digest(u, {v, type, weight, id, time}, loaded_attr(id));
   });
   return sum;
 }
@@ -96,7 +97,7 @@ void GraphStore::check_edges() const {
     invariant(src >= 0 && src < slot_count_ && dst >= 0 && dst < slot_count_, "an edge ends outside the graph");
     invariant(live_[src] != 0 && live_[dst] != 0, "an edge ends at a removed vertex");
     invariant(id >= 0 && id < next_edge_id_, "an edge id is not below the next one");
-    invariant(options_.attr_width == 0 || edge_attr(id) != nullptr, "an edge has no attributes");
+    invariant(options_.attr_width == 0 || loaded_attr(id) != nullptr, "an edge has no attributes");
     invariant(!is_typed() || fits_ends(type, vertex_types_[src], vertex_types_[dst]),
               "an edge joins vertices of other types than its own type says");
     if (options_.undirected && src != dst) {
@@ -127,12 +128,16 @@ void GraphStore::check_offloaded() const {
                                         : out == offloaded_.count && in == offloaded_.count;
   invariant(fits, "the counts of edges in files differ from their number");
   invariant(offloaded_.id_max < next_edge_id_, "an edge in a file has an id that is not given yet");
+  if (away_ == nullptr) return;
+  away_->out_.check_invariants();
+  away_->in_->check_invariants();
+  invariant(are_copies(*away_), "the copies of edges in files are others");
 }
 
 // Each edge that a removal by time would take is behind the bound of one of its ends.
 void GraphStore::check_oldest() const {
   for (const OldestEdges& each : oldest_) {
-    visit_edges([&](VertexId u, VertexId v, EdgeId, float, EdgeTime time, std::int32_t type) {
+    visit_loaded_edges([&](VertexId u, VertexId v, EdgeId, float, EdgeTime time, std::int32_t type) {
       if (each.type() != kUnsetType && each.type() != type) return;
       const EdgeTime bound = options_.undirected ? std::min(each.bound(u), each.bound(v)) : each.bound(u);
       invariant(bound <= time, "an edge is older than the bound of its vertex");

@@ -43,14 +43,17 @@ std::int64_t GraphStore::offload_before(EdgeTime before) {
   if (!options_.undirected) next.in.resize(static_cast<std::size_t>(slot_count_), 0);
   std::vector<std::int32_t>& far = options_.undirected ? next.out : next.in;
   std::vector<EdgeId> ids;
+  std::vector<std::pair<VertexId, EdgeEntry>> copied;
   visit_edges_before(before, [&](VertexId u, const EdgeEntry& entry) {
     ++next.out[static_cast<std::size_t>(u)];
     if (!options_.undirected || entry.neighbour != u) ++far[static_cast<std::size_t>(entry.neighbour)];
-    next.digest += edge_digest(u, entry, edge_attr(entry.id));
+    next.digest += edge_digest(u, entry, loaded_attr(entry.id));
     next.id_max = std::max(next.id_max, entry.id);
     ids.push_back(entry.id);
+    if (away_ != nullptr) copied.emplace_back(u, entry);
   });
   if (ids.empty()) return 0;
+  if (away_ != nullptr) away_->insert_copies("offload", copied, *this);
   next.count += static_cast<std::int64_t>(ids.size());
   next.before = offloaded_.count == 0 ? before : std::max(offloaded_.before, before);
   for (VertexId v = 0; v < slot_count_; ++v) {
@@ -108,29 +111,26 @@ OffloadedEdges GraphStore::checked_reload(const EdgeColumnsView& edges) const {
   return next;
 }
 
-void GraphStore::reload(const EdgeColumnsView& edges, EdgeTime before) {
-  OffloadedEdges next = checked_reload(edges);
-  next.before = before;
-  if (next.count == 0) next = OffloadedEdges();
+EdgeRun GraphStore::run_of(const EdgeColumnsView& edges) const {
   EdgeRun run;
   const PoolColumns columns = out_.pool().columns();
   run.reserve(edges.id.size(), columns);
   for (std::size_t i = 0; i < edges.id.size(); ++i) {
     run.add(static_cast<VertexId>(edges.src[i]), entry_at(edges, i), columns);
   }
-  std::size_t done = 0;
-  scratch_->grouped[0].assign(run, options_.undirected ? RunSide::BothEven : RunSide::BySrc, slot_count_);
-  insert_groups(out_, scratch_->grouped[0], done);
-  done = 0;
-  scratch_->grouped[0].assign(run, options_.undirected ? RunSide::BothOdd : RunSide::ByDst, slot_count_);
-  insert_groups(*in_, scratch_->grouped[0], done);
+  return run;
+}
+
+void GraphStore::reload(const EdgeColumnsView& edges, EdgeTime before) {
+  OffloadedEdges next = checked_reload(edges);
+  next.before = before;
+  if (next.count == 0) next = OffloadedEdges();
+  std::unique_ptr<GraphStore> away;
+  if (away_ != nullptr && next.count > 0) away = copies_without(edges.id);
   const auto width = static_cast<std::size_t>(options_.attr_width);
-  for (std::size_t i = 0; i < edges.id.size() && width > 0; ++i) {
-    attributes_.insert(edges.id[i], edges.attr.data() + i * width);
-  }
-  edge_count_ += static_cast<std::int64_t>(edges.id.size());
-  note_oldest(run);
+  insert_edges(run_of(edges), [&](std::size_t i) { return edges.attr.data() + i * width; });
   offloaded_ = std::move(next);
+  away_ = std::move(away);
   scratch_->serial_latest = 0;
   publish();
 }

@@ -116,11 +116,8 @@ void GraphStore::for_both_halves(bool parallel, const std::function<void(std::in
   for (const std::int64_t half : {0, 1}) work(half, 0);
 }
 
-void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end) {
-  BatchDelta::Journal& journal = *scratch_->journal;
-  const EdgeId next_before = next_edge_id_;
-  EdgeRun& run = journal.next_run();
-  check_run(batch, at, end, run);
+// Both directions of every edge of a run, or none.
+void GraphStore::insert_halves(const EdgeRun& run, bool parallel) {
   struct alignas(64) Place {  // a cache line each: two threads count
     std::size_t at = 0;
   };
@@ -130,18 +127,43 @@ void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t
   Adjacency* const lists[2] = {&out_, in_};
   const RunSide sides[2] = {options_.undirected ? RunSide::BothEven : RunSide::BySrc,
                             options_.undirected ? RunSide::BothOdd : RunSide::ByDst};
-  bool kept = false;
-  const bool parallel = apply_threads_ > 1 && run.size() >= kParallelMin;
   try {
-    journal.keep_run();  // nothing can fail once the edges are in
-    kept = true;
     for_both_halves(parallel, [&](std::int64_t half, int) {
       grouped[half].assign(run, sides[half], slot_count_);
       if (!options_.undirected) insert_groups(*lists[half], grouped[half], done[half].at);
     });
     for (int half = 0; half < 2; ++half) insert_groups(*lists[half], grouped[half], done[half].at);
   } catch (...) {
+    const graph_memory::InFiles in_memory({}, {});  // a disk that is full must not stop this
     for (const int half : {1, 0}) erase_groups(*lists[half], grouped[half], done[half].at);
+    throw;
+  }
+}
+
+// The same with their attributes, outside of batches; attr(i) is the row of edge i.
+void GraphStore::insert_edges(const EdgeRun& run, const std::function<const float*(std::size_t)>& attr) {
+  try {
+    for (std::size_t i = 0; i < run.size() && options_.attr_width > 0; ++i) attributes_.insert(run.ids[i], attr(i));
+    insert_halves(run, false);
+  } catch (...) {
+    forget_attributes(run);
+    throw;
+  }
+  edge_count_ += static_cast<std::int64_t>(run.size());
+  note_oldest(run);
+}
+
+void GraphStore::add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end) {
+  BatchDelta::Journal& journal = *scratch_->journal;
+  const EdgeId next_before = next_edge_id_;
+  EdgeRun& run = journal.next_run();
+  check_run(batch, at, end, run);
+  bool kept = false;
+  try {
+    journal.keep_run();  // nothing can fail once the edges are in
+    kept = true;
+    insert_halves(run, apply_threads_ > 1 && run.size() >= kParallelMin);
+  } catch (...) {
     if (kept) journal.drop_run();
     forget_attributes(run);
     next_edge_id_ = next_before;

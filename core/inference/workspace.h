@@ -122,7 +122,7 @@ class Workspace {
   }
   const float* input_before(VertexId v, float* buffer) const;
   std::int64_t out_edges(const std::vector<VertexId>& vertices) const;
-  std::int64_t all_in_edges() const { return graph.edge_count() * (graph.options().undirected ? 2 : 1); }
+  std::int64_t all_in_edges() const { return graph.all_edge_count() * (graph.options().undirected ? 2 : 1); }
   // The messages of these in-edges are summed again.
   void count_reread(int stage, std::int64_t edges) {
     stats[at(stage)].reread += edges;

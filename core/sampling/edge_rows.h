@@ -35,7 +35,7 @@ class EdgeRows {
   EdgeRows(const GraphStore& graph, const EdgeColumns& columns)
       : graph_(graph), columns_(columns), buffer_(static_cast<std::size_t>(columns.words())), rows_(columns.words()) {
     if (columns_.words() == 0) return;
-    rows_.reserve(graph.edge_count());
+    rows_.reserve(graph.all_edge_count());
     graph.visit_edges(
         [&](VertexId, VertexId, EdgeId id, float weight, EdgeTime time, std::int32_t) { insert(id, weight, time); });
   }
@@ -75,7 +75,7 @@ class EdgeRows {
 
   void check_invariants() const {
     if (columns_.words() == 0) return;
-    invariant(rows_.count() == graph_.edge_count(), "copied rows of edges are not those of the graph");
+    invariant(rows_.count() == graph_.all_edge_count(), "copied rows of edges are not those of the graph");
     std::vector<float> expected(buffer_.size());
     graph_.visit_edges([&](VertexId, VertexId, EdgeId id, float weight, EdgeTime time, std::int32_t) {
       fill(id, weight, time, expected.data());

@@ -146,7 +146,7 @@ void TemporalPin::read_features(VertexId v, float* out, std::int32_t width) cons
 const float* TemporalPin::edge_attr(EdgeId id) const {
   if (id < 0 || id >= next_edge_id_) return nullptr;
   const auto kept = impl_->attr_rows.find(id);
-  return kept == impl_->attr_rows.end() ? graph_.edge_attr(id) : kept->second.data();
+  return kept == impl_->attr_rows.end() ? graph_.loaded_attr(id) : kept->second.data();
 }
 
 std::int32_t TemporalPin::vertex_type(VertexId v) const {

@@ -11,11 +11,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "livegnn/error.h"
+#include "util/nameless_file.h"
 
 namespace livegnn {
 
@@ -35,28 +35,10 @@ int page_shift() {
   return shift;
 }
 
-// A file of our own that goes with the process, whatever ends it.
-int nameless_file(const std::string& folder) {
-  std::string path = folder + "/livegnn-XXXXXX";
-  const int file = mkstemp(path.data());
+int made_file(const std::string& folder) {
+  const int file = nameless_file(folder);
   if (file < 0) unavailable(folder, std::strerror(errno));
-  unlink(path.c_str());
-  fcntl(file, F_SETFD, FD_CLOEXEC);
   return file;
-}
-
-// Room on the disk is taken at once: a page that finds none later would end the process.
-int take_room(int file, std::size_t from, std::size_t to) {
-#ifdef __APPLE__
-  fstore_t wanted = {F_ALLOCATEALL, F_PEOFPOSMODE, 0, static_cast<off_t>(to - from), 0};
-  if (fcntl(file, F_PREALLOCATE, &wanted) < 0) return errno;
-  return ftruncate(file, static_cast<off_t>(to)) < 0 ? errno : 0;
-#else
-  int failed = EINTR;
-  while (failed == EINTR) failed = posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(to - from));
-  if (failed != 0) (void)!ftruncate(file, static_cast<off_t>(from));  // what it got is given back
-  return failed;
-#endif
 }
 
 }  // namespace
@@ -69,7 +51,7 @@ Pager::Pager(std::string folder, std::size_t limit)
   if (statfs(folder_.c_str(), &system) != 0) unavailable(folder_, std::strerror(errno));
   if (system.f_type == kTmpfs || system.f_type == kRamfs) unavailable(folder_, "its files lie in memory");
 #endif
-  close(nameless_file(folder_));
+  close(made_file(folder_));
 }
 
 Pager::~Pager() = default;
@@ -203,7 +185,7 @@ std::size_t Pager::resident_now() const {
 }
 
 PagedRows::PagedRows(Pager& pager, std::size_t row_bytes, bool by_vertex, bool pin)
-    : pager_(pager), row_bytes_(row_bytes), by_vertex_(by_vertex), pin_(pin), file_(nameless_file(pager.folder_)) {
+    : pager_(pager), row_bytes_(row_bytes), by_vertex_(by_vertex), pin_(pin), file_(made_file(pager.folder_)) {
   pager_.enter(*this);
 }
 

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from livegnn.errors import FileMissing, SpillUnavailable, StorageFailed, StoredStateInvalid, UsageError
+from livegnn.errors import DataMissing, FileMissing, SpillUnavailable, StorageFailed, StoredStateInvalid, UsageError
 
 __all__ = ["Content", "PartFile", "checked", "file_path", "made_folder", "replaced"]
 
@@ -273,7 +273,7 @@ def checked(path: object, where: str, *, expected: str, advice: str) -> Iterator
     What goes wrong in the block makes the file a damaged one. expected: "a file that Engine.save wrote".  advice: what
     to do about a damaged one.
     Raises:  StoredStateInvalid naming the file; FileMissing; StorageFailed; UsageError for what names no file. Errors
-             of the machine pass: MemoryError, SpillUnavailable.
+             of the machine pass: MemoryError, SpillUnavailable; and DataMissing, of another file or a package.
     """
     place = file_path(where, path)
     try:
@@ -287,7 +287,7 @@ def checked(path: object, where: str, *, expected: str, advice: str) -> Iterator
     try:
         with _content(descriptor, where, place) as content:
             yield content
-    except (StorageFailed, SpillUnavailable, MemoryError):
+    except (StorageFailed, SpillUnavailable, DataMissing, MemoryError):
         raise
     except Exception as cause:  # whatever the readers of formats make of bytes that are none
         got = str(cause) or type(cause).__name__

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+import livegnn as lg
 from livegnn.errors import EdgeMissing, EdgeOffloaded, VertexExists, VertexUnknown
 from livegnn.graph import Graph, Updates
 from livegnn.temporal import TemporalSampler
@@ -45,6 +46,7 @@ class OffloadMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.files = 0
+        self.readers: list[lg.PreSampler] = []
 
     @initialize(undirected=st.booleans(), attributes=st.booleans(), named=st.booleans())
     def start(self, undirected: bool, attributes: bool, named: bool) -> None:
@@ -138,8 +140,23 @@ class OffloadMachine(RuleBasedStateMachine):
                 for name in ("src", "times", "edge_ids"):
                     assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
+    @rule(seed=st.integers(0, 100))
+    def attach(self, seed: int) -> None:
+        """What reads whole lists comes, or comes anew."""
+        self.detach()
+        query = lg.query().out().sample(2, by="random").in_().sample(3, by="top_k")
+        self.readers = [lg.PreSampler(graph, query, seed=seed, threads=1) for graph in (self.graph, self.twin)]
+
+    @rule()
+    def detach(self) -> None:
+        for reader in self.readers:
+            reader.close()
+        self.readers = []
+        assert not self.graph.host.store.has_copies
+
     @rule()
     def save_and_load(self) -> None:
+        self.detach()
         self.graph = SmallBlocks.from_arrays(self.graph.to_arrays())
 
     @invariant()
@@ -151,6 +168,10 @@ class OffloadMachine(RuleBasedStateMachine):
         live = graph.vertices()
         assert graph.in_degree(live).tolist() == twin.in_degree(live).tolist()
         assert graph.out_degree(live).tolist() == twin.out_degree(live).tolist()
+        if self.readers:
+            assert graph.host.store.has_copies or not graph.offloaded.count
+            here, there = (reader.sample(live) for reader in self.readers)
+            assert all(np.array_equal(here.edge_ids(k), there.edge_ids(k)) for k in (1, 2))
         loaded, whole = graph.edges(loaded_only=True), twin.edges()
         kept = np.isin(whole["id"], loaded["id"])
         assert all(np.array_equal(loaded[name], whole[name][kept]) for name in whole)

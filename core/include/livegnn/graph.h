@@ -13,6 +13,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "livegnn/detail/graph_adjacency.h"
@@ -198,12 +201,22 @@ class GraphStore {
       });
     }
   }
-  std::int64_t offload_before(EdgeTime before);  // forgets them but for their counts; returns how many
+  // Forgets them but for their counts, and for their copies where there are some; returns how many. Throws
+  // Error(SpillUnavailable) where there is no room for copies; then nothing has changed.
+  std::int64_t offload_before(EdgeTime before);
   // Some of them back, in their places; what is still away has times below `before`. Throws Error(StateMismatch) where
   // they are not edges that are away; then nothing has changed.
   void reload(const EdgeColumnsView& edges, EdgeTime before);
   void restore_offloaded(OffloadedEdges offloaded);  // for loading a saved graph
   const OffloadedEdges& offloaded() const { return offloaded_; }
+  // Copies of all edges that are away, in files without names in `folder`: readers of whole lists see them from then
+  // on, where they were, and so do degrees. `next` gives the edges, file by file, and false after the last. `where`
+  // stands in errors. Throws Error(StateMismatch) for others, Error(SpillUnavailable) without room; then nothing has
+  // changed.
+  void copy_offloaded(const std::string& where, const std::string& folder,
+                      const std::function<bool(EdgeColumnsView&)>& next);
+  void drop_copies() { away_.reset(); }
+  bool has_copies() const { return away_ != nullptr; }
   bool has_offloaded() const { return offloaded_.count > 0; }
   EdgeTime offloaded_before() const { return offloaded_.before; }  // where has_offloaded()
   std::int32_t offloaded_out(VertexId v) const {                   // edges of v that are away
@@ -221,30 +234,35 @@ class GraphStore {
   VertexId slot_count() const;        // ids run from 0 to slot_count() - 1; some may be removed
   std::int64_t vertex_count() const;  // live vertices
   std::int64_t edge_count() const;    // live edges in memory; undirected edges count once
+  std::int64_t all_edge_count() const { return edge_count_ + offloaded_.count; }
   EdgeId next_edge_id() const;
   bool is_live(VertexId v) const;
   bool is_typed() const;                                       // whether vertices have types
   std::int32_t vertex_type(VertexId v) const;                  // 0 in a graph without; kNoVertexType in a free slot
   std::int32_t width_of_type(std::int32_t vertex_type) const;  // floats of a row that are features of that type
-  std::int32_t in_degree(VertexId v) const;                    // edges, parallel ones and self-loops counted
+  std::int32_t in_degree(VertexId v) const;  // edges, parallel ones, self-loops and those away counted
   std::int32_t out_degree(VertexId v) const;
   // feature_width floats, padded with zeros to feature_stride(): the stored row itself, or, where features are stored
   // in 16 bits, `buffer`, into which it is decoded. The row is 64-byte aligned where the buffer is.
   const float* feature_row(VertexId v, float* buffer) const { return features_.row(v, buffer); }
   void read_features(VertexId v, float* out, std::int32_t width) const { features_.read(v, out, width); }
   const FeatureTable& features() const { return features_; }
-  std::int32_t feature_stride() const;                     // feature_width rounded up to 16
+  std::int32_t feature_stride() const;  // feature_width rounded up to 16
+  // Whole lists: what is in memory, and the copies of what is away where there are copies.
   const float* edge_attr(EdgeId id) const;                 // attr_width floats or nullptr
   EdgeId newest_edge(VertexId u, VertexId v) const;        // largest id among edges u -> v, or kNoEdge
   float newest_edge_weight(VertexId u, VertexId v) const;  // its weight (1 where the graph has no weights)
-
   // visitor(const EdgeSpan&), spans in time order; inline, no allocation; the hot path of the engine
   template <typename Visitor>
   void visit_out(VertexId u, Visitor&& visitor) const {
+    if (away_ != nullptr && offloaded_out(u) > 0) [[unlikely]]
+      return visit_with_copies(true, u, visitor);
     out_.visit(u, visitor);
   }
   template <typename Visitor>
   void visit_in(VertexId v, Visitor&& visitor) const {
+    if (away_ != nullptr && offloaded_in(v) > 0) [[unlikely]]
+      return visit_with_copies(false, v, visitor);
     in_->visit(v, visitor);
   }
   // Hints, in this order and some vertices ahead: first the record, then, once that is there, the first edges.
@@ -270,15 +288,21 @@ class GraphStore {
   template <typename Visitor>
   void visit_edges(Visitor&& visitor) const {
     for (VertexId u = 0; u < slot_count_; ++u) {
-      visit_out(u, [&](const EdgeSpan& span) {
-        for (std::int32_t i = 0; i < span.count; ++i) {
-          if (options_.undirected && span.neighbours[i] < u) continue;
-          visitor(u, span.neighbours[i], span.ids[i], span.weights ? span.weights[i] : 1.0f,
-                  span.times ? span.times[i] : 0, span.types ? span.types[i] : 0);
-        }
-      });
+      visit_out(u, [&](const EdgeSpan& span) { visit_once(u, span, visitor); });
     }
   }
+  // The same of what is in memory alone.
+  template <typename Visitor>
+  void visit_loaded(VertexId v, bool outgoing, Visitor&& visitor) const {
+    (outgoing ? &out_ : in_)->visit(v, visitor);
+  }
+  template <typename Visitor>
+  void visit_loaded_edges(Visitor&& visitor) const {
+    for (VertexId u = 0; u < slot_count_; ++u) {
+      out_.visit(u, [&](const EdgeSpan& span) { visit_once(u, span, visitor); });
+    }
+  }
+  const float* loaded_attr(EdgeId id) const { return options_.attr_width > 0 ? attributes_.find(id) : nullptr; }
 
   GraphMemory memory() const;
   BlockStats block_stats(bool outgoing) const;
@@ -287,6 +311,23 @@ class GraphStore {
   void check_invariants() const;  // for tests: both directions agree, blocks ordered, index complete
 
  private:
+  template <typename Visitor>
+  void visit_once(VertexId u, const EdgeSpan& span, Visitor&& visitor) const {
+    for (std::int32_t i = 0; i < span.count; ++i) {
+      if (options_.undirected && span.neighbours[i] < u) continue;
+      visitor(u, span.neighbours[i], span.ids[i], span.weights ? span.weights[i] : 1.0f, span.times ? span.times[i] : 0,
+              span.types ? span.types[i] : 0);
+    }
+  }
+  using SpanCall = void (*)(void* visitor, const EdgeSpan& span);
+  void merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall call) const;
+  template <typename Visitor>
+  void visit_with_copies(bool outgoing, VertexId v, Visitor& visitor) const {
+    using Plain = std::remove_const_t<Visitor>;
+    merge_copies(outgoing, v, const_cast<Plain*>(&visitor),
+                 [](void* to, const EdgeSpan& span) { (*static_cast<Plain*>(to))(span); });
+  }
+
   struct Scratch;  // buffers that batches use again, so that a small batch allocates nothing
 
   // checks of one update; they throw Error with the part of the message after the update's name
@@ -321,6 +362,8 @@ class GraphStore {
   bool is_plain_addition(const Update& update) const;
   void check_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end, EdgeRun& run);
   void add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end);
+  void insert_halves(const EdgeRun& run, bool parallel);
+  void insert_edges(const EdgeRun& run, const std::function<const float*(std::size_t)>& attr);
   void for_both_halves(bool parallel, const std::function<void(std::int64_t, int)>& work);
   static void insert_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t& done);
   static void erase_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t done);
@@ -338,6 +381,15 @@ class GraphStore {
   void apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool delta_read);
   void unlink_run(const EdgeRun& run);
   OffloadedEdges checked_reload(const EdgeColumnsView& edges) const;
+  EdgeRun run_of(const EdgeColumnsView& edges) const;
+  std::unique_ptr<GraphStore> empty_copies(const std::string& folder) const;
+  std::unique_ptr<GraphStore> copies_without(std::span<const std::int64_t> ids) const;
+  void insert_copies(const std::string& where, VertexId slots, const EdgeRun& run,
+                     const std::function<const float*(std::size_t)>& attr);
+  void insert_copies(const std::string& where, std::vector<std::pair<VertexId, EdgeEntry>>& edges,
+                     const GraphStore& from);
+  bool are_copies(const GraphStore& away) const;
+  EdgeEntry newest(VertexId u, VertexId v) const;
   void check_pair_loaded(const Update& update, VertexId u, VertexId v, EdgeId found) const;
   void check_vertex_loaded(VertexId v) const;
   [[noreturn]] void refuse_offloaded(const char* expected) const;
@@ -374,7 +426,9 @@ class GraphStore {
   Column<std::int32_t> vertex_types_;  // by slot; not there in a graph without types
   AttributeTable attributes_;
   OffloadedEdges offloaded_;
-  std::vector<OldestEdges> oldest_;  // by edge type, of those that updates have removed by time
+  std::unique_ptr<GraphStore> away_;  // of the same slots or fewer, without features: the edges that are away
+  std::string folder_;                // of a store of copies: where its columns lie
+  std::vector<OldestEdges> oldest_;   // by edge type, of those that updates have removed by time
   std::unique_ptr<Scratch> scratch_;
   VertexId slot_count_ = 0;
   std::int64_t vertex_count_ = 0;
@@ -400,11 +454,12 @@ inline std::int32_t GraphStore::vertex_type(VertexId v) const { return is_typed(
 inline std::int32_t GraphStore::width_of_type(std::int32_t vertex_type) const {
   return is_typed() ? options_.type_widths[static_cast<std::size_t>(vertex_type)] : options_.feature_width;
 }
-inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v); }
-inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v); }
+inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v) + offloaded_in(v); }
+inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v) + offloaded_out(v); }
 inline std::int32_t GraphStore::feature_stride() const { return features_.stride(); }
 inline const float* GraphStore::edge_attr(EdgeId id) const {
-  return options_.attr_width > 0 ? attributes_.find(id) : nullptr;
+  const float* row = loaded_attr(id);
+  return row == nullptr && away_ != nullptr ? away_->loaded_attr(id) : row;
 }
 
 }  // namespace livegnn

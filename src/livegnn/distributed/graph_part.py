@@ -110,6 +110,8 @@ class Partition(Consumer):
     Raises:  ColumnMissing for a graph without times; EdgeOffloaded; UsageError.
     """
 
+    edges_stay = True
+
     def __init__(self, graph: Graph, layout: Layout, rank: int, rows: Float32Array) -> None:
         check_graph("Partition", graph)
         self.graph, self.layout, self.rank = graph, layout, rank

@@ -42,13 +42,16 @@ class Consumer(ABC):
 
     native: the native engine that takes part in the batch itself.  follower: the native follower that may refuse a
     batch and keeps up with it.  A consumer that exchanges one of them calls host.renew_natives().
-    needs_all_edges: False for a consumer that reads what is in memory and asks where it may need more; others are
-    refused while edges lie in files.
+    needs_all_edges: False for a consumer that reads what is in memory and asks where it may need more. While another
+    one is attached the store has copies of the edges in files. One that reads the graph before it is attached does both
+    inside host.attaching().
+    edges_stay: True for a consumer that offload() must wait for: it is refused.
     """
 
     native: Any = None
     follower: Any = None
     needs_all_edges: bool = True
+    edges_stay: bool = False
 
     @abstractmethod
     def published(self, change: Any, version: int) -> Any:

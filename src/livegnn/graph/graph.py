@@ -441,8 +441,9 @@ class Graph:
 
         Version, digest, degrees and edge ids stay. No file is written where there is no such edge.
 
-        Raises:  ColumnMissing without times; UsageError for a path that is taken, or while something that reads all
-                 edges is attached, naming it; DataMissing without pyarrow. Then nothing has changed.
+        Raises:  ColumnMissing without times; UsageError for a path that is taken, or while a pin or a Partition is
+                 attached; DataMissing without pyarrow; SpillUnavailable without room for the copies that engines and
+                 pre-samplers read. Then nothing has changed.
         Cost:    O(V + E) and the file.  Source: GNNFlow 4.1.
         """
         with self.host.writing("offload"):

@@ -22,7 +22,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import Facts, UpdateError, UsageError
-from livegnn.graph import checks
+from livegnn.graph import checks, offload
 from livegnn.graph.checks import Int64Array
 from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorded, Recorder, Switch, Switching, VertexChange
 from livegnn.graph.expiry import Expiry
@@ -123,19 +123,43 @@ class GraphHost:
     def attach(self, consumer: Consumer) -> None:
         """From the next batch on the consumer takes part; may be called while this thread holds writing().
 
-        Raises:  UsageError for one that needs all edges while some lie in files.
+        Raises:  what attaching() raises, for one that needs all edges while some lie in files.
         """
         with self.lock:
             if consumer.needs_all_edges:
-                self.need_all_edges(type(consumer).__name__)
+                self._copy_away(type(consumer).__name__)
             self.consumers = (*self.consumers, consumer)
             self.renew_natives()
+
+    @contextmanager
+    def attaching(self, where: str) -> Iterator[None]:
+        """writing(), for making a consumer that reads whole lists and attaching it: the block has copies of all edges
+        that lie in files.
+
+        Raises:  DataMissing, StoredStateInvalid for a file that is gone or damaged; SpillUnavailable without room.
+        """
+        with self.writing(where):
+            try:
+                self._copy_away(where)
+                yield
+            finally:
+                self.drop_copies()
+
+    def _copy_away(self, where: str) -> None:
+        if self.offloaded.count and not self.store.has_copies:
+            offload.copy(self, where)
+
+    def drop_copies(self) -> None:
+        """Drops the copies of edges in files that nothing attached needs. The caller holds the lock."""
+        if not any(consumer.needs_all_edges for consumer in self.consumers):
+            self.store.drop_copies()
 
     def detach(self, consumer: Consumer) -> None:
         """Later batches leave the consumer out. A second call does nothing."""
         with self.lock:
             self.consumers = tuple(each for each in self.consumers if each is not consumer)
             self.renew_natives()
+            self.drop_copies()
 
     def renew_natives(self) -> None:
         """Takes the native halves of all consumers anew. The caller holds the lock."""
@@ -165,7 +189,7 @@ class GraphHost:
             self._id_holders.add(holder)
 
     def need_all_edges(self, where: str) -> None:
-        """Refuses a reader of whole lists where edges lie in files. Raises: UsageError."""
+        """Refuses a reader of whole lists that is not attached, where edges lie in files. Raises: UsageError."""
         away = self.offloaded
         if away.count:
             raise UsageError(

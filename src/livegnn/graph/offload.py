@@ -3,7 +3,8 @@
 What is away stays part of the graph: version, digest and edge ids do not change, and the store keeps, per vertex, how
 many edges are away, so that a reader who would need them can be refused. A file is written as a whole (stored.py), then
 the edges leave memory; they come back in one call that takes all of them or none. The graph keeps the digest of each
-file, and reads nothing of one whose bytes have another.
+file, and reads nothing of one whose bytes have another. While a consumer that needs all edges is attached, the store
+has copies of those that are away, in files without names.
 
     file      Parquet with page checksums, rows by (time, id), without a trailer: other programs read it
               src, dst: the vertices' own ids · id · time: int64 · weight: float32 · type: int32 · attr: list of float32
@@ -15,14 +16,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from livegnn import _native
 from livegnn.errors import (
     ColumnMissing,
     DataMissing,
@@ -33,8 +35,10 @@ from livegnn.errors import (
     UsageError,
 )
 from livegnn.graph.checks import AnyArray, Int64Array
-from livegnn.graph.host import GraphHost
+from livegnn.graph.consumers import Consumer
+from livegnn.graph.ids import VertexIds
 from livegnn.graph.offloaded import NOTHING, Offloaded, OffloadedFile
+from livegnn.graph.schema import Schema
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.stored import Content, checked, file_path, replaced
 
@@ -43,18 +47,31 @@ _METADATA = b"livegnn.offload"
 _GROUP_ROWS = 1 << 20
 
 
-def offload(host: GraphHost, before: object, path: str | os.PathLike[str]) -> Offloaded:
+class Host(Protocol):
+    """What of a GraphHost is read here."""
+
+    store: _native.GraphStore
+    options: dict[str, Any]
+    schema: Schema
+    ids: VertexIds
+    offloaded: Offloaded
+    consumers: tuple[Consumer, ...]
+
+    def edge_time(self, where: str, name: str, value: object) -> int:
+        """A time as a number in the graph's unit."""
+
+
+def offload(host: Host, before: object, path: str | os.PathLike[str]) -> Offloaded:
     """Graph.offload, under the writer's place."""
     pyarrow, parquet = _arrow("offload")
     if not host.options["has_time"]:
         raise ColumnMissing("[offload] expected a graph with times, got one without; create the graph with times")
     cut = host.edge_time("offload", "before", before)
     for consumer in host.consumers:
-        if consumer.needs_all_edges:
-            name = type(consumer).__name__
+        if consumer.edges_stay:
             raise UsageError(
-                f"[offload] expected nothing attached that reads all edges, got a {name}; close it, offload, and use "
-                "a TemporalSampler"
+                f"[offload] expected nothing attached for which edges stay in memory, got a {type(consumer).__name__}; "
+                "close it first"
             )
     place = file_path("offload", path).absolute()
     if os.path.lexists(place):
@@ -76,13 +93,21 @@ def offload(host: GraphHost, before: object, path: str | os.PathLike[str]) -> Of
     with replaced(place, "offload", sealed=False) as file:
         parquet.write_table(table, file, row_group_size=_GROUP_ROWS, write_page_checksum=True, compression="zstd")
     del table, columns, found
-    host.store.offload_before(cut)
+    known = host.store.offloaded_count
+    try:
+        if not host.store.has_copies and any(consumer.needs_all_edges for consumer in host.consumers):
+            host.store.copy_offloaded("offload", str(place.parent), lambda: None)  # of none yet
+        host.store.offload_before(cut)
+    except BaseException:
+        if host.store.offloaded_count == known:  # the edges are still in memory
+            place.unlink(missing_ok=True)
+        raise
     away = host.offloaded
     files = (*away.files, OffloadedFile(str(place), key, cut, count, file.digest))
     return Offloaded(max(file.before for file in files), away.count + count, files)
 
 
-def reload(host: GraphHost, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
+def reload(host: Host, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
     """Graph.reload, under the writer's place: how many edges came back, and what is away from then on."""
     _arrow("reload")
     cut = None if since is None else host.edge_time("reload", "since", since)
@@ -107,11 +132,32 @@ def reload(host: GraphHost, path: str | os.PathLike[str] | None, since: object) 
     try:
         host.store.reload(edges, 0 if after.before is None else after.before)
     except (LiveGnnError, TypeError, KeyError, ValueError) as cause:
-        names = ", ".join(file.path for file in chosen)
-        raise StoredStateInvalid(
-            f"[reload] expected the edges that left this graph in {names}, got others ({cause})"
-        ) from cause
+        raise _others("reload", chosen, cause) from cause
     return len(edges["id"]), after
+
+
+def copy(host: Host, where: str) -> None:
+    """Copies every edge that is away, for readers of whole lists: all or none. The caller holds the lock.
+
+    Raises:  DataMissing, StoredStateInvalid for a file that is gone or damaged; SpillUnavailable without room.
+    """
+    _arrow(where)
+    files = host.offloaded.files
+    left = iter(files)
+
+    def columns() -> dict[str, AnyArray] | None:
+        file = next(left, None)
+        return None if file is None else _read(host, file, None, where)
+
+    try:
+        host.store.copy_offloaded(where, str(Path(files[-1].path).parent), columns)
+    except (StateMismatch, TypeError, KeyError, ValueError) as cause:
+        raise _others(where, files, cause) from cause
+
+
+def _others(where: str, files: Iterable[OffloadedFile], cause: Exception) -> StoredStateInvalid:
+    names = ", ".join(file.path for file in files)
+    return StoredStateInvalid(f"[{where}] expected the edges that left this graph in {names}, got others ({cause})")
 
 
 def _file_at(away: Offloaded, path: Path) -> OffloadedFile:
@@ -131,14 +177,13 @@ def _file_at(away: Offloaded, path: Path) -> OffloadedFile:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Content]:
+def _opened(path: Path, where: str = "reload") -> Iterator[Content]:
     try:
-        with checked(
-            path, "reload", expected="a file that offload() wrote", advice="restore it from a copy"
-        ) as content:
+        with checked(path, where, expected="a file that offload() wrote", advice="restore it from a copy") as content:
             yield content
     except FileMissing as cause:
-        raise DataMissing(f"[reload] expected the file {path}, got none; pass path= where it has moved") from cause
+        advice = "pass path=" if where == "reload" else "put it back, or graph.reload(path)"
+        raise DataMissing(f"[{where}] expected the file {path}, got none; {advice} where it has moved") from cause
 
 
 def _metadata(content: Content) -> dict[str, Any]:
@@ -150,15 +195,15 @@ def _metadata(content: Content) -> dict[str, Any]:
     return about
 
 
-def _read(host: GraphHost, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
+def _read(host: Host, file: OffloadedFile, since: int | None, where: str = "reload") -> dict[str, AnyArray]:
     """The rows of a file that are away and not older than `since`, by id, ends as slots."""
-    with _opened(Path(file.path)) as content:
+    with _opened(Path(file.path), where) as content:
         if file.digest and content.digest != file.digest:
             raise ValueError("its bytes are not those that were written")
         return _columns(host, content, file, since)
 
 
-def _columns(host: GraphHost, content: Content, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
+def _columns(host: Host, content: Content, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
     """As _read, of a file whose bytes were checked. Raises: ValueError, LiveGnnError, and what pyarrow raises."""
     _, parquet = _arrow("reload")
     if (key := _metadata(content)["key"]) != file.key:
@@ -176,7 +221,7 @@ def _columns(host: GraphHost, content: Content, file: OffloadedFile, since: int 
     return {name: np.ascontiguousarray(values[order]) for name, values in columns.items()}
 
 
-def _names(host: GraphHost) -> list[str]:
+def _names(host: Host) -> list[str]:
     optional = {
         "weight": host.options["has_weight"],
         "type": host.options["has_type"],
@@ -193,7 +238,7 @@ def _reaches(group: Any, since: int | None) -> bool:
     return column.statistics is None or not column.statistics.has_min_max or bool(column.statistics.max >= since)
 
 
-def _to_slots(host: GraphHost, columns: dict[str, AnyArray]) -> None:
+def _to_slots(host: Host, columns: dict[str, AnyArray]) -> None:
     if not host.schema.has_types:
         for end in ("src", "dst"):
             columns[end] = host.ids.slots("reload", columns[end])
@@ -250,7 +295,7 @@ def _arrow(where: str) -> tuple[Any, Any]:
 # ---- saving
 
 
-def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
+def to_arrays(host: Host) -> dict[str, AnyArray]:
     """What a saved graph keeps of its offloaded edges; nothing where there are none."""
     files = host.offloaded.files
     if not files:
@@ -261,7 +306,7 @@ def to_arrays(host: GraphHost) -> dict[str, AnyArray]:
     return {**arrays, **texts, "files": numbers}
 
 
-def from_arrays(host: GraphHost, arrays: Mapping[str, AnyArray]) -> Offloaded:
+def from_arrays(host: Host, arrays: Mapping[str, AnyArray]) -> Offloaded:
     """Puts back what to_arrays() gave. Raises: KeyError, ValueError, TypeError for what it did not give."""
     if not arrays:
         return NOTHING

@@ -129,7 +129,8 @@ class Engine(Switching):
     Raises:  ModelMismatch for features of another width; ColumnMissing where the model needs edge weights and the
              graph has none; ValueInvalid for unknown options; UsageError for a model that was not imported;
              ModelUnsupported where the model is over vertex types and the graph is not, or the other way round;
-             SpillUnavailable for a folder that cannot hold the files.
+             SpillUnavailable for a folder that cannot hold the files; DataMissing or StoredStateInvalid where edges lie
+             in a file that is gone or damaged.
     Exactness: bit-equal to recompute() with every strategy but "sampled".
     Cost:    one run of the model at creation; then by what each batch changes.
     Source:  RIPPLE 4.3, NeutronRT IV; fixed-point accumulators: docs/guarantees.md.
@@ -191,7 +192,7 @@ class Engine(Switching):
         self._closed = False
         self.switching = threading.Lock()  # native and model change together
         self._last_version = self._last_id_epoch = 0  # the graph's, once closed
-        with graph.host.writing("Engine"):
+        with graph.host.attaching("Engine"):
             self.native = self._build(model, scales)
             self.model = model
             graph.host.attach(self)

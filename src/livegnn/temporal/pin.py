@@ -55,7 +55,8 @@ class PinnedSampler(Consumer):
              target whose past was changed since is read through a table of its list, made once a hop for many.
     """
 
-    needs_all_edges = False  # samples say what they need; while it is open edges stay where they are, see below
+    needs_all_edges = False  # samples say what they need
+    edges_stay = True
 
     def __init__(self, sampler: _Sampler) -> None:
         self._sampler = sampler
@@ -73,7 +74,6 @@ class PinnedSampler(Consumer):
             except BaseException:
                 self.follower = None  # refused: the pin is not open
                 raise
-            self.needs_all_edges = True
             if not self._graph.host.ids_are_slots:
                 self._graph.host.add_guard(self._before)
         return self
@@ -83,7 +83,6 @@ class PinnedSampler(Consumer):
     ) -> None:
         with self._graph.host.lock:
             self._graph.host.detach(self)
-            self.needs_all_edges = False
             self._graph.host.drop_guard(self._before)
             self.follower = self._ids = None
 

@@ -119,6 +119,7 @@ def test_types_of_vertices_name_the_ends(tmp_path: Path) -> None:
     graph, whole = shop(), shop()
     graph.offload(12, tmp_path / "a")
     assert sorted(parquet.read_table(tmp_path / "a")["dst"].to_pylist()) == ["book", "cy", "pen"]
+    assert graph.digest() == whole.digest()
     graph.reload()
     assert same_edges(graph, whole)
     assert graph.digest() == whole.digest()
@@ -198,19 +199,39 @@ def test_readers_are_refused_by_name(tmp_path: Path) -> None:
     assert graph.in_neighbours(0)["src"].tolist() == [2]  # has none away
     assert graph.in_neighbours(1, loaded_only=True)["time"].tolist() == [30]
     assert graph.out_neighbours(0, loaded_only=True)["id"].tolist() == [2]
-    query = lg.query().out().sample(2, by="top_k")
-    with pytest.raises(UsageError, match=r"\[PreSampler\] expected a graph with all edges in memory, got 2 of them"):
-        lg.PreSampler(graph, query)
+    ad_hoc = lg.sampling.AdHocSampler(graph, lg.query().out().sample(2, by="top_k"))
+    with pytest.raises(UsageError, match=r"\[sample\] expected a graph with all edges in memory, got 2 of them"):
+        ad_hoc.sample([0])
     graph.reload()
-    lg.PreSampler(graph, query).close()
+    assert ad_hoc.sample([0]).edge_ids(1).tolist() == [[2, 0]]
+
+
+def test_answers_in_memory_stay_the_same_while_there_are_copies(tmp_path: Path) -> None:
+    graph = small()
+    graph.offload(30, tmp_path / "a")
+    sampler = lg.PreSampler(graph, lg.query().out().sample(2, by="top_k"))
+    assert sampler.sample([0]).edge_ids(1).tolist() == [[2, 0]]
+    assert graph.edge_count == 2
+    assert graph.in_degree([0, 1, 2]).tolist() == [1, 2, 1]
+    assert graph.edges(loaded_only=True)["id"].tolist() == [2, 3]
+    assert graph.in_neighbours(1, loaded_only=True)["time"].tolist() == [30]
+    with pytest.raises(EdgeOffloaded):
+        graph.in_neighbours(1)
+    with pytest.raises(EdgeOffloaded):
+        graph.apply(updates(("remove_edge", (1, 2), {})))
+    assert graph.reload() == 2
+    assert sampler.sample([0]).edge_ids(1).tolist() == [[2, 0]]
+    graph.apply(updates(("remove_edge", (0, 1), {"time": 30})))
+    assert sampler.sample([0]).edge_ids(1).tolist() == [[0, -1]]
 
 
 def test_offload_is_refused_and_leaves_everything(tmp_path: Path) -> None:
     graph = small()
-    sampler = lg.PreSampler(graph, lg.query().out().sample(2, by="top_k"))
-    with pytest.raises(UsageError, match=r"\[offload\] expected nothing attached .*, got a PreSampler; close it"):
+    with (
+        lg.TemporalSampler(graph, [1]).pin(),
+        pytest.raises(UsageError, match=r"\[offload\] expected nothing attached .*, got a PinnedSampler; close it"),
+    ):
         graph.offload(30, tmp_path / "a")
-    sampler.close()
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(UsageError, match="not taken"):
         graph.offload(30, tmp_path / "taken")

@@ -62,7 +62,8 @@ class Adjacency {
   }  // shorter lists are scanned rather than looked up
   // The edge of v's list with this neighbour, the filter's match with the largest id; id == kNoEdge when there is none.
   EdgeEntry find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const;
-  EdgeEntry first(VertexId v) const;                          // first edge of a non-empty list
+  EdgeEntry first(VertexId v) const;  // first edge of a non-empty list
+  EdgeKey last_key(VertexId v) const { return last_key(lists_[v]); }
   EdgeTime first_time_from(VertexId v, EdgeTime time) const;  // of the first edge from that time on; INT64_MAX: none
   std::int64_t erase_before(VertexId v, EdgeTime time);       // edges with an earlier time; returns how many
   void clear(VertexId v);

@@ -40,11 +40,11 @@ class EdgeIdMap {
   void insert(EdgeId id, std::int64_t value);  // id is not there
   std::int64_t erase(EdgeId id);               // its value, or kNone
   std::int64_t count() const { return count_; }
-  std::size_t bytes() const { return cells_.size() * sizeof(Cell); }
+  std::size_t bytes() const { return cells_.bytes(); }
   template <typename Visitor>
   void visit(Visitor&& visitor) const {
-    for (const Cell& cell : cells_) {
-      if (cell.id != kNoEdge) visitor(cell.id, cell.value);
+    for (std::size_t at = 0; at < size_; ++at) {
+      if (cells_[at].id != kNoEdge) visitor(cells_[at].id, cells_[at].value);
     }
   }
 
@@ -58,8 +58,8 @@ class EdgeIdMap {
   }
   void rehash(std::size_t cells);
 
-  std::vector<Cell> cells_;
-  std::size_t mask_ = 0;
+  Column<Cell> cells_;
+  std::size_t size_ = 0, mask_ = 0;  // of the table: cells, and one less
   int shift_ = 63;
   std::int64_t count_ = 0;
 };

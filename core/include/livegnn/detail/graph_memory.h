@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -13,10 +14,26 @@ namespace graph_memory {
 struct Region {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  bool mapped = false;  // from mmap, not from the heap
+  bool mapped = false;   // from mmap, not from the heap
+  bool in_file = false;  // a mapped file without a name, of which the system keeps in memory what is read
 };
-// Grows region to at least `bytes`, keeping its content. New bytes hold anything. Throws std::bad_alloc; then
-// unchanged.
+// While one is there, regions that grow in this thread lie in files of its folder, unless they are small. An inner one
+// without a folder takes that back.
+class InFiles {
+ public:
+  InFiles(std::string where, std::string folder);  // where: of the call, for errors
+  ~InFiles();
+  InFiles(const InFiles&) = delete;
+  InFiles& operator=(const InFiles&) = delete;
+  const std::string& where() const { return where_; }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string where_, folder_;
+  const InFiles* outer_;
+};
+// Grows region to at least `bytes`, keeping its content. New bytes hold anything. Throws std::bad_alloc, or
+// SpillUnavailable inside InFiles; then unchanged.
 void grow(Region& region, std::size_t bytes);
 void release(Region& region) noexcept;
 }  // namespace graph_memory

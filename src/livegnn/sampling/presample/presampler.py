@@ -117,7 +117,7 @@ class PreSampler(SampleSource, Consumer):
         self._batches = self._updates = 0
         self._closed = False
         queries = list(query) if isinstance(query, (list, tuple)) else [query]
-        with graph.host.writing("PreSampler"):
+        with graph.host.attaching("PreSampler"):
             self.follower = _native.Reservoirs(
                 graph.host.store,
                 seed,
