@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.composition import engines, samplers
+from tests.composition import engines, samplers, temporal
 from tests.composition.world import Setting
 
 COLUMNS = {
@@ -26,7 +26,7 @@ COLUMNS = {
         typed=True, named=True, columns=True, half=True, away=True, logged=True
     ),
 }
-ROWS = {**engines.ROWS, **samplers.ROWS}
+ROWS = {**engines.ROWS, **samplers.ROWS, **temporal.ROWS}
 OF_ENGINES = [column for column, setting in COLUMNS.items() if setting.swapped or setting.read]
 CELLS = [(row, column) for row in ROWS for column in COLUMNS if row in engines.ROWS or column not in OF_ENGINES]
 
@@ -57,7 +57,8 @@ def page() -> str:
         "",
         "Each cell is a test in `tests/composition`. After every random batch it compares the part's answers with a",
         "run from scratch and with PyG (samplers: with a scan in NumPy). PyG runs on a copy of the graph that the test",
-        "keeps itself.",
+        "keeps itself. A temporal training or engine is compared with the same one on the graph in its plainest form: no",
+        "types, ids or weights, all edges in memory, features of 32 bits.",
         *(["A number marks a cell that does not work; its test shows how."] if reasons else []),
         "",
         "| | " + " | ".join(COLUMNS) + " |",
