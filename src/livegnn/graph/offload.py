@@ -38,7 +38,7 @@ from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.ids import VertexIds
 from livegnn.graph.offloaded import NOTHING, Offloaded, OffloadedFile
-from livegnn.graph.schema import Schema
+from livegnn.graph.schema import GraphSchema
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.stored import Content, checked, file_path, replaced
 
@@ -52,7 +52,7 @@ class Host(Protocol):
 
     store: _native.GraphStore
     options: dict[str, Any]
-    schema: Schema
+    schema: GraphSchema
     ids: VertexIds
     offloaded: Offloaded
     consumers: tuple[Consumer, ...]
