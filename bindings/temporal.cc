@@ -75,6 +75,18 @@ nb::typed<nb::list, Hop> sample(TemporalSampler& sampler, const Ids& vertices, c
   return out;
 }
 
+Hop sample_rows(TemporalSampler& sampler, const Ids& vertices, const Ids& times, const Ids& rows, std::size_t hop,
+                std::uint64_t call, std::int32_t snapshot) {
+  invariant(vertices.size() == times.size() && vertices.size() == rows.size(), "targets of different lengths");
+  TemporalHopArrays made;
+  {
+    GilRelease release;
+    made = sampler.sample_rows({vertices.data(), vertices.size()}, {times.data(), times.size()},
+                               {rows.data(), rows.size()}, {hop, call, snapshot});
+  }
+  return hop_arrays(made, sampler.graph().options(), sampler.buffers());
+}
+
 Numbers table(std::vector<std::int64_t> values, std::size_t rows, std::size_t columns) {
   auto held = std::make_unique<std::vector<std::int64_t>>(std::move(values));
   std::int64_t* data = held->data();
@@ -183,6 +195,8 @@ void bind_temporal(nb::module_& m) {
       .def(nb::init<const GraphStore&, TemporalOptions>(), "graph"_a, "options"_a, nb::keep_alive<1, 2>())
       .def("sample", &sample, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "call"_a, "snapshot"_a,
            "pin"_a = nb::none())
+      .def("sample_rows", &sample_rows, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(),
+           nb::arg("rows").noconvert(), "hop"_a, "call"_a, "snapshot"_a)
       .def("walks", &walks, nb::arg("vertices").noconvert(), nb::arg("times").noconvert(), "length"_a, "call"_a,
            "pin"_a = nb::none())
       .def("buffer_bytes", [](const TemporalSampler& sampler) { return sampler.buffers()->bytes(); });

@@ -51,12 +51,12 @@ struct TemporalSampler::Impl {
     return pool.threads() == 1 ? kSliceMax : std::clamp(count / (4 * pool.threads()), kSliceMin, kSliceMax);
   }
   TemporalHopArrays hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
-                        std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key);
+                        std::span<const std::int64_t> rows, const HopPlace& place, const TemporalPin* pin);
   std::int64_t find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, const Taken& taken,
                     const PastFinder& finder);
   void check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, std::int32_t taken,
                     const PastFinder& finder) const;
-  void write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key);
+  void write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key, std::span<const std::int64_t> rows);
   void name_types(TemporalHopArrays& made, const TemporalPin* pin) const;
   TemporalHopArrays arrays(std::int64_t targets, std::int64_t edges) const;
 
@@ -149,7 +149,8 @@ TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64
 }
 
 // Second pass.
-void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key) {
+void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key,
+                                  std::span<const std::int64_t> rows) {
   const auto count = static_cast<std::int64_t>(made.targets.size());
   const bool recent = options.by == TemporalBy::Recent;
   pool.run(static_cast<std::int64_t>(slice_edges.size()), [&](std::int64_t index, int thread) {
@@ -160,7 +161,7 @@ void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, s
     if (recent) {
       writer.recent();
     } else {
-      writer.uniform(part_key);
+      writer.uniform(part_key, rows);
     }
     if (!options.unique) writer.source_rows();
     if (options.prop_time && !options.unique) writer.root_times();
@@ -169,21 +170,25 @@ void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, s
 }
 
 TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
-                                             std::int32_t fan_out, const PastFinder& finder, std::uint64_t part_key) {
+                                             std::span<const std::int64_t> rows, const HopPlace& place,
+                                             const TemporalPin* pin) {
+  const std::int32_t fan_out = options.fan_outs[place.hop], newest = options.by == TemporalBy::Recent ? fan_out : -1;
+  const PastFinder finder(graph, Cut(options, place.snapshot), filter, pin, newest);
+  const std::uint64_t part = (static_cast<std::uint64_t>(place.snapshot) << 16) + place.hop;
   const Taken taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
   const std::int64_t edges = find(targets, times, taken, finder);
-  check_loaded(targets, times, options.by == TemporalBy::Recent ? fan_out : -1, finder);
-  const std::int64_t rows = edges + static_cast<std::int64_t>(targets.size());
-  if (rows > kRowsMax) {
+  check_loaded(targets, times, newest, finder);
+  const std::int64_t row_count = edges + static_cast<std::int64_t>(targets.size());
+  if (row_count > kRowsMax) {
     throw Error(ErrorKind::ValueInvalid, {.where = "sample",
                                           .expected = "an answer of at most 2^31 rows",
-                                          .got = std::to_string(rows),
+                                          .got = std::to_string(row_count),
                                           .advice = "ask for fewer targets or a smaller fan-out"});
   }
   TemporalHopArrays made = arrays(static_cast<std::int64_t>(targets.size()), edges);
   std::copy(targets.begin(), targets.end(), made.targets.begin());
   std::copy(times.begin(), times.end(), made.target_times.begin());
-  write(made, taken, part_key);
+  write(made, taken, draw_part(options.seed, place.call, part), rows);
   for (PastSlice& slice : slices) slice.release();
   if (!graph.options().has_time) {  // an edge is then at its target's time
     const std::span<const std::int64_t> dst = made.edge_index.subspan(made.src.size());
@@ -192,6 +197,7 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
     }
   }
   if (options.unique) pairs.name_rows(made, options.prop_time);
+  name_types(made, pin);
   return made;
 }
 
@@ -216,20 +222,23 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
   const std::lock_guard one(impl_->one_call);
   check_targets(impl_->graph, vertices, pin, "sample");
   const TemporalOptions& options = impl_->options;
-  const Cut cut(options, snapshot);
   std::vector<TemporalHopArrays> hops;
   hops.reserve(options.fan_outs.size());
   for (std::size_t hop = 0; hop < options.fan_outs.size(); ++hop) {
-    const std::int32_t fan_out = options.fan_outs[hop];
-    const PastFinder finder(impl_->graph, cut, impl_->filter, pin, options.by == TemporalBy::Recent ? fan_out : -1);
-    const std::uint64_t part = (static_cast<std::uint64_t>(snapshot) << 16) + hop;
-    const std::uint64_t key = draw_part(options.seed, call, part);
     const auto targets = hop == 0 ? vertices : std::span<const std::int64_t>(hops.back().next_targets);
     const auto target_times = hop == 0 ? times : std::span<const std::int64_t>(hops.back().next_times);
-    hops.push_back(impl_->hop(targets, target_times, fan_out, finder, key));
-    impl_->name_types(hops.back(), pin);
+    hops.push_back(impl_->hop(targets, target_times, {}, {hop, call, snapshot}, pin));
   }
   return hops;
+}
+
+TemporalHopArrays TemporalSampler::sample_rows(std::span<const std::int64_t> vertices,
+                                               std::span<const std::int64_t> times, std::span<const std::int64_t> rows,
+                                               const HopPlace& place) {
+  const std::lock_guard one(impl_->one_call);
+  invariant(place.hop < impl_->options.fan_outs.size(), "a hop that the sampler does not have");
+  check_targets(impl_->graph, vertices, nullptr, "sample");
+  return impl_->hop(vertices, times, rows, place, nullptr);
 }
 
 // All walks of a slice step by step, so that the lists of one step are on their way together.

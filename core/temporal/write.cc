@@ -219,7 +219,7 @@ void SliceWriter::recent() {
   end();
 }
 
-void SliceWriter::uniform(std::uint64_t part_key) {
+void SliceWriter::uniform(std::uint64_t part_key, std::span<const std::int64_t> rows) {
   begin();
   std::int64_t edge = edge_, row = row_;
   for (const Past& past : pasts_) {
@@ -229,7 +229,7 @@ void SliceWriter::uniform(std::uint64_t part_key) {
       add_newest(past, row, edge, take);
     } else {
       ranks_.resize(static_cast<std::size_t>(take));
-      const Draw draw(part_key, static_cast<std::uint64_t>(row));
+      const Draw draw(part_key, static_cast<std::uint64_t>(rows.empty() ? row : rows[static_cast<std::size_t>(row)]));
       const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
       if (taken_.replace) {
         draw_with_replacement(draw, n, k, ranks_.data());

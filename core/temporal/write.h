@@ -53,7 +53,8 @@ class SliceWriter {
         coming_(&scratch.edges[1]) {}
 
   void recent();  // the newest
-  void uniform(std::uint64_t part_key);
+  // Each target draws as its row of a larger hop would; rows: of all targets, or empty where this hop is all of it.
+  void uniform(std::uint64_t part_key, std::span<const std::int64_t> rows);
   void source_rows() const;  // each edge's source has a row of its own, after the targets
   void root_times() const;   // next_times of the sources: their targets' times
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.composition import engines, samplers, temporal
+from tests.composition import distributed, engines, samplers, temporal
 from tests.composition.world import Setting
 
 COLUMNS = {
@@ -26,7 +26,7 @@ COLUMNS = {
         typed=True, named=True, columns=True, half=True, away=True, logged=True
     ),
 }
-ROWS = {**engines.ROWS, **samplers.ROWS, **temporal.ROWS}
+ROWS = {**engines.ROWS, **samplers.ROWS, **temporal.ROWS, **distributed.ROWS}
 OF_ENGINES = [column for column, setting in COLUMNS.items() if setting.swapped or setting.read]
 CELLS = [(row, column) for row in ROWS for column in COLUMNS if row in engines.ROWS or column not in OF_ENGINES]
 

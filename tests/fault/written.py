@@ -137,7 +137,12 @@ def cluster(folder) -> Kind:
 
 def in_words_of_0_1(config):
     """What str() gave of it in 0.1: another class name, other names of settings, no data of edges, float32 alone."""
-    text = str(config).removeprefix("Cluster").replace(f", edge_columns={NO_COLUMNS}", "").replace(", feature_dtype='float32'", "")
+    text = (
+        str(config)
+        .removeprefix("Cluster")
+        .replace(f", edge_columns={NO_COLUMNS}", "")
+        .replace(", feature_dtype='float32'", "")
+    )
     names = {"heartbeat_ms": "beat_ms", "heartbeat_timeout_ms": "silence_ms_max", "startup_timeout_ms": "start_ms_max"}
     for name, before in names.items():
         text = text.replace(f"{name}=", f"{before}=")

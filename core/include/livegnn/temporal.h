@@ -110,10 +110,17 @@ class TemporalPin final : public BatchFollower {
   std::unique_ptr<Impl> impl_;
 };
 
-// Weights of edges, each named by its destination, time and id, as the store has them, or a pinned version. Throws Error
-// naming an edge that is not there.
+// Weights of edges, each named by its destination, time and id, as the store has them, or a pinned version. Throws
+// Error naming an edge that is not there.
 void read_event_weights(const GraphStore& graph, std::span<const std::int64_t> dst, std::span<const std::int64_t> time,
                         std::span<const std::int64_t> ids, const TemporalPin* pin, float* out);
+
+// Which hop of which call draws: all that its numbers are a function of, but for the seed and the row.
+struct HopPlace {
+  std::size_t hop = 0;
+  std::uint64_t call = 0;
+  std::int32_t snapshot = 0;
+};
 
 // One call at a time; the caller holds the graph's lock, and the store outlives the sampler.
 class TemporalSampler {
@@ -125,6 +132,9 @@ class TemporalSampler {
   // pin: the version to read, nullptr for the store as it is.
   std::vector<TemporalHopArrays> sample(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
                                         std::uint64_t call, std::int32_t snapshot, const TemporalPin* pin);
+  // One hop for some of its targets: target i is row rows[i] of the whole hop, and is answered as that row would be.
+  TemporalHopArrays sample_rows(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
+                                std::span<const std::int64_t> rows, const HopPlace& place);
   // Random walks back in time: each step to the source of an in-edge drawn uniformly from the past, at its time.
   TemporalWalkArrays walks(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
                            std::int64_t length, std::uint64_t call, const TemporalPin* pin);

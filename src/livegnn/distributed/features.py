@@ -116,10 +116,7 @@ class RemoteVertexRows(RemoteRows):
         return route.joined(answers), reading
 
     def _check(self, ids: Int64Array) -> None:
-        graph = self._partition.graph
-        with graph.host.lock:
-            there = (ids >= 0) & (ids < graph.slot_count)
-            there[there] = graph.host.store.live()[ids[there]]
+        graph, there = self._partition.graph, self._partition.is_live(ids)
         if not there.all():
             row = int(np.argmin(there))
             raise VertexUnknown(

@@ -1,14 +1,15 @@
 """Partition: one worker's part of a graph, and what it takes of each batch. Every worker is given every batch.
 
-The part is a lg.Graph of its own with the slots and the edge ids of the whole. An edge lies with the owner of its
-destination, with its attributes: messages flow src -> dst, and sampling reads the lists of in-edges. (GNNFlow stores an
-edge with its source, as it samples out-neighbours.) An undirected edge lies with the owners of both ends. Which slots
-are vertices is known everywhere; feature rows are with the owner alone, row slot // partitions, outside the graph.
+The part is a lg.Graph of its own with the slots, ids, types and edge ids of the whole. An edge lies with the owner of
+its destination, with its attributes: messages flow src -> dst, and sampling reads the lists of in-edges.
+(GNNFlow stores an edge with its source, as it samples out-neighbours.) An undirected edge lies with the owners of both
+ends. Which slots are vertices, and how many edges of each lie in files, is known everywhere; feature rows are with the
+owner alone, row slot // partitions, outside the graph, as wide as the widest type's and in the graph's dtype.
 
-Applying, all or none on all workers: each takes its own updates out of the batch; between the store's having taken them
-and their being published the workers vote, and a single refusal takes the batch back everywhere: all raise that of the
-first bad update of the whole batch. Where a part has a log, the log gets the whole batch, and the workers vote again
-once all have written. Batches that do not come through Partition.apply are refused. After a batch the
+Applying, all or none on all workers: each takes its own updates out of the batch in slots; between the store's having
+taken them and their being published the workers vote, and a single refusal takes the batch back everywhere: all raise
+that of the first bad update of the whole batch. Where a part has a log, the log gets the whole batch, and the workers
+vote again once all have written. Batches that do not come through Partition.apply are refused. After a batch the
 workers exchange which edges have changed, and each calls its listeners (caches, a trainer).
 
 Invariants: versions and next edge ids are equal on all workers between batches; an edge id means one edge everywhere.
@@ -17,7 +18,7 @@ Invariants: versions and next edge ids are equal on all workers between batches;
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
@@ -26,8 +27,8 @@ import numpy as np
 from livegnn import _native, errors
 from livegnn.distributed.exchange import Exchange, gather_text
 from livegnn.distributed.layout import Layout
-from livegnn.errors import ColumnMissing, EdgeOffloaded, Facts, LiveGnnError, UpdateError, UsageError, WidthMismatch
-from livegnn.graph import Graph, Updates
+from livegnn.errors import ColumnMissing, Facts, LiveGnnError, UpdateError, UsageError, ValueInvalid, WidthMismatch
+from livegnn.graph import Graph, Updates, float16
 from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
@@ -79,67 +80,52 @@ class _Refusal(NamedTuple):
 
 
 def check_graph(where: str, graph: Graph) -> None:
-    """Refuses graphs that are not cut into parts: with vertex types, without times, with edges in files, or with
-    features in 16 bits.
-
-    Raises:  UsageError, ColumnMissing, EdgeOffloaded.
-    """
+    """Refuses graphs without times, which say nothing about the order of events. Raises: UsageError, ColumnMissing."""
     if not isinstance(graph, Graph):
         raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-    if graph.vertex_types is not None:
-        raise UsageError(f"[{where}] expected a graph of one kind of vertex, got one with types; make it without")
-    if graph.feature_dtype != "float32":
-        raise UsageError(
-            f'[{where}] expected a graph with feature_dtype="float32", got "{graph.feature_dtype}"; make it with that: '
-            "parts keep no features in 16 bits"
-        )
     if not graph.has_time:
         raise ColumnMissing(f"[{where}] expected a graph with times, got one without; make it with time=")
-    if graph.offloaded.count:
-        raise EdgeOffloaded(
-            f"[{where}] expected a graph with all edges in memory, got {graph.offloaded.count} of them in files "
-            f"({', '.join(graph.offloaded.paths)}); call graph.reload() first"
-        )
 
 
 class Partition(Consumer):
     """What one worker holds. Make it with of(), in every worker or, with arrays(), elsewhere.
 
-    Args:    graph: the local part, features left out; its edges stay in memory.  rows: features of the slots held, in
-             order of slot.
-    Raises:  ColumnMissing for a graph without times; EdgeOffloaded; UsageError.
+    Args:    graph: the local part, features left out; it neither offloads nor reloads.  rows: features of the slots
+             held, in order of slot, as the graph's dtype stores them.  widths: of the features of each vertex type, in
+             order of their codes; of a graph without types that of all.
+    Raises:  ColumnMissing for a graph without times; UsageError.
     """
 
-    edges_stay = True
+    needs_all_edges = False  # its readers ask where they may need more
 
-    def __init__(self, graph: Graph, layout: Layout, rank: int, rows: Float32Array) -> None:
+    def __init__(self, graph: Graph, layout: Layout, rank: int, rows: AnyArray, widths: Sequence[int]) -> None:
         check_graph("Partition", graph)
         self.graph, self.layout, self.rank = graph, layout, rank
-        self._rows = rows
+        self._rows, self._widths = rows, np.array(widths, np.int64)
         self._next_edge_id = int(graph.host.store.next_edge_id)
         self._listeners: WeakSet[Any] = WeakSet()
-        self._applying = False
-        self._expiry, graph.host.expiry = graph.host.expiry, None  # what expires is written into the whole batch
+        self._exchange: Exchange | None = None  # while a batch is applied
+        self._taken: dict[str, AnyArray] = {}  # the columns of the last batch that stands, in slots
         with graph.host.writing("Partition"):
             graph.host.add_guard(self._refuse_alone)
             self.follower = _native.ChangedRows(graph.host.store, True)
             graph.host.attach(self)
+            graph.host.taker = self
 
     @classmethod
     def of(cls, graph: Graph, layout: Layout, rank: int) -> Self:
-        """The part of a whole graph that a worker holds.
-
-        Raises:  UsageError for a graph with vertex types; ColumnMissing without times; EdgeOffloaded.
-        """
+        """The part of a whole graph that a worker holds. Raises: ColumnMissing without times; UsageError."""
         return cls.from_arrays(cls.arrays(graph, layout, rank), layout, rank)
 
     @staticmethod
     def arrays(graph: Graph, layout: Layout, rank: int) -> dict[str, AnyArray]:
         """The part as arrays, for numpy.savez and from_arrays() in another process. Raises: as of()."""
         check_graph("Partition", graph)
+        graph.host.need_whole("Partition")
         if not 0 <= rank < layout.workers:
             raise UsageError(f"[Partition] expected a worker below {layout.workers}, got {rank}; see the layout")
-        whole = {key: value for key, value in graph.to_arrays().items() if not key.startswith("ids.")}
+        with graph.host.lock:
+            whole, widths = graph.to_arrays(), graph.host.schema.widths
         held = layout.is_held(whole["store.dst"].astype(np.int64), rank)
         if graph.undirected:
             held |= layout.is_held(whole["store.src"].astype(np.int64), rank)
@@ -147,83 +133,96 @@ class Partition(Consumer):
             if f"store.{name}" in whole:
                 whole[f"store.{name}"] = np.ascontiguousarray(whole[f"store.{name}"][held])
         rows = whole["store.features"]
-        whole["store.features"] = np.empty((len(rows), 0), np.float32)
+        whole["store.features"] = np.empty((len(rows), 0), rows.dtype)
         whole["option.feature_width"] = np.array(0, np.int64)
-        whole["rows"] = np.ascontiguousarray(rows[layout.partition(rank) :: layout.partitions])
+        whole["part.rows"] = np.ascontiguousarray(rows[layout.partition(rank) :: layout.partitions])
+        whole["part.widths"] = np.array(widths, np.int64)
+        if "types.widths" in whole:
+            whole["types.widths"] = np.zeros(len(widths), np.int64)
         return whole
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray], layout: Layout, rank: int) -> Self:
         """The part that arrays() described. Raises: StoredStateInvalid."""
-        part = cls(Graph.from_arrays(arrays), layout, rank, np.array(arrays["rows"], np.float32))
+        graph = Graph.from_arrays({name: array for name, array in arrays.items() if not name.startswith("part.")})
+        part = cls(graph, layout, rank, np.array(arrays["part.rows"]), arrays["part.widths"].tolist())
         part._next_edge_id = int(arrays["store.counters"][1])
         return part
 
     @property
     def feature_width(self) -> int:
-        """F of the whole graph."""
+        """F of the whole graph, the widest type's where vertices have types."""
         return int(self._rows.shape[1])
+
+    @property
+    def feature_widths(self) -> dict[str, int]:
+        """Graph.feature_widths of the whole graph: by vertex type, empty where vertices have none."""
+        return dict(zip(self.graph.vertex_types or (), self._widths.tolist(), strict=False))
 
     @property
     def next_edge_id(self) -> int:
         """The id of the next edge of the whole graph."""
         return self._next_edge_id
 
+    def is_live(self, slots: Int64Array) -> BoolArray:
+        """Which slots hold a vertex, of any part."""
+        with self.graph.host.lock:
+            live = self.graph.host.store.live()
+            there = (slots >= 0) & (slots < len(live))
+            there[there] = live[slots[there]]
+        return there
+
     def is_held(self, slots: Int64Array) -> BoolArray:
         """Which vertices are of this part."""
         return self.layout.is_held(slots, self.rank)
 
     def feature_rows(self, slots: Int64Array) -> Float32Array:
-        """(k, F) features of vertices of this part."""
-        found: Float32Array = self._rows[slots // self.layout.partitions]
-        return found
+        """(k, F) float32 features of vertices of this part, filled with zeros up to F."""
+        return float16.read(self._rows[slots // self.layout.partitions], self.graph.feature_dtype)
 
     # ---- batches
 
     def apply(self, updates: Updates, exchange: Exchange) -> int:
         """Applies a batch to all parts, all or none, and returns the new version. Every worker gives the same batch.
 
-        Args:    updates: with slots for ids, as a graph without ids= names its vertices.
+        Args:    updates: as the whole graph takes them.
         Raises:  UpdateError of the kind that the first bad update deserves, the same on all workers and in the words of
                  one process with the whole graph; then nothing has changed. What a consumer of the local graph raises
                  once the batch stands.
         """
-        columns, keys, types = updates.to_columns()
-        if keys is not None or types:
-            raise UsageError("[apply] expected updates with slots for ids and no named types, got others; translate")
-        host, expiry, now = self.graph.host, self._expiry, 0
-        host.same_unit("apply", updates.time_unit)  # every worker has the same, and refuses the same
-        if expiry is not None:
-            buffer, now = expiry.written_out(updates.buffer)
-            updates = updates.rewritten(buffer)
-            columns = updates.to_columns()[0]
-        places = updates.buffer.given_places()
-        kept = self._kept(columns)
-        mine, next_edge_id = self._mine(columns, kept)
-        part = Updates.from_columns(mine, None, [])
-        part.time_unit = updates.time_unit
-        before = self.graph.version
+        host, before = self.graph.host, self.graph.version
         try:
             with host.lock:
-                vote = _Vote(exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
-                host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
-                self._applying = True
+                self._exchange = exchange
                 try:
-                    return host.apply(part, recorded=updates)[0]
-                except Exception as error:
-                    if not vote.is_awaited:
-                        raise
-                    raise vote.refuse(_refusal(error, places[kept], len(kept))) from error
+                    return host.apply(updates)[0]
                 finally:
-                    self._applying = False
-                    host.drop_recorder(vote)
+                    self._exchange = None
         finally:
             if self.graph.version != before:  # the batch stands, even where a consumer has failed since
-                self._next_edge_id = next_edge_id
-                if expiry is not None:
-                    expiry.now = now
-                self._follow(columns)
-                self._notify(columns, exchange)
+                self._follow(self._taken)
+                self._notify(self._taken, exchange)
+
+    def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
+        """For the graph's host: applies this part's updates of a batch, once all workers agree."""
+        assert self._exchange is not None  # the guard refuses a batch without
+        host, version = self.graph.host, self.graph.version
+        columns, places = buffer.to_arrays(), buffer.given_places()
+        columns["row_ends"] = np.cumsum(np.maximum(columns["row_width"], 0), dtype=np.int64)
+        kept = self._kept(columns)
+        mine, next_edge_id = self._mine(columns, kept)
+        vote = _Vote(self._exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
+        host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
+        try:
+            return apply(mine)
+        except Exception as error:
+            if not vote.is_awaited:
+                raise
+            raise vote.refuse(_refusal(error, places[kept], len(kept))) from error
+        finally:
+            host.drop_recorder(vote)
+            if self.graph.version != version:
+                self._next_edge_id, self._taken = next_edge_id, columns
 
     def listen(self, listener: Listener) -> None:
         """From the next batch on the listener gets the changes of each, for as long as other code holds it."""
@@ -234,31 +233,31 @@ class Partition(Consumer):
 
     def _refuse_alone(self, batch: list[VertexChange]) -> None:
         """A guard. Raises: UsageError for a batch that the other workers do not have."""
-        if not self._applying:
+        if self._exchange is None:
             raise UsageError(
                 "[apply] expected a batch that every worker applies, got one for the graph of a part alone; call "
                 "Partition.apply in every worker, also for entries of a log"
             )
 
     def _wrong_row(self, columns: dict[str, AnyArray], places: Int64Array) -> _Refusal | None:
-        """The local graph has no features, and could not say so: rows of the wrong width are refused here, by all."""
-        kind, widths = columns["kind"], columns["row_width"]
-        wrong = np.flatnonzero(np.isin(kind, (_SET_FEATURES, _ADD_VERTEX)) & (widths != self.feature_width))
-        if not len(wrong):
+        """The local graph has no features, and could not say so: rows that the whole graph would not take are refused
+        here, by all.
+        """
+        kind, widths, dtype = columns["kind"], columns["row_width"], self.graph.feature_dtype
+        of_vertices = np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))
+        wanted = self._widths[np.where(of_vertices & self.graph.host.schema.has_types, columns["type"], 0)]
+        wrong = np.flatnonzero(of_vertices & (widths != wanted))
+        row = int(wrong[0]) if len(wrong) else len(kind)
+        for other in np.flatnonzero(of_vertices[:row]).tolist() if dtype != "float32" else []:
+            values = _row(columns, other)
+            if (column := float16.first_unfit(values, dtype)) is not None:
+                advice = "scale it down, or make the graph with a feature_dtype that holds it"
+                got = f"{float(values[column]):.6f} in column {column}"
+                return _refused(ValueInvalid, columns, other, places, f"features within {dtype}", got, advice)
+        if row == len(kind):
             return None
-        row, place = int(wrong[0]), int(places[wrong[0]])
-        name = "set_features" if kind[row] == _SET_FEATURES else "add_vertex"
-        vertex = int(columns["u"][row])
-        error = WidthMismatch(
-            where="apply",
-            subject=f"{name} {vertex}",
-            update=place,
-            vertex=vertex,
-            expected=f"a row of {self.feature_width} floats",
-            got=f"{widths[row]}",
-            advice="give one per column",
-        )
-        return _Refusal(place, WidthMismatch.__name__, str(error), error.facts())
+        expected = f"a row of {wanted[row]} floats"
+        return _refused(WidthMismatch, columns, row, places, expected, f"{widths[row]}", "give one per column")
 
     def _kept(self, columns: dict[str, AnyArray]) -> BoolArray:
         """Which updates this part takes."""
@@ -267,40 +266,40 @@ class Partition(Consumer):
             kept |= self.is_held(columns["u"])
         return kept
 
-    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> tuple[dict[str, AnyArray], int]:
+    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> tuple[_native.UpdateBuffer, int]:
         """What this part takes of a batch, and the next edge id after it."""
         kind = columns["kind"]
         added = kind == _ADD_EDGE
         ids = columns["edge_id"].copy()
         ids[added] = self._next_edge_id + np.arange(np.count_nonzero(added))
         width = columns["row_width"]
-        starts = np.cumsum(np.maximum(width, 0)) - np.maximum(width, 0)
         of_vertices = np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))
-        with_row = np.flatnonzero(kept & (width > 0) & ~of_vertices)
-        rows = [columns["rows"][starts[i] : starts[i] + width[i]] for i in with_row]
-        mine = {name: column[kept] for name, column in columns.items() if name != "rows"}
+        rows = [_row(columns, place) for place in np.flatnonzero(kept & (width > 0) & ~of_vertices).tolist()]
+        mine = {name: column[kept] for name, column in columns.items() if name not in ("rows", "row_ends")}
         mine["edge_id"] = ids[kept]
         mine["row_width"] = np.where(of_vertices & (width > 0), 0, width)[kept].astype(width.dtype)
         mine["rows"] = np.concatenate(rows) if rows else np.zeros(0, np.float32)
-        return mine, self._next_edge_id + int(np.count_nonzero(added))
+        buffer = _native.UpdateBuffer()
+        buffer.from_arrays(mine)
+        return buffer, self._next_edge_id + int(np.count_nonzero(added))
 
     def _follow(self, columns: dict[str, AnyArray]) -> None:
         """Features after a batch: of each vertex's updates the last one counts."""
         slot_count, first = self.graph.slot_count, self.layout.partition(self.rank)
         count = max(0, -(-(slot_count - first) // self.layout.partitions))
         if count > len(self._rows):
-            more = np.zeros((count - len(self._rows), self.feature_width), np.float32)
+            more = np.zeros((count - len(self._rows), self.feature_width), self._rows.dtype)
             self._rows = np.concatenate([self._rows, more])
-        if not self.feature_width:
-            return
-        kind, width = columns["kind"], np.maximum(columns["row_width"], 0)
-        starts = np.cumsum(width) - width
+        kind = columns["kind"]
         changes = np.isin(kind, (_SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)) & self.is_held(columns["u"])
         places = np.flatnonzero(changes)[::-1]
         slots, last = np.unique(columns["u"][places], return_index=True)
         for slot, place in zip(slots.tolist(), places[last].tolist(), strict=True):
-            row = columns["rows"][starts[place] : starts[place] + width[place]]
-            self._rows[slot // self.layout.partitions] = 0.0 if kind[place] == _REMOVE_VERTEX else row
+            row = self._rows[slot // self.layout.partitions]
+            row[:] = 0
+            if kind[place] != _REMOVE_VERTEX:
+                given = _row(columns, place)
+                row[: len(given)] = float16.stored(given, self.graph.feature_dtype)
 
     def _notify(self, columns: dict[str, AnyArray], exchange: Exchange) -> None:
         """Calls the listeners with the changes of the batch. Only the part that holds an edge finds its id by its ends:
@@ -368,6 +367,31 @@ class _Vote(Recorder):
             return None, writes
         first = min(refusals, key=lambda refusal: refusal.place)
         return errors.of_kind(first.kind, first.text, first.facts), writes
+
+
+def _row(columns: dict[str, AnyArray], place: int) -> Float32Array:
+    """The row of an update; empty where it has none."""
+    ends = columns["row_ends"]
+    found: Float32Array = columns["rows"][ends[place] - max(int(columns["row_width"][place]), 0) : ends[place]]
+    return found
+
+
+def _refused(
+    kind: type[UpdateError],
+    columns: dict[str, AnyArray],
+    row: int,
+    places: Int64Array,
+    expected: str,
+    got: str,
+    advice: str,
+) -> _Refusal:
+    """The refusal of an update of features, in the words of the store."""
+    name = "set_features" if columns["kind"][row] == _SET_FEATURES else "add_vertex"
+    vertex, place = int(columns["u"][row]), int(places[row])
+    facts = Facts(where="apply", subject=f"{name} {vertex}", update=place, vertex=vertex)
+    facts |= Facts(expected=expected, got=got, advice=advice)
+    error = kind(**facts)
+    return _Refusal(place, kind.__name__, str(error), error.facts())
 
 
 def _refusal(error: Exception, places: Int64Array, count: int) -> _Refusal:

@@ -4,8 +4,8 @@ One hop: each target goes to the worker that Layout names for it -> that worker 
 and edges come back and are put in the order of the targets. Two exchanges a hop, whatever the targets, and every worker
 takes part in each, with no targets too. The next hop's targets are made here, as the native sampler makes them.
 
-Exactness: equal, array by array, to TemporalSampler of the whole graph with the same arguments and number of the call;
-drawn samples keep their rows' numbers (draws.py).
+Exactness: equal, array by array, to TemporalSampler of the whole graph with the same arguments and number of the call:
+a target is sampled under its row's number in the whole hop, wherever that is done.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.distributed.draws import call_of_hop, rows_apart
+from livegnn import _native
 from livegnn.distributed.exchange import Exchange, Route
 from livegnn.distributed.graph_part import Partition
 from livegnn.errors import VertexUnknown, WidthMismatch
 from livegnn.graph.checks import id_array, time_array, time_unit
+from livegnn.graph.updates import VertexType
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.sampler import TemporalSampler
-from livegnn.types import AnyArray, Int64Array
+from livegnn.types import AnyArray, Float32Array, Int64Array
 
 __all__ = ["RemoteSampler"]
 
@@ -32,7 +33,8 @@ class RemoteSampler:
 
     Args:    partition: this worker's.  exchange: to the others.  options: of TemporalSampler, the same everywhere.
     Raises:  as TemporalSampler.
-    Cost:    of a hop: two exchanges, 24 + 8 bytes a target and 24 for each edge found.  Source: GNNFlow 4.4.
+    Cost:    of a hop: two exchanges, 24 + 8 bytes a target; 24 for each edge found, 8 more where it has a type, and 8
+             where it has a weight.  Source: GNNFlow 4.4.
     """
 
     def __init__(self, partition: Partition, exchange: Exchange, fanouts: object, **options: Any) -> None:
@@ -42,31 +44,53 @@ class RemoteSampler:
         self.calls = 0
         self.seconds, self.targets_served = 0.0, 0  # at work, waiting for others left out; targets sampled for anybody
         self._partition, self._exchange = partition, exchange
-        self._seed, self._drawn = whole.seed, whole.strategy == "uniform"
         self._prop_time, self._unique = whole.prop_time, whole.unique
-        one_hop = {**options, "unique": False}
-        self._samplers = [TemporalSampler(partition.graph, [fanout], **one_hop) for fanout in self.fanouts]
+        self._sampler = TemporalSampler(partition.graph, self.fanouts, **{**options, "unique": False})
+        schema = partition.graph.host.schema
+        self._columns = [  # of the edges that another worker answers with, as int64
+            *("src", "edge_ids", "times"),
+            *(["edge_types"] if partition.graph.has_type or schema.has_types else []),
+            *(["weights"] if partition.graph.has_weight else []),
+        ]
         self.held_edges: list[tuple[Int64Array, Int64Array]] = []  # of the last call: edge ids, and who holds them
 
-    def sample(self, vertices: object, times: object) -> list[TemporalHop]:
-        """sample_slots() of arrays as TemporalSampler.sample() takes them. Raises: DtypeInvalid, ValueInvalid too."""
-        return self._sample("sample", vertices, times, 1)[0]
+    def sample(self, vertices: object, times: object, *, vertex_type: VertexType | None = None) -> list[TemporalHop]:
+        """The hops of targets as TemporalSampler.sample() takes them. Raises: as sample_slots(); DtypeInvalid."""
+        with self.graph.host.lock:
+            slots = self.graph.host.ids.slots("sample", vertices, vertex_type, name="vertices")
+        at = time_array("sample", "times", times)
+        self._check("sample", slots, at, times)
+        return self._sample(slots, at, 1)[0]
 
     def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
         """The hops from these targets outward: (B,) slots and times, in the unit of the graph's times.
 
         Raises:  VertexUnknown, WidthMismatch, DtypeInvalid, ValueInvalid.
         """
-        return self._sample("sample_slots", slots, times, 1)[0]
+        return self._of_slots("sample_slots", slots, times, 1)[0]
 
     def sample_snapshot_slots(self, slots: object, times: object) -> list[list[TemporalHop]]:
         """The hops of each snapshot, newest first; one call. Raises: as sample_slots()."""
-        return self._sample("sample_snapshot_slots", slots, times, self.snapshots)
+        return self._of_slots("sample_snapshot_slots", slots, times, self.snapshots)
 
-    def _sample(self, where: str, vertices: object, moments: object, snapshots: int) -> list[list[TemporalHop]]:
-        slots, times = id_array(where, "vertices", vertices), time_array(where, "times", moments)
-        self.graph.host.same_unit(where, time_unit(moments))
-        self._check(where, slots, times)
+    def event_weights(self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array) -> Float32Array:
+        """(n,) weights of edges into these slots, from the owners. Raises: EdgeMissing, in the owner."""
+        exchange, store = self._exchange, self.graph.host.store
+        route = Route(self._partition.layout.servers_of(dst, exchange.rank), exchange.size)
+        answers = []
+        for request in exchange.swap(route.split(np.stack([dst, times, edge_ids], axis=1))):
+            into, at, ids = np.ascontiguousarray(request.T)
+            with self.graph.host.lock:
+                answers.append(_native.event_weights(store, into, at, ids))
+        found: Float32Array = route.joined(exchange.swap(answers))
+        return found
+
+    def _of_slots(self, where: str, slots: object, times: object, snapshots: int) -> list[list[TemporalHop]]:
+        numbers, at = id_array(where, "slots", slots), time_array(where, "times", times)
+        self._check(where, numbers, at, times)
+        return self._sample(numbers, at, snapshots)
+
+    def _sample(self, slots: Int64Array, times: Int64Array, snapshots: int) -> list[list[TemporalHop]]:
         self.held_edges = []
         found = []
         for snapshot in range(snapshots):
@@ -79,12 +103,13 @@ class RemoteSampler:
         self.calls = (self.calls + 1) % 2**64
         return found
 
-    def _check(self, where: str, slots: Int64Array, times: Int64Array) -> None:
-        if slots.shape != times.shape:
+    def _check(self, where: str, slots: Int64Array, at: Int64Array, times: object) -> None:
+        self.graph.host.same_unit(where, time_unit(times))
+        if slots.shape != at.shape:
             raise WidthMismatch(
-                f"[{where}] expected a time for each target, got {len(times)} for {len(slots)}; pass one each"
+                f"[{where}] expected a time for each target, got {len(at)} for {len(slots)}; pass one each"
             )
-        live = self.graph.is_live(slots)
+        live = self._partition.is_live(slots)
         if not live.all():
             row = int(np.argmin(live))
             raise VertexUnknown(
@@ -112,20 +137,17 @@ class RemoteSampler:
         return hop
 
     def _serve(self, depth: int, request: AnyArray, snapshot: int) -> Int64Array:
-        """One hop of this part for a worker: how many edges each of its targets has, then src, edge_ids, times."""
-        (count, call, _), rows = request[0], np.ascontiguousarray(request[1:].T)
+        """One hop of this part for a worker: how many edges each of its targets has, then their columns."""
+        (_, call, _), rows = request[0], np.ascontiguousarray(request[1:].T)
         places, slots, times = rows
         if not len(places):
             return np.zeros(0, np.int64)
         self.targets_served += len(places)
-        sampler, number = self._samplers[depth], call_of_hop(self._seed, int(call) % 2**64, depth)
-        if self._drawn:
-            slots, times = rows_apart(slots, times, places, int(count))
-        with self.graph.host.lock:
-            (arrays,) = sampler._native.sample(slots, times, number, snapshot, None)
-        hop = TemporalHop(*arrays)
-        counts = np.diff(hop.ptr)
-        return np.concatenate([counts[places] if self._drawn else counts, hop.src, hop.edge_ids, hop.times])
+        hop = self._sampler.sample_rows(slots, times, places, depth, int(call) % 2**64, snapshot)
+        columns = [getattr(hop, name) for name in self._columns]
+        if hop.weights is not None:
+            columns[-1] = hop.weights.view(np.int32)  # the bits travel as a number
+        return np.concatenate([np.diff(hop.ptr), *columns]).astype(np.int64, copy=False)
 
     def _merged(self, targets: Int64Array, times: Int64Array, route: Route, answers: list[AnyArray]) -> TemporalHop:
         """The answers as one hop, in the order of the targets."""
@@ -134,15 +156,16 @@ class RemoteSampler:
         for rows, answer in zip(places, answers, strict=True):
             counts[rows] = answer[: len(rows)]
         ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        edges = np.empty((3, ptr[-1]), np.int64)
+        edges = np.empty((len(self._columns), ptr[-1]), np.int64)
         holders = np.empty(ptr[-1], np.int64)
         for server, (rows, answer) in enumerate(zip(places, answers, strict=True)):
             of_row = counts[rows]
             ends = np.cumsum(of_row)
             at = np.arange(of_row.sum()) + np.repeat(ptr[rows] - (ends - of_row), of_row)
-            edges[:, at] = answer[len(rows) :].reshape(3, -1)
+            edges[:, at] = answer[len(rows) :].reshape(len(self._columns), -1)
             holders[at] = server
-        src, edge_ids, edge_times = edges
+        found = dict(zip(self._columns, edges, strict=True))
+        src, edge_ids, edge_times = (found.pop(name) for name in ("src", "edge_ids", "times"))
         self.held_edges.append((edge_ids, holders))
         dst = np.repeat(np.arange(len(targets)), counts)
         next_edge_times = times[dst] if self._prop_time else edge_times
@@ -150,8 +173,20 @@ class RemoteSampler:
         src_rows = np.arange(len(targets), len(next_targets))
         if self._unique:
             src_rows, next_targets, next_times = _once(len(targets), next_targets, next_times)
-        edge_index = np.stack([src_rows, dst])
-        return TemporalHop(targets, times, ptr, src, edge_ids, edge_times, edge_index, next_targets, next_times)
+        return TemporalHop(
+            *(targets, times, ptr, src, edge_ids, edge_times, np.stack([src_rows, dst]), next_targets, next_times),
+            next_types=self._types(next_targets),
+            edge_types=found.get("edge_types"),
+            weights=found["weights"].astype(np.int32).view(np.float32) if "weights" in found else None,
+        )
+
+    def _types(self, slots: Int64Array) -> Int64Array | None:
+        """Codes of vertices' types; None where they have none."""
+        host = self.graph.host
+        if not host.schema.has_types:
+            return None
+        with host.lock:
+            return host.store.slot_types(slots).astype(np.int64)
 
 
 def _once(count: int, slots: Int64Array, times: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:

@@ -18,6 +18,7 @@ from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
 from livegnn.graph import Graph
 from livegnn.optional import need
+from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.events import Events
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray
@@ -47,6 +48,7 @@ def train(
     sampler: TemporalSampler,
     *,
     workers: int = 2,
+    edge_types: EdgeTypes | None = None,
     validation: float = 0.0,
     timeout_s: float = 300.0,
     **options: Any,
@@ -55,14 +57,15 @@ def train(
 
     The model ends with the trained weights and, where it has a memory, with that of all events under them.
 
-    Args:    sampler: of the graph; its arguments are taken over.  validation: share of the last events, tested on after
-             each epoch and not trained on.  timeout_s: for which a worker waits for another.
-             options: of DistributedTrainer (batch_size, epochs, learning_rate, optimizer, device, seed); optimizer= is
-             pickled: a class or a function of a module.
+    Args:    sampler: of the graph; its arguments are taken over.  edge_types: edges of these types (names, triples or
+             codes) are events; all unless given.  validation: share of the last events, tested on after each epoch and
+             not trained on.  timeout_s: for which a worker waits for another.  options: of DistributedTrainer
+             (edge_columns, batch_size, epochs, learning_rate, optimizer, device, seed); optimizer= is pickled: a class
+             or a function of a module.
     Raises:  before a worker is started ValueInvalid, UsageError for numbers, options, another graph's sampler and a
              graph without edges, WidthMismatch for a sampler or features that are not the model's, ModelUnsupported for
-             its memory, ColumnMissing for a graph without times, EdgeOffloaded where edges lie in files;
-             WorkerUnavailable where a worker failed, with its error. Then the model is as before.
+             its memory, ColumnMissing for a graph without times; WorkerUnavailable where a worker failed, with its
+             error (EdgeOffloaded where a sample may need edges that lie in files). Then the model is as before.
 
     >>> from livegnn.distributed import train                                        # doctest: +SKIP
     >>> train(TGN(), graph, lg.TemporalSampler(graph, [10]), workers=2).sampling_cv  # doctest: +SKIP
@@ -73,12 +76,13 @@ def train(
 
     timeout_s = checked_group("train", workers, timeout_s)
     check_training(model, graph, sampler, options, validation)
+    codes = edge_codes("train", graph, edge_types)
     layout = Layout(hosts=1, workers_per_host=workers)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)
         _save_model(torch, model, folder / "model.pt")
         with graph.host.lock:
-            events = Events.of(graph)
+            events = Events.of(graph, codes)
             _save(folder / "events.npz", dict(zip(_EVENTS, events.columns(), strict=True)))
             for rank in range(workers):
                 _save(folder / f"part-{rank}.npz", Partition.arrays(graph, layout, rank))
@@ -126,4 +130,4 @@ def _save(path: Path, arrays: dict[str, AnyArray]) -> None:
 
 def _options_of(sampler: TemporalSampler) -> dict[str, Any]:
     names = ("strategy", "inclusive", "window", "seed", "prop_time", "replace", "unique", "snapshots")
-    return {name: getattr(sampler, name) for name in names}
+    return {**{name: getattr(sampler, name) for name in names}, "edge_types": sampler.edge_types or None}

@@ -15,7 +15,7 @@ import inspect
 import math
 import pickle
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,9 +29,10 @@ from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Graph
 from livegnn.graph.checks import finite_float, shown
 from livegnn.optional import need
+from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, score_links
-from livegnn.temporal.loading import Fetches, InputLoader, check_model, check_sampler, checked_device
+from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader, check_model, check_sampler, checked_device
 from livegnn.temporal.report import EpochReport
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray, Float32Array, Int64Array
@@ -66,6 +67,7 @@ class DistributedTrainer:
 
     Args:    model: trained in place; weights of worker 0 are taken.  partition, exchange: this worker's.  sampler: of
              the model's hops.  vertex_features, edge_features: Cached, or None to ask their owners.
+             edge_columns: as InputLoader.
              batch_size: events of a global mini-batch.  epochs: of fit().  learning_rate: of Adam.
              optimizer: makes another one of the parameters.  device: of the model and its inputs.  seed: of negatives,
              dropout and drawn samples.
@@ -82,6 +84,7 @@ class DistributedTrainer:
         *,
         vertex_features: Fetches | None = None,
         edge_features: Fetches | None = None,
+        edge_columns: Sequence[EdgeColumn] = ("attr",),
         batch_size: int = 600,
         epochs: int = 1,
         learning_rate: float = 1e-3,
@@ -100,14 +103,20 @@ class DistributedTrainer:
         self._remote_edges = self._edge_rows.remote if isinstance(self._edge_rows, Cached) else self._edge_rows
         self._caches = [rows for rows in (vertex_features, edge_features) if isinstance(rows, Cached)]
         self._loader = InputLoader(
-            partition.graph, sampler, vertex_features=self._vertex_rows, edge_features=self._edge_rows, device=device
+            partition.graph,
+            sampler,
+            vertex_features=self._vertex_rows,
+            edge_features=self._edge_rows,
+            edge_columns=edge_columns,
+            feature_widths=partition.feature_widths,
+            device=device,
         )
         self._loader.check(model)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size)
         parameters = list(model.parameters())
         self._optimizer = made_optimizer("DistributedTrainer", optimizer, parameters, learning_rate)
         self._parameters = parameters
-        self._destinations = np.zeros(0, np.int64)  # that fit() has seen, each once
+        self._negatives = Negatives()  # destinations that fit() has seen and that are still vertices
         self._removed: list[Int64Array] = []  # vertices that the memory has yet to forget
         self._fits = 0
         self.memory: PartitionedMemory | None = None
@@ -116,7 +125,7 @@ class DistributedTrainer:
 
             self.memory = PartitionedMemory(model, exchange)
             self._reset_memory()
-            partition.listen(self)
+        partition.listen(self)
         self.report = DistributedReport()
         self._targets = 0
         self._share_weights()
@@ -140,12 +149,13 @@ class DistributedTrainer:
         if not count:
             raise UsageError("[fit] expected events to train on, got none; give the edges of the graph")
         known, later = ordered.at(slice(0, count)), ordered.at(slice(count, None))
-        self._destinations = np.union1d(self._destinations, ordered.dst)
+        live = ordered.at(self.partition.is_live(ordered.dst))
+        self._negatives.add(live.dst, self._types_to(live))
         self._fits += 1
         for epoch in range(count_of_epochs):
             self._begin_epoch(epoch)
             self._reset_memory()
-            negatives = self._drawn("fit", count, epoch, 0)
+            negatives = self._drawn("fit", known, epoch, 0)
             loss = self.train_once(known, negatives)
             scores = self.test(later, epoch=epoch) if len(later) else None
             rest = () if scores is None else (scores.ap, scores.auc)
@@ -170,7 +180,7 @@ class DistributedTrainer:
         Raises:  UsageError without destinations to draw from.
         """
         if negatives is None:
-            negatives = self._drawn("test", len(events), epoch, 1)
+            negatives = self._drawn("test", events, epoch, 1)
         self._make_room()
         self.model.eval()
         positive, negative = [], []
@@ -196,7 +206,9 @@ class DistributedTrainer:
 
     def changed(self, changes: BatchEffect) -> None:
         """The changes of a batch, from the partition."""
-        self._removed.append(changes.slots_gone)
+        self._negatives.drop(changes.slots_gone)
+        if self.memory is not None:
+            self._removed.append(changes.slots_gone)
 
     def _reset_memory(self) -> None:
         if self.memory is not None:
@@ -213,17 +225,21 @@ class DistributedTrainer:
             self.memory.forget(gone)
         self._removed.clear()
 
-    def _drawn(self, where: str, count: int, epoch: int, use: int) -> Int64Array:
-        """(count,) live destinations of events, named by the call of fit(), the epoch and what they are for."""
-        live = self._destinations[self.partition.graph.is_live(self._destinations)]
-        if not len(live):
+    def _drawn(self, where: str, events: Events, epoch: int, use: int) -> Int64Array:
+        """(n,) live destinations, of each event's type where vertices have types; named by the call of fit(), the epoch
+        and what they are for.
+        """
+        types = self._types_to(events)
+        if not self._negatives.has(types):
             raise UsageError(
                 f"[{where}] expected live destinations that fit() has seen, to draw negatives from, got none; "
                 "call fit() first, or give test() negatives="
             )
-        negatives = Negatives()
-        negatives.add(live)
-        return negatives.draw(count, np.random.default_rng((self.seed, epoch, use, self._fits - 1)))
+        rng = np.random.default_rng((self.seed, epoch, use, self._fits - 1))
+        return self._negatives.draw(len(events), rng, types)
+
+    def _types_to(self, events: Events) -> Int64Array | None:
+        return destination_types(self.partition.graph, events.edge_types)
 
     # ---- a step
 
@@ -352,7 +368,7 @@ def check_training(
     _check_options(*(given[name] for name in ("batch_size", "epochs", "learning_rate", "seed")))
     _check_validation("train", validation)
     device = checked_device("train", given["device"])
-    loader = InputLoader(graph, sampler, device=device)
+    loader = InputLoader(graph, sampler, edge_columns=given["edge_columns"], device=device)
     loader.check(model)
     LinkPass(model, loader, batch_size=given["batch_size"])
     if model.memory is not None:

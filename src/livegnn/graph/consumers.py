@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from livegnn import _native
 from livegnn.graph.updates import Updates
 from livegnn.types import Float32Array
 
-__all__ = ["Consumer", "Guard", "IdHolder", "Recorded", "Recorder", "Switch", "Switching", "VertexChange"]
+__all__ = ["Consumer", "Guard", "IdHolder", "Recorded", "Recorder", "Switch", "Switching", "Taker", "VertexChange"]
 
 
 class VertexChange(NamedTuple):
@@ -58,6 +59,16 @@ class Consumer(ABC):
         """Called after `version` was published, with what the native half made of the batch (None without one).
 
         Returns: what host.apply(updates, consumer) returns.  The batch stands, whatever this raises.
+        """
+
+
+class Taker(Protocol):
+    """What applies to a part of a graph those updates of a batch that are the part's."""
+
+    def take(self, buffer: _native.UpdateBuffer, apply: Callable[[_native.UpdateBuffer], Any]) -> Any:
+        """What apply() gives for the updates of the part; buffer: the whole batch, in slots.
+
+        Raises:  UpdateError, with the update's place in the whole batch.
         """
 
 

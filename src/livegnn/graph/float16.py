@@ -123,6 +123,27 @@ def _bits(where: str, name: str, values: object) -> tuple[UInt16Array, str] | No
     return array.view(np.uint16), kind
 
 
+def first_unfit(row: Float32Array, dtype: str) -> int | None:
+    """The column of a row's first value that the dtype cannot hold."""
+    bad = np.abs(row) >= _RANGE[dtype] if dtype in _RANGE else np.zeros(0, np.bool_)
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def stored(rows: Float32Array, dtype: str) -> AnyArray:
+    """Rows within the dtype's range as a graph stores them: float32, or bits, rounded to the nearest, ties to even."""
+    if dtype == "float32":
+        return rows
+    if dtype == "float16":
+        return rows.astype(np.float16).view(np.uint16)
+    bits = np.ascontiguousarray(rows).view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
+
+
+def read(rows: AnyArray, dtype: str) -> Float32Array:
+    """Stored rows as float32, exactly."""
+    return rows if dtype == "float32" else _wide(rows, dtype)
+
+
 def _wide(bits: AnyArray, dtype: str) -> Float32Array:
     if dtype == "float16":
         return bits.view(np.float16).astype(np.float32)

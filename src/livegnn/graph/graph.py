@@ -441,12 +441,13 @@ class Graph:
 
         Version, digest, degrees and edge ids stay. No file is written where there is no such edge.
 
-        Raises:  ColumnMissing without times; UsageError for a path that is taken, or while a pin or a Partition is
-                 attached; DataMissing without pyarrow; SpillUnavailable without room for the copies that engines and
-                 pre-samplers read. Then nothing has changed.
+        Raises:  ColumnMissing without times; UsageError for a path that is taken, while a pin is attached, and for a
+                 part of a graph; DataMissing without pyarrow; SpillUnavailable without room for the copies that engines
+                 and pre-samplers read. Then nothing has changed.
         Cost:    O(V + E) and the file.  Source: GNNFlow 4.1.
         """
         with self.host.writing("offload"):
+            self.host.need_whole("offload")
             self.host.offloaded = offload.offload(self.host, before, path)
             return self.host.offloaded
 
@@ -455,10 +456,11 @@ class Graph:
 
         Args:    path: of one file, wherever it lies now; without it, all files.  since: edges with time >= since only.
         Raises:  DataMissing where a file is gone; StoredStateInvalid where it is damaged or another; UsageError for a
-                 file of another graph. Then nothing has changed.
+                 file of another graph, and for a part of a graph. Then nothing has changed.
         Cost:    O(log d + block_edges_max) an edge.
         """
         with self.host.writing("reload"):
+            self.host.need_whole("reload")
             count, self.host.offloaded = offload.reload(self.host, path, since)
             return count
 

@@ -24,7 +24,17 @@ from livegnn import _native
 from livegnn.errors import Facts, UpdateError, UsageError
 from livegnn.graph import checks, offload
 from livegnn.graph.checks import Int64Array
-from livegnn.graph.consumers import Consumer, Guard, IdHolder, Recorded, Recorder, Switch, Switching, VertexChange
+from livegnn.graph.consumers import (
+    Consumer,
+    Guard,
+    IdHolder,
+    Recorded,
+    Recorder,
+    Switch,
+    Switching,
+    Taker,
+    VertexChange,
+)
 from livegnn.graph.expiry import Expiry
 from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
 from livegnn.graph.ids_then import IdsThen, OldIds
@@ -82,6 +92,7 @@ class GraphHost:
         self.old_ids = OldIds()  # of the snapshots that are open
         self.consumers: tuple[Consumer, ...] = ()
         self.recorders: tuple[Recorder, ...] = ()
+        self.taker: Taker | None = None  # of a part of a graph, which takes its own updates out of each batch
         self._guards: tuple[Guard, ...] = ()
         self._id_holders: WeakSet[IdHolder] = WeakSet()
         self._natives: list[Any] = []
@@ -147,6 +158,7 @@ class GraphHost:
 
     def _copy_away(self, where: str) -> None:
         if self.offloaded.count and not self.store.has_copies:
+            self.need_whole(where)
             offload.copy(self, where)
 
     def drop_copies(self) -> None:
@@ -187,6 +199,14 @@ class GraphHost:
         """Calls holder.before_ids_move() before slots get other ids; never in a graph whose ids are its slots."""
         if not self.ids_are_slots:
             self._id_holders.add(holder)
+
+    def need_whole(self, where: str) -> None:
+        """Refuses what reads or writes files of edges, for a part of a graph. Raises: UsageError."""
+        if self.taker is not None:
+            raise UsageError(
+                f"[{where}] expected a whole graph, got that of a {type(self.taker).__name__}, whose files hold "
+                "edges of other parts too; offload and reload before the graph is cut"
+            )
 
     def need_all_edges(self, where: str) -> None:
         """Refuses a reader of whole lists that is not attached, where edges lie in files. Raises: UsageError."""
@@ -265,6 +285,11 @@ class GraphHost:
                 self.expiry.now = now
 
     def _apply_slots(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
+        if self.taker is None:
+            return self._apply_to_store(buffer, recorded)
+        return self.taker.take(buffer, lambda mine: self._apply_to_store(mine, recorded))
+
+    def _apply_to_store(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
         if self.recorders:
             record = lambda: self._record(recorded)  # noqa: E731
             return _native.apply_batch(self.store, self._natives, self._followers, buffer, record)

@@ -62,6 +62,12 @@ class Negatives:
         """These vertices were removed."""
         self.seen = self.seen[~np.isin(self.seen & _SLOT_MASK, slots)]
 
+    def has(self, types: Int64Array | None = None) -> bool:
+        """Whether there is any to draw, or one of each of these types."""
+        if types is None:
+            return len(self.seen) > 0
+        return bool(np.isin(types, self.seen >> _TYPE_BITS).all())
+
     def draw(self, count: int, rng: np.random.Generator, types: Int64Array | None = None) -> Int64Array:
         """(count,) int64 slots, uniformly among all, or each among those of its type."""
         if not count:

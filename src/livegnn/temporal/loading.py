@@ -55,6 +55,9 @@ class HopSource(Protocol):
     def sample_snapshot_slots(self, slots: Int64Array, times: Int64Array) -> list[list[TemporalHop]]:
         """Hops of each snapshot, newest first."""
 
+    def event_weights(self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array) -> Float32Array:
+        """(n,) weights of edges, each named by the slot that it leads to, its time and its id."""
+
 
 class SlotSampler(HopSource, Protocol):
     """A HopSource of a graph, as trainers and engines hold it."""
@@ -144,6 +147,7 @@ class InputLoader:
              vertex_features, edge_features: FeatureCache, or None to read the graph; vertex_features perhaps one by
              vertex type, each FeatureCache(graph, vertex_type=...).  edge_columns: what an edge's features are, side by
              side: "attr", its attributes; "weight", one float; "type", 1 at the place of its type, else 0.
+             feature_widths: by vertex type, where the graph is a part without features; else the graph's.
              device: where tensors go.
     Raises:  UsageError, WidthMismatch where sampler, model and graph do not fit each other; ColumnMissing.
     """
@@ -156,6 +160,7 @@ class InputLoader:
         vertex_features: VertexFeatures = None,
         edge_features: Fetches | None = None,
         edge_columns: Sequence[EdgeColumn] = ("attr",),
+        feature_widths: Mapping[str, int] | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         check_graph("InputLoader", graph)
@@ -163,6 +168,7 @@ class InputLoader:
         device = checked_device("InputLoader", device)
         self.graph, self.device = graph, device
         self.sampler = sampler
+        self._widths = graph.feature_widths if feature_widths is None else feature_widths
         self.clock = Clock()
         if vertex_features is None:
             vertex_features = _GraphRows(graph, graph.feature_width, graph.host.store.features, device)
@@ -208,7 +214,7 @@ class InputLoader:
     def x_width(self) -> int | dict[str, int]:
         """Floats of the vertex features, by type where vertices have types."""
         if not isinstance(self.vertices, dict):
-            return dict(self.graph.feature_widths) or self.vertices.width
+            return dict(self._widths) or self.vertices.width
         return {name: self.vertices[name].width for name in self.graph.feature_widths}
 
     def load(
@@ -241,10 +247,7 @@ class InputLoader:
         with self.clock.phase("fetch"):
             weights = None
             if "weight" in self.edge_columns:
-                with self.graph.host.lock:
-                    pin = source.follower if isinstance(source, PinnedSampler) else None
-                    named = (events.dst, events.time, events.edge_ids)
-                    weights = _native.event_weights(self.graph.host.store, *named, pin)
+                weights = (source or self.sampler).event_weights(events.dst, events.time, events.edge_ids)
             return self._edge_rows(events.edge_ids, weights, events.edge_types, source)
 
     def _edge_rows(

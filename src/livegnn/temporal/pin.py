@@ -42,6 +42,9 @@ class _Sampler(Protocol):
     def _walks(
         self, vertices: object, times: object, length: int, vertex_type: VertexType | None, pin: PinnedSampler | None
     ) -> TemporalWalks: ...
+    def _event_weights(
+        self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array, pin: PinnedSampler | None
+    ) -> Float32Array: ...
 
 
 class PinnedSampler(Consumer):
@@ -116,6 +119,10 @@ class PinnedSampler(Consumer):
     def sample_snapshot_slots(self, slots: object, times: object) -> list[list[TemporalHop]]:
         """TemporalSampler.sample_snapshot_slots() of the pinned version."""
         return self._sampler._of_slots("sample_snapshot_slots", slots, times, self)
+
+    def event_weights(self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array) -> Float32Array:
+        """TemporalSampler.event_weights() of the pinned version."""
+        return self._sampler._event_weights(dst, times, edge_ids, self)
 
     def walks(
         self, vertices: object, times: object, length: int, *, vertex_type: VertexType | None = None

@@ -20,7 +20,7 @@ from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.temporal.to_pyg import to_pyg
 from livegnn.temporal.walks import TemporalWalks
-from livegnn.types import Int64Array
+from livegnn.types import Float32Array, Int64Array
 
 __all__ = ["Strategy", "TemporalSampler"]
 
@@ -153,6 +153,20 @@ class TemporalSampler:
         """sample_snapshots() of slots."""
         return self._of_slots("sample_snapshot_slots", slots, times, None)
 
+    def sample_rows(
+        self, slots: Int64Array, times: Int64Array, rows: Int64Array, hop: int, call: int, snapshot: int
+    ) -> TemporalHop:
+        """Part of a larger hop: target i is answered as row rows[i] of hop number `hop` of that call and snapshot."""
+        with self.graph.host.lock:
+            return TemporalHop(*self._native.sample_rows(slots, times, rows, hop, call, snapshot))
+
+    def event_weights(self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array) -> Float32Array:
+        """(n,) weights of edges, each named by the slot that it leads to, its time and its id.
+
+        Raises:  EdgeMissing, EdgeOffloaded for an edge that is not in memory.
+        """
+        return self._event_weights(dst, times, edge_ids, None)
+
     def walks(
         self, vertices: object, times: object, length: int, *, vertex_type: VertexType | None = None
     ) -> TemporalWalks:
@@ -210,6 +224,14 @@ class TemporalSampler:
             raise UsageError(
                 f"[{where}] expected a sampler of one window, got snapshots={self.snapshots}; use sample_snapshots()"
             )
+
+    def _event_weights(
+        self, dst: Int64Array, times: Int64Array, edge_ids: Int64Array, pin: PinnedSampler | None
+    ) -> Float32Array:
+        with self.graph.host.lock:
+            native = None if pin is None else pin._opened("event_weights")
+            found: Float32Array = _native.event_weights(self.graph.host.store, dst, times, edge_ids, native)
+            return found
 
     def _snapshots(
         self,

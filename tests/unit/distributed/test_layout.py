@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from livegnn.distributed import Layout
-from livegnn.distributed.draws import call_of_hop, mix, unmix
 from livegnn.errors import UsageError
 
 
@@ -38,10 +37,3 @@ def test_requests_to_shared_partitions_are_spread_evenly():
 def test_refuses_no_workers(wrong):
     with pytest.raises(UsageError, match="at least one host"):
         Layout(*wrong)
-
-
-def test_the_call_that_draws_what_a_later_hop_draws():
-    for number in (0, 1, 2**63, 2**64 - 1, 0x1234567890ABCDEF):
-        assert unmix(mix(number)) == number
-    seed, call = 11, 2**40
-    assert mix(seed ^ mix(call_of_hop(seed, call, 2))) == (mix(seed ^ mix(call)) + 2) % 2**64

@@ -11,6 +11,7 @@ from livegnn.errors import (
     ColumnMissing,
     EdgeMissing,
     EdgeOffloaded,
+    LiveGnnError,
     LogConflict,
     LogUnavailable,
     UpdateError,
@@ -20,6 +21,9 @@ from livegnn.errors import (
 )
 from livegnn.graph.consumers import Consumer
 from livegnn.log import UpdateLog, codec, open_log
+from tests.composition.distributed import check_parts
+from tests.composition.temporal import world_of
+from tests.composition.world import TRIPLES, Setting
 from tests.unit.distributed.streams import stream_graph
 
 
@@ -197,34 +201,133 @@ def test_what_all_can_see_is_refused_by_all():
 
 
 def test_refuses_graphs_and_updates_of_other_kinds():
-    typed = lg.Graph({"a": np.zeros((2, 1), np.float32)}, {("a", "to", "a"): [0]}, {("a", "to", "a"): [1]})
-    with pytest.raises(UsageError, match="one kind of vertex"):
-        Partition.of(typed, Layout(), 0)
     ends = np.zeros(2, np.int64)
     without_times = lg.Graph(np.zeros((1, 0), np.float32), ends, ends)
     with pytest.raises(ColumnMissing, match=r"\[Partition\] expected a graph with times"):
         Partition.of(without_times, Layout(), 0)
     with pytest.raises(ColumnMissing, match="with times"):
-        Partition(without_times, Layout(), 0, np.zeros((1, 0), np.float32))
+        Partition(without_times, Layout(), 0, np.zeros((1, 0), np.float32), [0])
     with pytest.raises(UsageError, match="below 2"):
         Partition.of(stream_graph(), Layout(1, 2), 2)
+    part = Partition.of(stream_graph(), Layout(1, 2), 0)
+    with pytest.raises(UsageError, match=r"^\[Partition\] expected a whole graph, got that of a Partition"):
+        Partition.of(part.graph, Layout(1, 2), 0)
     named = lg.Updates()
     named.add_edge("a", "b", time=1)
-    with pytest.raises(UsageError, match="slots for ids"):
+    with pytest.raises(UsageError) as alone:
+        stream_graph().apply(named)
+    with pytest.raises(UsageError) as caught:
         run_threads(lambda exchange: Partition.of(stream_graph(), Layout(), 0).apply(named, exchange), 1)
+    assert str(caught.value) == str(alone.value)
 
 
-def test_edges_stay_in_memory(tmp_path):
+class ReadsLists(Consumer):
+    """Needs all edges, those in files too."""
+
+    def published(self, change, version):
+        pass
+
+
+def test_a_part_of_a_graph_with_edges_in_files(tmp_path):
+    """Each part knows how many edges are away, refuses what needs them, and reads no file."""
     pytest.importorskip("pyarrow")
-    graph = stream_graph()
-    part = Partition.of(graph, Layout(), 0)
-    with pytest.raises(UsageError, match="Partition"):
-        part.graph.offload(50, tmp_path / "part.parquet")
-    graph.offload(50, tmp_path / "whole.parquet")
-    with pytest.raises(EdgeOffloaded, match=r"whole\.parquet.*reload"):
-        Partition.of(graph, Layout(), 0)
-    graph.reload()
-    assert Partition.of(graph, Layout(), 0).graph.edge_count == 400
+    graph, place = stream_graph(), tmp_path / "whole.parquet"
+    graph.offload(50, place)
+    newer, gone = lg.Updates(), lg.Updates()
+    gone.remove_vertex(3)
+    newer.add_edge(0, 1, time=100)
+    with pytest.raises(EdgeOffloaded) as alone:
+        graph.apply(gone)
+
+    def work(exchange):
+        part = Partition.of(graph, Layout(1, 2), exchange.rank)
+        assert part.graph.offloaded == graph.offloaded
+        with pytest.raises(EdgeOffloaded) as caught:
+            part.apply(gone, exchange)
+        assert str(caught.value) == str(alone.value)
+        assert part.apply(newer, exchange) == 1
+        for call in (part.graph.reload, lambda: part.graph.offload(90, tmp_path / "part.parquet")):
+            with pytest.raises(UsageError, match=r"load\] expected a whole graph, got that of a Partition"):
+                call()
+        with pytest.raises(UsageError, match="expected a whole graph"):
+            part.graph.host.attach(ReadsLists())
+        return part
+
+    place.unlink()
+    parts = run_threads(work, 2)
+    graph.apply(newer)
+    check_parts(graph, parts)
+
+
+BAD = {
+    "an id that is not there": lambda updates, world: updates.remove_vertex(world.nobody, **world.kind(0)),
+    "a row of another width": lambda updates, world: updates.set_features(world.somebody, [0.5] * 9, **world.kind(0)),
+    "an edge that is not there": lambda updates, world: updates.remove_edge(
+        *world.ends, edge_id=10**6, **({"edge_type": TRIPLES[True][0]} if world.typed else {})
+    ),
+    "a value beyond 16 bits": lambda updates, world: updates.set_features(
+        world.somebody, [0.5, 1e6, 0.5, 0.5], **world.kind(0)
+    ),
+    "an attribute too many": lambda updates, world: updates.add_edge(
+        *world.ends, time=1, edge_attr=[0.0] * 3, **({"edge_type": TRIPLES[True][0]} if world.typed else {})
+    ),
+}
+
+
+class Names:
+    """Ids of a world's vertices, for updates that it would not make itself."""
+
+    def __init__(self, world):
+        self.typed, first = world.setting.typed, world.types[0]
+        self.somebody = next(iter(world.rows[first]))
+        self.nobody = "nobody" if world.setting.named else 999
+        self.ends = self.somebody, next(iter(world.rows[world.types[-1]]))
+        self._types = world.types
+
+    def kind(self, code):
+        return {"vertex_type": self._types[code]} if self.typed else {}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    workers=st.integers(1, 3),
+    bad=st.sampled_from(list(BAD)),
+    **{name: st.booleans() for name in ("typed", "named", "columns", "half")},
+)
+def test_parts_of_any_form_follow_and_refuse_as_the_whole_does(seed, workers, bad, **form):
+    world = world_of(Setting(**form), seed)
+    graph, begin = world.graph(), world.graph()
+    stream, outcomes = [], []
+    for number in range(6):
+        names = Names(world)
+        if number % 2:
+            updates = lg.Updates()
+            if number == 3:
+                updates.set_features(names.somebody, world.new_row(world.types[0]), **names.kind(0))
+            BAD[bad](updates, names)
+            if number == 5:
+                BAD["an id that is not there"](updates, names)
+        else:
+            updates = world.batch()
+        stream.append(updates)
+        outcomes.append(outcome(lambda batch=updates: graph.apply(batch)))
+
+    def work(exchange):
+        part = Partition.of(begin, Layout(1, workers), exchange.rank)
+        return part, [outcome(lambda batch=batch: part.apply(batch, exchange)) for batch in stream]
+
+    results = run_threads(work, workers)
+    for _, done in results:
+        assert done == outcomes
+    check_parts(graph, [part for part, _ in results])
+
+
+def outcome(apply):
+    try:
+        return apply()
+    except LiveGnnError as error:
+        return type(error), str(error)
 
 
 # ---- parts with logs: the vote and the log are both recorders

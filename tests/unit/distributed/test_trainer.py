@@ -16,6 +16,7 @@ from livegnn.distributed import (
     RemoteSampler,
     RemoteVertexRows,
     run_threads,
+    train,
 )
 from livegnn.distributed.trainer import run_of
 from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
@@ -24,6 +25,8 @@ from livegnn.temporal.events import Events
 from livegnn.temporal.link import LinkPass
 from livegnn.temporal.loading import InputLoader
 from livegnn.temporal.models import TGAT, TGN
+from tests.composition.temporal import models, options_of, world_of
+from tests.composition.world import Setting
 from tests.unit.distributed.streams import stream_graph
 
 torch.manual_seed(3)
@@ -280,6 +283,55 @@ def test_negatives_are_live_and_each_fit_draws_its_own():
     assert not np.array_equal(first, second)
     assert call != other_call
     assert first.min() < 35 <= last.min()
+
+
+FULL = Setting(typed=True, named=True, columns=True, half=True)
+
+
+def test_two_processes_train_on_types_ids_weights_and_16_bits_as_one_does():
+    world = world_of(FULL, 4)
+    graph, options = world.graph(), {**options_of(world), "epochs": 2, "batch_size": 10, "validation": 0.3}
+    reports, memories = [], []
+    for workers in (1, 2):
+        model, sampler = models(world)[0], TemporalSampler(graph, [3], edge_types=world.triples, threads=1)
+        reports.append(train(model, graph, sampler, workers=workers, learning_rate=0.0, **options))
+        memories.append(model.memory.state())
+    one, two = (report.epochs for report in reports)
+    assert [epoch.events for epoch in one] == [epoch.events for epoch in two] == [28, 28]  # of 40 purchases
+    np.testing.assert_allclose([epoch.loss for epoch in two], [epoch.loss for epoch in one], rtol=1e-5)
+    np.testing.assert_allclose([epoch.ap for epoch in two], [epoch.ap for epoch in one], rtol=1e-5)
+    for name, column in memories[0].items():
+        torch.testing.assert_close(memories[1][name], column, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_negatives_are_of_the_type_that_an_edge_leads_to():
+    world, drawn = world_of(FULL, 5), []
+    graph = world.graph()
+
+    class Noted(DistributedTrainer):
+        def train_once(self, events, negatives):
+            drawn.append((events, negatives))
+            return super().train_once(events, negatives)
+
+    def work(exchange):
+        partition = Partition.of(graph, Layout(1, 2), exchange.rank)
+        columns = options_of(world)["edge_columns"]
+        trainer = Noted(
+            models(world)[0], partition, RemoteSampler(partition, exchange, [3]), exchange, edge_columns=columns
+        )
+        everything = Events.of(graph)
+        with pytest.raises(UsageError, match="live destinations"):
+            trainer.test(everything)
+        trainer.fit(everything.at(everything.edge_types == 0))
+        with pytest.raises(UsageError, match="live destinations"):
+            trainer.test(everything)  # users were no destinations so far
+        trainer.fit(everything)
+
+    run_threads(work, 2)
+    for events, negatives in drawn:
+        leads_to = graph.host.schema.ends[1][events.edge_types]
+        np.testing.assert_array_equal(graph.slot_types(negatives), leads_to)
+    assert {0, 1} == set(drawn[-1][0].edge_types.tolist())
 
 
 def test_weights_of_worker_0_are_taken():
