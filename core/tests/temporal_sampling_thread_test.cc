@@ -91,6 +91,35 @@ TEST(threads_do_not_show) {
   }
 }
 
+// As workers do that share a hop: each samples some of its rows.
+TEST(rows_of_a_hop_are_answered_as_in_the_whole) {
+  World world;
+  world.graph.apply(world.batch(3000));
+  const Targets targets(world.rng);
+  for (const TemporalBy by : {TemporalBy::Recent, TemporalBy::Uniform}) {
+    TemporalSampler sampler(world.graph, options_of(by, 2));
+    const Hops whole = sampler.sample(targets.vertices, targets.times, 9, 0, nullptr);
+    for (std::size_t hop = 0; hop < whole.size(); ++hop) {
+      std::vector<std::int64_t> vertices, times, rows;
+      for (std::size_t row = 0; row < whole[hop].targets.size(); row += 1 + world.rng() % 3) {
+        vertices.push_back(whole[hop].targets[row]);
+        times.push_back(whole[hop].target_times[row]);
+        rows.push_back(static_cast<std::int64_t>(row));
+      }
+      const TemporalHopArrays part = sampler.sample_rows(vertices, times, rows, {hop, 9, 0});
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto row = static_cast<std::size_t>(rows[i]);
+        const auto edges = [](const TemporalHopArrays& of, std::size_t at) {
+          return of.edge_ids.subspan(static_cast<std::size_t>(of.ptr[at]),
+                                     static_cast<std::size_t>(of.ptr[at + 1] - of.ptr[at]));
+        };
+        const auto got = edges(part, i), wanted = edges(whole[hop], row);
+        CHECK(std::equal(got.begin(), got.end(), wanted.begin(), wanted.end()));
+      }
+    }
+  }
+}
+
 TEST(a_pin_stays_where_it_is) {
   World world;
   world.graph.apply(world.batch(3000));

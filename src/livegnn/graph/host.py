@@ -245,7 +245,8 @@ class GraphHost:
                 if self.ids_are_slots and updates._keys is None and not updates._types:
                     if self._guards:
                         self._ask_guards(updates, updates._buffer)
-                    changes = self._apply_native(updates._buffer, updates if recorded is None else recorded)
+                    applied = self._apply_native if self.expiry or self.taker else self._apply_to_store
+                    changes = applied(updates._buffer, updates if recorded is None else recorded)
                 else:
                     changes = self._apply_named(updates, updates if recorded is None else recorded)
                 self.ids_version = version = self.store.version
