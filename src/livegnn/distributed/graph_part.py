@@ -105,6 +105,7 @@ class Partition(Consumer):
         self._next_edge_id = int(graph.host.store.next_edge_id)
         self._listeners: WeakSet[Any] = WeakSet()
         self._exchange: Exchange | None = None  # while a batch is applied
+        self._voted = False  # whether the others have, or will get, this worker's answer to that batch
         self._taken: dict[str, AnyArray] = {}  # the columns of the last batch that stands, in slots
         with graph.host.writing("Partition"):
             graph.host.add_guard(self._refuse_alone)
@@ -193,9 +194,16 @@ class Partition(Consumer):
         host, before = self.graph.host, self.graph.version
         try:
             with host.lock:
-                self._exchange = exchange
+                self._exchange, self._voted = exchange, False
                 try:
                     return host.apply(updates)[0]
+                except Exception as error:
+                    if self._voted:
+                        raise
+                    count = len(updates) if isinstance(updates, Updates) else 0
+                    raise _Vote(exchange, None, writes=False).refuse(
+                        _refusal(error, np.arange(count), count)
+                    ) from error
                 finally:
                     self._exchange = None
         finally:
@@ -212,6 +220,7 @@ class Partition(Consumer):
         kept = self._kept(columns)
         mine, next_edge_id = self._mine(columns, kept)
         vote = _Vote(self._exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
+        self._voted = True
         host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
         try:
             return apply(mine)

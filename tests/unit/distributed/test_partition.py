@@ -330,6 +330,22 @@ def outcome(apply):
         return type(error), str(error)
 
 
+def test_what_refuses_on_one_worker_before_the_store_is_asked_refuses_on_all():
+    def stop(batch):
+        raise UsageError("[apply] expected no batch now, got one; wait")
+
+    def work(exchange):
+        part = Partition.of(stream_graph(vertices=6, edges=20), Layout(1, 2), exchange.rank)
+        if exchange.rank == 1:
+            part.graph.host.add_guard(stop)
+        with pytest.raises(UsageError, match=r"^\[apply\] expected no batch now"):
+            part.apply(added(0, 1), exchange)
+        part.graph.host.drop_guard(stop)
+        return part.graph.version, part.apply(added(0, 1), exchange)
+
+    assert run_threads(work, 2) == [(0, 1)] * 2
+
+
 # ---- parts with logs: the vote and the log are both recorders
 
 
