@@ -16,11 +16,15 @@ COLUMNS = {
     "edge weight, time, attributes": Setting(columns=True),
     "edges in files": Setting(away=True),
     "16-bit features": Setting(half=True),
+    "`ttl=`": Setting(expires=True),
     "log": Setting(logged=True),
     "log, with swaps and rescales": Setting(logged=True, swapped=True),
     "Readout, edge scores": Setting(read=True),
     "typed, `ids=`, edge columns, 16 bits, Readout": Setting(
         typed=True, named=True, columns=True, half=True, read=True
+    ),
+    "typed, `ids=`, edge columns, `ttl=`, log": Setting(
+        typed=True, named=True, columns=True, expires=True, logged=True
     ),
     "typed, `ids=`, edge columns, 16 bits, files, log": Setting(
         typed=True, named=True, columns=True, half=True, away=True, logged=True

@@ -18,7 +18,7 @@ from livegnn.graph.ids import SlotPlan
 from livegnn.log import UpdateLog, open_log, replay
 from livegnn.temporal import TemporalHop
 from livegnn.temporal.models import TGN
-from tests.composition.world import TRIPLES, WIDTHS, Edge, Setting, World
+from tests.composition.world import TRIPLES, TTL, WIDTHS, Edge, Setting, World
 
 BATCHES = 5
 FANOUTS = [3, 2]
@@ -162,7 +162,8 @@ class Plain:
         columns["edge_attr"] = np.array([self.attr(edge) for edge in edges], np.float32).reshape(len(edges), -1)
         if not columns["edge_attr"].shape[1]:
             columns.pop("edge_attr")
-        self.graph = lg.Graph(np.array(x, np.float32), *ends, **columns)
+        ttl = {0: TTL[world.setting.typed]} if world.setting.expires else None
+        self.graph = lg.Graph(np.array(x, np.float32), *ends, ttl=ttl, **columns)
         self.free: list[int] = []
 
     def row(self, name: str, x: Any) -> np.ndarray:

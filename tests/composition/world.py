@@ -13,6 +13,7 @@ import livegnn as lg
 Triple = tuple[str, str, str]
 PLAIN = ""  # the type of vertices that have none
 WIDTHS = {PLAIN: 4, "User": 4, "Item": 3}
+TTL = {False: 60, True: 150}  # of edges of the first edge type, with or without types, where edges expire; others stay
 TRIPLES: dict[bool, list[Triple]] = {
     False: [(PLAIN, PLAIN, PLAIN)],
     True: [("User", "buys", "Item"), ("Item", "liked by", "User")],
@@ -25,7 +26,8 @@ class Setting:
     """A column: what the graph has, and what goes with the part.
 
     columns: weight, time and attributes on edges.   away: old edges go into a file on the way.   logged: with a log.
-    swapped: with swaps and rescales.   read: with a readout and edge scores.
+    expires: edges of the first edge type have a ttl.   swapped: with swaps and rescales.
+    read: with a readout and edge scores.
     """
 
     typed: bool = False
@@ -33,13 +35,14 @@ class Setting:
     columns: bool = False
     away: bool = False
     half: bool = False
+    expires: bool = False
     logged: bool = False
     swapped: bool = False
     read: bool = False
 
     @property
     def has_times(self) -> bool:
-        return self.columns or self.away
+        return self.columns or self.away or self.expires
 
 
 @dataclass
@@ -72,6 +75,8 @@ class World:
         for triple in self.triples:  # loading numbers edges type by type
             for _ in range(40):
                 self.new_edge(triple)
+        self.edges = dict(enumerate(self.edges.values()))  # a new graph is given what is alive
+        self.next_edge = len(self.edges)
 
     @property
     def types(self) -> list[str]:
@@ -100,7 +105,16 @@ class World:
         edge = Edge(triple, src, dst, self.now, float(np.float32(self.rng.uniform(0.1, 2))), attr)
         self.edges[self.next_edge] = edge
         self.next_edge += 1
+        self.forget()
         return edge
+
+    def forget(self) -> None:
+        """What is not alive any more leaves."""
+        if self.setting.expires:
+            first = self.triples[0]
+            self.edges = {
+                e: x for e, x in self.edges.items() if x.triple != first or x.time > self.now - TTL[self.setting.typed]
+            }
 
     def pick(self, name: str) -> Any:
         ids = list(self.rows[name])
@@ -133,7 +147,16 @@ class World:
             time=found["time"] if self.setting.has_times else None,
             edge_attr=found["edge_attr"] if self.setting.columns else None,
             ids=ids if self.setting.named else None,
+            ttl=self.ttl,
         )
+
+    @property
+    def ttl(self) -> Any:
+        """As Graph takes it."""
+        if not self.setting.expires:
+            return None
+        ttl = TTL[self.setting.typed]
+        return {self.triples[0]: ttl} if self.setting.typed else ttl
 
     def batch(self, size: int = 12, updates: Any = None) -> lg.Updates:
         """Legal updates of every kind, in `updates` where given; the mirror follows."""
