@@ -79,10 +79,14 @@ void Workspace::clear_other_types(int stage, const VertexId* rows, int count, st
   }
 }
 
-// The rows that a stage's results will be compared with or added to, so that they can be asked for early.
+// The rows that a stage's results will be compared with or added to, so that they can be asked for early. The lists
+// keep their memory from batch to batch.
 void Workspace::find_result_rows(int stage) {
   ResultRows& rows = result_rows[at(stage)];
-  rows = {};
+  rows.tables.clear();
+  rows.stored.clear();
+  rows.norms.clear();
+  rows.outputs = nullptr;
   for (const Instruction& step : source().stages[at(stage)]) {
     if (step.op == Op::StoreMessage) {
       const AggregationSpec& spec = aggregation(step.index);

@@ -149,7 +149,9 @@ class Workspace {
   void note_before();
   // Of a compact state; of another one they do nothing.
   void derive_sources();
-  void derive_loaded(int stage, const std::vector<VertexId>& vertices) { derive(loaded_tables(stage), vertices); }
+  void derive_loaded(int stage, const std::vector<VertexId>& vertices) {
+    if (compact()) derive(loaded_tables(stage), vertices);
+  }
   void derive_rows(int stage, const std::vector<VertexId>& vertices);
   void derive(const std::vector<int>& tables, const std::vector<VertexId>& vertices);
   std::vector<int> loaded_tables(int stage) const;

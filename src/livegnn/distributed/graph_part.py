@@ -111,7 +111,7 @@ class Partition(Consumer):
             graph.host.add_guard(self._refuse_alone)
             self.follower = _native.ChangedRows(graph.host.store, True)
             graph.host.attach(self)
-            graph.host.taker = self
+            graph.host.take_by(self)
 
     @classmethod
     def of(cls, graph: Graph, layout: Layout, rank: int) -> Self:

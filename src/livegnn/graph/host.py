@@ -46,6 +46,8 @@ from livegnn.graph.updates import Updates, VertexType
 
 __all__ = ["GraphHost"]
 
+_apply_batch = _native.apply_batch  # looked up once: it is called for each batch
+
 
 class GraphHost:
     """What engines, samplers, trainers and logs share of one graph: `graph.host`. Users need Graph alone.
@@ -98,6 +100,7 @@ class GraphHost:
         self._natives: list[Any] = []
         self._followers: list[Any] = []
         self._only: Consumer | None = None  # the one consumer, where there is one and it is native
+        self._direct = expiry is None  # the store gets batches as they are: no ttl, part or recorder
 
     # ---- the writer's place
 
@@ -190,10 +193,17 @@ class GraphHost:
     def add_recorder(self, recorder: Recorder) -> None:
         """Asks the recorder, after the others, from the next batch on. The caller holds the lock."""
         self.recorders = (*self.recorders, recorder)
+        self._direct = False
 
     def drop_recorder(self, recorder: Recorder) -> None:
         """Asks it no more. The caller holds the lock. A second call does nothing."""
         self.recorders = tuple(each for each in self.recorders if each is not recorder)
+        self._direct = not self.recorders and self.expiry is None and self.taker is None
+
+    def take_by(self, taker: Taker) -> None:
+        """From the next batch on the taker takes its own updates out of each: this graph is a part of another one."""
+        self.taker = taker
+        self._direct = False
 
     def hold_ids(self, holder: IdHolder) -> None:
         """Calls holder.before_ids_move() before slots get other ids; never in a graph whose ids are its slots."""
@@ -245,8 +255,10 @@ class GraphHost:
                 if self.ids_are_slots and updates._keys is None and not updates._types:
                     if self._guards:
                         self._ask_guards(updates, updates._buffer)
-                    applied = self._apply_native if self.expiry or self.taker else self._apply_to_store
-                    changes = applied(updates._buffer, updates if recorded is None else recorded)
+                    if self._direct:
+                        changes = _apply_batch(self.store, self._natives, self._followers, updates._buffer)
+                    else:
+                        changes = self._apply_native(updates._buffer, updates if recorded is None else recorded)
                 else:
                     changes = self._apply_named(updates, updates if recorded is None else recorded)
                 self.ids_version = version = self.store.version
@@ -291,13 +303,8 @@ class GraphHost:
         return self.taker.take(buffer, lambda mine: self._apply_to_store(mine, recorded))
 
     def _apply_to_store(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
-        if self.recorders:
-            record = lambda: self._record(recorded)  # noqa: E731
-            return _native.apply_batch(self.store, self._natives, self._followers, buffer, record)
-        if self._natives or self._followers:
-            return _native.apply_batch(self.store, self._natives, self._followers, buffer)
-        self.store.apply(buffer)
-        return ()
+        record = (lambda: self._record(recorded)) if self.recorders else None
+        return _apply_batch(self.store, self._natives, self._followers, buffer, record)
 
     def _record(self, recorded: Recorded) -> None:
         """All recorders agree, then all append; else those that have prepared abort, the last one first."""
@@ -385,7 +392,7 @@ class GraphHost:
         record = lambda: self._record(switch)  # noqa: E731
         version = self.store.version
         try:
-            changes = _native.apply_batch(self.store, natives, self._followers, Updates().buffer, record)
+            changes = _apply_batch(self.store, natives, self._followers, Updates().buffer, record)
         finally:
             if self.store.version != version:  # it stands, even where something attached has failed since
                 self.ids_version = self.store.version

@@ -88,7 +88,9 @@ class Changes:
         self._vertices: Any = None
         self._stats: Stats | None = None
         self.version = version
-        graph.host.hold_ids(self)
+        host = graph.host
+        if not host.ids_are_slots:
+            host.hold_ids(self)
 
     @property
     def vertices(self) -> Any:
