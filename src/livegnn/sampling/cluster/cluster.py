@@ -7,7 +7,7 @@ from abc import abstractmethod
 from livegnn.graph import Graph
 from livegnn.graph.consumers import Consumer
 from livegnn.sampling.cluster.front_end import FrontEnd
-from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, check_serving
+from livegnn.sampling.cluster.partition import Owners, Serving
 from livegnn.sampling.cluster.spec import ClusterSpec
 from livegnn.sampling.presample.source import SampleSource
 from livegnn.sampling.queries.plan import Plan
@@ -31,6 +31,7 @@ class Cluster(SampleSource, Consumer):
         """The queries and their tables."""
         return self.spec.plan
 
+    @abstractmethod
     def move_serving(self, serving: Serving) -> None:
         """Gives buckets to other serving workers, (1024,) uint64 with a bit for each owner; more than one: replicas.
 
@@ -39,21 +40,10 @@ class Cluster(SampleSource, Consumer):
 
         Raises:  UsageError for a bucket without an owner; then nothing has changed.
         """
-        check_serving("move_serving", serving)
-        self._move_serving(serving)
 
+    @abstractmethod
     def move_sampling(self, owners: Owners) -> None:
         """Gives buckets to other sampling workers, (1024,) uint16 from 0 without gaps; samples stay as they are.
 
         See even_owners.  Raises: UsageError for numbers with gaps; then nothing has changed.
         """
-        check_owners("move_sampling", owners)
-        self._move_sampling(owners)
-
-    @abstractmethod
-    def _move_serving(self, serving: Serving) -> None:
-        """As move_serving, of a map that is one."""
-
-    @abstractmethod
-    def _move_sampling(self, owners: Owners) -> None:
-        """As move_sampling, of a map that is one."""

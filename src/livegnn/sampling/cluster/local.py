@@ -23,6 +23,8 @@ from livegnn.sampling.cluster.partition import (
     Owners,
     PartitionState,
     Serving,
+    check_owners,
+    check_serving,
     even_owners,
     even_serving,
     join,
@@ -130,7 +132,9 @@ class LocalCluster(Cluster):
 
     # ---- workers that come and go
 
-    def _move_serving(self, serving: Serving) -> None:
+    def move_serving(self, serving: Serving) -> None:
+        """As Cluster.move_serving."""
+        check_serving("move_serving", serving)
         with self._lock:
             wanted = workers_in(serving)
             for number in wanted:
@@ -144,7 +148,9 @@ class LocalCluster(Cluster):
             for number in [number for number in self._serving if number not in wanted]:
                 del self._serving[number]
 
-    def _move_sampling(self, owners: Owners) -> None:
+    def move_sampling(self, owners: Owners) -> None:
+        """As Cluster.move_sampling."""
+        check_owners("move_sampling", owners)
         with self._lock:
             self._run(Move(self._step, _now_ms(), owners), [])
             self._sampling = self._start(join([worker.state() for worker in self._sampling]), owners)

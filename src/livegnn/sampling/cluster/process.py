@@ -35,7 +35,7 @@ from livegnn.sampling.cluster.checkpoints import CheckpointFiles
 from livegnn.sampling.cluster.cluster import Cluster
 from livegnn.sampling.cluster.coordinator import Coordinator, write_start
 from livegnn.sampling.cluster.front_end import FrontEnd
-from livegnn.sampling.cluster.partition import Owners, Serving, even_owners, even_serving
+from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, check_serving, even_owners, even_serving
 from livegnn.sampling.cluster.remote import RemoteServing, answer_requests, socket_of
 from livegnn.sampling.cluster.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
@@ -235,21 +235,14 @@ class _Processes:
             process.wait()
 
 
-class _Sockets(Mapping[int, RemoteServing]):
+class _Sockets(dict[int, RemoteServing]):
     """Serving workers by number, connected when first asked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: dict[int, RemoteServing] = {}
 
-    def __getitem__(self, worker: int) -> RemoteServing:
-        return self._made.setdefault(worker, RemoteServing(socket_of(self._folder, worker)))
-
-    def __iter__(self) -> Any:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
+    def __missing__(self, worker: int) -> RemoteServing:
+        return self.setdefault(worker, RemoteServing(socket_of(self._folder, worker)))
 
 
 class ProcessCluster(Cluster):
@@ -364,12 +357,16 @@ class ProcessCluster(Cluster):
 
     # ---- workers that come and go
 
-    def _move_serving(self, serving: Serving) -> None:
+    def move_serving(self, serving: Serving) -> None:
+        """As Cluster.move_serving."""
+        check_serving("move_serving", serving)
         self._when_settled()
         with self._lock:
             self._coordinator.serve(serving)
 
-    def _move_sampling(self, owners: Owners) -> None:
+    def move_sampling(self, owners: Owners) -> None:
+        """As Cluster.move_sampling."""
+        check_owners("move_sampling", owners)
         self._when_settled()
         with self._lock:
             self._coordinator.move(owners)

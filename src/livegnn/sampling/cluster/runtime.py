@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,7 @@ Clock: TypeAlias = Callable[[], float]  # ms
 
 ROLES = ("sampling", "serving")
 Name: TypeAlias = tuple[int, int, int]  # step, hop or 0, sender
+Worker = TypeVar("Worker", bound=SamplingWorker | ServingWorker)
 
 _ENTRIES_A_TURN = 64
 _ENTRY_BYTES_MAX = 512 * 1024
@@ -170,23 +171,28 @@ def _name(message: Message | None) -> Name:
     raise StoredStateInvalid(f"[inbox] expected changes of counts or a push, got {got}; restore the log")
 
 
-class _Heartbeats:
-    """Heartbeats of a worker, one in heartbeat_ms."""
+class _Loop(Generic[Worker]):
+    """A worker over logs, with its inbox from a place on; sends one heartbeat in heartbeat_ms."""
 
-    def __init__(self, logs: ClusterLogs, role: int, worker: int, settings: Settings, clock: Clock) -> None:
-        self._log, self._settings, self._clock = logs.log("beats"), settings, clock
-        self._role, self._worker = role, worker
-        self._last: float | None = None
+    def __init__(
+        self, worker: Worker, place: int, logs: ClusterLogs, checkpoints: Checkpoints, settings: Settings, clock: Clock
+    ) -> None:
+        self.worker = worker
+        self._role = int(isinstance(worker, ServingWorker))
+        self._logs, self._checkpoints, self._settings, self._clock = logs, checkpoints, settings, clock
+        self._inbox = _Inbox(logs.log(f"{ROLES[self._role]}-{worker.worker}"), place)
+        self._beats = logs.log("beats")
+        self._last_beat: float | None = None
 
-    def send(self, step: int) -> None:
-        """One, with the next step, if it is due."""
+    def heartbeat(self) -> None:
+        """Sends one, with the next step, if it is due; from any thread, also during a turn."""
         now = self._clock()
-        if self._last is None or now - self._last >= self._settings.heartbeat_ms:
-            self._last = now
-            self._log.append(encode(Heartbeat(self._role, self._worker, step, int(now))))
+        if self._last_beat is None or now - self._last_beat >= self._settings.heartbeat_ms:
+            self._last_beat = now
+            self._beats.append(encode(Heartbeat(self._role, self.worker.worker, self.worker.step or 0, int(now))))
 
 
-class SamplingLoop:
+class SamplingLoop(_Loop[SamplingWorker]):
     """A sampling worker over logs; starts from its latest checkpoint. Raises: UsageError if there is none."""
 
     def __init__(
@@ -203,20 +209,14 @@ class SamplingLoop:
             raise UsageError(
                 f"[sampling {worker}] expected a state to start from, got none; write the start states first"
             )
-        self.worker = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
+        made = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
+        super().__init__(made, state.inbox, logs, checkpoints, settings, clock)
         self._ids = state.named(spec.schema)
-        self._logs, self._checkpoints = logs, checkpoints
-        self._inbox = _Inbox(logs.log(f"sampling-{worker}"), state.inbox)
-        self._heartbeats = _Heartbeats(logs, 0, worker, settings, clock)
 
     @property
     def has_moved(self) -> bool:
         """Whether its partition was cut anew: this loop is over, start another."""
         return self.worker.moved is not None
-
-    def heartbeat(self) -> None:
-        """Sends one if it is due; from any thread, also during a turn."""
-        self._heartbeats.send(self.worker.step)
 
     def turn(self) -> bool:
         """Goes on as far as possible without waiting; whether there was anything to do."""
@@ -227,8 +227,7 @@ class SamplingLoop:
         for message in messages:
             if isinstance(message, CountChanges):
                 self._send(self.worker.receive(message))
-        began = self._begin()
-        return bool(messages) or began
+        return self._begin() or bool(messages)
 
     def _begin(self) -> bool:
         if not self.worker.is_idle:
@@ -247,31 +246,27 @@ class SamplingLoop:
 
     def _in_slots(self, batch: Updates) -> _native.UpdateBuffer:
         """A batch of the history as stores take it; the ids follow. Raises: UsageError for ids of another graph."""
+        buffer, change, refused = batch.slot_buffer, None, None
         if self._ids is not None:
             try:
                 buffer, change = self._ids.translate(batch)
             except UpdateError as cause:
-                raise _of_another_graph(self.worker.offset, str(cause)) from cause
-            if change is not None:
-                change.commit()
-            return buffer
-        if batch.slot_buffer is None:
-            raise _of_another_graph(self.worker.offset, "ids of a graph's own")
-        return batch.slot_buffer
+                buffer, refused = None, cause
+        if buffer is None:
+            raise UsageError(
+                f"[history, from offset {self.worker.offset}] expected the ids of the graph that the workers began "
+                f"with, got {refused or 'ids of its own'}; name its history"
+            ) from refused
+        if change is not None:
+            change.commit()
+        return buffer
 
     def _send(self, messages: list[CountChanges | Push]) -> None:
         for message in messages:
             self._logs.send(message)
 
 
-def _of_another_graph(offset: int, got: str) -> UsageError:
-    return UsageError(
-        f"[history, from offset {offset}] expected the ids of the graph that the workers began with, got {got}; name "
-        "its history"
-    )
-
-
-class ServingLoop:
+class ServingLoop(_Loop[ServingWorker]):
     """A serving worker over its inbox; starts from its latest checkpoint, or from the inbox's beginning."""
 
     def __init__(
@@ -283,17 +278,12 @@ class ServingLoop:
         settings: Settings,
         clock: Clock,
     ) -> None:
-        self.worker = ServingWorker(spec, worker)
+        made, place = ServingWorker(spec, worker), 0
         stored = checkpoints.read("serving", worker)
         if isinstance(stored, Served):
-            self.worker.restore(stored.push)
-        self._checkpoints, self._clock = checkpoints, clock
-        self._inbox = _Inbox(logs.log(f"serving-{worker}"), stored.inbox if isinstance(stored, Served) else 0)
-        self._heartbeats = _Heartbeats(logs, 1, worker, settings, clock)
-
-    def heartbeat(self) -> None:
-        """As SamplingLoop.heartbeat."""
-        self._heartbeats.send(self.worker.step or 0)
+            made.restore(stored.push)
+            place = stored.inbox
+        super().__init__(made, place, logs, checkpoints, settings, clock)
 
     def turn(self) -> bool:
         """Takes what has arrived; whether there was anything."""
