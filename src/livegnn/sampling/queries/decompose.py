@@ -18,8 +18,6 @@ from livegnn.sampling.queries.hop import Direction, Hop, Strategy, called, neare
 from livegnn.sampling.queries.query import OpenHop, Query
 from livegnn.sampling.queries.schema import EdgeType, Schema
 
-__all__ = ["OneHop", "decompose"]
-
 _LISTED_MAX = 12  # names in a message
 
 

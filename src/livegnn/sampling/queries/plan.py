@@ -22,8 +22,6 @@ from livegnn.sampling.queries.decompose import OneHop, decompose
 from livegnn.sampling.queries.query import Query
 from livegnn.sampling.queries.schema import Schema
 
-__all__ = ["Plan", "PlannedQuery", "PlannedTable", "plan"]
-
 _BY = {"random": "at random", "top_k": "latest by time", "weighted": "by edge weight"}
 _FEATURE_BYTES = 4  # float32
 

@@ -16,8 +16,6 @@ from livegnn.graph import Graph
 from livegnn.graph.schema import GraphSchema
 from livegnn.sampling.queries.hop import EdgeTypeName
 
-__all__ = ["EdgeType", "Schema"]
-
 
 class EdgeType(NamedTuple):
     """A named edge type: its code in the store, its relation name, and the vertex types that it joins (None: any)."""
