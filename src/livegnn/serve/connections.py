@@ -24,8 +24,6 @@ from livegnn.serve.limits import Limits
 from livegnn.serve.traffic import Traffic
 from livegnn.serve.writing import CONNECTION
 
-__all__ = ["LimitedConnection"]
-
 
 class LimitedConnection(HttpToolsProtocol):
     """One connection; the requests on it find it in their scope, as writing.Connection."""

@@ -25,16 +25,6 @@ from livegnn.sampling.presample.sample import NO_EDGES
 from livegnn.serve.envelope import Refused
 from livegnn.types import AnyArray
 
-__all__ = [
-    "OPERATIONS",
-    "PredictBody",
-    "SampleBody",
-    "decode_request",
-    "decode_updates",
-    "encode_prediction",
-    "encode_sample",
-]
-
 _PIECE = 4096  # numbers written at once
 _NAMES = (
     "add_edge",

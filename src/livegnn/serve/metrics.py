@@ -10,8 +10,6 @@ from typing import Any
 from livegnn.sampling import SampleServer
 from livegnn.serve.traffic import Traffic
 
-__all__ = ["METRICS", "Metrics"]
-
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 # name -> (kind, help); docs/serving.md lists them too

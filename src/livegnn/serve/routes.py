@@ -30,8 +30,6 @@ from livegnn.serve.origins import check_local
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
 
-__all__ = ["ROUTES", "Application", "app"]
-
 ROUTES = {
     "/v1/sample": "POST",
     "/v1/predict": "POST",

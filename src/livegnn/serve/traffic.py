@@ -14,8 +14,6 @@ from typing import Self
 from livegnn.errors import Overloaded
 from livegnn.serve.envelope import Refused
 
-__all__ = ["Lease", "Traffic"]
-
 
 class Traffic:
     """bytes: under way.  over_budget: requests refused for them.  connections: open.  connections_refused: beyond

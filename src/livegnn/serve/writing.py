@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 from livegnn.serve.traffic import Traffic
 
-__all__ = ["CONNECTION", "JSON", "Answer", "Connection", "Receive", "Scope", "Send", "write"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -19,8 +19,6 @@ from livegnn.sampling.cluster.messages import Served, decode, encode
 from livegnn.sampling.cluster.partition import PartitionState
 from livegnn.stored import checked, made_folder, replaced
 
-__all__ = ["CheckpointFiles", "Checkpoints"]
-
 _NAME = re.compile(r"(sampling|serving|moved)-(\d+)\.(\d+)\.state")
 _KEPT = 2
 

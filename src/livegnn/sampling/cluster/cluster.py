@@ -12,8 +12,6 @@ from livegnn.sampling.cluster.spec import ClusterSpec
 from livegnn.sampling.presample.source import SampleSource
 from livegnn.sampling.queries.plan import Plan
 
-__all__ = ["Cluster"]
-
 
 class Cluster(SampleSource, Consumer):
     """Samples of a graph, kept by some workers and served by others, whose numbers may change.

@@ -30,8 +30,6 @@ from livegnn.sampling.cluster.partition import (
 from livegnn.sampling.cluster.runtime import ROLES, Clock, ClusterLogs, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-__all__ = ["Coordinator", "Launcher", "write_start"]
-
 _HEARTBEATS_READ_MAX = 1000  # when it starts
 
 

@@ -19,8 +19,6 @@ from livegnn.sampling.presample.source import ReadOptions, SampleSource
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["Answering", "FrontEnd"]
-
 _VERSION_SECONDS_MAX = 10.0
 Result = TypeVar("Result")
 

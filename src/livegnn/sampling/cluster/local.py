@@ -41,8 +41,6 @@ from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.query import Query
 from livegnn.types import Int64Array
 
-__all__ = ["LocalCluster"]
-
 
 class LocalCluster(Cluster):
     """The samples of a graph, kept by some workers and served by others, in one process.

@@ -43,8 +43,6 @@ from livegnn.sampling.presample.answers import Response
 from livegnn.sampling.presample.source import ReadOptions
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["Batches", "Checkpoint", "CountChanges", "Message", "Move", "Push", "Serve", "Step", "decode", "encode"]
-
 # samples: table, vertex, count of entries, neighbours, edge ids, rows of edge columns; dropped: table, vertex;
 # features: vertex, rows, dropped
 PushArrays: TypeAlias = tuple[

@@ -23,19 +23,6 @@ from livegnn.sampling.cluster.spec import ClusterSpec
 from livegnn.sampling.queries.schema import Schema
 from livegnn.types import AnyArray, BoolArray, Float32Array
 
-__all__ = [
-    "PartitionState",
-    "ReasonArrays",
-    "check_owners",
-    "check_serving",
-    "even_owners",
-    "even_serving",
-    "join",
-    "split",
-    "start_state",
-    "workers_in",
-]
-
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Owners: TypeAlias = npt.NDArray[np.uint16]
 Serving: TypeAlias = npt.NDArray[np.uint64]

@@ -46,8 +46,6 @@ from livegnn.sampling.queries.query import Query
 from livegnn.stored import checked, replaced
 from livegnn.types import Int64Array
 
-__all__ = ["ClusterConfig", "ProcessCluster", "main"]
-
 _CONFIG = "cluster.json"
 _FORMAT, _UNSEALED_FORMAT = 2, 1  # the latter of livegnn 0.1, which wrote neither its number nor a trailer
 _NAMES_BEFORE = {  # of settings, in files of livegnn 0.1

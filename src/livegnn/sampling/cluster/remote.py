@@ -21,8 +21,6 @@ from livegnn.sampling.presample.answers import Response
 from livegnn.sampling.presample.source import ReadOptions
 from livegnn.types import Int64Array
 
-__all__ = ["RemoteServing", "answer_requests", "socket_of"]
-
 Line: TypeAlias = "Connection[bytes, bytes]"
 
 _BACKLOG = 64

@@ -27,8 +27,6 @@ from livegnn.sampling.presample.sample import NO_EDGES, EdgeDataSpec
 from livegnn.stored import made_folder
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["RocksTables"]
-
 _META = b"m"
 _SAMPLE, _FEATURE = struct.Struct(">cHI"), struct.Struct(">cI")
 

@@ -40,8 +40,6 @@ from livegnn.sampling.cluster.sampling_worker import SamplingWorker
 from livegnn.sampling.cluster.serving_worker import ServingWorker
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-__all__ = ["Clock", "ClusterLogs", "SamplingLoop", "ServingLoop", "Settings"]
-
 Clock: TypeAlias = Callable[[], float]  # ms
 
 ROLES = ("sampling", "serving")

@@ -20,8 +20,6 @@ from livegnn.sampling.cluster.messages import Batches, Checkpoint, CountChanges,
 from livegnn.sampling.cluster.partition import COLUMNS, PartitionState, owned_flags, serving_flags, workers_in
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-__all__ = ["SamplingWorker"]
-
 
 class SamplingWorker:
     """Keeps the samples of its vertices and sends serving workers what they need of them.

@@ -21,8 +21,6 @@ from livegnn.sampling.presample.source import ReadOptions, SampleSource
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["ServingWorker"]
-
 
 class Tables(Protocol):
     """Where samples and features lie: native memory, or RocksDB."""

@@ -32,8 +32,6 @@ from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query
 from livegnn.sampling.queries.schema import EdgeType, Schema
 
-__all__ = ["ClusterSpec"]
-
 JSON_VERSION = 1
 _ANY = -1
 

@@ -16,8 +16,6 @@ from livegnn.sampling.queries.query import Query
 from livegnn.sampling.queries.schema import Schema
 from livegnn.types import Int64Array
 
-__all__ = ["AdHocSampler"]
-
 _PAUSE_SECONDS = 0.001
 
 

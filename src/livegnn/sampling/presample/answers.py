@@ -16,8 +16,6 @@ from livegnn.graph.checks import id_array, is_text, text_list
 from livegnn.sampling.queries.decompose import OneHop
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["Response", "answered", "check_seed", "check_size", "native_hop", "seed_names"]
-
 _BY = {"random": SampleBy.Random, "top_k": SampleBy.TopK, "weighted": SampleBy.Weighted}
 _DIRECTIONS = {"out": HopDirection.Out, "in_": HopDirection.In, "both": HopDirection.Both}
 _ANY_TYPE = -1

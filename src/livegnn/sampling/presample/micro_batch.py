@@ -29,8 +29,6 @@ from livegnn.errors import Overloaded, UsageError, VersionPending
 from livegnn.sampling.presample.source import ReadOptions
 from livegnn.types import AnyArray
 
-__all__ = ["AnyFuture", "MicroBatcher", "QueuedRequest"]
-
 AnyFuture: TypeAlias = concurrent.futures.Future[Any] | asyncio.Future[Any]
 
 _HELD_POLL_S = 0.001

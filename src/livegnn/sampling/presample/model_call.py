@@ -29,8 +29,6 @@ from livegnn.sampling.presample.sample import EdgeDataSpec, Sample
 from livegnn.sampling.queries.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array
 
-__all__ = ["Inputs", "ModelCall", "trial_sample"]
-
 Inputs: TypeAlias = Literal["tree", "pyg", "data"]
 _FORMS = ("tree", "pyg", "data")
 _TRIAL_SEEDS = 2

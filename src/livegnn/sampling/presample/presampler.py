@@ -28,8 +28,6 @@ from livegnn.sampling.queries.query import Query
 from livegnn.sampling.queries.schema import Schema
 from livegnn.types import Int64Array
 
-__all__ = ["PreSampler", "SamplerStats"]
-
 _LAGS_KEPT_MAX = 1000
 
 

@@ -30,8 +30,6 @@ from livegnn.sampling.presample.sample import Sample
 from livegnn.sampling.presample.source import ReadArguments, SampleSource, planned_query, read_options
 from livegnn.types import AnyArray, Float32Array
 
-__all__ = ["Prediction", "SampleServer", "ServerStats"]
-
 
 @dataclass(frozen=True)
 class Prediction:

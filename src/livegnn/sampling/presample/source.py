@@ -15,8 +15,6 @@ from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec, EdgeLeve
 from livegnn.sampling.queries.plan import Plan, PlannedQuery
 from livegnn.types import Int64Array
 
-__all__ = ["ReadArguments", "ReadOptions", "SampleSource", "edge_columns_of", "planned_query", "read_options"]
-
 
 class ReadOptions(NamedTuple):
     """What a reader wants of a query, at least which version (None: any), and how many seconds to wait (None: ever)."""

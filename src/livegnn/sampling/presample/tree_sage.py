@@ -12,8 +12,6 @@ from torch import nn
 
 from livegnn.errors import ModelUnsupported, ValueInvalid
 
-__all__ = ["TreeSAGE"]
-
 
 class TreeSAGE(nn.Module):
     """GraphSAGE with mean aggregation, one layer for each hop of the query.
