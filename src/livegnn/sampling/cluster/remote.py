@@ -103,11 +103,6 @@ class RemoteServing:
             raise errors.of_kind(found.error, found.text, found.facts)
         raise StoredStateInvalid(f"[sample] expected an answer, got {type(found).__name__}; ask a serving worker")
 
-    def close(self) -> None:
-        """Lets go of the connection; the next request opens another."""
-        with self._lock:
-            self._hang_up()
-
     def _ask(self, request: Request) -> object:
         timeout = request.options.timeout
         seconds = None if timeout is None or timeout > _LONG_SECONDS else timeout + _GRACE_SECONDS
@@ -126,14 +121,11 @@ class RemoteServing:
                     raise TimeoutError(f"nothing came within {seconds} s")
                 return decode(self._line.recv_bytes())
             except (OSError, EOFError) as cause:
-                self._hang_up()
+                if self._line is not None:
+                    self._line.close()
+                    self._line = None  # the next request opens another
                 raise WorkerUnavailable(
                     f"[sample] expected an answer from {self._address}, got none ({cause!r}); ask again"
                 ) from cause
         finally:
             self._lock.release()
-
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None

@@ -93,11 +93,6 @@ class RocksTables:
                 rows.append(self._features(view, parents, width).reshape(*shape, width))
         return version, vertices, ids, rows, edges
 
-    def contents(self, width: int) -> PushArrays:
-        """Everything, as a push that fills empty tables; by table and vertex."""
-        with self._ours():
-            return self._contents(width)
-
     @contextmanager
     def _ours(self) -> Iterator[None]:
         """RocksDB checks every block that it reads; what it refuses becomes an error that names the folder."""
@@ -116,10 +111,13 @@ class RocksTables:
                 "the disk"
             ) from cause
 
-    def _contents(self, width: int) -> PushArrays:
+    def contents(self, width: int) -> PushArrays:
+        """Everything, as a push that fills empty tables; by table and vertex."""
         keys: list[tuple[int, int]] = []
         counts, entries, owners, rows = [], [], [], []
-        for key, value in self._base.snapshot().items():
+        with self._ours():
+            found = list(self._base.snapshot().items())
+        for key, value in found:
             if key[:1] == b"s":
                 _, table, vertex = _SAMPLE.unpack(key)
                 keys.append((table, vertex))

@@ -26,7 +26,7 @@ from livegnn.errors import QueryInvalid, UsageError
 from livegnn.graph import Graph
 from livegnn.sampling.presample.answers import check_seed, check_size, native_hop
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
-from livegnn.sampling.presample.source import edge_columns_of
+from livegnn.sampling.presample.source import graph_facts
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query
@@ -97,12 +97,8 @@ class ClusterSpec:
         edge_data: bool = False,
     ) -> Self:
         """The spec for a graph. ttl, edge_data: as PreSampler takes them. Raises: as the class; UsageError."""
-        if not isinstance(graph, Graph):
-            raise UsageError(f"[cluster] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        schema, durations, columns = graph_facts("cluster", graph, ttl, edge_data)
         many = (queries,) if isinstance(queries, Query) else tuple(queries)
-        schema = Schema.of(graph)
-        columns = edge_columns_of("cluster", graph, edge_data)
-        durations = expiry.durations(ttl, schema)
         return cls(many, schema, graph.feature_width, seed, durations, columns, graph.feature_dtype)
 
     @cached_property

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -53,8 +54,9 @@ class ModelCall:
         if head is not None and not callable(head):
             raise UsageError(f"[SampleServer] expected head as a callable, got {type(head).__name__}; leave it out")
         model = _opened(model)
-        self._inputs: Inputs = inputs
-        self._merge = merge
+        self._inputs, self._merge = inputs, merge
+        self.shares_calls = not merge  # whether a seed's rows are the same whichever other seeds are in the call
+        self.wants_edge_ids, self.wants_edge_data = inputs == "data" or merge, inputs == "data"
         self._torch = need("torch", "pyg") if inputs != "tree" or _is_module(model) or _is_module(head) else None
         self._tensors = inputs != "tree" or _is_module(model)
         self._device = device
@@ -72,29 +74,11 @@ class ModelCall:
         self._model: Any = _ready(model, device)
         self._head: Any = _ready(head, device)
 
-    @property
-    def shares_calls(self) -> bool:
-        """Whether the rows of a seed are the same whichever other seeds are in the call."""
-        return not self._merge
-
-    @property
-    def wants_edge_ids(self) -> bool:
-        """Whether the sample has to have edge ids."""
-        return self._inputs == "data" or self._merge
-
-    @property
-    def wants_edge_data(self) -> bool:
-        """Whether the model sees weights, times and attributes of edges."""
-        return self._inputs == "data"
-
     def __call__(self, sample: Sample) -> Float32Array:
         """Runs the model. Raises: ModelError if it raises; ModelMismatch if its output is not (B, d)."""
         try:
-            if self._torch is None:
+            with nullcontext() if self._torch is None else self._torch.inference_mode():
                 output = self._run(sample)
-            else:
-                with self._torch.inference_mode():
-                    output = self._run(sample)
         except LiveGnnError:
             raise
         except Exception as cause:  # the user's own code

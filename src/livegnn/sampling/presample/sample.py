@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from livegnn.errors import DataMissing, UsageError, ValueInvalid
+from livegnn.errors import UsageError, ValueInvalid
+from livegnn.optional import need
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -204,14 +205,7 @@ class Sample:
                  vertex, as torch_geometric's NeighborLoader does.
         Raises:  DataMissing without torch_geometric (the extra pyg).
         """
-        try:
-            import torch
-            from torch_geometric.data import Data, HeteroData
-        except ImportError as cause:
-            raise DataMissing(
-                "[to_pyg] expected torch_geometric, got none; pip install 'livegnn[pyg]', or read hop(k) and "
-                "features(k)"
-            ) from cause
+        torch, pyg = need("torch", "pyg"), need("torch_geometric.data", "pyg")
         typed = self.plan.schema.vertex_types is not None
         if typed and None in self.vertex_types:
             raise UsageError(
@@ -221,7 +215,7 @@ class Sample:
         for k in range(self.hops + 1):
             levels.append(_Level(self, k, levels[-1] if levels else None))
         types: list[str | None] = list(self.vertex_types) if typed else [None] * len(levels)
-        data = HeteroData() if typed else Data()
+        data = pyg.HeteroData() if typed else pyg.Data()
         for name in dict.fromkeys(types):
             of_type = [level for level, t in zip(levels, types, strict=True) if t == name]
             _write_vertices(data if name is None else data[name], torch, self, of_type, merge)

@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -204,17 +203,8 @@ class SampleServer:
     @property
     def stats(self) -> ServerStats:
         """What it has done so far."""
-        counts, batcher = self._counts, self._batcher
-        return ServerStats(
-            self.version,
-            counts.requests,
-            counts.seeds,
-            counts.batches,
-            batcher.waiting,
-            batcher.overloaded,
-            counts.sample_s,
-            counts.model_s,
-        )
+        waiting, overloaded = self._batcher.waiting, self._batcher.overloaded
+        return ServerStats(version=self.version, waiting=waiting, overloaded=overloaded, **vars(self._counts))
 
     def close(self) -> None:
         """Answers what waits, refuses what comes later, and ends its thread. The source stays open."""
@@ -223,7 +213,7 @@ class SampleServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()
 
     # ---- inside: the caller's side

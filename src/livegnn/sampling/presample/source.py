@@ -7,12 +7,16 @@ meant, the waiting for a version, the way between ids and slots, and the Sample 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple, TypedDict
 
+from livegnn.errors import UsageError
 from livegnn.graph import Graph, checks
 from livegnn.sampling.presample.answers import Response, answered
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec, EdgeLevels, Sample
+from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan, PlannedQuery
+from livegnn.sampling.queries.schema import Schema
 from livegnn.types import Int64Array
 
 
@@ -107,11 +111,19 @@ class SampleSource(ABC):
         """What `sample` makes a Sample of. Raises: as sample."""
 
 
-def edge_columns_of(where: str, graph: Graph, edge_data: bool) -> EdgeDataSpec:
-    """Those of the graph, or none where edge_data is False. Raises: DtypeInvalid for another value."""
-    if not checks.flag(where, "edge_data", edge_data):
-        return NO_COLUMNS
-    return EdgeDataSpec(graph.has_weight, graph.has_time, graph.attr_width)
+def graph_facts(
+    where: str, graph: Graph, ttl: expiry.Ttl, edge_data: bool
+) -> tuple[Schema, Mapping[int | None, int], EdgeDataSpec]:
+    """What queries of a graph need to know of it: its schema, durations of edges, and the columns that samples carry.
+
+    Raises:  UsageError; DtypeInvalid; as expiry.durations.
+    """
+    if not isinstance(graph, Graph):
+        raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+    schema, columns = Schema.of(graph), NO_COLUMNS
+    if checks.flag(where, "edge_data", edge_data):
+        columns = EdgeDataSpec(graph.has_weight, graph.has_time, graph.attr_width)
+    return schema, expiry.durations(ttl, schema), columns
 
 
 def read_options(where: str, plan: Plan, asked: ReadArguments) -> ReadOptions:
