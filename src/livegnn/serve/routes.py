@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from livegnn.errors import Overloaded, UpdateError, UsageError
-from livegnn.sampling import Prediction, Sample, SampleServer
+from livegnn.sampling import Prediction, SampleServer
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.idempotency import Keys, checked_key
@@ -39,7 +39,7 @@ ROUTES = {
     "/metrics": "GET",
 }
 _OPEN_ROUTES = ("/v1/healthz",)
-_WRITTEN_AT_ONCE_MAX = 5_000  # numbers of a JSON answer that the event loop may write itself
+_WRITTEN_AT_ONCE_BYTES_MAX = 1 << 15  # arrays of a JSON answer that the event loop may write itself
 _JSON_FACTOR = 4  # bytes of JSON for a byte of an array, about
 _SIZED = ("query", "features", "edge_ids", "edge_data")  # what the size of a sample depends on, apart from its seeds
 _HEADERS = {  # of errors, by status
@@ -145,14 +145,14 @@ class Application:
         wanted = {key: asked[key] for key in _SIZED[1:]}
         if answer_form == frames.CONTENT_TYPE:
             return Answer(frames.encode_sample(sample, **wanted), answer_form)
-        return Answer(await _written(_numbers(sample), lambda: json_bodies.encode_sample(sample, **wanted)))
+        return Answer(await _written(size, lambda: json_bodies.encode_sample(sample, **wanted)))
 
     async def _predict(self, request: _Request) -> Answer:
         answer_form, asked = await self._asked(request, json_bodies.PredictBody)
         prediction: Prediction = await self._server.predict_async(**asked)
         if answer_form == frames.CONTENT_TYPE:
             return Answer(frames.encode_prediction(prediction), answer_form)
-        return Answer(await _written(prediction.values.size, lambda: json_bodies.encode_prediction(prediction)))
+        return Answer(await _written(prediction.values.nbytes, lambda: json_bodies.encode_prediction(prediction)))
 
     async def _updates(self, request: _Request) -> Answer:
         if self._read_only:
@@ -199,8 +199,8 @@ class Application:
     def _end(self, key: bytes | None, done: Future[Answer] | None) -> None:
         """Keeps the answer of a batch that may stand."""
         if key is not None:
-            failed = done is None or done.cancelled() or done.exception() is not None
-            self._keys.end(key, None if done is None or failed else done.result())
+            stands = done is not None and not done.cancelled() and done.exception() is None
+            self._keys.end(key, done.result() if done is not None and stands else None)
 
     async def _stats(self, request: _Request) -> Answer:
         source = getattr(self._server.source, "stats", None)
@@ -315,15 +315,8 @@ def _unsupported(got: bytes, expected: str) -> Refused:
     )
 
 
-def _numbers(sample: Sample) -> int:
-    """How many numbers the sample's levels have."""
-    levels = range(sample.hops + 1)
-    edges = sum(level.size for column in sample.edge_levels for level in column)
-    return sum(2 * sample.mask(k).size for k in levels) + sum(level.size for level in sample._features) + edges
-
-
-async def _written(numbers: int, write: Callable[[], bytes]) -> bytes:
-    if numbers <= _WRITTEN_AT_ONCE_MAX:
+async def _written(size: int, write: Callable[[], bytes]) -> bytes:
+    if size <= _WRITTEN_AT_ONCE_BYTES_MAX:
         return write()
     return await asyncio.get_running_loop().run_in_executor(None, write)
 

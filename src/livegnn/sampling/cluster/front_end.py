@@ -13,9 +13,7 @@ from livegnn import _native
 from livegnn.errors import UsageError, VertexUnknown
 from livegnn.sampling.cluster.partition import Serving, workers_in
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.sample import NO_COLUMNS
-from livegnn.sampling.presample.source import ReadOptions, SampleSource
+from livegnn.sampling.presample.source import ReadOptions, Response, SampleSource
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
 
@@ -87,8 +85,8 @@ class FrontEnd(SampleSource):
                     raise
 
     def _gathered(self, slots: Int64Array, options: ReadOptions, deadline: float | None) -> Response:
-        if not len(slots):
-            return self._empty(options)
+        if not len(slots):  # the shapes of any worker
+            return self._workers[workers_in(self._serving)[0]].answer(slots, options)
         owners = self._owners(slots)
         places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
         parts = []
@@ -116,16 +114,6 @@ class FrontEnd(SampleSource):
                 raise UsageError("[sample] expected every bucket to be served, got one without; add a serving worker")
             owners[masks == mask] = replicas[turn % len(replicas)]
         return owners
-
-    def _empty(self, options: ReadOptions) -> Response:
-        fanouts = [self.spec.fanouts[place] for place in self.spec.tables_of(options.query)]
-        shapes = [(0, *fanouts[:hop]) for hop in range(len(fanouts) + 1)]
-        vertices, ids = (tuple(np.empty(shape, np.int64) for shape in shapes[1:]) for _ in range(2))
-        widths = self.spec.widths_of(options.query) if options.features else []
-        rows = [np.empty((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=False)]
-        columns = self.edge_columns if options.edge_data else NO_COLUMNS
-        edges = columns.zeros(shapes[1:])
-        return Response(-1, vertices, ids if options.edge_ids else (), tuple(rows), *edges)
 
 
 def _put_together(parts: Sequence[Sequence[AnyArray]], places: list[Int64Array], count: int) -> Sequence[AnyArray]:

@@ -35,8 +35,7 @@ from livegnn.sampling.cluster.partition import (
 from livegnn.sampling.cluster.sampling_worker import SamplingWorker
 from livegnn.sampling.cluster.serving_worker import ServingWorker
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.query import Query
 from livegnn.types import Int64Array

@@ -39,8 +39,7 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import Facts, StoredStateInvalid
 from livegnn.sampling.cluster.partition import COLUMNS, Int32Array, Owners, PartitionState, ReasonArrays, Serving
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
 # samples: table, vertex, count of entries, neighbours, edge ids, rows of edge columns; dropped: table, vertex;

@@ -39,8 +39,7 @@ from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, ch
 from livegnn.sampling.cluster.remote import RemoteServing, answer_requests, socket_of
 from livegnn.sampling.cluster.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.query import Query
 from livegnn.stored import checked, replaced
@@ -132,50 +131,33 @@ def main(arguments: list[str]) -> int:
     folder, role, number, starter = Path(arguments[0]), arguments[1], int(arguments[2]), int(arguments[3])
     config, checkpoints = ClusterConfig.read(folder), CheckpointFiles(folder)
     checkpoints.clean(role, number)
-    if role == "sampling":
-        _run_sampling(config, checkpoints, number, starter)
-    else:
-        _run_serving(config, checkpoints, folder, number, starter)
+    while os.getppid() == starter:
+        try:
+            with contextlib.ExitStack() as opened:
+                logs = opened.enter_context(contextlib.closing(config.open_logs()))
+                parts = (config.spec, number, logs, checkpoints, config.settings, _now_ms)
+                loop: SamplingLoop | ServingLoop
+                loop = SamplingLoop(*parts) if role == "sampling" else ServingLoop(*parts)
+                if isinstance(loop, ServingLoop):
+                    opened.enter_context(answer_requests(loop.worker, socket_of(folder, number)))
+                turning = opened.enter_context(_heartbeats(loop.heartbeat, config.settings))
+                while os.getppid() == starter and not loop.has_moved:
+                    _turn(loop, turning)
+            break
+        except LogUnavailable:
+            time.sleep(_RETRY_SECONDS)
     return 0
 
 
-def _run_sampling(config: ClusterConfig, checkpoints: CheckpointFiles, number: int, starter: int) -> None:
-    while os.getppid() == starter:
-        try:
-            with contextlib.closing(config.open_logs()) as logs:
-                loop = SamplingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
-                with _heartbeats(loop.heartbeat, config.settings) as turning:
-                    while not loop.has_moved and os.getppid() == starter:
-                        turning()
-                        if not loop.turn():
-                            time.sleep(_PAUSE_SECONDS)
-                return
-        except LogUnavailable:
-            time.sleep(_RETRY_SECONDS)
-
-
-def _run_serving(config: ClusterConfig, checkpoints: CheckpointFiles, folder: Path, number: int, starter: int) -> None:
-    with contextlib.ExitStack() as opened:
-        loop: ServingLoop | None = None
-        while loop is None and os.getppid() == starter:
-            try:
-                with contextlib.ExitStack() as opening:
-                    logs = opening.enter_context(contextlib.closing(config.open_logs()))
-                    loop = ServingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
-                    opened.push(opening.pop_all())
-            except LogUnavailable:
-                time.sleep(_RETRY_SECONDS)
-        if loop is None:
-            return
-        opened.enter_context(answer_requests(loop.worker, socket_of(folder, number)))
-        turning = opened.enter_context(_heartbeats(loop.heartbeat, config.settings))
-        while os.getppid() == starter:
-            try:
-                turning()
-                if not loop.turn():
-                    time.sleep(_PAUSE_SECONDS)
-            except LogUnavailable:
-                time.sleep(_RETRY_SECONDS)
+def _turn(loop: SamplingLoop | ServingLoop, turning: Callable[[], None]) -> None:
+    try:
+        turning()
+        if not loop.turn():
+            time.sleep(_PAUSE_SECONDS)
+    except LogUnavailable:
+        if isinstance(loop, SamplingLoop):
+            raise
+        time.sleep(_RETRY_SECONDS)  # it goes on answering meanwhile
 
 
 @contextlib.contextmanager
@@ -289,14 +271,14 @@ class ProcessCluster(Cluster):
         self._processes, self._lock = _Processes(self.folder), threading.RLock()
         self._ended, self._failure = threading.Event(), None  # what ended the coordinator
         with contextlib.ExitStack() as undo:
-            self._logs = undo.enter_context(contextlib.closing(self.config.open_logs()))
-            self._written = undo.enter_context(self.config.open_history())
-            begins = self._begins(is_new)
-            self._attachment = undo.enter_context(self._written.attach(graph))
+            logs = undo.enter_context(contextlib.closing(self.config.open_logs()))
+            history = undo.enter_context(self.config.open_history())
+            begins = self._begins(is_new, logs.log("steps").tail)
+            self._attachment = undo.enter_context(history.attach(graph))
             if begins:
                 write_start(spec, graph, even_owners(sampling), checkpoints)
             self.config.write(self.folder)
-            parts = (self._logs, checkpoints, self._processes, self.config.settings, _now_ms)
+            parts = (logs, checkpoints, self._processes, self.config.settings, _now_ms)
             self._coordinator = Coordinator(spec, *parts)
             if begins:
                 self._coordinator.serve(even_serving(serving, replicas))
@@ -304,7 +286,7 @@ class ProcessCluster(Cluster):
             self.front_end = FrontEnd(spec, _Sockets(self.folder), self._coordinator.routed)
             self.follower = _native.BatchTap(spec.weighted_types)
             graph.host.attach(self)
-            undo.pop_all()
+            self._opened = undo.pop_all()
         self._thread = threading.Thread(target=self._coordinate, name="livegnn-coordinator", daemon=True)
         self._thread.start()
 
@@ -386,9 +368,7 @@ class ProcessCluster(Cluster):
         for who in list(self._processes.running):
             self._processes.stop(*who)
         self.graph.host.detach(self)
-        self._attachment.detach()
-        self._logs.close()
-        self._written.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -398,9 +378,8 @@ class ProcessCluster(Cluster):
 
     # ---- inside
 
-    def _begins(self, is_new: bool) -> bool:
+    def _begins(self, is_new: bool, steps: int) -> bool:
         """Whether the cluster has no step yet: it is new, or its first start failed."""
-        steps = self._logs.log("steps").tail
         if is_new and steps:
             raise UsageError(
                 f"[cluster] expected a log of steps without entries for the new folder {self.folder}, got {steps}; "

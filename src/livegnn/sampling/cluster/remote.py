@@ -17,8 +17,7 @@ from livegnn import errors
 from livegnn.errors import LiveGnnError, StoredStateInvalid, WorkerUnavailable
 from livegnn.sampling.cluster.messages import ErrorResponse, Request, decode, encode
 from livegnn.sampling.cluster.serving_worker import ServingWorker
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import Int64Array
 
 Line: TypeAlias = "Connection[bytes, bytes]"

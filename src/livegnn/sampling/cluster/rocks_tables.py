@@ -59,7 +59,12 @@ class RocksTables:
         """Puts in the pushes of one step at once."""
         batch = self._rocks.WriteBatch(raw_mode=True)
         for push in pushes:
-            self._check_widths(edges=push[5].shape[1], features=push[9].shape[1])
+            words, width = push[5].shape[1], push[9].shape[1]
+            if (words, width) != (self._columns.words, self._width):
+                raise UsageError(
+                    f"[RocksTables] expected a push with edges of {self._columns.words} words and features of width "
+                    f"{self._width}, got {words} and {width}; make the tables with the widths and columns of the spec"
+                )
             self._stage(batch, push)
         batch.put(_META, struct.pack("<q", version) + np.packbits(seeds).tobytes())
         with self._ours():
@@ -142,19 +147,11 @@ class RocksTables:
 
     # ---- inside
 
-    def _check_widths(self, *, edges: int, features: int) -> None:
-        if (edges, features) != (self._columns.words, self._width):
-            raise UsageError(
-                f"[RocksTables] expected a push with edges of {self._columns.words} words and features of width "
-                f"{self._width}, got {edges} and {features}; make the tables with the widths and columns of the spec"
-            )
-
     def _stage(self, batch: Any, push: PushArrays) -> None:
         table, vertex, count, neighbours, edge_ids, edge_rows, dropped_table, dropped, owners, rows, gone = push
+        columns = (neighbours.astype("<i4"), edge_ids.astype("<i8"), edge_rows.astype("<f4"))
         ends = np.cumsum(count, dtype=np.int64)
-        for place, (t, v) in enumerate(zip(table.tolist(), vertex.tolist(), strict=True)):
-            first, last = int(ends[place]) - int(count[place]), int(ends[place])
-            columns = (neighbours.astype("<i4"), edge_ids.astype("<i8"), edge_rows.astype("<f4"))
+        for t, v, first, last in zip(*(each.tolist() for each in (table, vertex, ends - count, ends)), strict=True):
             batch.put(_SAMPLE.pack(b"s", t, v), b"".join(column[first:last].tobytes() for column in columns))
         for t, v in zip(dropped_table.tolist(), dropped.tolist(), strict=True):
             batch.delete(_SAMPLE.pack(b"s", t, v))

@@ -182,6 +182,11 @@ class _Loop(Generic[Worker]):
         self._beats = logs.log("beats")
         self._last_beat: float | None = None
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether its partition was cut anew: this loop is over, start another."""
+        return isinstance(self.worker, SamplingWorker) and self.worker.moved is not None
+
     def heartbeat(self) -> None:
         """Sends one, with the next step, if it is due; from any thread, also during a turn."""
         now = self._clock()
@@ -210,11 +215,6 @@ class SamplingLoop(_Loop[SamplingWorker]):
         made = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
         super().__init__(made, state.inbox, logs, checkpoints, settings, clock)
         self._ids = state.named(spec.schema)
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether its partition was cut anew: this loop is over, start another."""
-        return self.worker.moved is not None
 
     def turn(self) -> bool:
         """Goes on as far as possible without waiting; whether there was anything to do."""

@@ -16,8 +16,7 @@ from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.sampling.cluster.messages import Push, PushArrays
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response, check_size
-from livegnn.sampling.presample.source import ReadOptions, SampleSource
+from livegnn.sampling.presample.source import ReadOptions, Response, SampleSource, check_size
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
 

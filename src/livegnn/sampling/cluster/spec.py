@@ -24,9 +24,8 @@ from livegnn._native import EdgePolicy
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import QueryInvalid, UsageError
 from livegnn.graph import Graph
-from livegnn.sampling.presample.answers import check_seed, check_size, native_hop
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
-from livegnn.sampling.presample.source import graph_facts
+from livegnn.sampling.presample.source import check_seed, check_size, graph_facts, native_hop
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query

@@ -8,8 +8,15 @@ from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.graph import Graph
 from livegnn.graph.threads import thread_count
-from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop
-from livegnn.sampling.presample.source import ReadOptions, SampleSource, graph_facts
+from livegnn.sampling.presample.source import (
+    ReadOptions,
+    Response,
+    SampleSource,
+    check_seed,
+    check_size,
+    graph_facts,
+    native_hop,
+)
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query

@@ -167,25 +167,21 @@ def _opened(model: object) -> object:
     path = Path(model)
     if not path.is_file():
         raise UsageError(f"[SampleServer] expected the path of a model, got {path}, which is no file; fix the path")
-    if path.suffix == ".onnx":
-        runtime = need("onnxruntime", "onnx")
-        return _read(path, lambda: runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
-    if path.suffix == ".pt":
-        torch = need("torch", "pyg")
-        return _read(path, lambda: torch.jit.load(str(path), map_location="cpu"))
-    raise ModelUnsupported(
-        f"[SampleServer] expected a TorchScript file (.pt) or an ONNX file (.onnx), got {path.name}; load it yourself "
-        "and give the module"
-    )
-
-
-def _read(path: Path, read: Callable[[], object]) -> object:
     try:
-        return read()
+        if path.suffix == ".onnx":
+            return need("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        if path.suffix == ".pt":
+            return need("torch", "pyg").jit.load(str(path), map_location="cpu")
+    except LiveGnnError:
+        raise
     except Exception as cause:  # what a damaged file raises is the reader's own affair
         raise ModelUnsupported(
             f"[SampleServer] expected {path.name} to hold a model, got {type(cause).__name__}: {cause}; export it again"
         ) from cause
+    raise ModelUnsupported(
+        f"[SampleServer] expected a TorchScript file (.pt) or an ONNX file (.onnx), got {path.name}; load it yourself "
+        "and give the module"
+    )
 
 
 def _ready(model: Any, device: object) -> Any:

@@ -20,8 +20,16 @@ from livegnn.errors import InvariantBroken, StateMismatch, UsageError, VersionPe
 from livegnn.graph import Graph, Updates
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.threads import thread_count
-from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop
-from livegnn.sampling.presample.source import ReadOptions, SampleSource, graph_facts, planned_query
+from livegnn.sampling.presample.source import (
+    ReadOptions,
+    Response,
+    SampleSource,
+    check_seed,
+    check_size,
+    graph_facts,
+    native_hop,
+    planned_query,
+)
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query

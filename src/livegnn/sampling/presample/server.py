@@ -22,11 +22,10 @@ import numpy as np
 
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Updates, checks
-from livegnn.sampling.presample.answers import seed_names
 from livegnn.sampling.presample.micro_batch import AnyFuture, MicroBatcher, QueuedRequest
 from livegnn.sampling.presample.model_call import Inputs, ModelCall, trial_sample
 from livegnn.sampling.presample.sample import Sample
-from livegnn.sampling.presample.source import ReadArguments, SampleSource, planned_query, read_options
+from livegnn.sampling.presample.source import ReadArguments, SampleSource, planned_query, read_options, seed_names
 from livegnn.types import AnyArray, Float32Array
 
 
