@@ -100,7 +100,6 @@ class Coordinator:
         """
         check_serving("serve", serving)
         while (serving & ~self.serving).any():
-            self._require_no_move()
             self._serve(serving | self.serving)
         self._target = serving, self.step
 
@@ -109,11 +108,9 @@ class Coordinator:
         bit = np.uint64(1 << worker)
         mine = self.serving & bit
         while (self.serving & bit).any():
-            self._require_no_move()
             mine = self.serving & bit
             self._serve(self.serving & ~bit)
         while (mine & ~self.serving).any():
-            self._require_no_move()
             self._serve(self.serving | mine)
 
     def move(self, owners: Owners) -> None:
@@ -137,6 +134,7 @@ class Coordinator:
         return self._finish_move() | self._finish_serve() | self._order_batches() | self._replace_silent()
 
     def _serve(self, masks: Serving) -> bool:
+        self._require_no_move()
         return self._append(Serve(self.step, int(self._clock()), masks.copy()))
 
     def _require_no_move(self) -> None:

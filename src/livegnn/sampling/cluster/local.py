@@ -16,8 +16,7 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.graph import Graph, Updates
-from livegnn.sampling.cluster.cluster import Cluster
-from livegnn.sampling.cluster.front_end import FrontEnd
+from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
 from livegnn.sampling.cluster.messages import Batches, CountChanges, Move, Push, Serve, Step
 from livegnn.sampling.cluster.partition import (
     Owners,

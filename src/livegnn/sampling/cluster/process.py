@@ -32,9 +32,8 @@ from livegnn.graph import Graph, Updates
 from livegnn.log import UpdateLog, open_log
 from livegnn.log.secrets import masked_url
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
-from livegnn.sampling.cluster.cluster import Cluster
 from livegnn.sampling.cluster.coordinator import Coordinator, write_start
-from livegnn.sampling.cluster.front_end import FrontEnd
+from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
 from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, check_serving, even_owners, even_serving
 from livegnn.sampling.cluster.remote import RemoteServing, answer_requests, socket_of
 from livegnn.sampling.cluster.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings

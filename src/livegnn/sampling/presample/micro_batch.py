@@ -42,7 +42,6 @@ class QueuedRequest:
     where: str
     seeds: AnyArray
     options: ReadOptions
-    predict: bool
     timeout_s: float | None
     future: AnyFuture
     answer: Any = None

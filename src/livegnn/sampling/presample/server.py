@@ -237,7 +237,7 @@ class SampleServer:
         if self._model is not None and predict:
             asked["edge_ids"], asked["edge_data"] = self._model.wants_edge_ids, self._model.wants_edge_data
         options = read_options(where, self.source.plan, asked)
-        request = QueuedRequest(where, names, options, predict, timeout_s, future)
+        request = QueuedRequest(where, names, options, timeout_s, future)
         self._batcher.put(request)
         return request
 
@@ -254,7 +254,7 @@ class SampleServer:
 
     def _answer(self, group: list[QueuedRequest]) -> None:
         """One call of the source and one of the model for all, or, when that is refused, one by one."""
-        group.sort(key=lambda request: not request.predict)  # the model's rows stand together
+        group.sort(key=lambda request: request.where != "predict")  # the model's rows stand together
         try:
             self._answer_together(group)
         except Exception as error:  # of any kind: each caller gets it, and the thread goes on
@@ -280,7 +280,7 @@ class SampleServer:
         sampled = time.perf_counter()
         self._counts.batches += 1
         self._counts.sample_s += sampled - start
-        predictors = [request for request in group if request.predict]
+        predictors = [request for request in group if request.where == "predict"]
         first = sum(len(request.seeds) for request in predictors)
         if predictors:
             self._predict(predictors, sample.part(0, first))
