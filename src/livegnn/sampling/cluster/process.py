@@ -270,14 +270,14 @@ class ProcessCluster(Cluster):
         self._processes, self._lock = _Processes(self.folder), threading.RLock()
         self._ended, self._failure = threading.Event(), None  # what ended the coordinator
         with contextlib.ExitStack() as undo:
-            logs = undo.enter_context(contextlib.closing(self.config.open_logs()))
-            history = undo.enter_context(self.config.open_history())
-            begins = self._begins(is_new, logs.log("steps").tail)
-            self._attachment = undo.enter_context(history.attach(graph))
+            opened = undo.enter_context(contextlib.closing(self.config.open_logs()))
+            written = undo.enter_context(self.config.open_history())
+            begins = self._begins(is_new, opened.log("steps").tail)
+            self._attachment = undo.enter_context(written.attach(graph))
             if begins:
                 write_start(spec, graph, even_owners(sampling), checkpoints)
             self.config.write(self.folder)
-            parts = (logs, checkpoints, self._processes, self.config.settings, _now_ms)
+            parts = (opened, checkpoints, self._processes, self.config.settings, _now_ms)
             self._coordinator = Coordinator(spec, *parts)
             if begins:
                 self._coordinator.serve(even_serving(serving, replicas))
