@@ -112,19 +112,18 @@ class RemoteServing:
                 "got none; ask again"
             )
         try:
-            try:
-                if self._line is None:
-                    self._line = Client(self._address, "AF_UNIX")
-                self._line.send_bytes(encode(request))
-                if not self._line.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError(f"nothing came within {seconds} s")
-                return decode(self._line.recv_bytes())
-            except (OSError, EOFError) as cause:
-                if self._line is not None:
-                    self._line.close()
-                    self._line = None  # the next request opens another
-                raise WorkerUnavailable(
-                    f"[sample] expected an answer from {self._address}, got none ({cause!r}); ask again"
-                ) from cause
+            if self._line is None:
+                self._line = Client(self._address, "AF_UNIX")
+            self._line.send_bytes(encode(request))
+            if not self._line.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                raise TimeoutError(f"nothing came within {seconds} s")
+            return decode(self._line.recv_bytes())
+        except (OSError, EOFError) as cause:
+            if self._line is not None:
+                self._line.close()
+                self._line = None  # the next request opens another
+            raise WorkerUnavailable(
+                f"[sample] expected an answer from {self._address}, got none ({cause!r}); ask again"
+            ) from cause
         finally:
             self._lock.release()

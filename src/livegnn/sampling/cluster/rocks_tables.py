@@ -81,22 +81,14 @@ class RocksTables:
 
     def _sample(self, view: Any, tables: list[int], seeds: Int64Array, widths: list[int]) -> tuple[Any, ...]:
         version = self._check_seeds(view, seeds)
-        parents, shape = seeds, [len(seeds)]
-        vertices, ids, rows, edges = [], [], [], []
-        if widths:
-            rows.append(self._features(view, seeds, widths[0]).reshape(*shape, widths[0]))
-        for hop, table in enumerate(tables):
-            fanout = self._fanouts[table]
-            shape.append(fanout)
-            level, level_ids, level_rows = self._hop(view, table, fanout, parents)
-            vertices.append(level.reshape(shape))
-            ids.append(level_ids.reshape(shape))
-            edges.append(level_rows.reshape(*shape, self._columns.words))
-            parents = level.reshape(-1)
-            if widths:
-                width = widths[hop + 1]
-                rows.append(self._features(view, parents, width).reshape(*shape, width))
-        return version, vertices, ids, rows, edges
+        levels, ids, edges = [seeds], [], []
+        for table in tables:
+            level, level_ids, level_rows = self._hop(view, table, self._fanouts[table], levels[-1])
+            levels.append(level)
+            ids.append(level_ids)
+            edges.append(level_rows)
+        rows = [self._features(view, level, width) for level, width in zip(levels, widths, strict=False)]
+        return version, levels[1:], ids, rows, edges
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -188,7 +180,7 @@ class RocksTables:
                 there, there_ids, rows = _entries(value, self._columns.words)
                 count = len(there)
                 neighbours[row, :count], ids[row, :count], edges[row, :count] = there, there_ids, rows
-        where = places.reshape(-1)
+        where = places.reshape(parents.shape)
         return neighbours[where], ids[where], edges[where]
 
     def _features(self, view: Any, vertices: Int64Array, width: int) -> AnyArray:
@@ -198,7 +190,7 @@ class RocksTables:
             value = None if v < 0 else _found(view, _FEATURE.pack(b"f", v))
             if value is not None:
                 rows[row] = np.frombuffer(value, "<f4", width)
-        found: AnyArray = rows[places.reshape(-1)]
+        found: AnyArray = rows[places.reshape(vertices.shape)]
         return found
 
 

@@ -88,14 +88,13 @@ class ClusterLogs:
         sender, step, hop = message.sender, message.step, message.hop if isinstance(message, CountChanges) else 0
         inbox = self.log(f"serving-{message.receiver}" if isinstance(message, Push) else f"sampling-{message.receiver}")
         payload = encode(message)
-        parts = -(-len(payload) // _ENTRY_BYTES_MAX)
-        if parts == 1:
+        if len(payload) <= _ENTRY_BYTES_MAX:
             inbox.append(payload, key=f"{sender}.{step}.{hop}")
             return
-        for place in range(parts):
-            content = np.frombuffer(payload[place * _ENTRY_BYTES_MAX : (place + 1) * _ENTRY_BYTES_MAX], np.uint8)
-            part = encode(Part(sender, step, hop, place, parts, content))
-            inbox.append(part, key=f"{sender}.{step}.{hop}.{place}")
+        contents = [payload[first : first + _ENTRY_BYTES_MAX] for first in range(0, len(payload), _ENTRY_BYTES_MAX)]
+        for place, content in enumerate(contents):
+            part = Part(sender, step, hop, place, len(contents), np.frombuffer(content, np.uint8))
+            inbox.append(encode(part), key=f"{sender}.{step}.{hop}.{place}")
 
     def step(self, number: int) -> Step | None:
         """The step of that number, if it is there."""

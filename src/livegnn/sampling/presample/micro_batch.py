@@ -165,7 +165,7 @@ class MicroBatcher:
             try:
                 batch, refused = self._take()
             except Exception as error:  # of the version: the waiting callers get it, and the thread goes on
-                batch, refused = [], self._give_up(error)
+                batch, refused = [], self._refuse_all(error)
             if batch:
                 self._work(batch)
             _deliver(batch + refused)
@@ -188,7 +188,7 @@ class MicroBatcher:
                 if batch or refused:
                     return batch, refused
                 if self._closed:
-                    return [], self._refuse_held()
+                    return [], self._refuse_all(None)
                 if self._held:
                     self._changed.wait(_HELD_POLL_S)
 
@@ -240,19 +240,14 @@ class MicroBatcher:
                 seeds += len(request.seeds)
         return batch
 
-    def _give_up(self, error: Exception) -> list[QueuedRequest]:
+    def _refuse_all(self, error: Exception | None) -> list[QueuedRequest]:
+        """All that wait, with an error; None: the queue was closed."""
         with self._changed:
             waiting = [*self._held, *self._queue]
             self._held, self._queue = [], deque()
         for request in waiting:
-            request.error = error
+            request.error = error or _closed(request)
         return waiting
-
-    def _refuse_held(self) -> list[QueuedRequest]:
-        held, self._held = self._held, []
-        for request in held:
-            request.error = _closed(request)
-        return held
 
 
 def _closed(request: QueuedRequest) -> UsageError:
