@@ -9,6 +9,7 @@ arguments: tests run the same loops on simulated ones.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
@@ -19,7 +20,7 @@ from livegnn import _native
 from livegnn.errors import StoredStateInvalid, UpdateError, UsageError
 from livegnn.graph import Updates
 from livegnn.log import ByteLog, UpdateLog
-from livegnn.sampling.cluster.checkpoints import Checkpoints
+from livegnn.sampling.cluster.checkpoints import Checkpoints, Stored
 from livegnn.sampling.cluster.messages import (
     Batches,
     Checkpoint,
@@ -160,26 +161,36 @@ class _Inbox:
 
 
 def _name(message: Message | None) -> Name:
-    if isinstance(message, CountChanges | Part):
-        return message.step, message.hop, message.sender
-    if isinstance(message, Push):
-        return message.step, 0, message.sender
+    if isinstance(message, CountChanges | Part | Push):
+        return message.step, 0 if isinstance(message, Push) else message.hop, message.sender
     got = type(message).__name__
     raise StoredStateInvalid(f"[inbox] expected changes of counts or a push, got {got}; restore the log")
 
 
-class _Loop(Generic[Worker]):
-    """A worker over logs, with its inbox from a place on; sends one heartbeat in heartbeat_ms."""
+class _Loop(ABC, Generic[Worker]):
+    """A worker over logs, from its latest checkpoint on; sends one heartbeat in heartbeat_ms."""
+
+    role: int  # place in ROLES
 
     def __init__(
-        self, worker: Worker, place: int, logs: ClusterLogs, checkpoints: Checkpoints, settings: Settings, clock: Clock
+        self,
+        spec: ClusterSpec,
+        worker: int,
+        logs: ClusterLogs,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        clock: Clock,
     ) -> None:
-        self.worker = worker
-        self._role = int(isinstance(worker, ServingWorker))
+        name = ROLES[self.role]
+        self.worker, place = self._restored(spec, worker, checkpoints.read(name, worker))
         self._logs, self._checkpoints, self._settings, self._clock = logs, checkpoints, settings, clock
-        self._inbox = _Inbox(logs.log(f"{ROLES[self._role]}-{worker.worker}"), place)
+        self._inbox = _Inbox(logs.log(f"{name}-{worker}"), place)
         self._beats = logs.log("beats")
         self._last_beat: float | None = None
+
+    @abstractmethod
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[Worker, int]:
+        """The worker in this state, and the place in its inbox from which it needs messages."""
 
     @property
     def has_moved(self) -> bool:
@@ -191,29 +202,21 @@ class _Loop(Generic[Worker]):
         now = self._clock()
         if self._last_beat is None or now - self._last_beat >= self._settings.heartbeat_ms:
             self._last_beat = now
-            self._beats.append(encode(Heartbeat(self._role, self.worker.worker, self.worker.step or 0, int(now))))
+            self._beats.append(encode(Heartbeat(self.role, self.worker.worker, self.worker.step or 0, int(now))))
 
 
 class SamplingLoop(_Loop[SamplingWorker]):
     """A sampling worker over logs; starts from its latest checkpoint. Raises: UsageError if there is none."""
 
-    def __init__(
-        self,
-        spec: ClusterSpec,
-        worker: int,
-        logs: ClusterLogs,
-        checkpoints: Checkpoints,
-        settings: Settings,
-        clock: Clock,
-    ) -> None:
-        state = checkpoints.read("sampling", worker)
+    role = 0
+
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[SamplingWorker, int]:
         if not isinstance(state, PartitionState):
             raise UsageError(
                 f"[sampling {worker}] expected a state to start from, got none; write the start states first"
             )
-        made = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
-        super().__init__(made, state.inbox, logs, checkpoints, settings, clock)
         self._ids = state.named(spec.schema)
+        return SamplingWorker(spec, worker, int(state.owners.max()) + 1, state), state.inbox
 
     def turn(self) -> bool:
         """Goes on as far as possible without waiting; whether there was anything to do."""
@@ -266,21 +269,14 @@ class SamplingLoop(_Loop[SamplingWorker]):
 class ServingLoop(_Loop[ServingWorker]):
     """A serving worker over its inbox; starts from its latest checkpoint, or from the inbox's beginning."""
 
-    def __init__(
-        self,
-        spec: ClusterSpec,
-        worker: int,
-        logs: ClusterLogs,
-        checkpoints: Checkpoints,
-        settings: Settings,
-        clock: Clock,
-    ) -> None:
-        made, place = ServingWorker(spec, worker), 0
-        stored = checkpoints.read("serving", worker)
-        if isinstance(stored, Served):
-            made.restore(stored.push)
-            place = stored.inbox
-        super().__init__(made, place, logs, checkpoints, settings, clock)
+    role = 1
+
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[ServingWorker, int]:
+        made = ServingWorker(spec, worker)
+        if not isinstance(state, Served):
+            return made, 0
+        made.restore(state.push)
+        return made, state.inbox
 
     def turn(self) -> bool:
         """Takes what has arrived; whether there was anything."""
