@@ -30,7 +30,6 @@ from livegnn.sampling.cluster.messages import (
     Move,
     Part,
     Push,
-    Serve,
     Served,
     Step,
     decode,
@@ -102,7 +101,7 @@ class ClusterLogs:
         steps = self.log("steps")
         for entry in steps.read(number, 1):
             found = decode(entry.payload)
-            if not isinstance(found, Batches | Serve | Move | Checkpoint) or found.step != number:
+            if not isinstance(found, Step) or found.step != number:
                 raise StoredStateInvalid(
                     f"[steps, offset {number}] expected step {number}, got another; restore the log"
                 )

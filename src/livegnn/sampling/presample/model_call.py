@@ -147,7 +147,7 @@ def trial_sample(plan: Plan, planned: PlannedQuery, columns: EdgeDataSpec) -> Sa
     vertices = [np.full(shape, -1, np.int64) for shape in shapes[1:]]
     features = [np.zeros((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=True)]
     seeds = np.arange(_TRIAL_SEEDS, dtype=np.int64)
-    edges = columns.zeros(shapes[1:])
+    edges = columns.of_rows([np.zeros((*shape, columns.words), np.float32) for shape in shapes[1:]])
     return Sample(planned, plan, seeds, 0, vertices, [level.copy() for level in vertices], features, edges=edges)
 
 

@@ -39,14 +39,6 @@ class EdgeDataSpec(NamedTuple):
             [level[..., at:].copy() for level in levels if self.attr_width],
         )
 
-    def zeros(self, shapes: Sequence[tuple[int, ...]]) -> EdgeLevels:
-        """Columns of levels without edges."""
-        return EdgeLevels(
-            [np.zeros(shape, np.float32) for shape in shapes if self.weight],
-            [np.zeros(shape, np.int64) for shape in shapes if self.time],
-            [np.zeros((*shape, self.attr_width), np.float32) for shape in shapes if self.attr_width],
-        )
-
 
 NO_COLUMNS = EdgeDataSpec()
 
