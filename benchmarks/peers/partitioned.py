@@ -15,7 +15,7 @@ import numpy.typing as npt
 import livegnn as lg
 from benchmarks.sampling.workload import FEATURES, Social
 from livegnn import _native
-from livegnn.sampling.presample.answers import native_hop
+from livegnn.sampling.presample.source import native_hop
 
 WORKERS = 2
 Int64 = npt.NDArray[np.int64]

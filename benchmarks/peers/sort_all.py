@@ -5,7 +5,7 @@ from __future__ import annotations
 import livegnn as lg
 from livegnn import _native
 from livegnn.sampling import ReadOptions, SampleSource
-from livegnn.sampling.presample.answers import Response, native_hop
+from livegnn.sampling.presample.source import Response, native_hop
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import Int64Array
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import http
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -24,8 +23,6 @@ from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.traffic import Traffic
 from livegnn.serve.writing import CONNECTION
-
-__all__ = ["LimitedConnection"]
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -67,7 +64,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._traffic.connections += 1
         self._is_counted = True
         super().connection_made(transport)
-        self._start(self._limits.head_ms_max, self._drop_head)
+        self._start(self._limits.head_ms_max, "head")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection."""
@@ -92,7 +89,7 @@ class LimitedConnection(HttpToolsProtocol):
                 self._refuse(Refused(431, "HeadTooLarge", message))
                 return
         if self._timer is None and (self.cycle is None or self.cycle.response_complete):
-            self._start(self._limits.head_ms_max, self._drop_head)
+            self._start(self._limits.head_ms_max, "head")
 
     # ---- what uvicorn calls
 
@@ -119,12 +116,12 @@ class LimitedConnection(HttpToolsProtocol):
         self._cycles.popleft()
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
-            self._start(self._limits.answer_ms_max, self._drop_answer)
+            self._start(self._limits.answer_ms_max, "answer")
 
     def timeout_keep_alive_handler(self) -> None:
         """No request came; the connection is closed, once the last answer has left."""
         if self.transport.get_write_buffer_size() and not self.transport.is_closing():
-            self._start(self._limits.answer_ms_max, self._drop_answer)
+            self._start(self._limits.answer_ms_max, "answer")
         super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
@@ -146,7 +143,7 @@ class LimitedConnection(HttpToolsProtocol):
         head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self.transport.write(head.encode() + body)
         self.transport.close()
-        self._start(self._limits.answer_ms_max, self._drop_answer)
+        self._start(self._limits.answer_ms_max, "answer")
 
     def _disconnect(self) -> None:
         """Nothing more is sent; uvicorn itself says so to the newest request alone."""
@@ -154,20 +151,14 @@ class LimitedConnection(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
 
-    def _start(self, ms: int, drop: Callable[[], None]) -> None:
+    def _start(self, ms: int, waited_for: str) -> None:
         self._stop()
-        self._timer = self.loop.call_later(ms / 1e3, drop)
+        self._timer = self.loop.call_later(ms / 1e3, self._drop, waited_for)
 
     def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _drop_head(self) -> None:
-        self._drop("head")
-
-    def _drop_answer(self) -> None:
-        self._drop("answer")
 
     def _drop(self, waited_for: str) -> None:
         self._timer = None

@@ -25,8 +25,6 @@ from livegnn.errors import (
     VertexUnknown,
 )
 
-__all__ = ["STATUSES", "Refused", "enveloped"]
-
 _log = logging.getLogger("livegnn.serve")
 
 # the first class that fits; what is not here is a 500

@@ -29,18 +29,6 @@ from livegnn.sampling import Prediction, Sample
 from livegnn.sampling.presample.sample import EdgeLevels
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = [
-    "CONTENT_TYPE",
-    "FrameRequest",
-    "FrameSample",
-    "decode_prediction",
-    "decode_request",
-    "decode_sample",
-    "encode_prediction",
-    "encode_request",
-    "encode_sample",
-]
-
 CONTENT_TYPE = "application/vnd.livegnn.frame"
 _REQUEST = struct.Struct("<4sIiIqII")
 _ANSWER = struct.Struct("<4sIqII")

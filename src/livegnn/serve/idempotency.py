@@ -18,8 +18,6 @@ from typing import NamedTuple
 from livegnn.serve.envelope import Refused
 from livegnn.serve.writing import Answer
 
-__all__ = ["Keys", "checked_key"]
-
 _LENGTH_MAX = 255
 
 

@@ -11,7 +11,7 @@ lets the event loop go on in between.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,16 +24,6 @@ from livegnn.sampling import Prediction, Sample
 from livegnn.sampling.presample.sample import NO_EDGES
 from livegnn.serve.envelope import Refused
 from livegnn.types import AnyArray
-
-__all__ = [
-    "OPERATIONS",
-    "PredictBody",
-    "SampleBody",
-    "decode_request",
-    "decode_updates",
-    "encode_prediction",
-    "encode_sample",
-]
 
 _PIECE = 4096  # numbers written at once
 _NAMES = (
@@ -143,16 +133,19 @@ def encode_sample(sample: Sample, *, features: bool, edge_ids: bool, edge_data: 
     "edge_ids", "edge_weights", "edge_times" and "edge_attrs".
     """
     levels = range(1, sample.hops + 1)
-    parts = [b'{"version":%d' % sample.version, *_levels("seeds", [sample.seeds])]
-    parts += _levels("hops", [sample.hop(k) for k in levels], nested=True)
-    if edge_ids:
-        parts += _levels("edge_ids", [sample.edge_ids(k) for k in levels], nested=True)
     weights, times, attrs = sample.edge_levels if edge_data else NO_EDGES
-    for key, columns in (("edge_weights", [*weights]), ("edge_times", [*times]), ("edge_attrs", [*attrs])):
-        if columns:
-            parts += _levels(key, columns, nested=True)
-    if features:
-        parts += _levels("features", [sample.features(k) for k in range(sample.hops + 1)], nested=True)
+    nested: dict[str, Sequence[AnyArray]] = {
+        "hops": [sample.hop(k) for k in levels],
+        "edge_ids": [sample.edge_ids(k) for k in levels] if edge_ids else (),
+        "edge_weights": weights,
+        "edge_times": times,
+        "edge_attrs": attrs,
+        "features": [sample.features(k) for k in range(sample.hops + 1)] if features else (),
+    }
+    parts = [b'{"version":%d' % sample.version, *_levels("seeds", [sample.seeds])]
+    for key, arrays in nested.items():
+        if arrays:
+            parts += _levels(key, arrays, nested=True)
     return b"".join([*parts, b"}"])
 
 
@@ -161,7 +154,7 @@ def encode_prediction(prediction: Prediction) -> bytes:
     return b"".join([b'{"version":%d' % prediction.version, *_levels("predictions", [prediction.values]), b"}"])
 
 
-def _levels(key: str, arrays: list[AnyArray], nested: bool = False) -> Iterator[bytes]:
+def _levels(key: str, arrays: Sequence[AnyArray], nested: bool = False) -> Iterator[bytes]:
     yield b',"%s":%s' % (key.encode(), b"[" if nested else b"")
     for number, array in enumerate(arrays):
         if number:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 
 from livegnn.errors import ValueInvalid
 
-__all__ = ["Limits"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from livegnn.sampling import SampleServer
 from livegnn.serve.traffic import Traffic
-
-__all__ = ["METRICS", "Metrics"]
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -43,76 +41,70 @@ class Metrics:
     def __init__(self, server: SampleServer, traffic: Traffic) -> None:
         self._server, self._traffic = server, traffic
         self._requests: Counter[tuple[str, int]] = Counter()
-        self._times: dict[str, list[int]] = {}
-        self._seconds: Counter[str] = Counter()
+        self._times: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS_S) + 1))
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
         """One request was answered."""
         self._requests[route, status] += 1
-        times = self._times.get(route)
-        if times is None:
-            times = self._times[route] = [0] * (len(BUCKETS_S) + 1)
-        times[bisect_left(BUCKETS_S, seconds)] += 1
-        self._seconds[route] += seconds  # type: ignore[assignment]
+        self._times[route][bisect_left(BUCKETS_S, seconds)] += 1
+        self._seconds[route] += seconds
 
     def text(self) -> bytes:
         """All metrics, for a scrape."""
         lines: list[str] = []
-        samples = {**self._of_requests(), **self._of_traffic(), **self._of_server()}
+        samples = self._labelled() | {
+            name: [("", value)] for name, value in self._numbers().items() if value is not None
+        }
         for name, (kind, about) in METRICS.items():
-            if samples.get(name):
-                lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *samples[name]]
+            if found := samples.get(name):
+                lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+                lines += [f"{name}{labels} {value}" for labels, value in found]
         return ("\n".join(lines) + "\n").encode()
 
-    def _of_requests(self) -> dict[str, list[str]]:
-        counted = [
-            f'livegnn_requests_total{{route="{route}",status="{status}"}} {count}'
-            for (route, status), count in sorted(self._requests.items())
-        ]
-        timed = [line for route, times in sorted(self._times.items()) for line in self._histogram(route, times)]
-        return {"livegnn_requests_total": counted, "livegnn_request_seconds": timed}
-
-    def _of_traffic(self) -> dict[str, list[str]]:
-        traffic = self._traffic
-        numbers = {
-            "livegnn_under_way_bytes": traffic.bytes,
-            "livegnn_over_budget_total": traffic.over_budget,
-            "livegnn_connections": traffic.connections,
-            "livegnn_connections_refused_total": traffic.connections_refused,
-        }
-        found = {name: [f"{name} {value}"] for name, value in numbers.items()}
-        name = "livegnn_connections_dropped_total"
-        found[name] = [f'{name}{{waited_for="{what}"}} {count}' for what, count in traffic.dropped.items()]
-        return found
-
-    def _histogram(self, route: str, times: list[int]) -> Iterator[str]:
+    def _histogram(self, route: str, times: list[int]) -> Iterator[tuple[str, object]]:
         total = 0
         for bound, count in zip((*BUCKETS_S, "+Inf"), times, strict=True):
             total += count
-            yield f'livegnn_request_seconds_bucket{{route="{route}",le="{bound}"}} {total}'
-        yield f'livegnn_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}'
-        yield f'livegnn_request_seconds_count{{route="{route}"}} {total}'
+            yield f'_bucket{{route="{route}",le="{bound}"}}', total
+        yield f'_sum{{route="{route}"}}', f"{self._seconds[route]:.6f}"
+        yield f'_count{{route="{route}"}}', total
 
-    def _of_server(self) -> dict[str, list[str]]:
-        stats = self._server.stats
+    def _numbers(self) -> dict[str, object]:
+        """The metrics of one sample; None: the source does not say."""
+        stats, traffic = self._server.stats, self._traffic
         source: Any = getattr(self._server.source, "stats", None)
-        numbers: dict[str, object] = {
+        return {
             "livegnn_version": stats.version,
             "livegnn_updates_total": getattr(source, "updates", None),
             "livegnn_update_batches_total": getattr(source, "batches", None),
             "livegnn_seeds_total": stats.seeds,
             "livegnn_micro_batches_total": stats.batches,
             "livegnn_waiting_requests": stats.waiting,
+            "livegnn_under_way_bytes": traffic.bytes,
+            "livegnn_over_budget_total": traffic.over_budget,
+            "livegnn_connections": traffic.connections,
+            "livegnn_connections_refused_total": traffic.connections_refused,
             "livegnn_overloaded_total": stats.overloaded,
             "livegnn_sample_seconds_total": f"{stats.sample_s:.6f}",
             "livegnn_model_seconds_total": f"{stats.model_s:.6f}",
         }
-        found = {name: [f"{name} {value}"] for name, value in numbers.items() if value is not None}
-        lags = getattr(source, "lag_ms", None) or ()
-        found["livegnn_ingestion_lag_seconds"] = [
-            f'livegnn_ingestion_lag_seconds{{quantile="{quantile}"}} {lag / 1e3:.6f}'
-            for quantile, lag in zip(("0.5", "0.99", "1"), lags, strict=False)
-        ]
-        parts = getattr(source, "bytes", None) or {}
-        found["livegnn_bytes"] = [f'livegnn_bytes{{part="{part}"}} {count}' for part, count in sorted(parts.items())]
-        return found
+
+    def _labelled(self) -> dict[str, list[tuple[str, object]]]:
+        """What follows the name of the others, and values."""
+        source: Any = getattr(self._server.source, "stats", None)
+        lags = zip(("0.5", "0.99", "1"), getattr(source, "lag_ms", None) or (), strict=False)
+        parts = sorted((getattr(source, "bytes", None) or {}).items())
+        times = sorted(self._times.items())
+        return {
+            "livegnn_requests_total": [
+                (f'{{route="{route}",status="{status}"}}', count)
+                for (route, status), count in sorted(self._requests.items())
+            ],
+            "livegnn_request_seconds": [one for route, of_route in times for one in self._histogram(route, of_route)],
+            "livegnn_ingestion_lag_seconds": [(f'{{quantile="{q}"}}', f"{lag / 1e3:.6f}") for q, lag in lags],
+            "livegnn_connections_dropped_total": [
+                (f'{{waited_for="{what}"}}', count) for what, count in self._traffic.dropped.items()
+            ],
+            "livegnn_bytes": [(f'{{part="{part}"}}', count) for part, count in parts],
+        }

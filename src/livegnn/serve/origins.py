@@ -11,8 +11,6 @@ from collections.abc import Iterable
 
 from livegnn.serve.envelope import Refused
 
-__all__ = ["check_local"]
-
 _LOCAL = rb"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?"
 _HOST = re.compile(_LOCAL, re.IGNORECASE)
 _ORIGIN = re.compile(rb"https?://" + _LOCAL, re.IGNORECASE)

@@ -1,7 +1,7 @@
 """The ASGI application: routes, tokens, limits, one error envelope.
 
-A route is a coroutine from a request to an answer; `_Endpoint` does around it what all need: token, errors, metrics,
-and the request's part of the budget of bytes. Host, Origin and token are looked at before a body is read.
+A route is a coroutine from a request to an answer. `Application.__call__` does around it what all need: token, errors,
+metrics, and the request's part of the budget of bytes. Host, Origin and token are looked at before a body is read.
 The event loop only reads, writes and converts small bodies. Samples and predictions are made in the sample server's
 thread, batches of updates are applied in one thread of their own, in the order of their arrival, and large JSON answers
 are written in another.
@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from livegnn.errors import Overloaded, UpdateError, UsageError
-from livegnn.sampling import Prediction, Sample, SampleServer
+from livegnn.sampling import Prediction, SampleServer
 from livegnn.serve import frames, json_bodies
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.idempotency import Keys, checked_key
@@ -30,8 +30,6 @@ from livegnn.serve.origins import check_local
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
 
-__all__ = ["ROUTES", "Application", "app"]
-
 ROUTES = {
     "/v1/sample": "POST",
     "/v1/predict": "POST",
@@ -40,10 +38,16 @@ ROUTES = {
     "/v1/healthz": "GET",
     "/metrics": "GET",
 }
-_WRITTEN_AT_ONCE_MAX = 5_000  # numbers of a JSON answer that the event loop may write itself
+_OPEN_ROUTES = ("/v1/healthz",)
+_WRITTEN_AT_ONCE_BYTES_MAX = 1 << 15  # arrays of a JSON answer that the event loop may write itself
 _JSON_FACTOR = 4  # bytes of JSON for a byte of an array, about
 _SIZED = ("query", "features", "edge_ids", "edge_data")  # what the size of a sample depends on, apart from its seeds
-_OPEN_ROUTES = ("/v1/healthz",)
+_HEADERS = {  # of errors, by status
+    401: (b"www-authenticate", b"Bearer"),
+    408: (b"connection", b"close"),  # the rest of the body is not read
+    413: (b"connection", b"close"),
+    503: (b"retry-after", b"1"),
+}
 
 
 class _Request(NamedTuple):
@@ -66,160 +70,91 @@ def app(
         raise UsageError(f"[serve] expected a SampleServer, got {type(server).__name__}; make one of your sampler")
     if token is not None and (not isinstance(token, str) or not token.isascii() or not token.strip()):
         raise UsageError("[serve] expected token as ASCII text that is not blank, got another value; give one")
-    return Application(_Service(server, limits or Limits(), read_only), None if token is None else token.encode())
+    return Application(server, token, limits or Limits(), read_only)
 
 
 class Application:
-    """The routes as one ASGI application: a look-up of the path, since no route has parameters."""
+    """The routes as one ASGI application: a look-up of the path, since no route has parameters.
 
-    def __init__(self, service: _Service, secret: bytes | None) -> None:
-        self._service = service
-        self._is_local = secret is None
-        handlers = (
-            service.sample,
-            service.predict,
-            service.updates,
-            service.stats,
-            service.healthz,
-            service.metrics_text,
-        )
-        self._endpoints = {
-            path: (method, _Endpoint(path, handler, service, None if path in _OPEN_ROUTES else secret))
-            for (path, method), handler in zip(ROUTES.items(), handlers, strict=True)
-        }
+    limits: what clients may ask for.  traffic: what is under way.
+    """
 
-    @property
-    def limits(self) -> Limits:
-        """What clients may ask for."""
-        return self._service.limits
-
-    @property
-    def traffic(self) -> Traffic:
-        """What is under way."""
-        return self._service.traffic
+    def __init__(self, server: SampleServer, token: str | None, limits: Limits, read_only: bool) -> None:
+        self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
+        self._server, self._read_only = server, read_only
+        self._secret = None if token is None else b"Bearer " + token.encode()
+        self._metrics = Metrics(server, self.traffic)
+        self._keys = Keys(limits.keys_max, limits.keys_ms_max)
+        self._writer = ThreadPoolExecutor(1, "livegnn-updates")
+        self._batches_waiting = 0
+        handlers = (self._sample, self._predict, self._updates, self._stats, self._healthz, self._metrics_text)
+        self._handlers: dict[str, Callable[[_Request], Awaitable[Answer]]] = dict(zip(ROUTES, handlers, strict=True))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            path = scope["path"][len(scope.get("root_path", "")) :]
-            method, endpoint = self._endpoints.get(path, (None, None))
-            try:
-                if self._is_local:
-                    check_local(scope["headers"])
-                _check_route(scope["method"], method)
-            except Refused as refused:
-                await self._refuse(scope, send, refused, method)
-            else:
-                assert endpoint is not None
-                await endpoint(scope, receive, send)
-        elif scope["type"] == "lifespan":
+        if scope["type"] == "lifespan":
             await self._live(receive, send)
-        else:
+            return
+        if scope["type"] != "http":
             raise UsageError(f"[serve] expected HTTP, got {scope['type']}; there are no such routes")
-
-    async def _refuse(self, scope: Scope, send: Send, refused: Refused, method: str | None) -> None:
+        start, route = time.perf_counter(), "other"
+        path = scope["path"][len(scope.get("root_path", "")) :]
         headers: list[tuple[bytes, bytes]] = []
-        if refused.status == 405:
-            headers.append((b"allow", str(method).encode()))
-        status, body = enveloped(refused)
-        service = self._service
-        service.metrics.observe("other", status, 0.0)
-        await write(scope, send, Answer(body, JSON, status), headers, service.traffic, service.limits.answer_ms_max)
+        with Lease(self.traffic) as lease:
+            try:
+                if self._secret is None:
+                    check_local(scope["headers"])
+                _check_route(path, scope["method"])
+                route = path
+                request = _Request(dict(scope["headers"]), receive, lease)
+                self._check_token(route, request.headers)
+                answer = await self._handlers[route](request)
+                lease.hold(len(answer.body))
+            except Exception as error:  # every error leaves in the envelope
+                lease.hold(0)
+                status, body = enveloped(error)
+                if status in _HEADERS:
+                    headers.append(_HEADERS[status])
+                elif status == 405:
+                    headers.append((b"allow", ROUTES[path].encode()))
+                answer = Answer(body, JSON, status)
+            self._metrics.observe(route, answer.status, time.perf_counter() - start)
+            await write(scope, send, answer, headers, self.traffic, self.limits.answer_ms_max)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
-        self._service.close()
+        self._writer.shutdown(wait=True)  # once the batches that wait are applied
         await send({"type": "lifespan.shutdown.complete"})
 
-
-def _check_route(got: str, method: str | None) -> None:
-    if method is None:
-        raise Refused(404, "RouteUnknown", f"[route] expected one of {', '.join(ROUTES)}, got another; use one of them")
-    if got != method:
-        raise Refused(405, "MethodNotAllowed", f"[route] expected {method}, got {got[:20]}; use {method}")
-
-
-class _Endpoint:
-    """One route as an ASGI application."""
-
-    def __init__(
-        self, route: str, handle: Callable[[_Request], Awaitable[Answer]], service: _Service, secret: bytes | None
-    ) -> None:
-        self._route, self._handle, self._service = route, handle, service
-        self._secret = None if secret is None else b"Bearer " + secret
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start = time.perf_counter()
-        headers: list[tuple[bytes, bytes]] = []
-        service = self._service
-        with Lease(service.traffic) as lease:
-            try:
-                request = _Request(dict(scope["headers"]), receive, lease)
-                self._check_token(request.headers)
-                answer = await self._handle(request)
-                lease.hold(len(answer.body))
-            except Exception as error:  # every error leaves in the envelope
-                lease.hold(0)
-                answer = _refusal(error, headers)
-            service.metrics.observe(self._route, answer.status, time.perf_counter() - start)
-            await write(scope, send, answer, headers, service.traffic, service.limits.answer_ms_max)
-
-    def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
-        if self._secret is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._secret):
+    def _check_token(self, route: str, headers: Mapping[bytes, bytes]) -> None:
+        if self._secret is None or route in _OPEN_ROUTES:
+            return
+        if not hmac.compare_digest(headers.get(b"authorization", b""), self._secret):
             raise Refused(
                 401, "TokenInvalid", "[token] expected the header Authorization: Bearer and the token, got another"
             )
 
+    # ---- the routes
 
-def _refusal(error: Exception, headers: list[tuple[bytes, bytes]]) -> Answer:
-    """The envelope of an error; the headers that belong to its status are appended."""
-    status, body = enveloped(error)
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    if status in (408, 413):  # the rest of the body is not read
-        headers.append((b"connection", b"close"))
-    return Answer(body, JSON, status)
-
-
-class _Service:
-    """What the routes do."""
-
-    def __init__(self, server: SampleServer, limits: Limits, read_only: bool) -> None:
-        self._server, self.limits, self._read_only = server, limits, read_only
-        self.traffic = Traffic(limits.under_way_bytes_max)
-        self.metrics = Metrics(server, self.traffic)
-        self._keys = Keys(limits.keys_max, limits.keys_ms_max)
-        self._writer = ThreadPoolExecutor(1, "livegnn-updates")
-        self._batches_waiting = 0
-
-    def close(self) -> None:
-        """Ends once the batches that wait are applied."""
-        self._writer.shutdown(wait=True)
-
-    async def sample(self, request: _Request) -> Answer:
-        answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
-        asked = await self._asked(request, json_bodies.SampleBody)
-        seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
+    async def _sample(self, request: _Request) -> Answer:
+        answer_form, asked = await self._asked(request, json_bodies.SampleBody)
+        seeds = asked.pop("seeds")
         size = self._server.sample_bytes(len(seeds), **{key: asked[key] for key in _SIZED})
         request.lease.hold(size if answer_form == frames.CONTENT_TYPE else _JSON_FACTOR * size)
-        sample = await self._server.sample_async(seeds, timeout=timeout, **asked)
+        sample = await self._server.sample_async(seeds, **asked)
         wanted = {key: asked[key] for key in _SIZED[1:]}
         if answer_form == frames.CONTENT_TYPE:
             return Answer(frames.encode_sample(sample, **wanted), answer_form)
-        return Answer(await _written(_numbers(sample), lambda: json_bodies.encode_sample(sample, **wanted)))
+        return Answer(await _written(size, lambda: json_bodies.encode_sample(sample, **wanted)))
 
-    async def predict(self, request: _Request) -> Answer:
-        answer_form = _answer_form(request.headers.get(b"accept", b"*/*"), request.headers.get(b"content-type", b""))
-        asked = await self._asked(request, json_bodies.PredictBody)
-        seeds, timeout = asked.pop("seeds"), self._seconds(asked.pop("timeout_ms", None))
-        prediction: Prediction = await self._server.predict_async(seeds, timeout=timeout, **asked)
+    async def _predict(self, request: _Request) -> Answer:
+        answer_form, asked = await self._asked(request, json_bodies.PredictBody)
+        prediction: Prediction = await self._server.predict_async(**asked)
         if answer_form == frames.CONTENT_TYPE:
             return Answer(frames.encode_prediction(prediction), answer_form)
-        return Answer(await _written(prediction.values.size, lambda: json_bodies.encode_prediction(prediction)))
+        return Answer(await _written(prediction.values.nbytes, lambda: json_bodies.encode_prediction(prediction)))
 
-    async def updates(self, request: _Request) -> Answer:
+    async def _updates(self, request: _Request) -> Answer:
         if self._read_only:
             raise Refused(403, "ReadOnly", "[updates] expected a service that takes updates, got a read-only one")
         named = request.headers.get(b"content-type", b"")
@@ -239,9 +174,7 @@ class _Service:
         except BaseException:
             self._end(key, None)
             raise
-        future.add_done_callback(
-            lambda done: self._end(key, done)
-        )  # also where no client waits for the answer any more
+        future.add_done_callback(lambda done: self._end(key, done))  # also where no client waits any more
         self._batches_waiting += 1
         try:
             return await asyncio.wrap_future(future)
@@ -266,10 +199,10 @@ class _Service:
     def _end(self, key: bytes | None, done: Future[Answer] | None) -> None:
         """Keeps the answer of a batch that may stand."""
         if key is not None:
-            failed = done is None or done.cancelled() or done.exception() is not None
-            self._keys.end(key, None if done is None or failed else done.result())
+            stands = done is not None and not done.cancelled() and done.exception() is None
+            self._keys.end(key, done.result() if done is not None and stands else None)
 
-    async def stats(self, request: _Request) -> Answer:
+    async def _stats(self, request: _Request) -> Answer:
         source = getattr(self._server.source, "stats", None)
         found: dict[str, Any] = {"server": dataclasses.asdict(self._server.stats)}
         if isinstance(source, Mapping):
@@ -279,21 +212,22 @@ class _Service:
         found["queries"] = {str(one.number): one.query.to_text() for one in self._server.source.plan.queries}
         return _json(found)
 
-    async def healthz(self, request: _Request) -> Answer:
+    async def _healthz(self, request: _Request) -> Answer:
         if not self._server.is_open:
             raise Refused(503, "Closed", "[healthz] expected an open sample server, got one that was closed")
         return _json({"status": "ok", "version": self._server.version})
 
-    async def metrics_text(self, request: _Request) -> Answer:
-        return Answer(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+    async def _metrics_text(self, request: _Request) -> Answer:
+        return Answer(self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
 
     # ---- reading
 
-    async def _asked(self, request: _Request, kind: type[json_bodies.PredictBody]) -> dict[str, Any]:
-        """The fields of a sample or predict request by name."""
-        form = _form(request.headers.get(b"content-type", b""))
+    async def _asked(self, request: _Request, kind: type[json_bodies.PredictBody]) -> tuple[str, dict[str, Any]]:
+        """The form of the answer to a sample or predict request, and what the server is to be called with."""
+        named = request.headers.get(b"content-type", b"")
+        answer_form, form = _answer_form(request.headers.get(b"accept", b"*/*"), named), _form(named)
         if form not in (JSON, frames.CONTENT_TYPE):
-            raise _unsupported(request.headers[b"content-type"], f"{JSON} or {frames.CONTENT_TYPE}")
+            raise _unsupported(named, f"{JSON} or {frames.CONTENT_TYPE}")
         body = await self._body(request)
         if form == JSON:
             asked = json_bodies.decode_request(body, kind)
@@ -303,17 +237,13 @@ class _Service:
             if "query" not in keys and asked["query"] is not None:
                 raise Refused(400, "BodyInvalid", "[body] expected query -1 in a predict request, got another")
             asked = {key: value for key, value in asked.items() if key in keys}
-        if not 1 <= len(asked["seeds"]) <= self.limits.seeds_max:
-            raise Refused(
-                413 if len(asked["seeds"]) else 400,
-                "TooMany" if len(asked["seeds"]) else "BodyInvalid",
-                f"[seeds] expected from 1 to {self.limits.seeds_max} seeds, got {len(asked['seeds'])}; split them",
-            )
-        return asked
-
-    def _seconds(self, timeout_ms: float | None) -> float:
+        count, most = len(asked["seeds"]), self.limits.seeds_max
+        if not 1 <= count <= most:
+            status, kind_of_error = (413, "TooMany") if count else (400, "BodyInvalid")
+            raise Refused(status, kind_of_error, f"[seeds] expected from 1 to {most} seeds, got {count}; split them")
+        timeout_ms = asked.pop("timeout_ms")
         wanted = self.limits.timeout_ms if timeout_ms is None else max(timeout_ms, -1.0)  # an integer of any length
-        return min(wanted, self.limits.timeout_ms_max) / 1e3
+        return answer_form, asked | {"timeout": min(wanted, self.limits.timeout_ms_max) / 1e3}
 
     async def _body(self, request: _Request) -> bytes:
         """The whole body. Raises: Refused if it is too large, comes too slowly or stops."""
@@ -347,6 +277,14 @@ class _Service:
         return Refused(413, "BodyTooLarge", f"[body] expected up to {limit} bytes, got {got[:20]}; split the request")
 
 
+def _check_route(path: str, got: str) -> None:
+    method = ROUTES.get(path)
+    if method is None:
+        raise Refused(404, "RouteUnknown", f"[route] expected one of {', '.join(ROUTES)}, got another; use one of them")
+    if got != method:
+        raise Refused(405, "MethodNotAllowed", f"[route] expected {method}, got {got[:20]}; use {method}")
+
+
 @lru_cache(256)
 def _form(content_type: bytes) -> str:
     """A media type without its parameters; JSON where none is named."""
@@ -377,15 +315,8 @@ def _unsupported(got: bytes, expected: str) -> Refused:
     )
 
 
-def _numbers(sample: Sample) -> int:
-    """How many numbers the sample's levels have."""
-    levels = range(sample.hops + 1)
-    edges = sum(level.size for column in sample.edge_levels for level in column)
-    return sum(2 * sample.mask(k).size for k in levels) + sum(level.size for level in sample._features) + edges
-
-
-async def _written(numbers: int, write: Callable[[], bytes]) -> bytes:
-    if numbers <= _WRITTEN_AT_ONCE_MAX:
+async def _written(size: int, write: Callable[[], bytes]) -> bytes:
+    if size <= _WRITTEN_AT_ONCE_BYTES_MAX:
         return write()
     return await asyncio.get_running_loop().run_in_executor(None, write)
 

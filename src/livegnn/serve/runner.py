@@ -18,8 +18,6 @@ from livegnn.sampling import SampleServer
 from livegnn.serve.limits import Limits
 from livegnn.serve.routes import app
 
-__all__ = ["background", "even_latency", "run"]
-
 _SWITCH_S = 0.0005  # how long the event loop and the thread that samples may keep each other waiting
 _SHUTDOWN_S = 10
 

@@ -8,13 +8,10 @@ they are made; the answer's own size replaces both. Used in the event loop's thr
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from livegnn.errors import Overloaded
 from livegnn.serve.envelope import Refused
-
-__all__ = ["Lease", "Traffic"]
 
 
 class Traffic:
@@ -60,6 +57,6 @@ class Lease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *details: object) -> None:
         self._traffic.bytes -= self.bytes
         self.bytes = 0

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 from livegnn.serve.traffic import Traffic
 
-__all__ = ["CONNECTION", "JSON", "Answer", "Connection", "Receive", "Scope", "Send", "write"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -47,28 +45,22 @@ async def write(
 ) -> None:
     """Sends an answer; drops the connection of a client that does not read it in time."""
     connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+    body = answer.body
+    headers += [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(body))]
     try:
         async with asyncio.timeout(ms_max / 1e3):
-            await _write(send, answer, headers, connection)
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            if len(body) > _PIECE_BYTES:
+                for first in range(0, len(body), _PIECE_BYTES):
+                    piece = body[first : first + _PIECE_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if connection is not None:
+                    await connection.drain()
+                body = b""
+            await send({"type": "http.response.body", "body": body})
     except TimeoutError:
         traffic.dropped["answer"] += 1
         if connection is None:
             raise
         connection.abort()
         await asyncio.sleep(0)  # the server takes note before this request ends
-
-
-async def _write(send: Send, answer: Answer, headers: list[tuple[bytes, bytes]], connection: Connection | None) -> None:
-    body = answer.body
-    headers.append((b"content-type", answer.content_type.encode()))
-    headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    if len(body) <= _PIECE_BYTES:
-        await send({"type": "http.response.body", "body": body})
-        return
-    for first in range(0, len(body), _PIECE_BYTES):
-        piece = body[first : first + _PIECE_BYTES]
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    if connection is not None:
-        await connection.drain()
-    await send({"type": "http.response.body", "body": b""})

@@ -8,7 +8,7 @@ from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
 import livegnn as lg
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported, UsageError, ValueInvalid
 from livegnn.sampling import Sample
-from livegnn.sampling.presample.answers import Response
+from livegnn.sampling.presample.source import Response
 from livegnn.sampling.presample.tree_sage import TreeSAGE
 from tests.unit.sampling.serving import VERTICES, WIDTH, one_edge, small_sampler
 

@@ -11,7 +11,7 @@ import livegnn as lg
 from livegnn.errors import QueryInvalid, UsageError, ValueInvalid, VersionPending, VertexUnknown
 from livegnn.graph.ids import IdChange
 from livegnn.log import UpdateLog, open_log, replay
-from livegnn.sampling.presample.answers import Response, answered
+from livegnn.sampling.presample.source import Response, answered
 from tests.unit.graph.recorders import Noted, no_room
 
 LATEST = lg.query().out().sample(2, by="top_k")

@@ -22,7 +22,7 @@ from livegnn.sampling.cluster.messages import CountChanges, Part, encode
 from livegnn.sampling.cluster.process import ClusterConfig, ProcessCluster, _heartbeats
 from livegnn.sampling.cluster.remote import RemoteServing, answer_requests
 from livegnn.sampling.cluster.runtime import Settings, _Inbox
-from livegnn.sampling.presample.answers import Response
+from livegnn.sampling.presample.source import Response
 from tests.simulation.world import MemoryLog
 
 QUERY = lg.query().out().sample(2)

@@ -274,7 +274,7 @@ def test_the_schema_of_a_graph_with_named_types():
         has_time=True,
         has_weight=False,
         undirected=False,
-        feature_width={"User": 3, "Item": 4},
+        feature_widths={"User": 3, "Item": 4},
     )
     schema = Schema.of(graph)
     assert schema.edge_types == {

@@ -33,7 +33,7 @@ from livegnn.sampling.cluster.messages import (
     decode,
     encode,
 )
-from livegnn.sampling.presample.answers import Response
+from livegnn.sampling.presample.source import Response
 
 QUERY = lg.query().out().sample(2).out().sample(1)
 

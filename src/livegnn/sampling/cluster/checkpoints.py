@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from livegnn.errors import FileMissing, StoredStateInvalid
 from livegnn.sampling.cluster.messages import Served, decode, encode
 from livegnn.sampling.cluster.partition import PartitionState
 from livegnn.stored import checked, made_folder, replaced
 
-__all__ = ["CheckpointFiles", "Checkpoints"]
+Stored: TypeAlias = PartitionState | Served
 
 _NAME = re.compile(r"(sampling|serving|moved)-(\d+)\.(\d+)\.state")
 _KEPT = 2
@@ -28,10 +28,10 @@ _KEPT = 2
 class Checkpoints(Protocol):
     """Keeps the latest states of workers."""
 
-    def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
+    def write(self, role: str, worker: int, state: Stored) -> None:
         """Keeps a state; afterwards it survives whatever happens to the process."""
 
-    def read(self, role: str, worker: int, step: int | None = None) -> PartitionState | Served | None:
+    def read(self, role: str, worker: int, step: int | None = None) -> Stored | None:
         """The latest state of a worker, or that of a step; None if there is none."""
 
 
@@ -41,7 +41,7 @@ class CheckpointFiles:
     def __init__(self, folder: Path | str) -> None:
         self.folder = made_folder("checkpoint", folder, 0o700)
 
-    def write(self, role: str, worker: int, state: PartitionState | Served) -> None:
+    def write(self, role: str, worker: int, state: Stored) -> None:
         """As Checkpoints.write; older files than the latest two go. Raises: StorageFailed."""
         place = self.folder / f"{role}-{worker}.{_step_of(state)}.state"
         with replaced(place, "checkpoint", private=True) as file:
@@ -49,7 +49,7 @@ class CheckpointFiles:
         for step in self._steps(role, worker)[_KEPT:]:
             (self.folder / f"{role}-{worker}.{step}.state").unlink(missing_ok=True)
 
-    def read(self, role: str, worker: int, step: int | None = None) -> PartitionState | Served | None:
+    def read(self, role: str, worker: int, step: int | None = None) -> Stored | None:
         """As Checkpoints.read. Raises: StoredStateInvalid if there are files and all of them are damaged."""
         damaged: StoredStateInvalid | None = None
         for found in self._steps(role, worker):
@@ -71,7 +71,7 @@ class CheckpointFiles:
             ) from damaged
         return None
 
-    def _read(self, path: Path) -> PartitionState | Served:
+    def _read(self, path: Path) -> Stored:
         with checked(path, "checkpoint", expected="a worker's state", advice="restore it from a copy") as content:
             state = decode(content.read() or b"")
             if not isinstance(state, PartitionState | Served):
@@ -90,6 +90,6 @@ class CheckpointFiles:
         return sorted((int(m[3]) for m in found if m and (m[1], int(m[2])) == (role, worker)), reverse=True)
 
 
-def _step_of(state: PartitionState | Served) -> int:
+def _step_of(state: Stored) -> int:
     """The next step of the state."""
     return state.step if isinstance(state, PartitionState) else state.push.step + 1

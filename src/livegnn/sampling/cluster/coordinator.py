@@ -30,8 +30,6 @@ from livegnn.sampling.cluster.partition import (
 from livegnn.sampling.cluster.runtime import ROLES, Clock, ClusterLogs, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-__all__ = ["Coordinator", "Launcher", "write_start"]
-
 _HEARTBEATS_READ_MAX = 1000  # when it starts
 
 
@@ -81,7 +79,7 @@ class Coordinator:
             raise UsageError("[coordinator] expected start states, got none; call write_start first")
         self.owners = first.owners  # and then as the moves among the steps say
         self._last = first.offset  # of the history, up to where it is in the steps
-        self._next = 0  # step
+        self.step = 0  # the next one: how many are put in order
         self._since_checkpoint = 0
         self._moving: Move | None = None  # until the new partitions are there
         self._heartbeats_read = max(0, logs.log("beats").tail - _HEARTBEATS_READ_MAX)
@@ -102,42 +100,30 @@ class Coordinator:
         """
         check_serving("serve", serving)
         while (serving & ~self.serving).any():
-            self._require_no_move()
             self._serve(serving | self.serving)
-        self._target = serving, self._next
+        self._target = serving, self.step
 
     def refill(self, worker: int) -> None:
         """Has a serving worker sent everything anew, as after the loss of its tables: it leaves and comes back."""
         bit = np.uint64(1 << worker)
         mine = self.serving & bit
         while (self.serving & bit).any():
-            self._require_no_move()
             mine = self.serving & bit
             self._serve(self.serving & ~bit)
         while (mine & ~self.serving).any():
-            self._require_no_move()
             self._serve(self.serving | mine)
 
     def move(self, owners: Owners) -> None:
         """Gives buckets to other sampling workers, whose number may change. Raises: UsageError for gaps."""
         check_owners("move", owners)
         self._require_no_move()
-        while not self._append(Move(self._next, int(self._clock()), owners)):
+        while not self._append(Move(self.step, int(self._clock()), owners)):
             self._require_no_move()
 
     @property
     def is_moving(self) -> bool:
         """Whether buckets are on their way between sampling workers; no step comes before they have arrived."""
         return self._moving is not None
-
-    @property
-    def step(self) -> int:
-        """The number of steps put in order so far."""
-        return self._next
-
-    def progress(self) -> dict[tuple[str, int], int]:
-        """The next step of each worker (role, number), as it last said."""
-        return dict(self._at)
 
     # ---- a turn
 
@@ -148,7 +134,8 @@ class Coordinator:
         return self._finish_move() | self._finish_serve() | self._order_batches() | self._replace_silent()
 
     def _serve(self, masks: Serving) -> bool:
-        return self._append(Serve(self._next, int(self._clock()), masks.copy()))
+        self._require_no_move()
+        return self._append(Serve(self.step, int(self._clock()), masks.copy()))
 
     def _require_no_move(self) -> None:
         if self._moving is not None:
@@ -165,17 +152,17 @@ class Coordinator:
         return True
 
     def _catch_up(self) -> None:
-        for entry in self._logs.log("steps").read(self._next):
+        for entry in self._logs.log("steps").read(self.step):
             step = decode(entry.payload)
             if self._moving is not None:  # a step after a move: it is done
                 self.owners, self._moving = self._moving.owners, None
-            self._next = entry.offset + 1
+            self.step = entry.offset + 1
             self._since_checkpoint += 1
             if isinstance(step, Batches):
                 self._last = max(self._last, step.last)
             elif isinstance(step, Serve):
-                left = int(np.bitwise_or.reduce(self.serving)) & ~int(np.bitwise_or.reduce(step.serving))
-                self._left.update((number, step.step) for number in range(_native.SERVING_MAX) if left >> number & 1)
+                left = set(workers_in(self.serving)) - set(workers_in(step.serving))
+                self._left.update(dict.fromkeys(left, step.step))
                 self.serving = step.serving
             elif isinstance(step, Move):
                 self._moving = step
@@ -183,16 +170,16 @@ class Coordinator:
                 self._since_checkpoint = 0
 
     def _order_batches(self) -> bool:
-        slowest = min((at for (role, _), at in self._at.items() if role == "sampling"), default=self._next)
-        if self._next - slowest > self._settings.steps_ahead_max or self._moving is not None:
+        slowest = min((at for (role, _), at in self._at.items() if role == "sampling"), default=self.step)
+        if self.step - slowest > self._settings.steps_ahead_max or self._moving is not None:
             return False
         tail = self._logs.history.tail
         ordered = False
         if tail > self._last:
             last = min(tail, self._last + self._settings.step_batches_max)
-            ordered = self._append(Batches(self._next, last, int(self._clock())))
+            ordered = self._append(Batches(self.step, last, int(self._clock())))
         if self._moving is None and self._since_checkpoint >= self._settings.checkpoint_steps:
-            ordered |= self._append(Checkpoint(self._next, int(self._clock())))
+            ordered |= self._append(Checkpoint(self.step, int(self._clock())))
         return ordered
 
     # ---- workers

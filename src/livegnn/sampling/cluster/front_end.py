@@ -1,9 +1,14 @@
-"""FrontEnd: a query over seeds of several serving workers, sent to their owners and put together in the order asked."""
+"""How readers see a cluster of sampling and serving workers, wherever they run.
+
+FrontEnd sends a query to the serving workers that own its seeds, and puts the parts together in the order asked. A
+Cluster has one, and workers that follow a graph.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -11,15 +16,13 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import UsageError, VertexUnknown
-from livegnn.sampling.cluster.partition import Serving, workers_in
+from livegnn.graph import Graph
+from livegnn.graph.consumers import Consumer
+from livegnn.sampling.cluster.partition import Owners, Serving, workers_in
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.sample import NO_COLUMNS
-from livegnn.sampling.presample.source import ReadOptions, SampleSource
+from livegnn.sampling.presample.source import ReadOptions, Response, SampleSource
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
-
-__all__ = ["Answering", "FrontEnd"]
 
 _VERSION_SECONDS_MAX = 10.0
 Result = TypeVar("Result")
@@ -89,8 +92,8 @@ class FrontEnd(SampleSource):
                     raise
 
     def _gathered(self, slots: Int64Array, options: ReadOptions, deadline: float | None) -> Response:
-        if not len(slots):
-            return self._empty(options)
+        if not len(slots):  # the shapes of any worker
+            return self._workers[workers_in(self._serving)[0]].answer(slots, options)
         owners = self._owners(slots)
         places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
         parts = []
@@ -119,15 +122,39 @@ class FrontEnd(SampleSource):
             owners[masks == mask] = replicas[turn % len(replicas)]
         return owners
 
-    def _empty(self, options: ReadOptions) -> Response:
-        fanouts = [self.spec.fanouts[place] for place in self.spec.tables_of(options.query)]
-        shapes = [(0, *fanouts[:hop]) for hop in range(len(fanouts) + 1)]
-        vertices, ids = (tuple(np.empty(shape, np.int64) for shape in shapes[1:]) for _ in range(2))
-        widths = self.spec.widths_of(options.query) if options.features else []
-        rows = [np.empty((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=False)]
-        columns = self.edge_columns if options.edge_data else NO_COLUMNS
-        edges = columns.zeros(shapes[1:])
-        return Response(-1, vertices, ids if options.edge_ids else (), tuple(rows), *edges)
+
+class Cluster(SampleSource, Consumer):
+    """Samples of a graph, kept by some workers and served by others, whose numbers may change.
+
+    Args of subclasses:  graph: its batches are followed.  spec: what the workers agree on.  front_end: asks them.
+    """
+
+    graph: Graph
+    needs_all_edges = False  # workers have edges of their own
+    spec: ClusterSpec
+    front_end: FrontEnd
+
+    @property
+    def plan(self) -> Plan:
+        """The queries and their tables."""
+        return self.spec.plan
+
+    @abstractmethod
+    def move_serving(self, serving: Serving) -> None:
+        """Gives buckets to other serving workers, (1024,) uint64 with a bit for each owner; more than one: replicas.
+
+        New owners are filled before readers turn to them, so readers are served all the while. Workers that own nothing
+        afterwards end. See even_serving.
+
+        Raises:  UsageError for a bucket without an owner; then nothing has changed.
+        """
+
+    @abstractmethod
+    def move_sampling(self, owners: Owners) -> None:
+        """Gives buckets to other sampling workers, (1024,) uint16 from 0 without gaps; samples stay as they are.
+
+        See even_owners.  Raises: UsageError for numbers with gaps; then nothing has changed.
+        """
 
 
 def _put_together(parts: Sequence[Sequence[AnyArray]], places: list[Int64Array], count: int) -> Sequence[AnyArray]:

@@ -16,13 +16,14 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.graph import Graph, Updates
-from livegnn.sampling.cluster.cluster import Cluster
-from livegnn.sampling.cluster.front_end import FrontEnd
+from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
 from livegnn.sampling.cluster.messages import Batches, CountChanges, Move, Push, Serve, Step
 from livegnn.sampling.cluster.partition import (
     Owners,
     PartitionState,
     Serving,
+    check_owners,
+    check_serving,
     even_owners,
     even_serving,
     join,
@@ -33,13 +34,10 @@ from livegnn.sampling.cluster.partition import (
 from livegnn.sampling.cluster.sampling_worker import SamplingWorker
 from livegnn.sampling.cluster.serving_worker import ServingWorker
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.query import Query
 from livegnn.types import Int64Array
-
-__all__ = ["LocalCluster"]
 
 
 class LocalCluster(Cluster):
@@ -130,7 +128,9 @@ class LocalCluster(Cluster):
 
     # ---- workers that come and go
 
-    def _move_serving(self, serving: Serving) -> None:
+    def move_serving(self, serving: Serving) -> None:
+        """As Cluster.move_serving."""
+        check_serving("move_serving", serving)
         with self._lock:
             wanted = workers_in(serving)
             for number in wanted:
@@ -144,7 +144,9 @@ class LocalCluster(Cluster):
             for number in [number for number in self._serving if number not in wanted]:
                 del self._serving[number]
 
-    def _move_sampling(self, owners: Owners) -> None:
+    def move_sampling(self, owners: Owners) -> None:
+        """As Cluster.move_sampling."""
+        check_owners("move_sampling", owners)
         with self._lock:
             self._run(Move(self._step, _now_ms(), owners), [])
             self._sampling = self._start(join([worker.state() for worker in self._sampling]), owners)

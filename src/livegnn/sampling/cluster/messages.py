@@ -38,12 +38,9 @@ import numpy as np
 
 from livegnn import _native
 from livegnn.errors import Facts, StoredStateInvalid
-from livegnn.sampling.cluster.partition import Int32Array, Owners, PartitionState, ReasonArrays, Serving
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.cluster.partition import COLUMNS, Int32Array, Owners, PartitionState, ReasonArrays, Serving
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import AnyArray, Float32Array, Int64Array
-
-__all__ = ["Batches", "Checkpoint", "CountChanges", "Message", "Move", "Push", "Serve", "Step", "decode", "encode"]
 
 # samples: table, vertex, count of entries, neighbours, edge ids, rows of edge columns; dropped: table, vertex;
 # features: vertex, rows, dropped
@@ -177,68 +174,41 @@ _MAGIC = b"LGM1"
 _HEAD, _FIELDS, _ARRAY = struct.Struct("<4sI"), struct.Struct("<BBB"), struct.Struct("<BB")
 _DTYPES = ("<u1", "<i4", "<i8", "<f4", "<u2", "<u8")
 _CODES = {np.dtype(name): code for code, name in enumerate(_DTYPES)}
-_REASON_DTYPES = ("<i4",) * 4
-_PUSH_DTYPES = ("<u1", "<i4", "<i4", "<i4", "<i4", "<i8", "<f4", "<i4", "<i4", "<i4", "<f4", "<i4")
+
+# dtypes of arrays; those with the same word after it have the same length
+_REASONS = ("<i4 reason",) * 4
+_ROWS = ("<i4 row", "<i4 row", "<i4 row", "<i4 entry", "<i8 entry", "<f4 entry")
+_PUSH = ("<u1 bucket", *_ROWS, "<i4 dropped", "<i4 dropped", "<i4 feature", "<f4 feature", "<i4")
 _EDGE_ROWS = 6  # place among them; pushes of livegnn 0.1 have no such array
+_STATE = ("<u1", "<i4", "<i4 feature", "<f4 feature", *_REASONS, "<u2 bucket", "<u8 bucket")
 _COLUMN_DTYPES = {"src": "<i8", "dst": "<i8", "id": "<i8", "weight": "<f4", "time": "<i8", "type": "<i4", "attr": "<f4"}
 _ID_DTYPES = {"counts": "<i8", "taken": "<u1", "numbers": "<i8", "ids": "<i8", "text": "<u1", "offsets": "<i8"}
-_NAMED_DTYPES = _COLUMN_DTYPES | {f"ids.{name}": dtype for name, dtype in _ID_DTYPES.items()}
-_STATE_DTYPES = ("<u1", "<i4", "<i4", "<f4", *_REASON_DTYPES, "<u2", "<u8")
-
-
-class _Layout(NamedTuple):
-    """A message whose fields are so many numbers, then arrays of these dtypes."""
-
-    message: Callable[..., Message]
-    numbers: int
-    arrays: tuple[str, ...] = ()
-
-
-_PLAIN = {
-    3: _Layout(Batches, 3),
-    4: _Layout(Serve, 2, ("<u8",)),
-    5: _Layout(Move, 2, ("<u2",)),
-    6: _Layout(Checkpoint, 2),
-    11: _Layout(Heartbeat, 4),
-    13: _Layout(Part, 5, ("<u1",)),
-}
+_NAMED = {name: f"{dtype} edge" for name, dtype in _COLUMN_DTYPES.items()}
+_NAMED |= {f"ids.{name}": dtype for name, dtype in _ID_DTYPES.items()}
 
 
 def encode(message: Message) -> bytes:
     """The bytes of a message."""
-    match message:
-        case CountChanges():
-            return _pack(1, message[:5], message.reasons)
-        case Push():
-            return _pack(2, _push_numbers(message), (message.seeds, *message.arrays))
-        case Served(place, push):
-            return _pack(12, (place, *_push_numbers(push)), (push.seeds, *push.arrays))
-        case PartitionState():
-            return _pack_state(message)
-        case Request():
-            query, features, edge_ids, at_least, timeout, edge_data = message.options
-            limits = (-1 if at_least is None else at_least, -1 if timeout is None else round(timeout * 1000))
-            wanted = (int(features), int(edge_ids), int(edge_data))
-            return _pack(8, (query, *wanted, *limits), (message.seeds,))
-        case Response():
-            parts: tuple[Any, ...] = message
-            arrays: list[AnyArray] = [array for part in parts[1:] for array in part]
-            flat = [array.reshape(-1) for array in arrays]
-            shapes = [np.array(array.shape, np.int64) for array in arrays]
-            return _pack(9, (parts[0], *map(len, parts[1:])), (*flat, *shapes))
-        case ErrorResponse():
-            return _pack(10, (), tuple(_text_array(text) for text in (*message[:2], json.dumps(message.facts))))
-        case _:
-            kind, layout = next((kind, layout) for kind, layout in _PLAIN.items() if layout.message is type(message))
-            fields: tuple[Any, ...] = message
-            return _pack(kind, fields[: layout.numbers], fields[layout.numbers :])
+    kind = next(kind for kind, layout in _LAYOUTS.items() if layout.message is type(message))
+    numbers: list[int] = []
+    arrays: list[AnyArray] = []
+    _sort(_fields(message), numbers, arrays)
+    return _pack(kind, numbers, arrays)
 
 
 def decode(payload: bytes) -> Message:
     """The message of its bytes. Raises: StoredStateInvalid for bytes that are none."""
     try:
         kind, numbers, arrays = _unpack(payload)
-        return _message(kind, numbers, arrays)
+        layout = _LAYOUTS[kind]
+        if layout.arrays is None:
+            return layout.read(numbers, arrays)
+        if layout.arrays is _PUSH and len(arrays) == len(_PUSH) - 1:
+            arrays.insert(_EDGE_ROWS, np.empty((len(arrays[_EDGE_ROWS - 1]), 0), np.float32))
+        if len(numbers) != layout.numbers:
+            raise ValueError(f"kind {kind} with {len(numbers)} numbers")
+        _check(arrays, layout.arrays)
+        return layout.read(*numbers, *arrays)
     except (struct.error, ValueError, IndexError, KeyError, TypeError, UnicodeDecodeError) as cause:
         raise StoredStateInvalid(
             f"[message] expected a message between workers, got {len(payload)} bytes that are none ({cause}); "
@@ -246,111 +216,57 @@ def decode(payload: bytes) -> Message:
         ) from cause
 
 
-# ---- inside
+# ---- messages as numbers and arrays
 
 
-def _message(kind: int, numbers: list[int], arrays: list[AnyArray]) -> Message:
-    def expect(count: int, dtypes: Sequence[str] = ()) -> None:
-        found = tuple(array.dtype.newbyteorder("<").str.replace("|", "<") for array in arrays)
-        if len(numbers) != count or found != tuple(dtypes):
-            raise ValueError(f"kind {kind} with {len(numbers)} numbers and arrays {found}")
-
-    if kind == 1:
-        expect(5, _REASON_DTYPES)
-        _check_lengths(arrays)
-        sender, senders, receiver, step, hop = numbers
-        return CountChanges(sender, senders, receiver, step, hop, (arrays[0], arrays[1], arrays[2], arrays[3]))
-    if kind in (2, 12) and len(arrays) == len(_PUSH_DTYPES) - 1:
-        arrays.insert(_EDGE_ROWS, np.empty((len(arrays[_EDGE_ROWS - 1]), 0), np.float32))
-    if kind == 2:
-        expect(8, _PUSH_DTYPES)
-        return _push(numbers, arrays)
-    if kind == 12:
-        expect(9, _PUSH_DTYPES)
-        return Served(numbers[0], _push(numbers[1:], arrays))
-    if kind in _PLAIN:
-        made, count, dtypes = _PLAIN[kind]
-        expect(count, dtypes)
-        return _checked(made(*numbers, *arrays))
-    if kind == 7:
-        return _state(numbers, arrays)
-    if kind == 8:
-        expect(6, ["<i8"])
-        query, features, edge_ids, edge_data, at_least, timeout_ms = numbers
-        limits = (None if at_least < 0 else at_least, None if timeout_ms < 0 else timeout_ms / 1000)
-        return Request(ReadOptions(query, bool(features), bool(edge_ids), *limits, bool(edge_data)), arrays[0])
-    if kind == 9:
-        return _response(numbers, arrays)
-    if kind == 10:
-        expect(0, ["<u1"] * 3)
-        error, text, facts = (array.tobytes().decode() for array in arrays)
-        return ErrorResponse(error, text, json.loads(facts))
-    raise ValueError(f"kind {kind}")
-
-
-def _checked(message: Message) -> Message:
-    if isinstance(message, Part) and not 0 <= message.place < message.parts:
-        raise ValueError(f"part {message.place} of {message.parts}")
-    if isinstance(message, Serve | Move) and len(message[-1]) != _native.BUCKETS:
-        raise ValueError(f"a map of {len(message[-1])} buckets")
+def _fields(message: Message) -> tuple[Any, ...]:
+    """The numbers and arrays of a message, in tuples."""
+    match message:
+        case PartitionState():
+            return _state_fields(message)
+        case Request(options, seeds):
+            limits = (options.at_least, None if options.timeout is None else round(options.timeout * 1000))
+            given = (-1 if limit is None else limit for limit in limits)
+            return options.query, options.features, options.edge_ids, options.edge_data, *given, seeds
+        case Response():
+            parts: tuple[Sequence[AnyArray], ...] = message[1:]
+            arrays = [array for part in parts for array in part]
+            shapes = [np.array(array.shape, np.int64) for array in arrays]
+            return message.version, *map(len, parts), *(array.reshape(-1) for array in arrays), *shapes
+        case ErrorResponse():
+            texts = (message.error, message.text, json.dumps(message.facts))
+            return tuple(np.frombuffer(text.encode(), np.uint8) for text in texts)
     return message
 
 
-def _push_numbers(push: Push) -> tuple[int, ...]:
-    return (*push[:6], int(push.fresh), int(push.checkpoint))
+def _sort(fields: tuple[Any, ...], numbers: list[int], arrays: list[AnyArray]) -> None:
+    for field in fields:
+        if isinstance(field, tuple):
+            _sort(field, numbers, arrays)
+        elif isinstance(field, np.ndarray):
+            arrays.append(field)
+        else:
+            numbers.append(int(field))
 
 
-def _push(numbers: list[int], arrays: list[AnyArray]) -> Push:
-    seeds, table, vertex, count, neighbours, edge_ids, edge_rows, dropped_table, dropped, owners, rows, gone = arrays
-    _check_lengths([table, vertex, count])
-    _check_lengths([neighbours, edge_ids, edge_rows])
-    _check_lengths([dropped_table, dropped])
-    if rows.ndim != 2 or edge_rows.ndim != 2 or len(rows) != len(owners) or len(seeds) != _native.BUCKETS:
-        raise ValueError(f"a push with features of shape {rows.shape} and edge rows of shape {edge_rows.shape}")
-    if int(count.sum()) != len(neighbours) or (count < 1).any():
+def _push(*fields: Any) -> Push:
+    content: PushArrays = fields[9:]
+    _, _, count, neighbours, _, edge_rows, _, _, _, rows, _ = content
+    if rows.ndim != 2 or edge_rows.ndim != 2 or int(count.sum()) != len(neighbours) or (count < 1).any():
         raise ValueError("a push whose rows and entries do not agree")
-    content = (table, vertex, count, neighbours, edge_ids, edge_rows, dropped_table, dropped, owners, rows, gone)
-    sender, senders, receiver, step, version, stamp, fresh, checkpoint = numbers
-    return Push(sender, senders, receiver, step, version, stamp, bool(fresh), bool(checkpoint), seeds, content)
+    return Push._make((*fields[:6], *map(bool, fields[6:8]), fields[8], content))
 
 
-def _pack_state(state: PartitionState) -> bytes:
-    named = {**state.edges, **{f"ids.{name}": array for name, array in state.ids.items()}}
-    numbers = [state.step, state.offset, state.next_edge_id, state.now, state.inbox]
-    columns = [list(_NAMED_DTYPES).index(name) for name in named]
-    fixed = (
-        state.live,
-        state.vertex_types,
-        state.feature_vertices,
-        state.features,
-        *state.counts,
-        state.owners,
-        state.serving,
-    )
-    flags = (array.view(np.uint8) if array.dtype == np.bool_ else array for array in named.values())
-    return _pack(7, numbers + columns, (*fixed, *flags))
+def _part(*fields: Any) -> Part:
+    part = Part(*fields)
+    if not 0 <= part.place < part.parts:
+        raise ValueError(f"part {part.place} of {part.parts}")
+    return part
 
 
-def _state(numbers: list[int], arrays: list[AnyArray]) -> PartitionState:
-    names = [list(_NAMED_DTYPES)[number] for number in numbers[5:]]
-    dtypes = (*_STATE_DTYPES, *(_NAMED_DTYPES[name] for name in names))
-    if tuple(array.dtype.newbyteorder("<").str.replace("|", "<") for array in arrays) != dtypes:
-        raise ValueError("a state with other arrays than it names")
-    live, types, vertices, rows, table, vertex, serving_worker, count, owners, serving = arrays[:10]
-    named = dict(zip(names, arrays[10:], strict=True))
-    edges = {name: array for name, array in named.items() if name in _COLUMN_DTYPES}
-    ids = {name.removeprefix("ids."): array for name, array in named.items() if name not in _COLUMN_DTYPES}
-    if "taken" in ids:
-        ids["taken"] = ids["taken"] != 0
-    _check_lengths(list(edges.values()))
-    _check_lengths([table, vertex, serving_worker, count])
-    if rows.ndim != 2 or len(rows) != len(vertices) or not len(owners) == len(serving) == _native.BUCKETS:
-        raise ValueError("a state whose arrays do not agree")
-    step, offset, next_edge_id, now, inbox = numbers[:5]
-    counts = (table, vertex, serving_worker, count)
-    return PartitionState(
-        live, types, edges, vertices, rows, counts, owners, serving, next_edge_id, now, step, offset, inbox, ids
-    )
+def _request(query: int, features: int, ids: int, data: int, at_least: int, ms: int, seeds: Int64Array) -> Request:
+    limits = (None if at_least < 0 else at_least, None if ms < 0 else ms / 1000)
+    return Request(ReadOptions(query, bool(features), bool(ids), *limits, bool(data)), seeds)
 
 
 def _response(numbers: list[int], arrays: list[AnyArray]) -> Response:
@@ -362,13 +278,77 @@ def _response(numbers: list[int], arrays: list[AnyArray]) -> Response:
     return Response(version, *(tuple(islice(shaped, count)) for count in counts))
 
 
-def _check_lengths(arrays: Sequence[AnyArray]) -> None:
-    if len({len(array) for array in arrays}) > 1:
-        raise ValueError("arrays of different lengths")
+def _error(*texts: AnyArray) -> ErrorResponse:
+    error, text, facts = (array.tobytes().decode() for array in texts)
+    return ErrorResponse(error, text, json.loads(facts))
 
 
-def _text_array(text: str) -> AnyArray:
-    return np.frombuffer(text.encode(), np.uint8)
+def _state_fields(state: PartitionState) -> tuple[Any, ...]:
+    named = {**state.edges, **{f"ids.{name}": array for name, array in state.ids.items()}}
+    numbers = (state.step, state.offset, state.next_edge_id, state.now, state.inbox)
+    columns = (list(_NAMED).index(name) for name in named)
+    graph = (state.live, state.vertex_types, state.feature_vertices, state.features)
+    flags = (array.view(np.uint8) if array.dtype == np.bool_ else array for array in named.values())
+    return *numbers, *columns, *graph, state.counts, state.owners, state.serving, *flags
+
+
+def _state(numbers: list[int], arrays: list[AnyArray]) -> PartitionState:
+    names = [list(_NAMED)[number] for number in numbers[5:]]
+    _check(arrays, (*_STATE, *(_NAMED[name] for name in names)))
+    live, types, vertices, rows, table, vertex, serving_worker, count, owners, serving = arrays[:10]
+    named = dict(zip(names, arrays[10:], strict=True))
+    edges = {name: array for name, array in named.items() if name in COLUMNS}
+    ids = {name.removeprefix("ids."): array for name, array in named.items() if name not in COLUMNS}
+    if "taken" in ids:
+        ids["taken"] = ids["taken"] != 0
+    if rows.ndim != 2:
+        raise ValueError(f"features of shape {rows.shape}")
+    counts = (table, vertex, serving_worker, count)
+    step, offset, next_edge_id, now, inbox = numbers[:5]
+    return PartitionState(
+        live, types, edges, vertices, rows, counts, owners, serving, next_edge_id, now, step, offset, inbox, ids
+    )
+
+
+class _Layout(NamedTuple):
+    """A kind of message: its class, and what makes one of so many numbers, then arrays of these dtypes.
+
+    arrays: None where the numbers say which there are; `read` gets two lists then, and checks them.
+    """
+
+    message: type[tuple[Any, ...]] | type[PartitionState]
+    read: Callable[..., Message]
+    numbers: int = 0
+    arrays: tuple[str, ...] | None = None
+
+
+_LAYOUTS = {
+    1: _Layout(CountChanges, lambda *fields: CountChanges._make((*fields[:5], fields[5:])), 5, _REASONS),
+    2: _Layout(Push, _push, 8, _PUSH),
+    3: _Layout(Batches, Batches, 3, ()),
+    4: _Layout(Serve, Serve, 2, ("<u8 bucket",)),
+    5: _Layout(Move, Move, 2, ("<u2 bucket",)),
+    6: _Layout(Checkpoint, Checkpoint, 2, ()),
+    7: _Layout(PartitionState, _state),
+    8: _Layout(Request, _request, 6, ("<i8",)),
+    9: _Layout(Response, _response),
+    10: _Layout(ErrorResponse, _error, 0, ("<u1",) * 3),
+    11: _Layout(Heartbeat, Heartbeat, 4, ()),
+    12: _Layout(Served, lambda inbox, *push: Served(inbox, _push(*push)), 9, _PUSH),
+    13: _Layout(Part, _part, 5, ("<u1",)),
+}
+
+
+# ---- bytes
+
+
+def _check(arrays: Sequence[AnyArray], expected: Sequence[str]) -> None:
+    """Raises: ValueError where dtypes differ, or lengths that have one name."""
+    lengths = {"bucket": _native.BUCKETS}
+    for array, each in zip(arrays, expected, strict=True):
+        dtype, _, length = each.partition(" ")
+        if array.dtype != dtype or (length and len(array) != lengths.setdefault(length, len(array))):
+            raise ValueError(f"an array of {len(array)} {array.dtype} in place of {each}")
 
 
 def _pack(kind: int, numbers: Sequence[int], arrays: Sequence[AnyArray]) -> bytes:

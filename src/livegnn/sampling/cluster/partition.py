@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,19 +22,6 @@ from livegnn.graph.ids import NamedIds
 from livegnn.sampling.cluster.spec import ClusterSpec
 from livegnn.sampling.queries.schema import Schema
 from livegnn.types import AnyArray, BoolArray, Float32Array
-
-__all__ = [
-    "PartitionState",
-    "ReasonArrays",
-    "check_owners",
-    "check_serving",
-    "even_owners",
-    "even_serving",
-    "join",
-    "split",
-    "start_state",
-    "workers_in",
-]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 Owners: TypeAlias = npt.NDArray[np.uint16]
@@ -146,12 +133,10 @@ def start_state(spec: ClusterSpec, graph: Graph) -> PartitionState:
     if not spec.edge_columns.attr_width:
         edges.pop("attr", None)
     now = int(edges["time"].max()) if spec.schema.has_time and len(edges["id"]) else NO_TIME
-    none = np.zeros(_native.BUCKETS, np.uint64)
-    counts = (_no_numbers(), _no_numbers(), _no_numbers(), _no_numbers())
-    types = arrays.get("vertex_type", _no_numbers())
-    numbers = (next_edge_id, now, 0, offset)
-    features = (vertices.astype(np.int32), rows)
-    return PartitionState(live, types, edges, *features, counts, even_owners(1), none, *numbers, ids=ids)
+    none, unserved = np.empty(0, np.int32), np.zeros(_native.BUCKETS, np.uint64)
+    types, features = arrays.get("vertex_type", none), (vertices.astype(np.int32), rows)
+    maps, numbers = (even_owners(1), unserved), (next_edge_id, now, 0, offset)
+    return PartitionState(live, types, edges, *features, (none, none, none, none), *maps, *numbers, ids=ids)
 
 
 def split(spec: ClusterSpec, whole: PartitionState, owners: Owners) -> list[PartitionState]:
@@ -164,14 +149,14 @@ def split(spec: ClusterSpec, whole: PartitionState, owners: Owners) -> list[Part
     parts = []
     for worker in range(int(owners.max()) + 1):
         kept: BoolArray = np.logical_or.reduce([end == worker for end in ends])
-        mine = feature_owner == worker
+        mine, counted = feature_owner == worker, count_owner == worker
         parts.append(
             replace(
                 whole,
                 edges={name: column[kept] for name, column in whole.edges.items()},
                 feature_vertices=whole.feature_vertices[mine],
                 features=whole.features[mine],
-                counts=_picked(whole.counts, count_owner == worker),
+                counts=cast(ReasonArrays, tuple(column[counted] for column in whole.counts)),
                 owners=owners,
             )
         )
@@ -190,35 +175,20 @@ def join(parts: Sequence[PartitionState]) -> PartitionState:
     edges = {name: np.concatenate([part.edges[name] for part in parts])[places] for name in first.edges}
     vertices = np.concatenate([part.feature_vertices for part in parts])
     order = np.argsort(vertices, kind="stable")
-    counts = [np.concatenate([part.counts[field] for part in parts]) for field in range(4)]
+    counts = tuple(np.concatenate(columns) for columns in zip(*(part.counts for part in parts), strict=True))
     return replace(
         first,
         edges=edges,
         feature_vertices=vertices[order],
         features=np.concatenate([part.features for part in parts])[order],
-        counts=(counts[0], counts[1], counts[2], counts[3]),
+        counts=cast(ReasonArrays, counts),
         next_edge_id=max(part.next_edge_id for part in parts),
         now=max(part.now for part in parts),
         inbox=0,
     )
 
 
-def owned_flags(owners: Owners, worker: int) -> npt.NDArray[np.uint8]:
-    """Which buckets are a sampling worker's, as the native classes want it."""
-    flags: npt.NDArray[np.uint8] = (owners == worker).astype(np.uint8)
-    return flags
-
-
 def serving_flags(serving: Serving, worker: int) -> npt.NDArray[np.uint8]:
     """Which buckets' seeds are a serving worker's."""
     flags: npt.NDArray[np.uint8] = (serving >> np.uint64(worker) & np.uint64(1)).astype(np.uint8)
     return flags
-
-
-def _picked(counts: ReasonArrays, mine: BoolArray) -> ReasonArrays:
-    table, vertex, serving, count = counts
-    return table[mine], vertex[mine], serving[mine], count[mine]
-
-
-def _no_numbers() -> Int32Array:
-    return np.empty(0, np.int32)

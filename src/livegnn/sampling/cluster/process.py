@@ -32,21 +32,17 @@ from livegnn.graph import Graph, Updates
 from livegnn.log import UpdateLog, open_log
 from livegnn.log.secrets import masked_url
 from livegnn.sampling.cluster.checkpoints import CheckpointFiles
-from livegnn.sampling.cluster.cluster import Cluster
 from livegnn.sampling.cluster.coordinator import Coordinator, write_start
-from livegnn.sampling.cluster.front_end import FrontEnd
-from livegnn.sampling.cluster.partition import Owners, Serving, even_owners, even_serving
+from livegnn.sampling.cluster.front_end import Cluster, FrontEnd
+from livegnn.sampling.cluster.partition import Owners, Serving, check_owners, check_serving, even_owners, even_serving
 from livegnn.sampling.cluster.remote import RemoteServing, answer_requests, socket_of
 from livegnn.sampling.cluster.runtime import ClusterLogs, SamplingLoop, ServingLoop, Settings
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.query import Query
 from livegnn.stored import checked, replaced
 from livegnn.types import Int64Array
-
-__all__ = ["ClusterConfig", "ProcessCluster", "main"]
 
 _CONFIG = "cluster.json"
 _FORMAT, _UNSEALED_FORMAT = 2, 1  # the latter of livegnn 0.1, which wrote neither its number nor a trailer
@@ -134,50 +130,33 @@ def main(arguments: list[str]) -> int:
     folder, role, number, starter = Path(arguments[0]), arguments[1], int(arguments[2]), int(arguments[3])
     config, checkpoints = ClusterConfig.read(folder), CheckpointFiles(folder)
     checkpoints.clean(role, number)
-    if role == "sampling":
-        _run_sampling(config, checkpoints, number, starter)
-    else:
-        _run_serving(config, checkpoints, folder, number, starter)
+    while os.getppid() == starter:
+        try:
+            with contextlib.ExitStack() as opened:
+                logs = opened.enter_context(contextlib.closing(config.open_logs()))
+                parts = (config.spec, number, logs, checkpoints, config.settings, _now_ms)
+                loop: SamplingLoop | ServingLoop
+                loop = SamplingLoop(*parts) if role == "sampling" else ServingLoop(*parts)
+                if isinstance(loop, ServingLoop):
+                    opened.enter_context(answer_requests(loop.worker, socket_of(folder, number)))
+                turning = opened.enter_context(_heartbeats(loop.heartbeat, config.settings))
+                while os.getppid() == starter and not loop.has_moved:
+                    _turn(loop, turning)
+            break
+        except LogUnavailable:
+            time.sleep(_RETRY_SECONDS)
     return 0
 
 
-def _run_sampling(config: ClusterConfig, checkpoints: CheckpointFiles, number: int, starter: int) -> None:
-    while os.getppid() == starter:
-        try:
-            with contextlib.closing(config.open_logs()) as logs:
-                loop = SamplingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
-                with _heartbeats(loop.heartbeat, config.settings) as turning:
-                    while not loop.has_moved and os.getppid() == starter:
-                        turning()
-                        if not loop.turn():
-                            time.sleep(_PAUSE_SECONDS)
-                return
-        except LogUnavailable:
-            time.sleep(_RETRY_SECONDS)
-
-
-def _run_serving(config: ClusterConfig, checkpoints: CheckpointFiles, folder: Path, number: int, starter: int) -> None:
-    with contextlib.ExitStack() as opened:
-        loop: ServingLoop | None = None
-        while loop is None and os.getppid() == starter:
-            try:
-                with contextlib.ExitStack() as opening:
-                    logs = opening.enter_context(contextlib.closing(config.open_logs()))
-                    loop = ServingLoop(config.spec, number, logs, checkpoints, config.settings, _now_ms)
-                    opened.push(opening.pop_all())
-            except LogUnavailable:
-                time.sleep(_RETRY_SECONDS)
-        if loop is None:
-            return
-        opened.enter_context(answer_requests(loop.worker, socket_of(folder, number)))
-        turning = opened.enter_context(_heartbeats(loop.heartbeat, config.settings))
-        while os.getppid() == starter:
-            try:
-                turning()
-                if not loop.turn():
-                    time.sleep(_PAUSE_SECONDS)
-            except LogUnavailable:
-                time.sleep(_RETRY_SECONDS)
+def _turn(loop: SamplingLoop | ServingLoop, turning: Callable[[], None]) -> None:
+    try:
+        turning()
+        if not loop.turn():
+            time.sleep(_PAUSE_SECONDS)
+    except LogUnavailable:
+        if isinstance(loop, SamplingLoop):
+            raise
+        time.sleep(_RETRY_SECONDS)  # it goes on answering meanwhile
 
 
 @contextlib.contextmanager
@@ -235,21 +214,14 @@ class _Processes:
             process.wait()
 
 
-class _Sockets(Mapping[int, RemoteServing]):
+class _Sockets(dict[int, RemoteServing]):
     """Serving workers by number, connected when first asked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: dict[int, RemoteServing] = {}
 
-    def __getitem__(self, worker: int) -> RemoteServing:
-        return self._made.setdefault(worker, RemoteServing(socket_of(self._folder, worker)))
-
-    def __iter__(self) -> Any:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
+    def __missing__(self, worker: int) -> RemoteServing:
+        return self.setdefault(worker, RemoteServing(socket_of(self._folder, worker)))
 
 
 class ProcessCluster(Cluster):
@@ -298,14 +270,14 @@ class ProcessCluster(Cluster):
         self._processes, self._lock = _Processes(self.folder), threading.RLock()
         self._ended, self._failure = threading.Event(), None  # what ended the coordinator
         with contextlib.ExitStack() as undo:
-            self._logs = undo.enter_context(contextlib.closing(self.config.open_logs()))
-            self._written = undo.enter_context(self.config.open_history())
-            begins = self._begins(is_new)
-            self._attachment = undo.enter_context(self._written.attach(graph))
+            opened = undo.enter_context(contextlib.closing(self.config.open_logs()))
+            written = undo.enter_context(self.config.open_history())
+            begins = self._begins(is_new, opened.log("steps").tail)
+            self._attachment = undo.enter_context(written.attach(graph))
             if begins:
                 write_start(spec, graph, even_owners(sampling), checkpoints)
             self.config.write(self.folder)
-            parts = (self._logs, checkpoints, self._processes, self.config.settings, _now_ms)
+            parts = (opened, checkpoints, self._processes, self.config.settings, _now_ms)
             self._coordinator = Coordinator(spec, *parts)
             if begins:
                 self._coordinator.serve(even_serving(serving, replicas))
@@ -313,7 +285,7 @@ class ProcessCluster(Cluster):
             self.front_end = FrontEnd(spec, _Sockets(self.folder), self._coordinator.routed)
             self.follower = _native.BatchTap(spec.weighted_types)
             graph.host.attach(self)
-            undo.pop_all()
+            self._opened = undo.pop_all()
         self._thread = threading.Thread(target=self._coordinate, name="livegnn-coordinator", daemon=True)
         self._thread.start()
 
@@ -364,12 +336,16 @@ class ProcessCluster(Cluster):
 
     # ---- workers that come and go
 
-    def _move_serving(self, serving: Serving) -> None:
+    def move_serving(self, serving: Serving) -> None:
+        """As Cluster.move_serving."""
+        check_serving("move_serving", serving)
         self._when_settled()
         with self._lock:
             self._coordinator.serve(serving)
 
-    def _move_sampling(self, owners: Owners) -> None:
+    def move_sampling(self, owners: Owners) -> None:
+        """As Cluster.move_sampling."""
+        check_owners("move_sampling", owners)
         self._when_settled()
         with self._lock:
             self._coordinator.move(owners)
@@ -391,9 +367,7 @@ class ProcessCluster(Cluster):
         for who in list(self._processes.running):
             self._processes.stop(*who)
         self.graph.host.detach(self)
-        self._attachment.detach()
-        self._logs.close()
-        self._written.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -403,9 +377,8 @@ class ProcessCluster(Cluster):
 
     # ---- inside
 
-    def _begins(self, is_new: bool) -> bool:
+    def _begins(self, is_new: bool, steps: int) -> bool:
         """Whether the cluster has no step yet: it is new, or its first start failed."""
-        steps = self._logs.log("steps").tail
         if is_new and steps:
             raise UsageError(
                 f"[cluster] expected a log of steps without entries for the new folder {self.folder}, got {steps}; "

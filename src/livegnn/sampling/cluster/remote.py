@@ -17,11 +17,8 @@ from livegnn import errors
 from livegnn.errors import LiveGnnError, StoredStateInvalid, WorkerUnavailable
 from livegnn.sampling.cluster.messages import ErrorResponse, Request, decode, encode
 from livegnn.sampling.cluster.serving_worker import ServingWorker
-from livegnn.sampling.presample.answers import Response
-from livegnn.sampling.presample.source import ReadOptions
+from livegnn.sampling.presample.source import ReadOptions, Response
 from livegnn.types import Int64Array
-
-__all__ = ["RemoteServing", "answer_requests", "socket_of"]
 
 Line: TypeAlias = "Connection[bytes, bytes]"
 
@@ -105,11 +102,6 @@ class RemoteServing:
             raise errors.of_kind(found.error, found.text, found.facts)
         raise StoredStateInvalid(f"[sample] expected an answer, got {type(found).__name__}; ask a serving worker")
 
-    def close(self) -> None:
-        """Lets go of the connection; the next request opens another."""
-        with self._lock:
-            self._hang_up()
-
     def _ask(self, request: Request) -> object:
         timeout = request.options.timeout
         seconds = None if timeout is None or timeout > _LONG_SECONDS else timeout + _GRACE_SECONDS
@@ -120,22 +112,18 @@ class RemoteServing:
                 "got none; ask again"
             )
         try:
-            try:
-                if self._line is None:
-                    self._line = Client(self._address, "AF_UNIX")
-                self._line.send_bytes(encode(request))
-                if not self._line.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError(f"nothing came within {seconds} s")
-                return decode(self._line.recv_bytes())
-            except (OSError, EOFError) as cause:
-                self._hang_up()
-                raise WorkerUnavailable(
-                    f"[sample] expected an answer from {self._address}, got none ({cause!r}); ask again"
-                ) from cause
+            if self._line is None:
+                self._line = Client(self._address, "AF_UNIX")
+            self._line.send_bytes(encode(request))
+            if not self._line.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                raise TimeoutError(f"nothing came within {seconds} s")
+            return decode(self._line.recv_bytes())
+        except (OSError, EOFError) as cause:
+            if self._line is not None:
+                self._line.close()
+                self._line = None  # the next request opens another
+            raise WorkerUnavailable(
+                f"[sample] expected an answer from {self._address}, got none ({cause!r}); ask again"
+            ) from cause
         finally:
             self._lock.release()
-
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None

@@ -27,8 +27,6 @@ from livegnn.sampling.presample.sample import NO_EDGES, EdgeDataSpec
 from livegnn.stored import made_folder
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["RocksTables"]
-
 _META = b"m"
 _SAMPLE, _FEATURE = struct.Struct(">cHI"), struct.Struct(">cI")
 
@@ -61,7 +59,12 @@ class RocksTables:
         """Puts in the pushes of one step at once."""
         batch = self._rocks.WriteBatch(raw_mode=True)
         for push in pushes:
-            self._check_widths(edges=push[5].shape[1], features=push[9].shape[1])
+            words, width = push[5].shape[1], push[9].shape[1]
+            if (words, width) != (self._columns.words, self._width):
+                raise UsageError(
+                    f"[RocksTables] expected a push with edges of {self._columns.words} words and features of width "
+                    f"{self._width}, got {words} and {width}; make the tables with the widths and columns of the spec"
+                )
             self._stage(batch, push)
         batch.put(_META, struct.pack("<q", version) + np.packbits(seeds).tobytes())
         with self._ours():
@@ -78,27 +81,14 @@ class RocksTables:
 
     def _sample(self, view: Any, tables: list[int], seeds: Int64Array, widths: list[int]) -> tuple[Any, ...]:
         version = self._check_seeds(view, seeds)
-        parents, shape = seeds, [len(seeds)]
-        vertices, ids, rows, edges = [], [], [], []
-        if widths:
-            rows.append(self._features(view, seeds, widths[0]).reshape(*shape, widths[0]))
-        for hop, table in enumerate(tables):
-            fanout = self._fanouts[table]
-            shape.append(fanout)
-            level, level_ids, level_rows = self._hop(view, table, fanout, parents)
-            vertices.append(level.reshape(shape))
-            ids.append(level_ids.reshape(shape))
-            edges.append(level_rows.reshape(*shape, self._columns.words))
-            parents = level.reshape(-1)
-            if widths:
-                width = widths[hop + 1]
-                rows.append(self._features(view, parents, width).reshape(*shape, width))
-        return version, vertices, ids, rows, edges
-
-    def contents(self, width: int) -> PushArrays:
-        """Everything, as a push that fills empty tables; by table and vertex."""
-        with self._ours():
-            return self._contents(width)
+        levels, ids, edges = [seeds], [], []
+        for table in tables:
+            level, level_ids, level_rows = self._hop(view, table, self._fanouts[table], levels[-1])
+            levels.append(level)
+            ids.append(level_ids)
+            edges.append(level_rows)
+        rows = [self._features(view, level, width) for level, width in zip(levels, widths, strict=False)]
+        return version, levels[1:], ids, rows, edges
 
     @contextmanager
     def _ours(self) -> Iterator[None]:
@@ -118,10 +108,13 @@ class RocksTables:
                 "the disk"
             ) from cause
 
-    def _contents(self, width: int) -> PushArrays:
+    def contents(self, width: int) -> PushArrays:
+        """Everything, as a push that fills empty tables; by table and vertex."""
         keys: list[tuple[int, int]] = []
         counts, entries, owners, rows = [], [], [], []
-        for key, value in self._base.snapshot().items():
+        with self._ours():
+            found = list(self._base.snapshot().items())
+        for key, value in found:
             if key[:1] == b"s":
                 _, table, vertex = _SAMPLE.unpack(key)
                 keys.append((table, vertex))
@@ -146,19 +139,11 @@ class RocksTables:
 
     # ---- inside
 
-    def _check_widths(self, *, edges: int, features: int) -> None:
-        if (edges, features) != (self._columns.words, self._width):
-            raise UsageError(
-                f"[RocksTables] expected a push with edges of {self._columns.words} words and features of width "
-                f"{self._width}, got {edges} and {features}; make the tables with the widths and columns of the spec"
-            )
-
     def _stage(self, batch: Any, push: PushArrays) -> None:
         table, vertex, count, neighbours, edge_ids, edge_rows, dropped_table, dropped, owners, rows, gone = push
+        columns = (neighbours.astype("<i4"), edge_ids.astype("<i8"), edge_rows.astype("<f4"))
         ends = np.cumsum(count, dtype=np.int64)
-        for place, (t, v) in enumerate(zip(table.tolist(), vertex.tolist(), strict=True)):
-            first, last = int(ends[place]) - int(count[place]), int(ends[place])
-            columns = (neighbours.astype("<i4"), edge_ids.astype("<i8"), edge_rows.astype("<f4"))
+        for t, v, first, last in zip(*(each.tolist() for each in (table, vertex, ends - count, ends)), strict=True):
             batch.put(_SAMPLE.pack(b"s", t, v), b"".join(column[first:last].tobytes() for column in columns))
         for t, v in zip(dropped_table.tolist(), dropped.tolist(), strict=True):
             batch.delete(_SAMPLE.pack(b"s", t, v))
@@ -195,7 +180,7 @@ class RocksTables:
                 there, there_ids, rows = _entries(value, self._columns.words)
                 count = len(there)
                 neighbours[row, :count], ids[row, :count], edges[row, :count] = there, there_ids, rows
-        where = places.reshape(-1)
+        where = places.reshape(parents.shape)
         return neighbours[where], ids[where], edges[where]
 
     def _features(self, view: Any, vertices: Int64Array, width: int) -> AnyArray:
@@ -205,7 +190,7 @@ class RocksTables:
             value = None if v < 0 else _found(view, _FEATURE.pack(b"f", v))
             if value is not None:
                 rows[row] = np.frombuffer(value, "<f4", width)
-        found: AnyArray = rows[places.reshape(-1)]
+        found: AnyArray = rows[places.reshape(vertices.shape)]
         return found
 
 

@@ -9,9 +9,10 @@ arguments: tests run the same loops on simulated ones.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from livegnn import _native
 from livegnn.errors import StoredStateInvalid, UpdateError, UsageError
 from livegnn.graph import Updates
 from livegnn.log import ByteLog, UpdateLog
-from livegnn.sampling.cluster.checkpoints import Checkpoints
+from livegnn.sampling.cluster.checkpoints import Checkpoints, Stored
 from livegnn.sampling.cluster.messages import (
     Batches,
     Checkpoint,
@@ -29,7 +30,6 @@ from livegnn.sampling.cluster.messages import (
     Move,
     Part,
     Push,
-    Serve,
     Served,
     Step,
     decode,
@@ -40,12 +40,11 @@ from livegnn.sampling.cluster.sampling_worker import SamplingWorker
 from livegnn.sampling.cluster.serving_worker import ServingWorker
 from livegnn.sampling.cluster.spec import ClusterSpec
 
-__all__ = ["Clock", "ClusterLogs", "SamplingLoop", "ServingLoop", "Settings"]
-
 Clock: TypeAlias = Callable[[], float]  # ms
 
 ROLES = ("sampling", "serving")
 Name: TypeAlias = tuple[int, int, int]  # step, hop or 0, sender
+Worker = TypeVar("Worker", bound=SamplingWorker | ServingWorker)
 
 _ENTRIES_A_TURN = 64
 _ENTRY_BYTES_MAX = 512 * 1024
@@ -89,21 +88,20 @@ class ClusterLogs:
         sender, step, hop = message.sender, message.step, message.hop if isinstance(message, CountChanges) else 0
         inbox = self.log(f"serving-{message.receiver}" if isinstance(message, Push) else f"sampling-{message.receiver}")
         payload = encode(message)
-        parts = -(-len(payload) // _ENTRY_BYTES_MAX)
-        if parts == 1:
+        if len(payload) <= _ENTRY_BYTES_MAX:
             inbox.append(payload, key=f"{sender}.{step}.{hop}")
             return
-        for place in range(parts):
-            content = np.frombuffer(payload[place * _ENTRY_BYTES_MAX : (place + 1) * _ENTRY_BYTES_MAX], np.uint8)
-            part = encode(Part(sender, step, hop, place, parts, content))
-            inbox.append(part, key=f"{sender}.{step}.{hop}.{place}")
+        contents = [payload[first : first + _ENTRY_BYTES_MAX] for first in range(0, len(payload), _ENTRY_BYTES_MAX)]
+        for place, content in enumerate(contents):
+            part = Part(sender, step, hop, place, len(contents), np.frombuffer(content, np.uint8))
+            inbox.append(encode(part), key=f"{sender}.{step}.{hop}.{place}")
 
     def step(self, number: int) -> Step | None:
         """The step of that number, if it is there."""
         steps = self.log("steps")
         for entry in steps.read(number, 1):
             found = decode(entry.payload)
-            if not isinstance(found, Batches | Serve | Move | Checkpoint) or found.step != number:
+            if not isinstance(found, Step) or found.step != number:
                 raise StoredStateInvalid(
                     f"[steps, offset {number}] expected step {number}, got another; restore the log"
                 )
@@ -162,32 +160,16 @@ class _Inbox:
 
 
 def _name(message: Message | None) -> Name:
-    if isinstance(message, CountChanges | Part):
-        return message.step, message.hop, message.sender
-    if isinstance(message, Push):
-        return message.step, 0, message.sender
+    if isinstance(message, CountChanges | Part | Push):
+        return message.step, 0 if isinstance(message, Push) else message.hop, message.sender
     got = type(message).__name__
     raise StoredStateInvalid(f"[inbox] expected changes of counts or a push, got {got}; restore the log")
 
 
-class _Heartbeats:
-    """Heartbeats of a worker, one in heartbeat_ms."""
+class _Loop(ABC, Generic[Worker]):
+    """A worker over logs, from its latest checkpoint on; sends one heartbeat in heartbeat_ms."""
 
-    def __init__(self, logs: ClusterLogs, role: int, worker: int, settings: Settings, clock: Clock) -> None:
-        self._log, self._settings, self._clock = logs.log("beats"), settings, clock
-        self._role, self._worker = role, worker
-        self._last: float | None = None
-
-    def send(self, step: int) -> None:
-        """One, with the next step, if it is due."""
-        now = self._clock()
-        if self._last is None or now - self._last >= self._settings.heartbeat_ms:
-            self._last = now
-            self._log.append(encode(Heartbeat(self._role, self._worker, step, int(now))))
-
-
-class SamplingLoop:
-    """A sampling worker over logs; starts from its latest checkpoint. Raises: UsageError if there is none."""
+    role: int  # place in ROLES
 
     def __init__(
         self,
@@ -198,25 +180,42 @@ class SamplingLoop:
         settings: Settings,
         clock: Clock,
     ) -> None:
-        state = checkpoints.read("sampling", worker)
-        if not isinstance(state, PartitionState):
-            raise UsageError(
-                f"[sampling {worker}] expected a state to start from, got none; write the start states first"
-            )
-        self.worker = SamplingWorker(spec, worker, int(state.owners.max()) + 1, state)
-        self._ids = state.named(spec.schema)
-        self._logs, self._checkpoints = logs, checkpoints
-        self._inbox = _Inbox(logs.log(f"sampling-{worker}"), state.inbox)
-        self._heartbeats = _Heartbeats(logs, 0, worker, settings, clock)
+        name = ROLES[self.role]
+        self.worker, place = self._restored(spec, worker, checkpoints.read(name, worker))
+        self._logs, self._checkpoints, self._settings, self._clock = logs, checkpoints, settings, clock
+        self._inbox = _Inbox(logs.log(f"{name}-{worker}"), place)
+        self._beats = logs.log("beats")
+        self._last_beat: float | None = None
+
+    @abstractmethod
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[Worker, int]:
+        """The worker in this state, and the place in its inbox from which it needs messages."""
 
     @property
     def has_moved(self) -> bool:
         """Whether its partition was cut anew: this loop is over, start another."""
-        return self.worker.moved is not None
+        return isinstance(self.worker, SamplingWorker) and self.worker.moved is not None
 
     def heartbeat(self) -> None:
-        """Sends one if it is due; from any thread, also during a turn."""
-        self._heartbeats.send(self.worker.step)
+        """Sends one, with the next step, if it is due; from any thread, also during a turn."""
+        now = self._clock()
+        if self._last_beat is None or now - self._last_beat >= self._settings.heartbeat_ms:
+            self._last_beat = now
+            self._beats.append(encode(Heartbeat(self.role, self.worker.worker, self.worker.step or 0, int(now))))
+
+
+class SamplingLoop(_Loop[SamplingWorker]):
+    """A sampling worker over logs; starts from its latest checkpoint. Raises: UsageError if there is none."""
+
+    role = 0
+
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[SamplingWorker, int]:
+        if not isinstance(state, PartitionState):
+            raise UsageError(
+                f"[sampling {worker}] expected a state to start from, got none; write the start states first"
+            )
+        self._ids = state.named(spec.schema)
+        return SamplingWorker(spec, worker, int(state.owners.max()) + 1, state), state.inbox
 
     def turn(self) -> bool:
         """Goes on as far as possible without waiting; whether there was anything to do."""
@@ -227,8 +226,7 @@ class SamplingLoop:
         for message in messages:
             if isinstance(message, CountChanges):
                 self._send(self.worker.receive(message))
-        began = self._begin()
-        return bool(messages) or began
+        return self._begin() or bool(messages)
 
     def _begin(self) -> bool:
         if not self.worker.is_idle:
@@ -247,53 +245,37 @@ class SamplingLoop:
 
     def _in_slots(self, batch: Updates) -> _native.UpdateBuffer:
         """A batch of the history as stores take it; the ids follow. Raises: UsageError for ids of another graph."""
+        buffer, change, refused = batch.slot_buffer, None, None
         if self._ids is not None:
             try:
                 buffer, change = self._ids.translate(batch)
             except UpdateError as cause:
-                raise _of_another_graph(self.worker.offset, str(cause)) from cause
-            if change is not None:
-                change.commit()
-            return buffer
-        if batch.slot_buffer is None:
-            raise _of_another_graph(self.worker.offset, "ids of a graph's own")
-        return batch.slot_buffer
+                buffer, refused = None, cause
+        if buffer is None:
+            raise UsageError(
+                f"[history, from offset {self.worker.offset}] expected the ids of the graph that the workers began "
+                f"with, got {refused or 'ids of its own'}; name its history"
+            ) from refused
+        if change is not None:
+            change.commit()
+        return buffer
 
     def _send(self, messages: list[CountChanges | Push]) -> None:
         for message in messages:
             self._logs.send(message)
 
 
-def _of_another_graph(offset: int, got: str) -> UsageError:
-    return UsageError(
-        f"[history, from offset {offset}] expected the ids of the graph that the workers began with, got {got}; name "
-        "its history"
-    )
-
-
-class ServingLoop:
+class ServingLoop(_Loop[ServingWorker]):
     """A serving worker over its inbox; starts from its latest checkpoint, or from the inbox's beginning."""
 
-    def __init__(
-        self,
-        spec: ClusterSpec,
-        worker: int,
-        logs: ClusterLogs,
-        checkpoints: Checkpoints,
-        settings: Settings,
-        clock: Clock,
-    ) -> None:
-        self.worker = ServingWorker(spec, worker)
-        stored = checkpoints.read("serving", worker)
-        if isinstance(stored, Served):
-            self.worker.restore(stored.push)
-        self._checkpoints, self._clock = checkpoints, clock
-        self._inbox = _Inbox(logs.log(f"serving-{worker}"), stored.inbox if isinstance(stored, Served) else 0)
-        self._heartbeats = _Heartbeats(logs, 1, worker, settings, clock)
+    role = 1
 
-    def heartbeat(self) -> None:
-        """As SamplingLoop.heartbeat."""
-        self._heartbeats.send(self.worker.step or 0)
+    def _restored(self, spec: ClusterSpec, worker: int, state: Stored | None) -> tuple[ServingWorker, int]:
+        made = ServingWorker(spec, worker)
+        if not isinstance(state, Served):
+            return made, 0
+        made.restore(state.push)
+        return made, state.inbox
 
     def turn(self) -> bool:
         """Takes what has arrived; whether there was anything."""

@@ -17,10 +17,8 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import UpdateError, UsageError
 from livegnn.sampling.cluster.messages import Batches, Checkpoint, CountChanges, Move, Push, PushArrays, Serve, Step
-from livegnn.sampling.cluster.partition import COLUMNS, PartitionState, owned_flags, serving_flags, workers_in
+from livegnn.sampling.cluster.partition import COLUMNS, PartitionState, serving_flags, workers_in
 from livegnn.sampling.cluster.spec import ClusterSpec
-
-__all__ = ["SamplingWorker"]
 
 
 class SamplingWorker:
@@ -40,7 +38,7 @@ class SamplingWorker:
         self.spec, self.worker, self.workers = spec, worker, workers
         self.step, self.offset = state.step, state.offset
         self.owners, self.serving = state.owners, state.serving
-        self._owned = owned_flags(state.owners, worker)
+        self._owned = (state.owners == worker).astype(np.uint8)
         self._next_edge_id, self._now = state.next_edge_id, state.now
         self._has_edge_data = spec.edge_columns.words > 0
         self._store = spec.new_store()
@@ -66,19 +64,14 @@ class SamplingWorker:
         self._hop = 0
         self._receivers: list[tuple[int, bool]] = []  # of this step's pushes, and whether they begin with it
         self._waiting: dict[tuple[int, int], dict[int, CountChanges]] = {}  # (step, hop) -> by sender
-        self._moved: Move | None = None
+        self.moved: Move | None = None  # the step that ended this partition: take state() and cut it anew
 
     # ---- steps
 
     @property
     def is_idle(self) -> bool:
         """Whether it can begin the next step."""
-        return self._running is None and self._moved is None
-
-    @property
-    def moved(self) -> Move | None:
-        """The step that ended this partition: take state() and cut it anew."""
-        return self._moved
+        return self._running is None and self.moved is None
 
     def begin(self, step: Step, batches: Sequence[_native.UpdateBuffer] = ()) -> list[CountChanges | Push]:
         """Begins the next step; what to send.
@@ -154,11 +147,10 @@ class SamplingWorker:
         whole = _native.UpdateBuffer()
         for batch in batches:
             whole.extend(batch)
-        parts, attributes = (
-            (whole, self._owned, self.spec.policy, self._next_edge_id),
-            self.spec.edge_columns.attr_width,
+        attributes = self.spec.edge_columns.attr_width > 0
+        part, next_edge_id, latest = _native.partition(
+            whole, self._owned, self.spec.policy, self._next_edge_id, attributes=attributes
         )
-        part, next_edge_id, latest = _native.partition(*parts, attributes=attributes > 0)
         self._reservoirs.set_now(latest)
         changed = self._features.follow(whole, self._owned)
         try:
@@ -199,21 +191,19 @@ class SamplingWorker:
         quiet = isinstance(step, Checkpoint | Move)
         pushes = []
         for receiver, fresh in self._receivers:
-            content = _nothing(self.spec) if quiet else self._content(receiver)
+            widths = self.spec.feature_width, self.spec.edge_columns.words
+            content = _nothing(*widths) if quiet else self._subscriptions.push(receiver, *widths)
             seeds = serving_flags(self.serving, receiver)
             where = (self.worker, self.workers, receiver, self.step, self.offset, step.stamp)
             pushes.append(Push(*where, fresh, checkpoint, seeds, content))
         if isinstance(step, Move):
-            self._moved = step
+            self.moved = step
         self._running, self._hop = None, 0
         self.step += 1
         return pushes
 
-    def _content(self, receiver: int) -> PushArrays:
-        return self._subscriptions.push(receiver, self.spec.feature_width, self.spec.edge_columns.words)
 
-
-def _nothing(spec: ClusterSpec) -> PushArrays:
-    none, no_ids, no_rows = np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, spec.feature_width), np.float32)
-    no_edges = np.empty((0, spec.edge_columns.words), np.float32)
+def _nothing(width: int, words: int) -> PushArrays:
+    none, no_ids = np.empty(0, np.int32), np.empty(0, np.int64)
+    no_edges, no_rows = (np.empty((0, columns), np.float32) for columns in (words, width))
     return none, none, none, none, no_ids, no_edges, none, none, none, no_rows, none

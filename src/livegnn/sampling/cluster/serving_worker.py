@@ -16,12 +16,9 @@ from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.sampling.cluster.messages import Push, PushArrays
 from livegnn.sampling.cluster.spec import ClusterSpec
-from livegnn.sampling.presample.answers import Response, check_size
-from livegnn.sampling.presample.source import ReadOptions, SampleSource
+from livegnn.sampling.presample.source import ReadOptions, Response, SampleSource, check_size
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
-
-__all__ = ["ServingWorker"]
 
 
 class Tables(Protocol):
@@ -48,34 +45,27 @@ class ServingWorker(SampleSource):
     Args:    spec: what the cluster agreed on.  worker: its number.  tables: where to keep things; native memory unless
              given. They are made anew when the worker starts over.
     Source:  Helios, 4.3 and section 6.
+
+    step: the next one, None before the first.  lag_ms: how long after its step was put in order the newest version
+    could be read.
     """
 
     def __init__(self, spec: ClusterSpec, worker: int, *, tables: Tables | None = None) -> None:
         self.spec, self.worker, self.edge_columns = spec, worker, spec.edge_columns
         self._tables: Tables = tables or spec.new_tables()
         self._changed = threading.Condition()
-        self._step: int | None = None  # the next one; None before the first
+        self.step: int | None = None
         self._version = -1
         self._seeds = np.zeros(_native.BUCKETS, np.uint8)
-        self._lag_ms = 0.0
+        self.lag_ms = 0.0
         self._waiting: dict[int, dict[int, Push]] = {}
 
     # ---- following
 
     @property
-    def step(self) -> int | None:
-        """The next step; None before the first."""
-        return self._step
-
-    @property
     def version(self) -> int:
         """Entries of the history that its answers include; -1 before the first step."""
         return self._version
-
-    @property
-    def lag_ms(self) -> float:
-        """How long after its step was put in order the newest version could be read."""
-        return self._lag_ms
 
     def receive(self, push: Push, now_ms: float | None = None) -> list[Push]:
         """Takes a push, and applies every step that is complete by it.
@@ -83,7 +73,7 @@ class ServingWorker(SampleSource):
         Args:    now_ms: the clock, for lag_ms.
         Returns: a push of each applied step, so that the caller can write a checkpoint where one is asked for.
         """
-        if self._step is not None and push.step < self._step:
+        if self.step is not None and push.step < self.step:
             return []
         self._waiting.setdefault(push.step, {})[push.sender] = push
         applied = []
@@ -91,7 +81,7 @@ class ServingWorker(SampleSource):
             pushes = self._waiting.pop(ready)
             first = pushes[min(pushes)]
             self._apply(first, [pushes[sender].arrays for sender in sorted(pushes)])
-            self._lag_ms = max(0.0, (time.time() * 1000 if now_ms is None else now_ms) - first.stamp)
+            self.lag_ms = max(0.0, (time.time() * 1000 if now_ms is None else now_ms) - first.stamp)
             applied.append(first)
         return applied
 
@@ -109,7 +99,7 @@ class ServingWorker(SampleSource):
     def answer(self, slots: Int64Array, options: ReadOptions) -> Response:
         """As SampleSource.answer; waits for the version, and for the first step."""
         tables = self.spec.tables_of(options.query)
-        if options.at_least is not None or self._step is None:
+        if options.at_least is not None or self.step is None:
             self.wait_for(0 if options.at_least is None else options.at_least, options.timeout)
         check_size("sample", (self.spec.fanouts[table] for table in tables), len(slots))
         widths = self.spec.widths_of(options.query) if options.features else []
@@ -128,14 +118,14 @@ class ServingWorker(SampleSource):
 
     def state(self) -> Push:
         """What restore() takes: the content as one push, of the last step. Raises: UsageError before the first."""
-        if self._step is None:
+        if self.step is None:
             raise UsageError("[state] expected a serving worker with content, got one before its first step; wait")
-        numbers = (0, 1, self.worker, self._step - 1, self._version, 0)
+        numbers = (0, 1, self.worker, self.step - 1, self._version, 0)
         return Push(*numbers, True, False, self._seeds, self.contents())
 
     def restore(self, state: Push) -> None:
         """Starts from what state() gave. Raises: UsageError unless it is empty."""
-        if self._step is not None:
+        if self.step is not None:
             raise UsageError(
                 "[restore] expected a serving worker before its first step, got one with content; make one"
             )
@@ -148,7 +138,7 @@ class ServingWorker(SampleSource):
         for step in sorted(self._waiting):
             found = self._waiting[step]
             some = next(iter(found.values()))
-            if (some.fresh or step == self._step) and len(found) == some.senders:
+            if (some.fresh or step == self.step) and len(found) == some.senders:
                 return step
         return None
 
@@ -157,7 +147,7 @@ class ServingWorker(SampleSource):
             self._clear()
         self._tables.apply(contents, first.seeds, first.version)
         with self._changed:
-            self._step, self._version, self._seeds = first.step + 1, first.version, first.seeds
+            self.step, self._version, self._seeds = first.step + 1, first.version, first.seeds
             self._changed.notify_all()
         for step in [step for step in self._waiting if step <= first.step]:
             del self._waiting[step]

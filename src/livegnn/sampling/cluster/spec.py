@@ -24,15 +24,12 @@ from livegnn._native import EdgePolicy
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import QueryInvalid, UsageError
 from livegnn.graph import Graph
-from livegnn.sampling.presample.answers import check_seed, check_size, native_hop
 from livegnn.sampling.presample.sample import NO_COLUMNS, EdgeDataSpec
-from livegnn.sampling.presample.source import edge_columns_of
+from livegnn.sampling.presample.source import check_seed, check_size, graph_facts, native_hop
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query
 from livegnn.sampling.queries.schema import EdgeType, Schema
-
-__all__ = ["ClusterSpec"]
 
 JSON_VERSION = 1
 _ANY = -1
@@ -99,12 +96,8 @@ class ClusterSpec:
         edge_data: bool = False,
     ) -> Self:
         """The spec for a graph. ttl, edge_data: as PreSampler takes them. Raises: as the class; UsageError."""
-        if not isinstance(graph, Graph):
-            raise UsageError(f"[cluster] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        schema, durations, columns = graph_facts("cluster", graph, ttl, edge_data)
         many = (queries,) if isinstance(queries, Query) else tuple(queries)
-        schema = Schema.of(graph)
-        columns = edge_columns_of("cluster", graph, edge_data)
-        durations = expiry.durations(ttl, schema)
         return cls(many, schema, graph.feature_width, seed, durations, columns, graph.feature_dtype)
 
     @cached_property
@@ -148,23 +141,13 @@ class ClusterSpec:
     def new_store(self) -> _native.GraphStore:
         """An empty store for a partition: no features, and duplicates as the history has them."""
         schema = self.schema
-        named = schema.named(None)
-        columns: dict[str, Any] = {
-            "has_weight": schema.has_weight,
-            "has_time": schema.has_time,
-            "attr_width": self.edge_columns.attr_width,
-            "undirected": schema.undirected,
-        }
-        columns["has_type"] = schema.vertex_types is not None or schema.integer_types or bool(named)
-        if schema.vertex_types is None:
-            return _native.GraphStore(**columns)
-        code = {name: place for place, name in enumerate(schema.vertex_types)}
-        ends = [[code[str(end)] for end in (edge_type.src, edge_type.dst)] for edge_type in named]
         return _native.GraphStore(
-            **columns,
-            type_widths=[0] * len(code),
-            src_types=[src for src, _ in ends],
-            dst_types=[dst for _, dst in ends],
+            has_weight=schema.has_weight,
+            has_time=schema.has_time,
+            has_type=schema.vertex_types is not None or schema.integer_types or bool(schema.edge_types),
+            attr_width=self.edge_columns.attr_width,
+            undirected=schema.undirected,
+            **schema.of_ids().store_options(),
         )
 
     def new_tables(self) -> _native.ServingTables:
@@ -197,29 +180,17 @@ class ClusterSpec:
 
     def to_json(self) -> str:
         """This value as one line of JSON."""
-        schema = self.schema
-        edge_types = None if schema.edge_types is None else {key: list(t) for key, t in schema.edge_types.items()}
-        width = schema.feature_width
-        shape = {
-            "vertex_types": None if schema.vertex_types is None else list(schema.vertex_types),
-            "edge_types": edge_types,
-            "integer_types": schema.integer_types,
-            "has_time": schema.has_time,
-            "has_weight": schema.has_weight,
-            "undirected": schema.undirected,
-            "feature_width": dict(width) if isinstance(width, Mapping) else width,
-        }
         document = {
             "livegnn_cluster": JSON_VERSION,
             "queries": [json.loads(query.to_json()) for query in self.queries],
-            "schema": shape,
+            "schema": vars(self.schema),
             "feature_width": self.feature_width,
             "seed": self.seed,
-            "ttl": [[edge_type, duration] for edge_type, duration in self.ttl.items()],
-            "edge_columns": list(self.edge_columns),
+            "ttl": list(self.ttl.items()),
+            "edge_columns": self.edge_columns,
             "feature_dtype": self.feature_dtype,
         }
-        return json.dumps(document)
+        return json.dumps(document, default=dict)  # of the views of mappings
 
     @classmethod
     def from_json(cls, text: str | Mapping[str, Any]) -> Self:

@@ -8,15 +8,19 @@ from livegnn import _native
 from livegnn.errors import UsageError, VersionPending
 from livegnn.graph import Graph
 from livegnn.graph.threads import thread_count
-from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop
-from livegnn.sampling.presample.source import ReadOptions, SampleSource, edge_columns_of
+from livegnn.sampling.presample.source import (
+    ReadOptions,
+    Response,
+    SampleSource,
+    check_seed,
+    check_size,
+    graph_facts,
+    native_hop,
+)
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query
-from livegnn.sampling.queries.schema import Schema
 from livegnn.types import Int64Array
-
-__all__ = ["AdHocSampler"]
 
 _PAUSE_SECONDS = 0.001
 
@@ -44,17 +48,12 @@ class AdHocSampler(SampleSource):
         edge_data: bool = False,
         threads: int = 1,
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise UsageError(
-                f"[AdHocSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph"
-            )
+        schema, durations, self.edge_columns = graph_facts("AdHocSampler", graph, ttl, edge_data)
         check_seed("AdHocSampler", seed)
         self.graph, self.seed = graph, seed
         self.threads = thread_count("AdHocSampler", threads)
-        schema = Schema.of(graph)
         self._plan = Plan.of([query], schema)
         check_size("AdHocSampler", (hop.fanout for hop in query.hops))
-        durations = expiry.durations(ttl, schema)
         self._expires = bool(durations)
         if now is not None and not self._expires:
             raise UsageError("[AdHocSampler] expected now= with ttl=, which counts from it, got no ttl; give one")
@@ -63,7 +62,6 @@ class AdHocSampler(SampleSource):
         self._hops = [
             native_hop(table.one_hop, expiry.of_hop(table.one_hop, durations, schema)) for table in self._plan.tables
         ]
-        self.edge_columns = edge_columns_of("AdHocSampler", graph, edge_data)
         self._widths = self._plan.level_widths(self._plan.queries[0])
 
     @property

@@ -11,92 +11,69 @@ when the queue closes.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import concurrent.futures
 import contextlib
 import os
 import threading
 import time
 import weakref
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from livegnn.errors import Overloaded, UsageError, VersionPending
 from livegnn.sampling.presample.source import ReadOptions
 from livegnn.types import AnyArray
 
-__all__ = ["LoopReply", "MicroBatcher", "QueuedRequest", "ReplyTo", "ThreadReply"]
+AnyFuture: TypeAlias = concurrent.futures.Future[Any] | asyncio.Future[Any]
 
 _HELD_POLL_S = 0.001
 _UNKNOWN = -1  # in place of a version
 
 
-class ReplyTo(Protocol):
-    """Where answers go; called in the thread that worked, once for all requests of a batch that share it."""
-
-    def deliver(self, requests: list[QueuedRequest]) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class QueuedRequest:
-    """One request, and its answer or error once it is delivered. timeout_s: from when it is put; None for none."""
+    """One request, and its answer or error, which `future` gets. timeout_s: from when it is put; None for none."""
 
     where: str
     seeds: AnyArray
     options: ReadOptions
-    predict: bool
     timeout_s: float | None
-    reply_to: ReplyTo
+    future: AnyFuture
     answer: Any = None
     error: Exception | None = None
     shared: bool = False  # whether the answer is a view of arrays that others share
-    future: Future[Any] | None = None
     put_at: float = 0.0  # of time.monotonic()
 
     def is_late(self, now: float) -> bool:
         return self.timeout_s is not None and now > self.put_at + self.timeout_s
 
 
-class ThreadReply:
-    """For one request of a thread that waits."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def deliver(self, requests: list[QueuedRequest]) -> None:
-        self._event.set()
-
-    def wait(self) -> None:
-        self._event.wait()
-
-
-class LoopReply:
-    """For the futures of one event loop: one wake-up a batch."""
-
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)  # kept by whom it serves, and not by the table of replies
-
-    def deliver(self, requests: list[QueuedRequest]) -> None:
-        loop = self._loop()
-        if loop is None:  # no caller waits there any more
-            return
-        with contextlib.suppress(RuntimeError):  # closed: nor there
-            loop.call_soon_threadsafe(_settle, requests)
+def _deliver(requests: list[QueuedRequest]) -> None:
+    """Wakes the callers: one call for each event loop, and one for each thread that waits."""
+    by_loop: dict[AbstractEventLoop, list[QueuedRequest]] = {}
+    for request in requests:
+        if isinstance(request.future, asyncio.Future):
+            by_loop.setdefault(request.future.get_loop(), []).append(request)
+        else:
+            _settle([request])
+    for loop, found in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # closed: no caller waits there any more
+            loop.call_soon_threadsafe(_settle, found)
 
 
 def _settle(requests: list[QueuedRequest]) -> None:
     for request in requests:
-        future = request.future
-        if future is None or future.done():  # a caller may have gone away
+        if request.future.done():  # a caller may have gone away
             continue
         if request.error is not None:
-            future.set_exception(request.error)
+            request.future.set_exception(request.error)
         else:
-            future.set_result(request.answer)
+            request.future.set_result(request.answer)
 
 
 _open: weakref.WeakSet[MicroBatcher] = weakref.WeakSet()
@@ -188,11 +165,10 @@ class MicroBatcher:
             try:
                 batch, refused = self._take()
             except Exception as error:  # of the version: the waiting callers get it, and the thread goes on
-                batch, refused = [], self._give_up(error)
+                batch, refused = [], self._refuse_all(error)
             if batch:
                 self._work(batch)
-            for reply_to, requests in _by_reply(batch + refused).items():
-                reply_to.deliver(requests)
+            _deliver(batch + refused)
             if self._closed and not batch and not refused:
                 return
 
@@ -212,7 +188,7 @@ class MicroBatcher:
                 if batch or refused:
                     return batch, refused
                 if self._closed:
-                    return [], self._refuse_held()
+                    return [], self._refuse_all(None)
                 if self._held:
                     self._changed.wait(_HELD_POLL_S)
 
@@ -264,26 +240,14 @@ class MicroBatcher:
                 seeds += len(request.seeds)
         return batch
 
-    def _give_up(self, error: Exception) -> list[QueuedRequest]:
+    def _refuse_all(self, error: Exception | None) -> list[QueuedRequest]:
+        """All that wait, with an error; None: the queue was closed."""
         with self._changed:
             waiting = [*self._held, *self._queue]
             self._held, self._queue = [], deque()
         for request in waiting:
-            request.error = error
+            request.error = error or _closed(request)
         return waiting
-
-    def _refuse_held(self) -> list[QueuedRequest]:
-        held, self._held = self._held, []
-        for request in held:
-            request.error = _closed(request)
-        return held
-
-
-def _by_reply(requests: list[QueuedRequest]) -> dict[ReplyTo, list[QueuedRequest]]:
-    found: dict[ReplyTo, list[QueuedRequest]] = {}
-    for request in requests:
-        found.setdefault(request.reply_to, []).append(request)
-    return found
 
 
 def _closed(request: QueuedRequest) -> UsageError:

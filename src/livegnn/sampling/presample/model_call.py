@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -28,8 +29,6 @@ from livegnn.optional import need
 from livegnn.sampling.presample.sample import EdgeDataSpec, Sample
 from livegnn.sampling.queries.plan import Plan, PlannedQuery
 from livegnn.types import AnyArray, Float32Array
-
-__all__ = ["Inputs", "ModelCall", "trial_sample"]
 
 Inputs: TypeAlias = Literal["tree", "pyg", "data"]
 _FORMS = ("tree", "pyg", "data")
@@ -55,8 +54,9 @@ class ModelCall:
         if head is not None and not callable(head):
             raise UsageError(f"[SampleServer] expected head as a callable, got {type(head).__name__}; leave it out")
         model = _opened(model)
-        self._inputs: Inputs = inputs
-        self._merge = merge
+        self._inputs, self._merge = inputs, merge
+        self.shares_calls = not merge  # whether a seed's rows are the same whichever other seeds are in the call
+        self.wants_edge_ids, self.wants_edge_data = inputs == "data" or merge, inputs == "data"
         self._torch = need("torch", "pyg") if inputs != "tree" or _is_module(model) or _is_module(head) else None
         self._tensors = inputs != "tree" or _is_module(model)
         self._device = device
@@ -74,29 +74,11 @@ class ModelCall:
         self._model: Any = _ready(model, device)
         self._head: Any = _ready(head, device)
 
-    @property
-    def shares_calls(self) -> bool:
-        """Whether the rows of a seed are the same whichever other seeds are in the call."""
-        return not self._merge
-
-    @property
-    def wants_edge_ids(self) -> bool:
-        """Whether the sample has to have edge ids."""
-        return self._inputs == "data" or self._merge
-
-    @property
-    def wants_edge_data(self) -> bool:
-        """Whether the model sees weights, times and attributes of edges."""
-        return self._inputs == "data"
-
     def __call__(self, sample: Sample) -> Float32Array:
         """Runs the model. Raises: ModelError if it raises; ModelMismatch if its output is not (B, d)."""
         try:
-            if self._torch is None:
+            with nullcontext() if self._torch is None else self._torch.inference_mode():
                 output = self._run(sample)
-            else:
-                with self._torch.inference_mode():
-                    output = self._run(sample)
         except LiveGnnError:
             raise
         except Exception as cause:  # the user's own code
@@ -165,7 +147,7 @@ def trial_sample(plan: Plan, planned: PlannedQuery, columns: EdgeDataSpec) -> Sa
     vertices = [np.full(shape, -1, np.int64) for shape in shapes[1:]]
     features = [np.zeros((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=True)]
     seeds = np.arange(_TRIAL_SEEDS, dtype=np.int64)
-    edges = columns.zeros(shapes[1:])
+    edges = columns.of_rows([np.zeros((*shape, columns.words), np.float32) for shape in shapes[1:]])
     return Sample(planned, plan, seeds, 0, vertices, [level.copy() for level in vertices], features, edges=edges)
 
 
@@ -185,25 +167,21 @@ def _opened(model: object) -> object:
     path = Path(model)
     if not path.is_file():
         raise UsageError(f"[SampleServer] expected the path of a model, got {path}, which is no file; fix the path")
-    if path.suffix == ".onnx":
-        runtime = need("onnxruntime", "onnx")
-        return _read(path, lambda: runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]))
-    if path.suffix == ".pt":
-        torch = need("torch", "pyg")
-        return _read(path, lambda: torch.jit.load(str(path), map_location="cpu"))
-    raise ModelUnsupported(
-        f"[SampleServer] expected a TorchScript file (.pt) or an ONNX file (.onnx), got {path.name}; load it yourself "
-        "and give the module"
-    )
-
-
-def _read(path: Path, read: Callable[[], object]) -> object:
     try:
-        return read()
+        if path.suffix == ".onnx":
+            return need("onnxruntime", "onnx").InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        if path.suffix == ".pt":
+            return need("torch", "pyg").jit.load(str(path), map_location="cpu")
+    except LiveGnnError:
+        raise
     except Exception as cause:  # what a damaged file raises is the reader's own affair
         raise ModelUnsupported(
             f"[SampleServer] expected {path.name} to hold a model, got {type(cause).__name__}: {cause}; export it again"
         ) from cause
+    raise ModelUnsupported(
+        f"[SampleServer] expected a TorchScript file (.pt) or an ONNX file (.onnx), got {path.name}; load it yourself "
+        "and give the module"
+    )
 
 
 def _ready(model: Any, device: object) -> Any:

@@ -20,15 +20,20 @@ from livegnn.errors import InvariantBroken, StateMismatch, UsageError, VersionPe
 from livegnn.graph import Graph, Updates
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.threads import thread_count
-from livegnn.sampling.presample.answers import Response, check_seed, check_size, native_hop
-from livegnn.sampling.presample.source import ReadOptions, SampleSource, edge_columns_of, planned_query
+from livegnn.sampling.presample.source import (
+    ReadOptions,
+    Response,
+    SampleSource,
+    check_seed,
+    check_size,
+    graph_facts,
+    native_hop,
+    planned_query,
+)
 from livegnn.sampling.queries import expiry
 from livegnn.sampling.queries.plan import Plan
 from livegnn.sampling.queries.query import Query
-from livegnn.sampling.queries.schema import Schema
 from livegnn.types import Int64Array
-
-__all__ = ["PreSampler", "SamplerStats"]
 
 _LAGS_KEPT_MAX = 1000
 
@@ -100,15 +105,11 @@ class PreSampler(SampleSource, Consumer):
         edge_data: bool = False,
         threads: int | None = None,
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise UsageError(f"[PreSampler] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        self._schema, self._durations, self.edge_columns = graph_facts("PreSampler", graph, ttl, edge_data)
         check_seed("PreSampler", seed)
         cores = thread_count("PreSampler", threads)
         self.graph = graph
         self.seed = seed
-        self.edge_columns = edge_columns_of("PreSampler", graph, edge_data)
-        self._schema = Schema.of(graph)
-        self._durations = expiry.durations(ttl, self._schema)
         self._plan = Plan(self._schema)
         self._tables: dict[int, int] = {}  # the plan's number of a table -> the native one
         self._readers: dict[int, _QueryTables] = {}

@@ -11,26 +11,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 import numpy as np
 
 from livegnn.errors import UsageError, ValueInvalid
 from livegnn.graph import Updates, checks
-from livegnn.sampling.presample.answers import seed_names
-from livegnn.sampling.presample.micro_batch import LoopReply, MicroBatcher, QueuedRequest, ReplyTo, ThreadReply
+from livegnn.sampling.presample.micro_batch import AnyFuture, MicroBatcher, QueuedRequest
 from livegnn.sampling.presample.model_call import Inputs, ModelCall, trial_sample
 from livegnn.sampling.presample.sample import Sample
-from livegnn.sampling.presample.source import ReadArguments, SampleSource, planned_query, read_options
+from livegnn.sampling.presample.source import ReadArguments, SampleSource, planned_query, read_options, seed_names
 from livegnn.types import AnyArray, Float32Array
-
-__all__ = ["Prediction", "SampleServer", "ServerStats"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,6 @@ class SampleServer:
             if trial is not None:
                 self._model(trial)
         self._counts = _Counts()
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopReply] = weakref.WeakKeyDictionary()
         self._batcher = MicroBatcher(
             self._work, lambda: source.version, batch_max=batch_max, wait_us=wait_us, queue_max=queue_max
         )
@@ -128,8 +123,9 @@ class SampleServer:
         Args:    query: the server's own unless given.  timeout: above 0, also for a turn; 10 s unless given.
         Raises:  as SampleSource.sample; Overloaded.
         """
-        request = self._put("sample", seeds, ThreadReply(), **options)
-        sample: Sample = self._wait(request)
+        future: Future[Sample] = Future()
+        request = self._put("sample", seeds, future, **options)
+        sample = future.result()
         return sample.part(0, len(sample), copy=True) if request.shared else sample  # not to keep the batch alive
 
     def predict(self, seeds: object, *, at_least: int | None = None, timeout: float | None = 10.0) -> Prediction:
@@ -137,21 +133,23 @@ class SampleServer:
 
         Raises:  as sample; UsageError without a model; ModelError if the model raises.
         """
-        request = self._put("predict", seeds, ThreadReply(), at_least=at_least, timeout=timeout)
-        prediction: Prediction = self._wait(request)
-        return prediction
+        future: Future[Prediction] = Future()
+        self._put("predict", seeds, future, at_least=at_least, timeout=timeout)
+        return future.result()
 
     async def sample_async(self, seeds: object, **options: Unpack[ReadArguments]) -> Sample:
         """sample() for coroutines: the event loop goes on. The arrays are views of the batch: copy what you keep."""
-        sample: Sample = await self._future("sample", seeds, **options)
-        return sample
+        future: asyncio.Future[Sample] = asyncio.get_running_loop().create_future()
+        self._put("sample", seeds, future, **options)
+        return await future
 
     async def predict_async(
         self, seeds: object, *, at_least: int | None = None, timeout: float | None = 10.0
     ) -> Prediction:
         """predict() for coroutines: the event loop goes on."""
-        prediction: Prediction = await self._future("predict", seeds, at_least=at_least, timeout=timeout)
-        return prediction
+        future: asyncio.Future[Prediction] = asyncio.get_running_loop().create_future()
+        self._put("predict", seeds, future, at_least=at_least, timeout=timeout)
+        return await future
 
     def sample_bytes(
         self,
@@ -204,17 +202,8 @@ class SampleServer:
     @property
     def stats(self) -> ServerStats:
         """What it has done so far."""
-        counts, batcher = self._counts, self._batcher
-        return ServerStats(
-            self.version,
-            counts.requests,
-            counts.seeds,
-            counts.batches,
-            batcher.waiting,
-            batcher.overloaded,
-            counts.sample_s,
-            counts.model_s,
-        )
+        waiting, overloaded = self._batcher.waiting, self._batcher.overloaded
+        return ServerStats(version=self.version, waiting=waiting, overloaded=overloaded, **vars(self._counts))
 
     def close(self) -> None:
         """Answers what waits, refuses what comes later, and ends its thread. The source stays open."""
@@ -223,19 +212,12 @@ class SampleServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()
 
     # ---- inside: the caller's side
 
-    def _put(
-        self,
-        where: str,
-        seeds: object,
-        reply_to: ReplyTo,
-        future: asyncio.Future[Any] | None = None,
-        **asked: Unpack[ReadArguments],
-    ) -> QueuedRequest:
+    def _put(self, where: str, seeds: object, future: AnyFuture, **asked: Unpack[ReadArguments]) -> QueuedRequest:
         predict = where == "predict"
         if predict and self._model is None:
             raise UsageError(
@@ -255,25 +237,9 @@ class SampleServer:
         if self._model is not None and predict:
             asked["edge_ids"], asked["edge_data"] = self._model.wants_edge_ids, self._model.wants_edge_data
         options = read_options(where, self.source.plan, asked)
-        request = QueuedRequest(where, names, options, predict, timeout_s, reply_to, future=future)
+        request = QueuedRequest(where, names, options, timeout_s, future)
         self._batcher.put(request)
         return request
-
-    def _wait(self, request: QueuedRequest) -> Any:
-        assert isinstance(request.reply_to, ThreadReply)
-        request.reply_to.wait()
-        if request.error is not None:
-            raise request.error
-        return request.answer
-
-    def _future(self, where: str, seeds: object, **options: Unpack[ReadArguments]) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        reply_to = self._loops.get(loop)
-        if reply_to is None:
-            reply_to = self._loops[loop] = LoopReply(loop)
-        future: asyncio.Future[Any] = loop.create_future()
-        self._put(where, seeds, reply_to, future, **options)
-        return future
 
     # ---- inside: the thread that answers
 
@@ -288,7 +254,7 @@ class SampleServer:
 
     def _answer(self, group: list[QueuedRequest]) -> None:
         """One call of the source and one of the model for all, or, when that is refused, one by one."""
-        group.sort(key=lambda request: not request.predict)  # the model's rows stand together
+        group.sort(key=lambda request: request.where != "predict")  # the model's rows stand together
         try:
             self._answer_together(group)
         except Exception as error:  # of any kind: each caller gets it, and the thread goes on
@@ -314,7 +280,7 @@ class SampleServer:
         sampled = time.perf_counter()
         self._counts.batches += 1
         self._counts.sample_s += sampled - start
-        predictors = [request for request in group if request.predict]
+        predictors = [request for request in group if request.where == "predict"]
         first = sum(len(request.seeds) for request in predictors)
         if predictors:
             self._predict(predictors, sample.part(0, first))

@@ -12,8 +12,6 @@ from torch import nn
 
 from livegnn.errors import ModelUnsupported, ValueInvalid
 
-__all__ = ["TreeSAGE"]
-
 
 class TreeSAGE(nn.Module):
     """GraphSAGE with mean aggregation, one layer for each hop of the query.
@@ -58,11 +56,12 @@ class TreeSAGE(nn.Module):
         hidden = convs[0].out_channels
         tree = cls(convs[0].in_channels, hidden, convs[-1].out_channels, len(convs))
         with torch.no_grad():
-            for conv, neighbours, own in zip(convs, tree.neighbours, tree.own, strict=True):
+            layers: Any = zip(convs, tree.neighbours, tree.own, strict=True)
+            for conv, neighbours, own in layers:
                 bias = conv.lin_l.bias
-                _copy(neighbours.weight, conv.lin_l.weight)
-                _copy(neighbours.bias, torch.zeros(conv.out_channels) if bias is None else bias)
-                _copy(own.weight, conv.lin_r.weight)
+                neighbours.weight.copy_(conv.lin_l.weight)
+                neighbours.bias.copy_(torch.zeros(conv.out_channels) if bias is None else bias)
+                own.weight.copy_(conv.lin_r.weight)
         return tree.eval()
 
     def forward(self, features: list[torch.Tensor], masks: list[torch.Tensor]) -> torch.Tensor:
@@ -78,10 +77,6 @@ class TreeSAGE(nn.Module):
                 risen.append(out if layer == last else out.relu())
             h = risen
         return h[0]
-
-
-def _copy(to: Any, values: torch.Tensor) -> None:
-    to.copy_(values)
 
 
 def _unsupported(got: str) -> ModelUnsupported:

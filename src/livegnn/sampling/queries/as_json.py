@@ -15,35 +15,30 @@ from typing import Any, NoReturn
 
 from livegnn.errors import QueryInvalid
 from livegnn.graph.checks import shown
-from livegnn.sampling.queries.as_text import TEXT_CHARACTERS_MAX
 from livegnn.sampling.queries.hop import (
-    Draft,
+    HOP_FAULTS,
     Hop,
-    direction_fault,
-    edge_type_fault,
-    fanout_fault,
+    Parts,
     hops_fault,
+    length_fault,
     name_fault,
     nearest,
-    strategy_fault,
     whole,
 )
-
-__all__ = ["JSON_VERSION", "from_json", "to_json"]
 
 JSON_VERSION = 1
 _QUERY_KEYS = ("livegnn_query", "vertex_type", "alias", "hops")
 _HOP_KEYS = ("direction", "edge_type", "fanout", "by")
 
 
-def to_json(draft: Draft) -> str:
+def to_json(parts: Parts) -> str:
     """The query as one line of JSON."""
-    hops = [{key: getattr(hop, key) for key in _HOP_KEYS} for hop in draft.hops]
-    values = (JSON_VERSION, draft.vertex_type, draft.alias, hops)
+    vertex_type, hops, alias = parts
+    values = (JSON_VERSION, vertex_type, alias, [vars(hop) for hop in hops])
     return json.dumps(dict(zip(_QUERY_KEYS, values, strict=True)), ensure_ascii=False)
 
 
-def from_json(document: str | Mapping[str, Any]) -> Draft:
+def from_json(document: str | Mapping[str, Any]) -> Parts:
     """The parts of the query that a JSON text, or the object decoded from one, writes.
 
     Raises:  QueryInvalid, naming the path: "hops[1].fanout".
@@ -59,25 +54,21 @@ def from_json(document: str | Mapping[str, Any]) -> Draft:
     if not isinstance(hops, list):
         _refuse(f"expected a list of hops, got {shown(hops)}; write [] for none", "hops")
     _check(hops_fault(len(hops)), "hops")
-    return Draft(vertex_type, tuple(_hop(hop, f"hops[{place}]") for place, hop in enumerate(hops)), alias)
+    return vertex_type, tuple(_hop(hop, f"hops[{place}]") for place, hop in enumerate(hops)), alias
 
 
 def _hop(value: object, path: str) -> Hop:
     found = _object(value, path, _HOP_KEYS)
-    direction, fanout, by = (_required(found, key, path) for key in ("direction", "fanout", "by"))
+    parts = {key: _required(found, key, path) for key in ("direction", "fanout", "by")}
     edge_type = found.get("edge_type")
-    if isinstance(edge_type, list):
-        edge_type = tuple(edge_type)
-    _check(direction_fault(direction), f"{path}.direction")
-    _check(edge_type_fault(edge_type), f"{path}.edge_type")
-    _check(fanout_fault(fanout), f"{path}.fanout")
-    _check(strategy_fault(by), f"{path}.by")
-    return Hop(direction, edge_type, fanout, by)
+    parts["edge_type"] = tuple(edge_type) if isinstance(edge_type, list) else edge_type
+    for key, fault_of in HOP_FAULTS.items():
+        _check(fault_of(parts[key]), f"{path}.{key}")
+    return Hop(**parts)
 
 
 def _decoded(text: str) -> Any:
-    if len(text) > TEXT_CHARACTERS_MAX:
-        _refuse(f"expected at most {TEXT_CHARACTERS_MAX} characters, got {len(text)}; shorten it", "")
+    _check(length_fault(text), "")
     try:
         return json.loads(text, object_pairs_hook=_without_repeats)
     except QueryInvalid:

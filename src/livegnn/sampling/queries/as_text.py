@@ -23,20 +23,18 @@ from livegnn.graph.checks import shown
 from livegnn.sampling.queries.hop import (
     FANOUT_MAX,
     Direction,
-    Draft,
     EdgeTypeName,
     Hop,
+    Parts,
     Strategy,
     edge_type_fault,
     fanout_fault,
     hops_fault,
+    length_fault,
     name_fault,
     nearest,
 )
 
-__all__ = ["TEXT_CHARACTERS_MAX", "Rendered", "edge_type_text", "parse", "render", "step_text", "underlined"]
-
-TEXT_CHARACTERS_MAX = 65536
 _LINE_COLUMNS_MAX = 116  # of a line in a message; longer ones are cut around the place
 
 _STEPS: dict[Direction, str] = {"out": "OutV", "in_": "InV", "both": "BothV"}
@@ -44,6 +42,11 @@ _STRATEGIES: dict[Strategy, str] = {"random": "Random", "top_k": "TopK", "weight
 _DIRECTION_OF: dict[str, Direction] = {step.lower(): direction for direction, step in _STEPS.items()}
 _STRATEGY_OF: dict[str, Strategy] = {name.lower(): by for by, name in _STRATEGIES.items()}
 _PYTHONIC = {"out": "OutV", "in_": "InV", "in": "InV", "both": "BothV", "value": "values"}
+_MISPLACED = {
+    "sample": "a direction comes before .sample",
+    "by": "a strategy comes once, directly after .sample(fan-out)",
+    "alias": "an alias comes once, directly after V(...)",
+}
 
 Span = tuple[int, int]
 
@@ -58,18 +61,21 @@ class Rendered(NamedTuple):
     spans: dict[tuple[int, str], Span]
 
 
-def render(draft: Draft) -> Rendered:
+def render(parts: Parts) -> Rendered:
     """The text of a query, on one line."""
-    seeds = "ID" if draft.vertex_type is None else f"{_quoted(draft.vertex_type)}, ID"
+    vertex_type, hops, alias = parts
+    seeds = "ID" if vertex_type is None else f"{_quoted(vertex_type)}, ID"
     text = f"g.V({seeds})"
     spans: dict[tuple[int, str], Span] = {(0, "seeds"): (4, 4 + len(seeds))}
-    if draft.alias is not None:
-        text += f".alias({_quoted(draft.alias)})"
-    for number, hop in enumerate(draft.hops, start=1):
-        word, by = _STEPS[hop.direction], _quoted(_STRATEGIES[hop.by])
-        edge_type = edge_type_text(hop.edge_type)
-        parts = (("direction", ".", word), ("edge_type", "(", edge_type), ("fanout", ").sample(", str(hop.fanout)))
-        for part, before, shown_part in (*parts, ("by", ").by(", by)):
+    if alias is not None:
+        text += f".alias({_quoted(alias)})"
+    for number, hop in enumerate(hops, start=1):
+        for part, before, shown_part in (
+            ("direction", ".", _STEPS[hop.direction]),
+            ("edge_type", "(", _edge_type_text(hop.edge_type)),
+            ("fanout", ").sample(", str(hop.fanout)),
+            ("by", ").by(", _quoted(_STRATEGIES[hop.by])),
+        ):
             text += before
             spans[number, part] = (len(text), len(text) + len(shown_part))
             text += shown_part
@@ -79,10 +85,10 @@ def render(draft: Draft) -> Rendered:
 
 def step_text(direction: Direction, edge_type: EdgeTypeName) -> str:
     """One direction as the text writes it: ".OutV('Click')"."""
-    return f".{_STEPS[direction]}({edge_type_text(edge_type)})"
+    return f".{_STEPS[direction]}({_edge_type_text(edge_type)})"
 
 
-def edge_type_text(edge_type: EdgeTypeName) -> str:
+def _edge_type_text(edge_type: EdgeTypeName) -> str:
     """The arguments that name an edge type in the text, without parentheses."""
     if edge_type is None:
         return ""
@@ -189,7 +195,7 @@ class _Parser:
         self._tokens = _tokens(text)
         self._place = 0
 
-    def query(self) -> Draft:
+    def query(self) -> Parts:
         vertex_type = self._seeds()
         alias = None
         if self._takes_step("alias"):
@@ -206,15 +212,13 @@ class _Parser:
         if ended and self._takes("("):
             self._expect(")", "after values(")
         self._expect_end(ended is not None)
-        return Draft(vertex_type, tuple(hops), alias)
+        return vertex_type, tuple(hops), alias
 
     def _seeds(self) -> str | None:
-        if str(self._next.value).lower() == "g" and self._next.kind == "word":
-            self._place += 1
+        if self._takes_word("g"):
             self._expect(".", "after g")
-        if self._next.kind != "word" or str(self._next.value).lower() != "v":
+        if not self._takes_word("v"):
             self._refuse(self._next, f"expected g.V(...) first, got {self._got}; begin with g.V('User', ID) or g.V(ID)")
-        self._place += 1
         self._expect("(", "after V")
         vertex_type = None
         if self._next.kind == "string":
@@ -227,10 +231,9 @@ class _Parser:
         return vertex_type
 
     def _expect_id(self) -> None:
-        if self._next.kind != "word" or str(self._next.value).lower() != "id":
+        if not self._takes_word("id"):
             advice = "the word ID stands for the seeds, which are given when sampling"
             self._refuse(self._next, f"expected ID, got {self._got}; {advice}")
-        self._place += 1
 
     def _hop(self, number: int, step: _Token) -> Hop:
         where = f"hop {number}: "
@@ -238,9 +241,8 @@ class _Parser:
         edge_type = self._edge_type(where)
         self._expect(")", "after the edge type")
         if not self._takes_step("sample"):
-            token = self._offending
             problem = f"{where}expected .sample(fan-out) after {step.value}(...), got {self._got_step}"
-            self._refuse(token, f"{problem}; say how many to sample, as in .sample(10)")
+            self._refuse(self._offending, f"{problem}; say how many to sample, as in .sample(10)")
         self._expect("(", "after sample")
         fanout = self._fanout(where)
         self._expect(")", "after the fan-out")
@@ -252,15 +254,10 @@ class _Parser:
         return Hop(_DIRECTION_OF[str(step.value).lower()], edge_type, fanout, by)
 
     def _edge_type(self, where: str) -> EdgeTypeName:
-        first = self._next
-        if first.kind == ")":
+        if self._next.kind == ")":
             return None
-        if first.kind == "integer":
-            fault = edge_type_fault(first.value)
-            if fault:
-                self._refuse(first, where + fault)
-            self._place += 1
-            return int(first.value)
+        if self._next.kind == "integer":
+            return int(self._checked(edge_type_fault(self._next.value), where))
         name = self._name("an edge type", where)
         if not self._takes(","):
             return name
@@ -272,33 +269,33 @@ class _Parser:
         token = self._next
         if token.kind != "integer":
             self._refuse(token, f"{where}expected a fan-out from 1 to {FANOUT_MAX}, got {self._got}; write a number")
-        fault = fanout_fault(token.value)
-        if fault:
-            self._refuse(token, where + fault)
-        self._place += 1
-        return int(token.value)
+        return int(self._checked(fanout_fault(token.value), where))
 
     def _strategy(self, where: str) -> Strategy:
         token = self._next
         given = str(token.value)
-        if token.kind == "string" and given.lower() in _STRATEGY_OF:
-            self._place += 1
-            return _STRATEGY_OF[given.lower()]
-        close = _STRATEGIES.get(cast(Strategy, given.lower())) or nearest(given, _STRATEGIES.values())
-        advice = f"write {_quoted(close)}" if close else "uniform, the latest by time, or by edge weight"
-        problem = f"{where}expected 'Random', 'TopK' or 'EdgeWeight', got {self._got}; {advice}"
-        self._refuse(token, problem)
+        by = _STRATEGY_OF.get(given.lower()) if token.kind == "string" else None
+        if by is None:
+            close = _STRATEGIES.get(cast(Strategy, given.lower())) or nearest(given, _STRATEGIES.values())
+            advice = f"write {_quoted(close)}" if close else "uniform, the latest by time, or by edge weight"
+            self._refuse(token, f"{where}expected 'Random', 'TopK' or 'EdgeWeight', got {self._got}; {advice}")
+        self._place += 1
+        return by
 
     def _name(self, what: str, where: str = "") -> str:
         token = self._next
         if token.kind != "string":
             advice = f"write it as '{token.value}'" if token.kind == "word" else "write it as a quoted string"
             self._refuse(token, f"{where}expected {what}, got {self._got}; {advice}")
-        fault = name_fault(what, token.value)
+        return str(self._checked(name_fault(what, token.value), where))
+
+    def _checked(self, fault: str | None, where: str) -> str | int:
+        """The value of the next token, unless something is wrong with it."""
+        token = self._next
         if fault:
             self._refuse(token, where + fault)
         self._place += 1
-        return str(token.value)
+        return token.value
 
     def _expect_end(self, ended: bool) -> None:
         if self._next.kind == "end":
@@ -309,14 +306,9 @@ class _Parser:
         known = [*_STEPS.values(), "values"]
         close = _PYTHONIC.get(word.lower()) or nearest(word, known)
         advice = f"did you mean .{close}?" if close else "a hop is .OutV('Click').sample(10).by('Random')"
-        if word.lower() == "sample":
-            advice = "a direction comes before .sample"
-        elif word.lower() == "by":
-            advice = "a strategy comes once, directly after .sample(fan-out)"
-        elif word.lower() == "alias":
-            advice = "an alias comes once, directly after V(...)"
-        elif self._next.kind != ".":
+        if self._next.kind != ".":
             advice = "steps are joined by dots"
+        advice = _MISPLACED.get(word.lower(), advice)
         self._refuse(self._offending, f"expected .OutV, .InV, .BothV or .values, got {self._got_step}; {advice}")
 
     @property
@@ -349,6 +341,11 @@ class _Parser:
         self._place += taken
         return taken
 
+    def _takes_word(self, word: str) -> bool:
+        taken = self._next.kind == "word" and str(self._next.value).lower() == word
+        self._place += taken
+        return taken
+
     def _takes_step(self, *words: str) -> _Token | None:
         token = self._offending
         if self._next.kind != "." or token.kind != "word" or str(token.value).lower() not in words:
@@ -364,14 +361,13 @@ class _Parser:
         _refuse(self._text, token.start, token.end, problem)
 
 
-def parse(text: str) -> Draft:
+def parse(text: str) -> Parts:
     """The parts of the query that text writes.
 
     Raises:  QueryInvalid with line, column and a caret.
     """
     if not isinstance(text, str):
         raise QueryInvalid(f"[query text] expected a string, got {type(text).__name__}; pass the text of a query")
-    if len(text) > TEXT_CHARACTERS_MAX:
-        problem = f"expected at most {TEXT_CHARACTERS_MAX} characters, got {len(text)}; shorten it"
-        raise QueryInvalid(f"[query text] {problem}")
+    if fault := length_fault(text):
+        raise QueryInvalid(f"[query text] {fault}")
     return _Parser(text).query()

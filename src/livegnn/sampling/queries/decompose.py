@@ -14,11 +14,9 @@ from typing import NoReturn
 from livegnn.errors import QueryInvalid
 from livegnn.graph.checks import shown
 from livegnn.sampling.queries.as_text import step_text, underlined
-from livegnn.sampling.queries.hop import Direction, Hop, Strategy, called, nearest
+from livegnn.sampling.queries.hop import Direction, Strategy, called, nearest
 from livegnn.sampling.queries.query import OpenHop, Query
 from livegnn.sampling.queries.schema import EdgeType, Schema
-
-__all__ = ["OneHop", "decompose"]
 
 _LISTED_MAX = 12  # names in a message
 
@@ -55,7 +53,10 @@ def decompose(query: Query, schema: Schema) -> tuple[OneHop, ...]:
     reached = None if query.vertex_type is None else frozenset([query.vertex_type])
     found = []
     for number, hop in enumerate(query.hops, start=1):
-        _check_columns(query, number, hop, schema)
+        for by, there, column in (("top_k", schema.has_time, "time"), ("weighted", schema.has_weight, "weight")):
+            if hop.by == by and not there:
+                problem = f"expected edges with {column}s for {by}, got a graph without; give it {column}="
+                _refuse(query, number, "by", problem)
         one_hop, reached = _HopResolver(query, number, schema, reached).resolve()
         found.append(one_hop)
     return tuple(found)
@@ -72,13 +73,6 @@ def _check_seeds(query: Query, schema: Schema) -> None:
         _refuse(query, 0, "seeds", f"expected a vertex type, {there}, got {given!r}; {_advice(given, types)}")
     if not query.hops:
         _refuse(query, 0, "", "expected at least one hop, got none; add .out().sample(10)")
-
-
-def _check_columns(query: Query, number: int, hop: Hop, schema: Schema) -> None:
-    if hop.by == "top_k" and not schema.has_time:
-        _refuse(query, number, "by", "expected edges with times for top_k, got a graph without; give it time=")
-    if hop.by == "weighted" and not schema.has_weight:
-        _refuse(query, number, "by", "expected edges with weights for weighted, got a graph without; give it weight=")
 
 
 class _HopResolver:

@@ -12,8 +12,6 @@ from livegnn.sampling.queries.decompose import OneHop
 from livegnn.sampling.queries.hop import EdgeTypeName
 from livegnn.sampling.queries.schema import Schema
 
-__all__ = ["Ttl", "durations"]
-
 Ttl = int | Mapping[EdgeTypeName, int] | None
 
 _DURATION_MAX = 2**62
@@ -28,21 +26,17 @@ def durations(ttl: Ttl, schema: Schema) -> Mapping[int | None, int]:
         return {}
     if not schema.has_time:
         raise QueryInvalid("[ttl] expected edges with times, got a graph without; give it time=, or leave ttl out")
-    if not isinstance(ttl, Mapping):
-        return {None: _duration(None, ttl)}
     found: dict[int | None, int] = {}
-    for name, duration in ttl.items():
-        if name is None:
-            found[None] = _duration(name, duration)
-            continue
-        if isinstance(name, int) and not isinstance(name, bool) and schema.integer_types:
-            found[name] = _duration(name, duration)
+    for name, given in (ttl if isinstance(ttl, Mapping) else {None: ttl}).items():
+        duration = _duration(name, given)
+        if name is None or (type(name) is int and schema.integer_types):
+            found[name] = duration
             continue
         types = schema.named(name)
         if not types:
             there = ", ".join(schema.label(edge_type.code) for edge_type in schema.named(None)) or "none"
             raise QueryInvalid(f"[ttl] expected an edge type of the graph ({there}), got {shown(name)}; fix the name")
-        found.update((edge_type.code, _duration(name, duration)) for edge_type in types)
+        found.update((edge_type.code, duration) for edge_type in types)
     return found
 
 

@@ -8,34 +8,12 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 from livegnn.errors import QueryInvalid
 from livegnn.graph.checks import shown
-
-__all__ = [
-    "EDGE_CODE_MAX",
-    "FANOUT_MAX",
-    "HOPS_MAX",
-    "Direction",
-    "Draft",
-    "EdgeTypeName",
-    "Hop",
-    "Strategy",
-    "called",
-    "direction_fault",
-    "edge_type_fault",
-    "fanout_fault",
-    "hops_fault",
-    "name_fault",
-    "nearest",
-    "plain",
-    "plain_edge_type",
-    "strategy_fault",
-    "whole",
-]
 
 Direction: TypeAlias = Literal["out", "in_", "both"]
 Strategy: TypeAlias = Literal["random", "top_k", "weighted"]
@@ -44,6 +22,7 @@ EdgeTypeName: TypeAlias = str | int | tuple[str, str, str] | None  # a relation,
 FANOUT_MAX = 65535
 HOPS_MAX = 16
 EDGE_CODE_MAX = 2**31 - 1
+TEXT_CHARACTERS_MAX = 65536
 
 
 @dataclass(frozen=True)
@@ -63,26 +42,16 @@ class Hop:
     by: Strategy
 
     def __post_init__(self) -> None:
-        fault = (
-            direction_fault(self.direction)
-            or edge_type_fault(self.edge_type)
-            or fanout_fault(self.fanout)
-            or strategy_fault(self.by)
-        )
-        if fault:
-            raise QueryInvalid(f"[Hop] {fault}")
+        for part, fault_of in HOP_FAULTS.items():
+            if fault := fault_of(getattr(self, part)):
+                raise QueryInvalid(f"[Hop] {fault}")
         object.__setattr__(self, "direction", plain(self.direction))
         object.__setattr__(self, "edge_type", plain_edge_type(self.edge_type))
         object.__setattr__(self, "fanout", whole(self.fanout))
         object.__setattr__(self, "by", plain(self.by))
 
 
-class Draft(NamedTuple):
-    """The parts of a query, as the text and the JSON read and write them."""
-
-    vertex_type: str | None
-    hops: tuple[Hop, ...]
-    alias: str | None
+Parts: TypeAlias = tuple[str | None, tuple[Hop, ...], str | None]  # of a query: vertex type, hops, alias
 
 
 def whole(value: object) -> int | None:
@@ -167,11 +136,26 @@ def edge_type_fault(value: object) -> str | None:
     )
 
 
+HOP_FAULTS: dict[str, Callable[[object], str | None]] = {
+    "direction": direction_fault,
+    "edge_type": edge_type_fault,
+    "fanout": fanout_fault,
+    "by": strategy_fault,
+}
+
+
 def hops_fault(count: int) -> str | None:
     """What is wrong with a number of hops."""
     if count <= HOPS_MAX:
         return None
     return f"expected at most {HOPS_MAX} hops, got {count}; a query of so many hops reads most of the graph"
+
+
+def length_fault(text: str) -> str | None:
+    """What is wrong with the length of a text."""
+    if len(text) <= TEXT_CHARACTERS_MAX:
+        return None
+    return f"expected at most {TEXT_CHARACTERS_MAX} characters, got {len(text)}; shorten it"
 
 
 def called(edge_type: EdgeTypeName) -> str:

@@ -22,8 +22,6 @@ from livegnn.sampling.queries.decompose import OneHop, decompose
 from livegnn.sampling.queries.query import Query
 from livegnn.sampling.queries.schema import Schema
 
-__all__ = ["Plan", "PlannedQuery", "PlannedTable", "plan"]
-
 _BY = {"random": "at random", "top_k": "latest by time", "weighted": "by edge weight"}
 _FEATURE_BYTES = 4  # float32
 
@@ -158,8 +156,8 @@ class Plan:
         more term in the feature tables. They bound every answer, whatever the degrees. Source: Helios, section 6.
         """
         shared = sum(len(self.queries_of(table.number)) > 1 for table in self.tables)
-        title = f"plan: {_count(len(self.queries), 'query', 'queries')}"
-        title += f", {_count(len(self.tables), 'one-hop query', 'one-hop queries')}"
+        counts = (len(self.queries), ""), (len(self.tables), "one-hop ")
+        title = "plan: " + ", ".join(f"{count} {kind}{_query(count)}" for count, kind in counts)
         parts = [title + (f" ({shared} shared)" if shared else "")]
         parts += [_explain_query(self, planned) for planned in self.queries]
         if self.tables:
@@ -189,28 +187,25 @@ def _explain_query(plan: Plan, planned: PlannedQuery) -> str:
     levels = list(accumulate((hop.fanout for hop in planned.query.hops), mul, initial=1))
     seeds = "seeds" if planned.query.vertex_type is None else f"{planned.query.vertex_type} seeds"
     costs = [f"{_sum(levels[:-1])} sample lookup{'s' if len(levels) > 2 else ''}", f"{_sum(levels)} feature lookups"]
-    bytes_max = _feature_bytes_max(plan, planned, levels)
-    if bytes_max is not None:
-        costs.append(f"at most {_size(bytes_max)} of features")
+    if widths := plan.level_widths(planned):
+        costs.append(f"at most {_size(_FEATURE_BYTES * sum(map(mul, levels, widths)))} of features")
     path = " -> ".join([seeds, *(f"Q{table}" for table in planned.tables)])
     return f"query {planned.number}   {planned.query.to_text()}\n  path      {path}\n  per seed  {', '.join(costs)}"
 
 
 def _explain_tables(plan: Plan) -> str:
-    rows = []
-    for number, one_hop in plan.tables:
-        sources = plan.fed_by(number)
-        rows.append(
-            (
-                f"Q{number}",
-                f"hop {one_hop.hop}",
-                _pattern(one_hop, plan.schema),
-                f"{one_hop.fanout} {_BY[one_hop.by]}",
-                f"fed by {_tables(sources) if one_hop.hop > 1 else 'the seeds'}",
-                f"feeds {_tables(plan.feeds(number))}" if plan.feeds(number) else "",
-                f"of {_queries(plan.queries_of(number))}" if len(plan.queries) > 1 else "",
-            )
+    rows = [
+        (
+            f"Q{number}",
+            f"hop {one_hop.hop}",
+            _pattern(one_hop, plan.schema),
+            f"{one_hop.fanout} {_BY[one_hop.by]}",
+            f"fed by {_tables(plan.fed_by(number)) if one_hop.hop > 1 else 'the seeds'}",
+            f"feeds {_tables(plan.feeds(number))}" if plan.feeds(number) else "",
+            f"of {_queries(plan.queries_of(number))}" if len(plan.queries) > 1 else "",
         )
+        for number, one_hop in plan.tables
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip() for row in rows
@@ -226,13 +221,6 @@ def _pattern(one_hop: OneHop, schema: Schema) -> str:
     return f"{one_hop.from_type or anything} {left}{label}{right} {one_hop.to_type or anything}"
 
 
-def _feature_bytes_max(plan: Plan, planned: PlannedQuery, levels: list[int]) -> int | None:
-    widths = plan.level_widths(planned)
-    if not widths:
-        return None
-    return sum(count * width * _FEATURE_BYTES for count, width in zip(levels, widths, strict=True))
-
-
 def _sum(levels: list[int]) -> str:
     return " + ".join(f"{level:,}" for level in levels) + (f" = {sum(levels):,}" if len(levels) > 1 else "")
 
@@ -244,8 +232,8 @@ def _size(count: int) -> str:
     return f"{count} bytes"
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def _query(count: int) -> str:
+    return "query" if count == 1 else "queries"
 
 
 def _tables(numbers: tuple[int, ...]) -> str:
@@ -253,4 +241,4 @@ def _tables(numbers: tuple[int, ...]) -> str:
 
 
 def _queries(numbers: tuple[int, ...]) -> str:
-    return f"{'query' if len(numbers) == 1 else 'queries'} {', '.join(map(str, numbers))}"
+    return f"{_query(len(numbers))} {', '.join(map(str, numbers))}"

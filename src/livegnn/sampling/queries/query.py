@@ -16,7 +16,6 @@ from livegnn.sampling.queries import as_json as query_json
 from livegnn.sampling.queries import as_text as query_text
 from livegnn.sampling.queries.hop import (
     Direction,
-    Draft,
     EdgeTypeName,
     Hop,
     Strategy,
@@ -29,8 +28,6 @@ from livegnn.sampling.queries.hop import (
     plain_edge_type,
     strategy_fault,
 )
-
-__all__ = ["OpenHop", "Query", "query"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,15 +53,14 @@ class Query:
     def __post_init__(self) -> None:
         for key, what in (("vertex_type", "a vertex type"), ("alias", "an alias")):
             value = getattr(self, key)
-            if value is not None:
-                fault = name_fault(what, value)
-                if fault:
-                    raise QueryInvalid(f"[query] {fault}")
-                object.__setattr__(self, key, plain(value))
+            if value is None:
+                continue
+            if fault := name_fault(what, value):
+                raise QueryInvalid(f"[query] {fault}")
+            object.__setattr__(self, key, plain(value))
         if not isinstance(self.hops, tuple) or not all(isinstance(hop, Hop) for hop in self.hops):
             raise QueryInvalid(f"[query] expected a tuple of Hop, got {shown(self.hops)}; build it with lg.query(...)")
-        fault = hops_fault(len(self.hops))
-        if fault:
+        if fault := hops_fault(len(self.hops)):
             raise QueryInvalid(f"[query] {fault}")
 
     def out(self, edge_type: EdgeTypeName = None) -> OpenHop:
@@ -105,7 +101,7 @@ class Query:
 
     def to_text(self) -> str:
         """The paper's form, on one line; `Query.parse` gives this query back."""
-        return query_text.render(self._draft).text + ".values"
+        return self.rendered().text + ".values"
 
     @classmethod
     def from_json(cls, document: str | Mapping[str, Any]) -> Self:
@@ -117,11 +113,11 @@ class Query:
 
     def to_json(self) -> str:
         """JSON with its schema version; `Query.from_json` gives this query back."""
-        return query_json.to_json(self._draft)
+        return query_json.to_json((self.vertex_type, self.hops, self.alias))
 
     def rendered(self) -> query_text.Rendered:
         """The text without `.values`, and where in it each part of each hop is, for messages that point at it."""
-        return query_text.render(self._draft)
+        return query_text.render((self.vertex_type, self.hops, self.alias))
 
     def __repr__(self) -> str:
         seeds = [] if self.vertex_type is None else [repr(self.vertex_type)]
@@ -129,16 +125,10 @@ class Query:
         hops = (f".{hop.direction}({called(hop.edge_type)}).sample({hop.fanout}, by={hop.by!r})" for hop in self.hops)
         return f"lg.query({', '.join(seeds)}){''.join(hops)}"
 
-    @property
-    def _draft(self) -> Draft:
-        return Draft(self.vertex_type, self.hops, self.alias)
-
     def _open(self, direction: Direction, edge_type: EdgeTypeName) -> OpenHop:
-        fault = edge_type_fault(edge_type)
-        if fault:
-            self._refuse(fault, f"{query_text.step_text(direction, None)[:-1]}", shown(edge_type), ")")
-        fault = hops_fault(len(self.hops) + 1)
-        if fault:
+        if fault := edge_type_fault(edge_type):
+            self._refuse(fault, query_text.step_text(direction, None)[:-1], shown(edge_type), ")")
+        if fault := hops_fault(len(self.hops) + 1):
             self._refuse(fault, "", query_text.step_text(direction, edge_type))
         return OpenHop(self, direction, plain_edge_type(edge_type))
 
@@ -170,11 +160,9 @@ class OpenHop:
         Raises:  QueryInvalid.
         """
         step = query_text.step_text(self.direction, self.edge_type)
-        fault = fanout_fault(fanout)
-        if fault:
+        if fault := fanout_fault(fanout):
             self.before._refuse(fault, f"{step}.sample(", shown(fanout), ")")
-        fault = strategy_fault(by)
-        if fault:
+        if fault := strategy_fault(by):
             self.before._refuse(fault, f"{step}.sample({fanout}).by(", shown(by), ")")
         hop = Hop(self.direction, self.edge_type, fanout, by)
         return Query(self.before.vertex_type, (*self.before.hops, hop), self.before.alias)

@@ -12,10 +12,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from livegnn.errors import QueryInvalid
+from livegnn.graph import Graph
 from livegnn.graph.schema import GraphSchema
 from livegnn.sampling.queries.hop import EdgeTypeName
-
-__all__ = ["EdgeType", "Schema"]
 
 
 class EdgeType(NamedTuple):
@@ -70,38 +69,26 @@ class Schema:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Mapping views do not pickle; the mappings under them do."""
-        edge_types = None if self.edge_types is None else dict(self.edge_types)
-        width = dict(self.feature_width) if isinstance(self.feature_width, Mapping) else self.feature_width
-        rest = (self.integer_types, self.has_time, self.has_weight, self.undirected)
-        return Schema, (self.vertex_types, edge_types, *rest, width)
+        return Schema, tuple(dict(each) if isinstance(each, Mapping) else each for each in vars(self).values())
 
     @classmethod
-    def of(cls, graph: Any) -> Self:
-        """The schema of a Graph, with or without named types.
-
-        A graph with named types has `vertex_types`, a tuple of names, and `edge_types`, a tuple of triples
-        (src, relation, dst) whose places are the codes.
-        """
-        vertex_types, triples = getattr(graph, "vertex_types", None), getattr(graph, "edge_types", None)
+    def of(cls, graph: Graph) -> Self:
+        """The schema of a Graph, with or without named types."""
         edge_types = None
-        if triples is not None:
-            names = [name for _, name, _ in triples]
-            keys = [
-                name if names.count(name) == 1 else "__".join(triple)
-                for name, triple in zip(names, triples, strict=True)
-            ]
+        if graph.edge_types is not None:
+            names = [name for _, name, _ in graph.edge_types]
             edge_types = {
-                key: EdgeType(code, name, src, dst)
-                for code, (key, (src, name, dst)) in enumerate(zip(keys, triples, strict=True))
+                name if names.count(name) == 1 else "__".join((src, name, dst)): EdgeType(code, name, src, dst)
+                for code, (src, name, dst) in enumerate(graph.edge_types)
             }
         return cls(
-            None if vertex_types is None else tuple(vertex_types),
+            graph.vertex_types,
             edge_types,
             integer_types=edge_types is None and graph.has_type,
             has_time=graph.has_time,
             has_weight=graph.has_weight,
             undirected=graph.undirected,
-            feature_width=getattr(graph, "feature_widths", None) or getattr(graph, "feature_width", None),
+            feature_width=graph.feature_widths or graph.feature_width,
         )
 
     def of_ids(self) -> GraphSchema:
