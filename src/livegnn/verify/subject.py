@@ -20,8 +20,7 @@ from livegnn.verify.operator import Operator
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, Signs, signs
 from livegnn.verify.smt import SolverQuery, VariableFacts, solve
 from livegnn.verify.states import StateForm, state_form
-from livegnn.verify.trace import trace
-from livegnn.verify.tracer import TraceError
+from livegnn.verify.tracer import TraceError, trace
 
 __all__ = ["Rows", "Subject", "random_edges"]
 
@@ -224,7 +223,7 @@ class Subject:
         arguments = {name: ex.variable(name, widths[name], per_edge=name == edges) for name in widths}
         taken = {name: arguments[name] for name in self.operator.parameters(where)}
         try:
-            made, _ = trace(function, taken, edges=taken.get(edges))
+            made = trace(function, taken, edges=taken.get(edges))
         except TraceError as error:
             self.reasons[where] = f"{where} has no symbolic run: {error}"
             return None
