@@ -107,6 +107,12 @@ class Expr:
     array: Float64 | None = None
     columns: tuple[int, ...] = ()
 
+    def __add__(self, other: Expr) -> Expr:
+        return elementwise("add", self, other)
+
+    def __mul__(self, other: Expr) -> Expr:
+        return elementwise("mul", self, other)
+
 
 def variable(name: str, width: int, *, per_edge: bool = False) -> Expr:
     """The rows that the function is given under `name`."""

@@ -183,7 +183,7 @@ class _Builder:
         if "edge_attr" in asked:
             self.lowering.rows["edge_attr"] = ("edge", edges.EdgeAttribute(self.operator.edge_attr_width))
         self.message = self._message()
-        self.source = self._given("source_nn", subject.source_expr)
+        self.source = self._given("source_nn", subject.expr("source_nn"))
 
     def _given(self, where: str, made: Expr | None) -> Expr:
         if made is None:
@@ -195,7 +195,7 @@ class _Builder:
         return made
 
     def _message(self) -> Expr:
-        message = self._given("msg_local", self.subject.message_expr)
+        message = self._given("msg_local", self.subject.expr("msg_local"))
         if self.run == "incremental" and "h_v" in variables(message):
             anything = ex.constant(0.7390851 + 0.1 * np.arange(self.operator.width))  # it was shown to cancel
             message = ex.substitute(message, {"h_v": anything})
@@ -210,7 +210,7 @@ class _Builder:
             self.lowering.rows["count"] = ("target", self.count())
             a = ir.Multiply(a, self.lowering.of_vertices(one_at_most))
         self.lowering.rows["a"] = ("target", a)
-        return self.lowering.of_vertices(self._given("transform", self.subject.transform_expr))
+        return self.lowering.of_vertices(self._given("transform", self.subject.expr("transform")))
 
     def aggregated(self) -> ir.Value:
         """a, for vertices that have in-edges."""
@@ -219,10 +219,10 @@ class _Builder:
 
     def _reduced_twice(self) -> ir.Value:
         subject = self.subject
-        context = self.reduced("nbr_ctx", self._given("nbr_ctx", subject.context_expr), "nct", {"mlc": self.message})
-        pool = self._given("aggregate", subject.aggregate_expr)
+        context = self.reduced("nbr_ctx", self._given("nbr_ctx", subject.expr("nbr_ctx")), "nct", {"mlc": self.message})
+        pool = self._given("aggregate", subject.expr("aggregate"))
         if self.run == "full":
-            combine = self._given("msg_cbn", subject.combine_expr(subject.message_width))
+            combine = self._given("msg_cbn", subject.expr("msg_cbn"))
             row = ex.elementwise("mul", ex.substitute(combine, {"nct": context, "mlc": self.message}), self.source)
             return self.lowering.of_vertices(self.reduced("aggregate", pool, "a", {"msg": row}))
         row = ex.elementwise("mul", self.message, self.source)
@@ -232,16 +232,16 @@ class _Builder:
                 f'before it and {subject.product_width} after; repeat the columns in msg_local, or choose run="full"'
             )
         pooled = self.reduced("aggregate", pool, "a", {"msg": row})
-        combine = self._given("msg_cbn", subject.combine_expr(subject.aggregate_width))
+        combine = self._given("msg_cbn", subject.expr("msg_cbn", subject.aggregate_width))
         made = ex.substitute(combine, {"nct": context, "mlc": pooled})
         return self.lowering.of_vertices(made)
 
     def _softmax(self) -> ir.Value | None:
         """Exponentials divided by their sum, as the one value that cannot overflow; None for anything else."""
         subject, message = self.subject, self.simple(self.message)
-        combine = self._given("msg_cbn", subject.combine_expr(subject.message_width))
+        combine = self._given("msg_cbn", subject.expr("msg_cbn"))
         divided = combine.op == "div" and [each.name for each in combine.inputs] == ["mlc", "nct"]
-        forms = subject.context_states, subject.aggregate_states
+        forms = subject.states("nbr_ctx"), subject.states("aggregate")
         summed = all(form is not None and form.is_plain("sum_edges") for form in forms)
         if message.op != "exp" or not divided or not summed or self.types:
             return None
