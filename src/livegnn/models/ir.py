@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,14 +157,11 @@ class Value:
                 )
         if vertex_type == "inputs":
             vertex_type = None if on_edges else _same_type(inputs, where)
-        object.__setattr__(self, "on_edges", on_edges)
-        object.__setattr__(self, "vertex_type", vertex_type)
         if width < 1:
             raise WidthMismatch(f"[{where}] expected a width of at least 1, got {width}; check the layer's widths")
-        object.__setattr__(self, "width", int(width))
-        object.__setattr__(self, "inputs", tuple(inputs))
-        for name, array in arrays.items():
-            object.__setattr__(self, name, array)
+        own = {"width": int(width), "inputs": tuple(inputs), "on_edges": on_edges, "vertex_type": vertex_type}
+        for name, given in {**own, **arrays}.items():
+            object.__setattr__(self, name, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -515,14 +512,24 @@ def _same_width(values: Sequence[Value], where: str) -> int:
     return widths[0]
 
 
-def walk(*outputs: Value) -> list[Value]:
+class HasInputs(Protocol):
+    """One step of a computation, as a value: it names the steps before it."""
+
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+
+
+Step = TypeVar("Step", bound=HasInputs)
+
+
+def walk(*outputs: Step) -> list[Step]:
     """Every value that `outputs` depend on, themselves included, each once and after its inputs.
 
     The order is a function of the structure alone: inputs from left to right, depth first.
     """
-    order: list[Value] = []
+    order: list[Step] = []
     done: set[int] = set()
-    stack: list[tuple[Value, bool]] = [(output, False) for output in reversed(outputs)]
+    stack: list[tuple[Step, bool]] = [(output, False) for output in reversed(outputs)]
     while stack:
         value, inputs_done = stack.pop()
         if id(value) in done:

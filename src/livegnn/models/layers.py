@@ -9,12 +9,13 @@ computes, trap for trap (docs/models.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from livegnn.errors import ModelError
 from livegnn.models import ir
+from livegnn.models.messages import shift
 
 __all__ = [
     "APPNP",
@@ -55,13 +56,11 @@ def activate(x: ir.Value, activation: str | Activate | None) -> ir.Value:
     """`activation` applied to `x`: None, a name of ir.ACTIVATIONS or softmax, log_softmax, or an Activate."""
     if activation is None:
         return x
-    if isinstance(activation, Activate):
-        return activation.apply(x)
     if activation == "softmax":
         return ir.Softmax(x)
     if activation == "log_softmax":
         return ir.LogSoftmax(x)
-    return ir.Activation(x, activation, DEFAULT_PARAMS.get(activation, 0.0))
+    return (activation if isinstance(activation, Activate) else Activate(activation)).apply(x)
 
 
 def _input_width(weight: Weights) -> int:
@@ -208,7 +207,7 @@ class GCN:
 
     def apply(self, x: ir.Value) -> ir.Value:
         if self.aggregate not in ("sum", "mean"):  # what a linear map does not commute with
-            y = self.shift(self.gather(ir.Linear(x, self.weight)))
+            y = shift(self.gather(ir.Linear(x, self.weight)), self.bias)
         else:
             y = ir.Linear(self.gather(x), self.weight, self.bias)
         return activate(y, self.activation)
@@ -218,9 +217,6 @@ class GCN:
         if self.normalize:
             return gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0, self.aggregate)
         return ir.propagate(x, self.aggregate, self.weighted, where="GCN")
-
-    def shift(self, y: ir.Value) -> ir.Value:
-        return y if self.bias is None else ir.Affine(y, ir.frozen_array([1.0] * y.width, "GCN", (y.width,)), self.bias)
 
 
 def gcn_propagate(
@@ -489,16 +485,21 @@ def _hops(hops: int, where: str) -> int:
     return int(hops)
 
 
-def apply_all(layers: Sequence[Layer], x: ir.Value) -> ir.Value:
-    """`layers` one after the other."""
+def applied(layers: Sequence[Layer], x: ir.Value, where: str) -> Iterator[ir.Value]:
+    """What each layer makes of what the one before it made. Raises: ModelError for what is no layer."""
     for position, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             raise ModelError(
-                f"[layers] expected a layer at position {position}, got {type(layer).__name__}; "
+                f"[{where}] expected a layer at position {position}, got {type(layer).__name__}; "
                 "pass lg.layers.Dense(...) or alike"
             )
         x = layer.apply(x)
-    return x
+        yield x
+
+
+def apply_all(layers: Sequence[Layer], x: ir.Value) -> ir.Value:
+    """`layers` one after the other."""
+    return [x, *applied(layers, x, "layers")][-1]
 
 
 def first_input_width(layers: Sequence[Layer]) -> int | None:
