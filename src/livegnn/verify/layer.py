@@ -31,7 +31,7 @@ from livegnn.verify.prove import prove
 from livegnn.verify.report import Report, Run
 from livegnn.verify.simplify import is_constant, variables
 from livegnn.verify.subject import Subject
-from livegnn.verify.weights import by_weight
+from livegnn.verify.weights import Parts, by_weight
 
 __all__ = ["OperatorLayer", "layer"]
 
@@ -143,7 +143,7 @@ def _compare(made: OperatorLayer, seed: int) -> None:
     expected = [
         subject.layer({name: column[dst == v] for name, column in everything.items()})
         if (dst == v).any()
-        else subject.layer_of_none(rows[v : v + 1])
+        else subject.transform(rows[v : v + 1], np.zeros((1, subject.aggregate_width)))
         for v in range(count)
     ]
     truth = np.concatenate(expected)
@@ -175,7 +175,7 @@ class _Builder:
         self.lowering = Lowering(self.name, one, {"h_u": ("source", x), "h_v": ("target", x)})
         self.simple = self.lowering.simplifier.simple
         self._count: ir.Value | None = None
-        self._sums_of: dict[tuple[str, int, int | None], ir.Value] = {}  # simple rows are kept, so ids stay theirs
+        self._sums_of: dict[tuple[str, Expr, int | None], ir.Value] = {}
         if "degree_u" in asked:
             self.lowering.rows["degree_u"] = ("source", self.count())
         if "weight" in asked:
@@ -253,18 +253,19 @@ class _Builder:
 
     def reduced(self, where: str, function: Expr, prefix: str, rows: Mapping[str, Expr]) -> Expr:
         """`function` of a neighbourhood as an expression over its reductions, each a variable of the destination."""
-        made: dict[int, Expr] = {}
-        for each in ex.walk(function):
+        found: list[ir.Value] = []
+
+        def rule(each: Expr, inputs: list[Expr]) -> Expr:
             if each.op == "variable":
-                made[id(each)] = rows[each.name]
-            elif each.op in ex.OVER_EDGES:
-                value = self._reduction(where, each.op, made[id(each.inputs[0])])
-                name = f"{prefix}.{len(made)}"
-                self.lowering.rows[name] = ("target", value)
-                made[id(each)] = ex.variable(name, value.width)
-            else:
-                made[id(each)] = ex.with_inputs(each, [made[id(before)] for before in each.inputs])
-        return made[id(function)]
+                return rows[each.name]
+            if each.op not in ex.OVER_EDGES:
+                return ex.with_inputs(each, inputs)
+            found.append(self._reduction(where, each.op, inputs[0]))
+            name = f"{prefix}.{len(found)}"
+            self.lowering.rows[name] = ("target", found[-1])
+            return ex.variable(name, found[-1].width)
+
+        return ex.fold(rule, function)[0]
 
     def _reduction(self, where: str, op: str, row: Expr) -> ir.Value:
         if op == "count_edges":
@@ -291,7 +292,7 @@ class _Builder:
 
     def _one_type(self, reduce: ir.Reduce, row: Expr, relation: int | None) -> ir.Value:
         """The reduction over the edges of one type, made once."""
-        key = (reduce, id(row), relation)
+        key = (reduce, row, relation)
         if key not in self._sums_of:
             self._sums_of[key] = self._reduced(reduce, row, relation)
         return self._sums_of[key]
@@ -306,20 +307,17 @@ class _Builder:
             return ir.Propagate(self.lowering.of_vertices(row), reduce=reduce, relation=relation)
         return edges.Gather(self.lowering.of_edges(row), reduce, relation=relation)
 
-    def _sums(self, parts: tuple[Expr | None, Expr | None], relation: int | None) -> ir.Value:
+    def _sums(self, parts: Parts, relation: int | None) -> ir.Value:
         """Sum of plain + weight * scaled over the edges of one type, both rows of the source."""
         terms: list[tuple[float, ir.Value]] = []
-        for part, weighted in zip(parts, (False, True), strict=True):
-            if part is None:
-                continue
-            part = self.simple(part)
+        simple = [self.simple(part) for part in parts]
+        for weighted, part in [each for each in enumerate(simple) if not is_constant(each[1], 0)] or [(0, simple[0])]:
+            rows = self.lowering.one if is_constant(part) else self.lowering.of_vertices(part)
+            total: ir.Value = ir.Propagate(rows, weighted=bool(weighted), relation=relation)
             if is_constant(part):
-                total: ir.Value = ir.Propagate(self.lowering.one, weighted=weighted, relation=relation)
                 times = self.lowering.array(part)
-                terms.append((1.0, total if times.tolist() == [1.0] else linear(total, times[:, None])))
-            else:
-                rows = self.lowering.of_vertices(part)
-                terms.append((1.0, ir.Propagate(rows, weighted=weighted, relation=relation)))
+                total = total if times.tolist() == [1.0] else linear(total, times[:, None])
+            terms.append((1.0, total))
         return terms[0][1] if len(terms) == 1 else ir.Combine(tuple(terms))
 
     def count(self) -> ir.Value:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from livegnn.verify.expr import OVER_EDGES, Expr, walk
+from livegnn.verify.expr import OVER_EDGES, Expr, fold
 
 __all__ = ["ANY", "NOT_NEGATIVE", "POSITIVE", "Signs", "of_array", "signs"]
 
@@ -85,14 +85,10 @@ def _of(expr: Expr, inputs: list[Signs]) -> Signs:
 
 def signs(expr: Expr, inputs: Mapping[str, Signs]) -> Signs:
     """The signs that the expression may have where it is defined; a variable without an entry may have any."""
-    found: dict[int, Signs] = {}
-    for each in walk(expr):
+
+    def rule(each: Expr, before: list[Signs]) -> Signs:
         if each.op == "variable":
-            value = inputs.get(each.name, ANY)
-        elif each.op == "constant":
-            assert each.array is not None
-            value = of_array(each.array)
-        else:
-            value = _of(each, [found[id(before)] for before in each.inputs])
-        found[id(each)] = value
-    return found[id(expr)]
+            return inputs.get(each.name, ANY)
+        return _of(each, before) if each.array is None or before else of_array(each.array)
+
+    return fold(rule, expr)[0]
