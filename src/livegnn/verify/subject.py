@@ -66,42 +66,36 @@ class Subject:
     _exprs: dict[tuple[str, int], Expr | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.library, self.dtype = self._library()
+        self._run_once()
         self.tolerance = 1e-7 if self.dtype == "float64" else 1e-3
-        edges = random_edges(self.operator, np.random.default_rng(0), 4)
-        message = self.message(edges)
-        self.message_width = message.shape[1]
-        context = self.context(message)
-        self.context_width = context.shape[1]
-        self.source_width = self.source(edges).shape[1]
-        product = self.times_source(self.combine(context, message), edges)
-        self.product_width = product.shape[1]
-        self.unscaled_width = self.times_source(message, edges).shape[1]
-        self.aggregate_width = self.aggregate(product).shape[1]
         for where in ("msg_local", "source_nn", "msg_cbn", "msg_cbn_inverse", "transform"):
             self._check_rows(where)
 
     # ---- the functions on numbers
 
-    def _library(self) -> tuple[str, str]:
-        error: Exception | None = None
+    def _run_once(self) -> None:
+        """Finds the library that the functions are written for, and the widths of what they give."""
+        errors: list[ModelError] = []
         edges = random_edges(self.operator, np.random.default_rng(0), 3)
-        for library, dtype in _LIBRARIES:
-            self.library, self.dtype = library, dtype
+        for self.library, self.dtype in _LIBRARIES:
             try:
                 message = self.message(edges)
                 context = self.context(message)
-                pooled = self.aggregate(self.times_source(self.combine(context, message), edges))
+                product = self.times_source(self.combine(context, message), edges)
+                pooled = self.aggregate(product)
                 self.uncombine(context, pooled)
-                if self.operator.transform is not None:
-                    self.call("transform", {"h_v": edges["h_v"][:1], "a": pooled})
-                return library, dtype
-            except ModelError as failed:
-                error = error or failed
+                self.transform(edges["h_v"][:1], pooled)
+            except ModelError as error:
+                errors.append(error)
+                continue
             except ImportError:
                 break
-        assert error is not None
-        raise error
+            self.message_width, self.context_width = message.shape[1], context.shape[1]
+            self.source_width = self.source(edges).shape[1]
+            self.product_width, self.aggregate_width = product.shape[1], pooled.shape[1]
+            self.unscaled_width = self.times_source(message, edges).shape[1]
+            return
+        raise errors[0]
 
     def call(self, where: str, arguments: Mapping[str, Any]) -> Float64:
         """The user's function on numbers; a named reduction in NumPy. Raises: ModelError."""
@@ -172,10 +166,6 @@ class Subject:
         message = self.message(edges)
         a = self.aggregate(self.times_source(self.combine(self.context(message), message), edges))
         return self.transform(edges["h_v"][:1], a)
-
-    def layer_of_none(self, row: Float64) -> Float64:
-        """transform(h_v, 0) of a vertex without in-edges: (1, out)."""
-        return self.transform(row, np.zeros((1, self.aggregate_width)))
 
     def transform(self, row: Float64, a: Float64) -> Float64:
         """transform(h_v, a), (1, out)."""
