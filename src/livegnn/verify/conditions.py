@@ -13,7 +13,7 @@ Source: NeutronRT, section IV.C.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,8 +54,8 @@ class Task:
     sample: Callable[[np.random.Generator], Values]
     given: str = ""
     lacking: str = ""
-    proofs: tuple[Proof, ...] = ()
-    hunts: tuple[SolverQuery, ...] = ()
+    proofs: Sequence[Proof] = ()
+    hunts: Sequence[SolverQuery] = ()
 
 
 def differ(a: Float64, b: Float64, tolerance: float, between: Float64 | float = 0.0) -> bool:
@@ -75,19 +75,36 @@ def _holds(key: str, statement: str, reason: str) -> Task:
     return Task(key, statement, lambda _: None, lambda _: {}, given=reason)
 
 
-def _compared(
-    subject: Subject, inputs: tuple[str, ...], names: tuple[str, str], sides: Callable[..., tuple[Float64, ...]]
-) -> Callable[[Values], Counterexample | None]:
-    """A replay that runs two sides. inputs: what to show.   sides: both, and what was added on the way."""
+@dataclass(frozen=True)
+class _Equation:
+    """Two sides that are equal where a condition holds. inputs: of `sides`, which gives both, and what was added on the
+    way.   names: of the sides.
+    """
 
-    def replay(values: Values) -> Counterexample | None:
+    subject: Subject
+    inputs: tuple[str, ...]
+    names: tuple[str, str]
+    sides: Callable[..., tuple[Float64, ...]]
+
+    def replay(self, values: Values) -> Counterexample | None:
         given = _gathered(values)
-        expected, got, *between = sides(**given)
-        if not differ(expected, got, subject.tolerance, *between):
+        expected, got, *between = self.sides(**given)
+        if not differ(expected, got, self.subject.tolerance, *between):
             return None
-        return Counterexample({name: given[name] for name in inputs}, expected, got, names)
+        return Counterexample({name: given[name] for name in self.inputs}, expected, got, self.names)
 
-    return replay
+    def sample(self, rng: np.random.Generator) -> Values:
+        """Of a random neighbourhood: its context, all products x, their aggregate; one message and one factor."""
+        subject, edges = self.subject, _edges(self.subject, rng)
+        message = subject.message(edges)
+        ways: dict[str, Callable[[], Float64]] = {
+            "nct": lambda: subject.context(message),
+            "x": lambda: subject.times_source(message, edges),
+            "a": lambda: subject.aggregate(subject.times_source(message, edges)),
+            "mlc": lambda: message[:1],
+            "f": lambda: subject.source(edges)[:1],
+        }
+        return {name: ways[name]() for name in self.inputs}
 
 
 def _lacking(subject: Subject, *functions: str) -> str:
@@ -185,8 +202,8 @@ def _merge_task(subject: Subject, where: str) -> Task:
         replay,
         sample,
         lacking=_lacking(subject, where) or ("" if form else f"{where} uses one reduction inside another"),
-        proofs=tuple(_merge_proofs(form, possible)) if form else (),
-        hunts=tuple(_merge_hunts(function, rows_name, width, possible)) if function else (),
+        proofs=[*_merge_proofs(form, possible)] if form else (),
+        hunts=[*_merge_hunts(function, rows_name, width, possible)] if function else (),
     )
 
 
@@ -242,21 +259,10 @@ def distributes(subject: Subject, merge: str) -> Task:
         combined = subject.combine(nct, x)
         return subject.aggregate(combined), subject.combine(nct, subject.aggregate(x)), combined
 
-    def sample(rng: np.random.Generator) -> Values:
-        edges = _edges(subject, rng)
-        message = subject.message(edges)
-        return {"nct": subject.context(message), "x": subject.times_source(message, edges)}
-
-    return Task(
-        key,
-        statement,
-        _compared(subject, ("nct", "x"), ("aggregate of msg_cbn", "msg_cbn of aggregate"), sides),
-        sample,
-        lacking=_lacking(subject, "msg_cbn", "aggregate", "nbr_ctx")
-        or ("" if merge else "aggregates are not proved to merge"),
-        proofs=tuple(proofs),
-        hunts=tuple(hunts),
-    )
+    equation = _Equation(subject, ("nct", "x"), ("aggregate of msg_cbn", "msg_cbn of aggregate"), sides)
+    lacking = _lacking(subject, "msg_cbn", "aggregate", "nbr_ctx")
+    lacking = lacking or ("" if merge else "aggregates are not proved to merge")
+    return Task(key, statement, equation.replay, equation.sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- used in the proof of Theorem 1: a message's context may be put on after source_nn
@@ -278,15 +284,11 @@ def _factor_task(subject: Subject) -> Task:
     def sides(nct: Float64, mlc: Float64, f: Float64) -> tuple[Float64, ...]:
         return subject.combine(nct, mlc) * f, subject.combine(nct, mlc * f)
 
-    def sample(rng: np.random.Generator) -> Values:
-        edges = _edges(subject, rng)
-        message = subject.message(edges)
-        return {"nct": subject.context(message), "mlc": message[:1], "f": subject.source(edges)[:1]}
-
-    replay = _compared(subject, ("nct", "mlc", "f"), ("msg_cbn(nct, mlc) * f", "msg_cbn(nct, mlc * f)"), sides)
+    names = ("msg_cbn(nct, mlc) * f", "msg_cbn(nct, mlc * f)")
+    equation = _Equation(subject, ("nct", "mlc", "f"), names, sides)
     proofs = (Proof(hunts, "for every message and every factor"),) if hunts else ()
     lacking = _lacking(subject, "msg_cbn", "nbr_ctx")
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=proofs, hunts=hunts)
+    return Task(key, statement, equation.replay, equation.sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- condition 4: msg_cbn_inverse gives back the aggregate
@@ -308,15 +310,10 @@ def _inverse_task(subject: Subject) -> Task:
     def sides(nct: Float64, a: Float64) -> tuple[Float64, ...]:
         return a, subject.uncombine(nct, subject.combine(nct, a))
 
-    def sample(rng: np.random.Generator) -> Values:
-        edges = _edges(subject, rng)
-        message = subject.message(edges)
-        return {"nct": subject.context(message), "a": subject.aggregate(subject.times_source(message, edges))}
-
-    replay = _compared(subject, ("nct", "a"), ("a", "msg_cbn_inverse(nct, msg_cbn(nct, a))"), sides)
+    equation = _Equation(subject, ("nct", "a"), ("a", "msg_cbn_inverse(nct, msg_cbn(nct, a))"), sides)
     proofs = (Proof(hunts, "for every context and every aggregate"),) if hunts else ()
     lacking = _lacking(subject, "msg_cbn", "msg_cbn_inverse", "nbr_ctx")
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=proofs, hunts=hunts)
+    return Task(key, statement, equation.replay, equation.sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- contexts that fall to zero: msg_cbn and its inverse have a value for every neighbourhood that is not empty
@@ -384,7 +381,7 @@ def _zero_task(subject: Subject) -> Task:
 
     lacking = _lacking(subject, "msg_cbn", "msg_cbn_inverse", "nbr_ctx", "msg_local", "source_nn", "aggregate")
     sample = functools.partial(_edges, subject)
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=tuple(proofs), hunts=tuple(hunts))
+    return Task(key, statement, replay, sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- section IV.C, the constraint: messages are free of the destination
@@ -413,9 +410,10 @@ def _destination_task(subject: Subject) -> Task:
         edges = {name: rows[:1] for name, rows in _edges(subject, rng).items()}
         return {**edges, "other": _draw(rng, 1, subject.operator.width)}
 
-    replay = _compared(subject, (*names, "other"), ("msg_local with h_v", "with other"), sides)
+    equation = _Equation(subject, (*names, "other"), ("msg_local with h_v", "with other"), sides)
     proofs = (Proof(hunts, "h_v cancels"),) if hunts else ()
-    return Task(key, statement, replay, sample, lacking=_lacking(subject, "msg_local"), proofs=proofs, hunts=hunts)
+    lacking = _lacking(subject, "msg_local")
+    return Task(key, statement, equation.replay, sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 def tasks(subject: Subject) -> list[Task]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from livegnn.errors import ModelMismatch, ModelUnsupported, UsageError, WidthMismatch
 from livegnn.models import edges, ir
+from livegnn.models.messages import ones
 from livegnn.models.truth import EdgeList, true_rows
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
@@ -169,10 +170,7 @@ class _Builder:
         self.name = self.operator.name
         asked = self.operator.parameters("msg_local")
         self.types = self.operator.edge_type_count if "edge_type" in asked else 0
-        one = ir.Affine(
-            ir.Slice(x, 0, 1), ir.frozen_array([0.0], "verify", (1,)), ir.frozen_array([1.0], "verify", (1,))
-        )
-        self.lowering = Lowering(self.name, one, {"h_u": ("source", x), "h_v": ("target", x)})
+        self.lowering = Lowering(self.name, ones(x), {"h_u": ("source", x), "h_v": ("target", x)})
         self.simple = self.lowering.simplifier.simple
         self._count: ir.Value | None = None
         self._sums_of: dict[tuple[str, Expr, int | None], ir.Value] = {}
@@ -183,9 +181,10 @@ class _Builder:
         if "edge_attr" in asked:
             self.lowering.rows["edge_attr"] = ("edge", edges.EdgeAttribute(self.operator.edge_attr_width))
         self.message = self._message()
-        self.source = self._given("source_nn", subject.expr("source_nn"))
+        self.source = self._given("source_nn")
 
-    def _given(self, where: str, made: Expr | None) -> Expr:
+    def _given(self, where: str, rows_width: int = 0) -> Expr:
+        made = self.subject.expr(where, rows_width)
         if made is None:
             reason = self.subject.reasons.get(where, f"{where} has no symbolic run")
             raise ModelUnsupported(
@@ -195,7 +194,7 @@ class _Builder:
         return made
 
     def _message(self) -> Expr:
-        message = self._given("msg_local", self.subject.expr("msg_local"))
+        message = self._given("msg_local")
         if self.run == "incremental" and "h_v" in variables(message):
             anything = ex.constant(0.7390851 + 0.1 * np.arange(self.operator.width))  # it was shown to cancel
             message = ex.substitute(message, {"h_v": anything})
@@ -210,7 +209,7 @@ class _Builder:
             self.lowering.rows["count"] = ("target", self.count())
             a = ir.Multiply(a, self.lowering.of_vertices(one_at_most))
         self.lowering.rows["a"] = ("target", a)
-        return self.lowering.of_vertices(self._given("transform", self.subject.expr("transform")))
+        return self.lowering.of_vertices(self._given("transform"))
 
     def aggregated(self) -> ir.Value:
         """a, for vertices that have in-edges."""
@@ -219,27 +218,27 @@ class _Builder:
 
     def _reduced_twice(self) -> ir.Value:
         subject = self.subject
-        context = self.reduced("nbr_ctx", self._given("nbr_ctx", subject.expr("nbr_ctx")), "nct", {"mlc": self.message})
-        pool = self._given("aggregate", subject.expr("aggregate"))
+        context = self.reduced("nbr_ctx", self._given("nbr_ctx"), "nct", {"mlc": self.message})
+        pool = self._given("aggregate")
         if self.run == "full":
-            combine = self._given("msg_cbn", subject.expr("msg_cbn"))
-            row = ex.elementwise("mul", ex.substitute(combine, {"nct": context, "mlc": self.message}), self.source)
+            combine = self._given("msg_cbn")
+            row = ex.substitute(combine, {"nct": context, "mlc": self.message}) * self.source
             return self.lowering.of_vertices(self.reduced("aggregate", pool, "a", {"msg": row}))
-        row = ex.elementwise("mul", self.message, self.source)
+        row = self.message * self.source
         if row.width != subject.product_width:
             raise ModelUnsupported(
                 f"[verify {self.name}] expected a msg_cbn that keeps the columns of messages, got {row.width} columns "
                 f'before it and {subject.product_width} after; repeat the columns in msg_local, or choose run="full"'
             )
         pooled = self.reduced("aggregate", pool, "a", {"msg": row})
-        combine = self._given("msg_cbn", subject.expr("msg_cbn", subject.aggregate_width))
+        combine = self._given("msg_cbn", subject.aggregate_width)
         made = ex.substitute(combine, {"nct": context, "mlc": pooled})
         return self.lowering.of_vertices(made)
 
     def _softmax(self) -> ir.Value | None:
         """Exponentials divided by their sum, as the one value that cannot overflow; None for anything else."""
         subject, message = self.subject, self.simple(self.message)
-        combine = self._given("msg_cbn", subject.expr("msg_cbn"))
+        combine = self._given("msg_cbn")
         divided = combine.op == "div" and [each.name for each in combine.inputs] == ["mlc", "nct"]
         forms = subject.states("nbr_ctx"), subject.states("aggregate")
         summed = all(form is not None and form.is_plain("sum_edges") for form in forms)

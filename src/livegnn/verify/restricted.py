@@ -182,14 +182,13 @@ def _call(part: ast.Call, value: Callable[[ast.expr], Any], functions: Mapping[s
 
 
 def _whole(part: ast.expr | None) -> Any:
-    if part is None:
-        return None
-    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
-        inner = _whole(part.operand)
-        return -inner if isinstance(inner, int) else _refuse(part, "a whole number is wanted")
-    if isinstance(part, ast.Constant) and (part.value is None or isinstance(part.value, int)):
-        return part.value
-    return _refuse(part, "a whole number is wanted")
+    try:
+        value = None if part is None else ast.literal_eval(part)
+    except ValueError:
+        value = ""
+    if part is not None and value is not None and not isinstance(value, int):
+        _refuse(part, "a whole number is wanted")
+    return value
 
 
 def _subscript(part: ast.Subscript, value: Callable[[ast.expr], Any]) -> Any:
