@@ -440,11 +440,8 @@ class Propagate(Value):
         reduces = get_args(Reduce)
         if self.reduce not in reduces:
             raise ModelError(f"[Propagate] expected reduce {_any_of(reduces)}, got {self.reduce!r}; choose one")
-        if self.norm not in ("sum", "mean", "gcn", "laplacian", "walk", "difference"):
-            raise ModelError(
-                "[Propagate] expected norm sum, mean, gcn, laplacian, walk or difference, "
-                f"got {self.norm!r}; choose one"
-            )
+        if self.norm not in get_args(Norm):
+            raise ModelError(f"[Propagate] expected norm {_any_of(get_args(Norm))}, got {self.norm!r}; choose one")
         if self.reduce != "sum" and self.norm not in ("sum", "gcn"):
             raise ModelError(
                 f"[Propagate] expected norm sum or gcn with reduce {self.reduce}, got {self.norm}; leave it out"

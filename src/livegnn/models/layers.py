@@ -10,7 +10,7 @@ computes, trap for trap (docs/models.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from livegnn.errors import ModelError
@@ -78,6 +78,14 @@ def _number(where: str, name: str, value: object) -> float:
         raise ModelError(f"[{where}] expected {name} as a number, got {value!r}; pass a float") from None
 
 
+class _Weighted:
+    """A layer whose first field is a weight that multiplies its input."""
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, eq=False)
 class Activate:
     """y = f(x) elementwise. `kind` is a key of ir.ACTIVATIONS, `param` its parameter (None = torch's default)."""
@@ -91,16 +99,12 @@ class Activate:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(_Weighted):
     """y = f(W x + b), row by row. weight (out, in), bias (out,) or None. Source: torch.nn.Linear."""
 
     weight: Weights
     bias: Weights | None = None
     activation: str | Activate | None = field(default=None, kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
         return activate(ir.Linear(x, self.weight, self.bias), self.activation)
@@ -180,7 +184,7 @@ class LogSoftmax:
 
 
 @dataclass(frozen=True, eq=False)
-class GCN:
+class GCN(_Weighted):
     """y[v] = f(W a[v] + b),  a[v] = s_v (sum over edges (u, v) of w_uv s_u x[u] + L_v s_v x[v]),  s_v = d_v^-1/2.
 
     d_v is the weighted in-degree with L_v, the self-loop: 1 without weights (also if `improved`); with weights that
@@ -200,10 +204,6 @@ class GCN:
     normalize: bool = field(default=True, kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
     aggregate: Aggregate = field(default="sum", kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
         if self.aggregate not in ("sum", "mean"):  # what a linear map does not commute with
@@ -230,7 +230,7 @@ def gcn_propagate(
 
 
 @dataclass(frozen=True, eq=False)
-class GraphConv:
+class GraphConv(_Weighted):
     """y[v] = f(W_rel a[v] + b + W_root x[v]),  a[v] = sum (mean, max, min) over edges (u, v) of w_uv x[u].
 
     The mean divides by the number of in-edges, not by their weight. Both weights are (out, in).
@@ -243,10 +243,6 @@ class GraphConv:
     aggregate: Aggregate = field(default="sum", kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
     activation: str | Activate | None = field(default=None, kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight_rel)
 
     def apply(self, x: ir.Value) -> ir.Value:
         a = ir.propagate(x, self.aggregate, self.weighted, where="GraphConv")
@@ -310,7 +306,7 @@ class GIN:
 
 
 @dataclass(frozen=True, eq=False)
-class SGC:
+class SGC(_Weighted):
     """y = f(W P^hops x + b), P the degree-normalised sum of GCN. Source: Wu et al. 2019; torch_geometric.nn.SGConv."""
 
     weight: Weights
@@ -319,10 +315,6 @@ class SGC:
     self_loops: bool = field(default=True, kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
     activation: str | Activate | None = field(default=None, kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
         for _ in range(_hops(self.hops, "SGC")):
