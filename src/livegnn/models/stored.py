@@ -136,7 +136,8 @@ def _read(
 
 def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.Value:
     op = entry["op"]
-    cls, options = _CLASSES[op], {}
+    cls: Any = _CLASSES[op]
+    options: dict[str, Any] = {}
     for option, is_array in _options(cls):
         given = entry.get(option) if option == "target" else entry[option]
         if is_array and given is not None:
