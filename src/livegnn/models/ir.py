@@ -62,29 +62,12 @@ Aggregate: TypeAlias = Literal[Reduce, "mean"]
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 #: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
+#: sqrt and log1p are of max(x, 0); log is 0 for what is not above 0, reciprocal 0 for 0.
 ACTIVATIONS: dict[str, str] = {
-    "relu": "",
-    "leaky_relu": "slope",
-    "elu": "alpha",
-    "selu": "",
-    "celu": "alpha",
-    "gelu": "",
-    "gelu_tanh": "",
-    "silu": "",
-    "sigmoid": "",
-    "tanh": "",
-    "softplus": "beta",
-    "relu6": "",
-    "hardtanh": "",
-    "hardswish": "",
-    "softsign": "",
-    "log_sigmoid": "",
-    "exp": "",
-    "abs": "",
-    "sqrt": "",  # of max(x, 0)
-    "log1p": "",  # of max(x, 0)
-    "log": "",  # 0 for what is not above 0
-    "reciprocal": "",  # 0 for 0
+    **dict.fromkeys(("relu", "selu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6"), ""),
+    **dict.fromkeys(("hardtanh", "hardswish", "softsign", "log_sigmoid", "exp", "abs"), ""),
+    **dict.fromkeys(("sqrt", "log1p", "log", "reciprocal"), ""),
+    **{"leaky_relu": "slope", "elu": "alpha", "celu": "alpha", "softplus": "beta"},
 }
 
 #: Every function of several values, column by column, with their number.

@@ -19,7 +19,7 @@ import numpy as np
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.verify.operator import Operator
-from livegnn.verify.tracer import Tracer, combine, join
+from livegnn.verify.tracer import Tracer, combine, elu, join, leaky_relu, relu
 
 __all__ = ["FUNCTIONS", "METHODS", "Names", "evaluate", "operator_from_source", "parse_expression", "replaced"]
 
@@ -32,18 +32,6 @@ _WIDTH_MAX = 65_536
 
 def _sigmoid(x: Any) -> Any:
     return combine("sigmoid", x) if isinstance(x, Tracer) else 1.0 / (1.0 + np.exp(-x))
-
-
-def _relu(x: Any) -> Any:
-    return np.maximum(x, 0.0)
-
-
-def _leaky_relu(x: Any, slope: float = 0.2) -> Any:
-    return np.where(x > 0, x, x * slope)
-
-
-def _elu(x: Any) -> Any:
-    return np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 1.0)
 
 
 def _norm(x: Any) -> Any:
@@ -75,9 +63,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in ("exp", "log", "sqrt", "tanh", "abs", "square", "maximum", "minimum")},
     **{name: getattr(np, name) for name in ("where", "clip", *METHODS, "ones_like", "zeros_like")},
     "sigmoid": _sigmoid,
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
-    "elu": _elu,
+    "relu": lambda x: relu(x),
+    "leaky_relu": lambda x, slope=0.2: leaky_relu(x, slope),
+    "elu": lambda x: elu(x),
     "norm": _norm,
     "concat": _concat,
     "concatenate": lambda parts, axis=1: _concat(*parts),

@@ -20,7 +20,7 @@ from livegnn.errors import LiveGnnError
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
 
-__all__ = ["TraceError", "Tracer", "combine", "join", "trace"]
+__all__ = ["TraceError", "Tracer", "combine", "elu", "join", "leaky_relu", "relu", "trace"]
 
 Layout: TypeAlias = Literal["rows", "flat", "row"]
 
@@ -279,13 +279,19 @@ def _filled(x: Tracer, number: Any, dtype: Any = None) -> Tracer:
     return Tracer(ex.constant(np.full(x.expr.width, float(number))), x.layout, x.edges)
 
 
-def _leaky_relu(x: Any, negative_slope: float = 0.01, inplace: bool = False) -> Tracer:
-    return combine("where", combine("less", 0.0, x), x, combine("mul", x, negative_slope))
+def relu(x: Any, inplace: bool = False) -> Any:
+    """Of arrays or stand-ins, as the next two."""
+    return np.maximum(x, 0.0)
 
 
-def _elu(x: Any, alpha: float = 1.0, inplace: bool = False) -> Tracer:
-    below = combine("mul", combine("sub", combine("exp", combine("minimum", x, 0.0)), 1.0), alpha)
-    return combine("where", combine("less", 0.0, x), x, below)
+def leaky_relu(x: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
+    """x where it is above 0, slope x elsewhere."""
+    return np.where(x > 0, x, x * negative_slope)
+
+
+def elu(x: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
+    """x where it is above 0, alpha (exp(x) - 1) elsewhere."""
+    return np.where(x > 0, x, (np.exp(np.minimum(x, 0.0)) - 1.0) * alpha)
 
 
 def _dropout(x: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tracer:
@@ -346,9 +352,9 @@ _FUNCTIONS: dict[str, Callable[..., Tracer]] = {
     "expm1": lambda x: combine("sub", combine("exp", x), 1.0),
     "log1p": lambda x: combine("log", combine("add", x, 1.0)),
     "sign": lambda x: combine("sub", combine("less", 0.0, x), combine("less", x, 0.0)),
-    "relu": lambda x, inplace=False: combine("maximum", x, 0.0),
-    "leaky_relu": _leaky_relu,
-    "elu": _elu,
+    "relu": relu,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
     "dropout": _dropout,
     "linear": _linear,
     "hstack": lambda arrays: join(arrays, -1),
