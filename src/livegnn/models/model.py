@@ -111,10 +111,41 @@ class Model:
             if value.vertex_type is not None and value.vertex_type >= len(vertex_types):
                 raise ModelError(f"[Model] expected types below {len(vertex_types)}, got {value.vertex_type}; name all")
             if isinstance(value, ir.Propagate | edges.Gather):
-                _check_relation(value, vertex_types, edge_types)
+                self._check_relation(value)
             elif isinstance(value, edges.ByRelation):
                 for part, relation in zip(value.parts, value.relations, strict=True):
-                    _check_sources(edges.end_types((part,))[0], relation, vertex_types, edge_types)
+                    self._check_sources(edges.end_types((part,))[0], relation)
+
+    def _check_relation(self, value: ir.Propagate | edges.Gather) -> None:
+        """Refuses rows that do not go where the edges of their relation lead."""
+        relation = value.relation
+        relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
+        if not relations:
+            raise ModelError(
+                "[Model] expected a relation in every sum over edges between vertex types, got none; name it"
+            )
+        codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
+        target = None if value.vertex_type is None else self._vertex_types[value.vertex_type]
+        for each in relations:
+            # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
+            leads_to = self._check_sources(codes if len(relations) == 1 else set(), each)
+            if leads_to[2] != target:
+                raise ModelError(
+                    f"[Model] expected rows that go along edges of their relation, got {leads_to} to {target!r}; "
+                    "name the edge types in the order of their numbers"
+                )
+
+    def _check_sources(self, codes: Set[int | None], relation: int) -> EdgeTriple:
+        """A relation's type of edges. Refuses rows of other sources than these have."""
+        sources = sorted(self._vertex_types[code] for code in codes if code is not None)
+        known = 0 <= relation < len(self._edge_types)
+        if not known or not {*sources} <= {self._edge_types[relation][0]}:
+            got = self._edge_types[relation] if known else relation
+            raise ModelError(
+                f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name "
+                "the edge types in the order of their numbers"
+            )
+        return self._edge_types[relation]
 
     def _define(
         self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
@@ -281,39 +312,6 @@ class Model:
             more += ", edge types" if self.uses_types else ""
         size = f"depth {self.depth}, {len(self._values)} values, weights {self.weights}"
         return f"Model({reads} -> {makes}, {size}{more})"
-
-
-def _check_relation(
-    value: ir.Propagate | edges.Gather, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
-) -> None:
-    """Refuses rows that do not go where the edges of their relation lead."""
-    relation = value.relation
-    relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
-    if not relations:
-        raise ModelError("[Model] expected a relation in every sum over edges between vertex types, got none; name it")
-    codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
-    target = None if value.vertex_type is None else vertex_types[value.vertex_type]
-    for each in relations:
-        # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
-        _check_sources(codes if len(relations) == 1 else set(), each, vertex_types, edge_types)
-        if edge_types[each][2] != target:
-            raise ModelError(
-                f"[Model] expected rows that go along edges of their relation, got {edge_types[each]} to {target!r}; "
-                "name the edge types in the order of their numbers"
-            )
-
-
-def _check_sources(
-    codes: Set[int | None], relation: int, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
-) -> None:
-    """Refuses rows of other sources than a relation's edges have."""
-    sources = sorted(vertex_types[code] for code in codes if code is not None)
-    if not 0 <= relation < len(edge_types) or not {*sources} <= {edge_types[relation][0]}:
-        got = edge_types[relation] if 0 <= relation < len(edge_types) else relation
-        raise ModelError(
-            f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name the "
-            "edge types in the order of their numbers"
-        )
 
 
 def _reads_weights(output: ir.Value) -> bool:

@@ -144,12 +144,7 @@ class Lowering:
         if known is not None:
             kind, inner, param = known
             return ir.Activation(self._widened(inner, expr.width, side), kind, param)
-        steps: dict[str, Callable[[Expr, Side], ir.Value]] = {
-            "add": self._sum,
-            "sub": self._sum,
-            "mul": self._product,
-            "maximum": self._maximum,
-        }
+        steps = {"add": self._sum, "sub": self._sum, "mul": self._product, "maximum": self._maximum}
         if expr.op == "div" and is_constant(expr.inputs[1]):
             return self._share(expr, side)
         if expr.op in steps:
