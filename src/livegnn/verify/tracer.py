@@ -108,7 +108,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "reduce" and ufunc.__name__ in _REDUCED and set(options) <= {"axis", "keepdims"}:
             return reduce(_REDUCED[ufunc.__name__], inputs[0], **{"axis": 0, **options})
-        if any(each is inputs[0] for each in options.get("out", ())):  # x += y
+        if isinstance(inputs[0], Tracer) and any(each is inputs[0] for each in options.get("out", ())):  # x += y
             del options["out"]
         if method != "__call__" or options:
             raise _unknown(f"numpy.{ufunc.__name__} with {method} {sorted(options)}")

@@ -11,7 +11,16 @@ W = np.random.default_rng(0).normal(size=(3, 4))
 h_u, h_v = ex.variable("h_u", 3), ex.variable("h_v", 3)
 msg = ex.variable("msg", 3, per_edge=True)
 
+
+def in_place(h_u, h_v):
+    result = 2 * h_u
+    result += h_v
+    result **= 2
+    return result
+
+
 ROW_FUNCTIONS = [
+    in_place,
     lambda h_u, h_v: h_u @ W,
     lambda h_u, h_v: np.exp(-np.abs(h_u)) + 2 * h_v - h_u / 3,
     lambda h_u, h_v: np.where((h_u @ W) > 0, h_u @ W, 0.2 * (h_u @ W)),
