@@ -25,7 +25,7 @@ class EdgeTable(NamedTuple):
 
     def at(self, places: Int64Array) -> EdgeTable:
         """The edges at these places, in this order."""
-        return EdgeTable(*(column[places] for column in self))
+        return EdgeTable._make(column[places] for column in self)
 
 
 class HopRule(NamedTuple):
