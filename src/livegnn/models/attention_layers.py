@@ -40,17 +40,29 @@ def _heads(array: Weights, where: str) -> Any:
     return att
 
 
-def _join_heads(layer: GAT | GATv2, x: ir.Value, y: ir.Value, heads: int) -> ir.Value:
-    """Heads side by side or their mean; residual, bias, activation."""
-    if not layer.concat:
-        y = mean_of_heads(y, heads)
-    if layer.residual is not None:
-        y = ir.Combine(((1.0, y), (1.0, ir.Linear(x, _matrix(layer.residual, "residual")))))
-    return activate(shift(y, layer.bias), layer.activation)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Attention:
+    weight_edge: Weights | None = None
+    concat: bool = True
+    slope: float = 0.2
+    self_loops: bool = True
+    fill: Fill = "mean"
+    residual: Weights | None = None
+    activation: str | Activate | None = None
+
+    def attended(self, own: ir.Value, source: ir.Value, score: ir.Value, bias: Weights | None) -> ir.Value:
+        """Messages shared out by their scores; heads side by side or their mean; residual, bias, activation."""
+        heads, loops = score.width, "replace" if self.self_loops else "keep"
+        y: ir.Value = Gather(Source(source), "softmax", score, heads, loops, self.fill)  # type: ignore[arg-type]
+        if not self.concat:
+            y = mean_of_heads(y, heads)
+        if self.residual is not None:
+            y = ir.Combine(((1.0, y), (1.0, ir.Linear(own, _matrix(self.residual, "residual")))))
+        return activate(shift(y, bias), self.activation)
 
 
 @dataclass(frozen=True, eq=False)
-class GAT:
+class GAT(_Attention):
     """y[v] = f(||_h sum over edges (u, v) of p_uv[h] W[h] x[u] + R x[v] + b),  p a softmax over v's edges of
     leaky_relu(a_source[h] . W[h] x[u] + a_target[h] . W[h] x[v] + a_edge[h] . E[h] e_uv, slope).
 
@@ -70,15 +82,8 @@ class GAT:
     att_source: Weights
     att_target: Weights
     bias: Weights | None = None
-    weight_edge: Weights | None = field(default=None, kw_only=True)
     att_edge: Weights | None = field(default=None, kw_only=True)
     weight_target: Weights | None = field(default=None, kw_only=True)
-    concat: bool = field(default=True, kw_only=True)
-    slope: float = field(default=0.2, kw_only=True)
-    self_loops: bool = field(default=True, kw_only=True)
-    fill: Fill = field(default="mean", kw_only=True)
-    residual: Weights | None = field(default=None, kw_only=True)
-    activation: str | Activate | None = field(default=None, kw_only=True)
 
     @property
     def input_width(self) -> int:
@@ -114,13 +119,11 @@ class GAT:
         if edge is not None and attributes is not None:
             terms.append((1.0, linear(attributes, edge)))
         score = ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", self.slope)
-        heads = len(att_source)
-        y = Gather(Source(source), "softmax", score, heads, "replace" if self.self_loops else "keep", self.fill)
-        return _join_heads(self, own, y, heads)
+        return self.attended(own, source, score, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
-class GATv2:
+class GATv2(_Attention):
     """y[v] = f(||_h sum over edges (u, v) of p_uv[h] s_u[h] + R x[v] + b),  p a softmax over v's edges of
     a[h] . leaky_relu(s_u[h] + t_v[h] + E[h] e_uv, slope),  s_u = S x[u] + b_s,  t_v = T x[v] + b_t.
 
@@ -137,13 +140,6 @@ class GATv2:
     weight_target: Weights | None = field(default=None, kw_only=True)
     bias_source: Weights | None = field(default=None, kw_only=True)
     bias_target: Weights | None = field(default=None, kw_only=True)
-    weight_edge: Weights | None = field(default=None, kw_only=True)
-    concat: bool = field(default=True, kw_only=True)
-    slope: float = field(default=0.2, kw_only=True)
-    self_loops: bool = field(default=True, kw_only=True)
-    fill: Fill = field(default="mean", kw_only=True)
-    residual: Weights | None = field(default=None, kw_only=True)
-    activation: str | Activate | None = field(default=None, kw_only=True)
 
     @property
     def input_width(self) -> int:
@@ -167,9 +163,7 @@ class GATv2:
         if self.weight_edge is not None and attributes is not None:
             terms.append((1.0, linear(attributes, _matrix(self.weight_edge, "GATv2.weight_edge", att.size))))
         hidden = ir.Activation(ir.Combine(tuple(terms)), "leaky_relu", self.slope)
-        score, heads = ir.Linear(hidden, block_rows(att)), len(att)
-        y = Gather(Source(source), "softmax", score, heads, "replace" if self.self_loops else "keep", self.fill)
-        return _join_heads(self, own, y, heads)
+        return self.attended(own, source, ir.Linear(hidden, block_rows(att)), self.bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,13 +108,7 @@ def sums_sources(gather: edges.Gather) -> bool:
     mean_of_all = gather.reduce == "mean" and gather.loops == "keep" and gather.relation is None
     if gather.loops == "replace" or not (gather.reduce == "sum" or mean_of_all):
         return False
-    todo: list[ir.Value] = [gather.message]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, edges.Target):
-            return False
-        todo += value.inputs if value.on_edges and not isinstance(value, edges.Source) else ()
-    return True
+    return not any(isinstance(value, edges.Target) for value in edges.on_edges([gather.message]))
 
 
 def skips_loops(made: _Aggregation) -> bool:

@@ -16,6 +16,13 @@ __all__ = ["EdgeSteps", "Registers", "Stage"]
 
 _NOT_LOCAL = (ir.Input, ir.OfType, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
 
+_LOADS = {  # what stands at an edge, with the column that the gather then reads if it is no table
+    edges.Source: (Op.LoadSource, "source_input"),
+    edges.Target: (Op.LoadTarget, "target_input"),
+    edges.EdgeAttribute: (Op.LoadAttributes, "attributes"),
+    edges.EdgeWeight: (Op.LoadWeight, "weights"),
+}
+
 
 class Registers:
     """Row buffers, handed out again stage by stage; one set serves all stages. A part is some columns of another
@@ -165,50 +172,46 @@ class Stage:
         match value:
             case ir.Linear():
                 return self.linear(value)
-            case Shift():
-                return self.unary(
-                    Op.AddVector, value, self.value(value.x), index=self.vector(value.shift), over=value.x
-                )
-            case ir.Activation():
-                x = self.value(value.x)
-                kind = ActivationKind["".join(map(str.capitalize, value.kind.split("_")))]
-                return self.unary(Op.Activate, value, x, activation=kind, p=float(value.param), over=value.x)
-            case ir.PReLU():
-                return self.unary(Op.PRelu, value, self.value(value.x), index=self.vector(value.slope))
-            case ir.Affine():
-                x = self.value(value.x)
-                scale, shift = self.vector(value.scale), self.vector(value.shift)
-                return self.unary(Op.Affine, value, x, index=scale, index2=shift, over=value.x)
-            case ir.LayerNorm():
-                return self.layer_norm(value)
-            case ir.L2Normalize():
-                return self.unary(Op.L2Normalize, value, self.value(value.x), p=float(value.eps))
-            case ir.Softmax() | ir.LogSoftmax():
-                return self.unary(Op[type(value).__name__], value, self.value(value.x))
-            case ir.Slice():
-                return self.unary(Op.Slice, value, self.value(value.x), offset=value.start)
-            case ir.Multiply():
-                a, b = self.value(value.a), self.value(value.b)
-                return self.unary(Op.Multiply, value, a, b=b)
             case ir.Combine():
                 return self.combine(value)
             case ir.Concat():
                 return self.concat(value)
             case ir.Maximum():
                 return self.maximum(value)
-            case ir.Elementwise():
-                registers: dict[str, Any] = dict(zip("cab"[-len(value.xs) :], map(self.value, value.xs), strict=True))
-                return self.unary(Op[value.kind.capitalize()], value, **registers)
             case ir.ByType():
                 return self.by_type(value)
             case edges.ByRelation():
                 return self.by_relation(value)
+        registers = [self.value(x) for x in value.inputs]
+        names = ("a", "b") if len(registers) < 3 else ("c", "a", "b")
+        op, fields = self.instruction(value)
+        over = value.inputs[0] if isinstance(value, Shift | ir.Activation | ir.Affine) else None
+        return self.unary(op, value, over=over, **dict(zip(names, registers, strict=False)), **fields)
+
+    def instruction(self, value: ir.Value) -> tuple[Op, dict[str, Any]]:
+        """The instruction of a value whose operands are its inputs, and what it takes but these."""
+        match value:
+            case Shift():
+                return Op.AddVector, {"index": self.vector(value.shift)}
+            case ir.Activation():
+                kind = ActivationKind["".join(map(str.capitalize, value.kind.split("_")))]
+                return Op.Activate, {"activation": kind, "p": float(value.param)}
+            case ir.PReLU():
+                return Op.PRelu, {"index": self.vector(value.slope)}
+            case ir.Affine():
+                return Op.Affine, {"index": self.vector(value.scale), "index2": self.vector(value.shift)}
+            case ir.LayerNorm():
+                weight, bias = (-1 if each is None else self.vector(each) for each in (value.weight, value.bias))
+                return Op.LayerNorm, {"index": weight, "index2": bias, "p": float(value.eps)}
+            case ir.L2Normalize():
+                return Op.L2Normalize, {"p": float(value.eps)}
+            case ir.Slice():
+                return Op.Slice, {"offset": value.start}
+            case ir.Elementwise():
+                return Op[value.kind.capitalize()], {}
             case edges.HeadDot() | edges.HeadScale():
-                a, b = self.value(value.inputs[0]), self.value(value.inputs[1])
-                return self.unary(Op[type(value).__name__], value, a, b=b, heads=value.heads)
-            case edges.RowMatrix():
-                return self.unary(Op.RowMatrix, value, self.value(value.a), b=self.value(value.m))
-        raise AssertionError(f"no instruction for {type(value).__name__}")
+                return Op[type(value).__name__], {"heads": value.heads}
+        return Op[type(value).__name__], {}  # Multiply, Softmax, LogSoftmax, RowMatrix
 
     def linear(self, value: ir.Linear) -> int:
         """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
@@ -239,12 +242,6 @@ class Stage:
         out = a if free else self.registers.take(value.width)
         self.put(op, out=out, a=a, width=value.width, **fields)
         return out
-
-    def layer_norm(self, value: ir.LayerNorm) -> int:
-        x = self.value(value.x)
-        weight = -1 if value.weight is None else self.vector(value.weight)
-        bias = -1 if value.bias is None else self.vector(value.bias)
-        return self.unary(Op.LayerNorm, value, x, index=weight, index2=bias, p=float(value.eps))
 
     def combine(self, value: ir.Combine) -> int:
         registers = [(float(c), self.value(x)) for c, x in value.terms]
@@ -308,7 +305,7 @@ class EdgeSteps(Stage):
         self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
         self.ends: dict[tuple[type, int, int], int] = {}
         self.types = self.relations_of(value)
-        self.loads = {"source_input": False, "target_input": False, "attributes": False, "weights": False}
+        self.loads = {what: False for _, what in _LOADS.values()}
 
     def emit(self, registers: Registers) -> None:
         self.registers = registers
@@ -355,32 +352,17 @@ class EdgeSteps(Stage):
         return id(value) in self.here
 
     def given(self, value: ir.Value) -> bool:
-        return isinstance(value, edges.Source | edges.Target | edges.EdgeAttribute | edges.EdgeWeight)
+        return type(value) in _LOADS
 
     def load(self, value: ir.Value) -> int:
-        if isinstance(value, edges.Source | edges.Target):
-            return self.load_end(value)
-        key = (type(value), 0, self.type)
-        if key not in self.ends:
-            self.ends[key] = self.registers.take(value.width)
-            attributes = isinstance(value, edges.EdgeAttribute)
-            self.loads["attributes" if attributes else "weights"] = True
-            self.put(Op.LoadAttributes if attributes else Op.LoadWeight, out=self.ends[key], width=value.width)
-        return self.shared(value, key)
-
-    def load_end(self, value: edges.Source | edges.Target) -> int:
-        x = self.layout.resolve(value.x)
+        """A loaded register, which several values may stand for: none of them may be written over."""
+        x = self.layout.resolve(value.x) if isinstance(value, edges.Source | edges.Target) else None
         key = (type(value), id(x), self.type)
         if key not in self.ends:
             self.ends[key] = self.registers.take(value.width)
-            source = isinstance(value, edges.Source)
-            if isinstance(x, ir.Input):
-                self.loads["source_input" if source else "target_input"] = True
-            table = -1 if isinstance(x, ir.Input) else self.layout.table_of(x)
-            self.put(Op.LoadSource if source else Op.LoadTarget, out=self.ends[key], index=table, width=value.width)
-        return self.shared(value, key)
-
-    def shared(self, value: ir.Value, key: tuple[type, int, int]) -> int:
-        """A loaded register, which several values may stand for: none of them may be written over."""
+            op, what = _LOADS[type(value)]
+            table = -1 if x is None or isinstance(x, ir.Input) else self.layout.table_of(x)
+            self.loads[what] |= table < 0
+            self.put(op, out=self.ends[key], index=table, width=value.width)
         self.reads_of[id(value)] += 2
         return self.ends[key]

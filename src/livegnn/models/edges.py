@@ -28,37 +28,30 @@ __all__ = [
     "Source",
     "Target",
     "end_types",
+    "on_edges",
 ]
 
 Gathering: TypeAlias = Literal[Aggregate, "softmax"]
 Loops: TypeAlias = Literal["keep", "drop", "replace"]
 
 
-def _of_vertices(x: Value, where: str) -> None:
-    if x.on_edges:
-        raise ModelError(f"[{where}] expected rows of vertices, got rows of edges; gather them first")
-
-
 @dataclass(frozen=True, eq=False)
-class Source(Value):
+class _End(Value):
+    x: Value
+
+    def __post_init__(self) -> None:
+        if self.x.on_edges:
+            where = type(self).__name__
+            raise ModelError(f"[{where}] expected rows of vertices, got rows of edges; gather them first")
+        self._define(self.x.width, (self.x,), on_edges=True)
+
+
+class Source(_End):
     """y[(u, v)] = x[u]."""
 
-    x: Value
 
-    def __post_init__(self) -> None:
-        _of_vertices(self.x, "Source")
-        self._define(self.x.width, (self.x,), on_edges=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Target(Value):
+class Target(_End):
     """y[(u, v)] = x[v]."""
-
-    x: Value
-
-    def __post_init__(self) -> None:
-        _of_vertices(self.x, "Target")
-        self._define(self.x.width, (self.x,), on_edges=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,15 +131,22 @@ class Gather(Value):
         self._define(self.message.width, parts, on_edges=False, vertex_type=self.target)
 
 
+def on_edges(parts: Sequence[Value]) -> list[Value]:
+    """The values on edges among these parts and what they are computed from, up to the rows of the ends."""
+    found = {id(part): part for part in parts if part.on_edges}
+    todo = [*found.values()]
+    while todo:
+        new = {id(x): x for x in todo.pop().inputs if x.on_edges and id(x) not in found}
+        found |= new
+        todo += new.values()
+    return [*found.values()]
+
+
 def end_types(parts: Sequence[Value]) -> tuple[set[int], set[int]]:
     """The types of the rows that values on edges read of (sources, targets)."""
     found: tuple[set[int], set[int]] = (set(), set())
-    todo = [part for part in parts if part.on_edges]
-    while todo:
-        value = todo.pop()
-        if not isinstance(value, Source | Target):
-            todo.extend(value.inputs)
-        elif value.x.vertex_type is not None:
+    for value in on_edges(parts):
+        if isinstance(value, Source | Target) and value.x.vertex_type is not None:
             found[isinstance(value, Target)].add(value.x.vertex_type)
     return found
 

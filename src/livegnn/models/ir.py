@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,29 +62,12 @@ Aggregate: TypeAlias = Literal[Reduce, "mean"]
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 #: Every elementwise function, with what its one parameter means ("" where it has none). Formulas: docs/models.md.
+#: sqrt and log1p are of max(x, 0); log is 0 for what is not above 0, reciprocal 0 for 0.
 ACTIVATIONS: dict[str, str] = {
-    "relu": "",
-    "leaky_relu": "slope",
-    "elu": "alpha",
-    "selu": "",
-    "celu": "alpha",
-    "gelu": "",
-    "gelu_tanh": "",
-    "silu": "",
-    "sigmoid": "",
-    "tanh": "",
-    "softplus": "beta",
-    "relu6": "",
-    "hardtanh": "",
-    "hardswish": "",
-    "softsign": "",
-    "log_sigmoid": "",
-    "exp": "",
-    "abs": "",
-    "sqrt": "",  # of max(x, 0)
-    "log1p": "",  # of max(x, 0)
-    "log": "",  # 0 for what is not above 0
-    "reciprocal": "",  # 0 for 0
+    **dict.fromkeys(("relu", "selu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6"), ""),
+    **dict.fromkeys(("hardtanh", "hardswish", "softsign", "log_sigmoid", "exp", "abs"), ""),
+    **dict.fromkeys(("sqrt", "log1p", "log", "reciprocal"), ""),
+    **{"leaky_relu": "slope", "elu": "alpha", "celu": "alpha", "softplus": "beta"},
 }
 
 #: Every function of several values, column by column, with their number.
@@ -157,14 +140,11 @@ class Value:
                 )
         if vertex_type == "inputs":
             vertex_type = None if on_edges else _same_type(inputs, where)
-        object.__setattr__(self, "on_edges", on_edges)
-        object.__setattr__(self, "vertex_type", vertex_type)
         if width < 1:
             raise WidthMismatch(f"[{where}] expected a width of at least 1, got {width}; check the layer's widths")
-        object.__setattr__(self, "width", int(width))
-        object.__setattr__(self, "inputs", tuple(inputs))
-        for name, array in arrays.items():
-            object.__setattr__(self, name, array)
+        own = {"width": int(width), "inputs": tuple(inputs), "on_edges": on_edges, "vertex_type": vertex_type}
+        for name, given in {**own, **arrays}.items():
+            object.__setattr__(self, name, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,11 +423,8 @@ class Propagate(Value):
         reduces = get_args(Reduce)
         if self.reduce not in reduces:
             raise ModelError(f"[Propagate] expected reduce {_any_of(reduces)}, got {self.reduce!r}; choose one")
-        if self.norm not in ("sum", "mean", "gcn", "laplacian", "walk", "difference"):
-            raise ModelError(
-                "[Propagate] expected norm sum, mean, gcn, laplacian, walk or difference, "
-                f"got {self.norm!r}; choose one"
-            )
+        if self.norm not in get_args(Norm):
+            raise ModelError(f"[Propagate] expected norm {_any_of(get_args(Norm))}, got {self.norm!r}; choose one")
         if self.reduce != "sum" and self.norm not in ("sum", "gcn"):
             raise ModelError(
                 f"[Propagate] expected norm sum or gcn with reduce {self.reduce}, got {self.norm}; leave it out"
@@ -515,14 +492,24 @@ def _same_width(values: Sequence[Value], where: str) -> int:
     return widths[0]
 
 
-def walk(*outputs: Value) -> list[Value]:
+class HasInputs(Protocol):
+    """One step of a computation, as a value: it names the steps before it."""
+
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+
+
+Step = TypeVar("Step", bound=HasInputs)
+
+
+def walk(*outputs: Step) -> list[Step]:
     """Every value that `outputs` depend on, themselves included, each once and after its inputs.
 
     The order is a function of the structure alone: inputs from left to right, depth first.
     """
-    order: list[Value] = []
+    order: list[Step] = []
     done: set[int] = set()
-    stack: list[tuple[Value, bool]] = [(output, False) for output in reversed(outputs)]
+    stack: list[tuple[Step, bool]] = [(output, False) for output in reversed(outputs)]
     while stack:
         value, inputs_done = stack.pop()
         if id(value) in done:

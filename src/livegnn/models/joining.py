@@ -14,7 +14,7 @@ from livegnn.errors import ColumnMissing, ModelMismatch, ModelUnsupported
 from livegnn.graph.load import WeightColumn
 from livegnn.models import edges, ir
 from livegnn.models.model import Model
-from livegnn.models.order import moved, with_inputs
+from livegnn.models.order import with_inputs
 
 __all__ = ["GraphColumns", "joined"]
 
@@ -108,24 +108,14 @@ def _on_numbers(model: Model) -> Model:
     numbers = edges.EdgeWeight()
     names = {}
     for value in ir.walk(model.output):
-        if isinstance(value, edges.Gather) and value.loops == "replace" and _reads_attributes(value):
+        own = edges.on_edges(value.inputs) if isinstance(value, edges.Gather) and value.loops == "replace" else ()
+        if any(isinstance(each, edges.EdgeAttribute) for each in own):
             raise ModelUnsupported(
                 f"[Engine] expected edge_attr of shape (E, 1), of which {model.name_of(value)} gives its self-loops a "
                 "row, got a graph that keeps it as weights; build it from data.edge_attr.view(-1, 1)"
             )
         inputs = [new[id(each)] for each in value.inputs]
-        if isinstance(value, edges.EdgeAttribute):
-            new[id(value)] = numbers
-        elif isinstance(value, ir.Linear):
-            same = inputs[0] is value.x
-            new[id(value)] = value if same else ir.Linear(inputs[0], value.weight, value.bias)
-        elif isinstance(value, ir.Combine):
-            coefficients = [coefficient for coefficient, _ in value.terms]
-            new[id(value)] = ir.Combine(tuple(zip(coefficients, inputs, strict=True)))
-        elif isinstance(value, ir.Propagate):
-            new[id(value)] = moved(value, inputs[0])
-        else:
-            new[id(value)] = with_inputs(value, inputs)
+        new[id(value)] = numbers if isinstance(value, edges.EdgeAttribute) else with_inputs(value, inputs)
         names[id(new[id(value)])] = model.name_of(value)
     return Model.from_output(
         new[id(model.output)],
@@ -134,14 +124,3 @@ def _on_numbers(model: Model) -> Model:
         vertex_types=model.vertex_types,
         edge_types=model.edge_types,
     )
-
-
-def _reads_attributes(gather: edges.Gather) -> bool:
-    """Whether a Gather's own messages or scores read the edges' attributes."""
-    todo = [each for each in gather.inputs if each.on_edges]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, edges.EdgeAttribute):
-            return True
-        todo.extend(each for each in value.inputs if each.on_edges)
-    return False

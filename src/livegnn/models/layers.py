@@ -9,12 +9,13 @@ computes, trap for trap (docs/models.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from livegnn.errors import ModelError
 from livegnn.models import ir
+from livegnn.models.messages import shift
 
 __all__ = [
     "APPNP",
@@ -55,13 +56,11 @@ def activate(x: ir.Value, activation: str | Activate | None) -> ir.Value:
     """`activation` applied to `x`: None, a name of ir.ACTIVATIONS or softmax, log_softmax, or an Activate."""
     if activation is None:
         return x
-    if isinstance(activation, Activate):
-        return activation.apply(x)
     if activation == "softmax":
         return ir.Softmax(x)
     if activation == "log_softmax":
         return ir.LogSoftmax(x)
-    return ir.Activation(x, activation, DEFAULT_PARAMS.get(activation, 0.0))
+    return (activation if isinstance(activation, Activate) else Activate(activation)).apply(x)
 
 
 def _input_width(weight: Weights) -> int:
@@ -79,6 +78,14 @@ def _number(where: str, name: str, value: object) -> float:
         raise ModelError(f"[{where}] expected {name} as a number, got {value!r}; pass a float") from None
 
 
+class _Weighted:
+    """A layer whose first field is a weight that multiplies its input."""
+
+    @property
+    def input_width(self) -> int:
+        return _input_width(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, eq=False)
 class Activate:
     """y = f(x) elementwise. `kind` is a key of ir.ACTIVATIONS, `param` its parameter (None = torch's default)."""
@@ -92,16 +99,12 @@ class Activate:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(_Weighted):
     """y = f(W x + b), row by row. weight (out, in), bias (out,) or None. Source: torch.nn.Linear."""
 
     weight: Weights
     bias: Weights | None = None
     activation: str | Activate | None = field(default=None, kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
         return activate(ir.Linear(x, self.weight, self.bias), self.activation)
@@ -181,7 +184,7 @@ class LogSoftmax:
 
 
 @dataclass(frozen=True, eq=False)
-class GCN:
+class GCN(_Weighted):
     """y[v] = f(W a[v] + b),  a[v] = s_v (sum over edges (u, v) of w_uv s_u x[u] + L_v s_v x[v]),  s_v = d_v^-1/2.
 
     d_v is the weighted in-degree with L_v, the self-loop: 1 without weights (also if `improved`); with weights that
@@ -202,13 +205,9 @@ class GCN:
     weighted: bool = field(default=False, kw_only=True)
     aggregate: Aggregate = field(default="sum", kw_only=True)
 
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight)
-
     def apply(self, x: ir.Value) -> ir.Value:
         if self.aggregate not in ("sum", "mean"):  # what a linear map does not commute with
-            y = self.shift(self.gather(ir.Linear(x, self.weight)))
+            y = shift(self.gather(ir.Linear(x, self.weight)), self.bias)
         else:
             y = ir.Linear(self.gather(x), self.weight, self.bias)
         return activate(y, self.activation)
@@ -218,9 +217,6 @@ class GCN:
         if self.normalize:
             return gcn_propagate(x, self.weighted, self.self_loops, 2.0 if self.improved else 1.0, self.aggregate)
         return ir.propagate(x, self.aggregate, self.weighted, where="GCN")
-
-    def shift(self, y: ir.Value) -> ir.Value:
-        return y if self.bias is None else ir.Affine(y, ir.frozen_array([1.0] * y.width, "GCN", (y.width,)), self.bias)
 
 
 def gcn_propagate(
@@ -234,7 +230,7 @@ def gcn_propagate(
 
 
 @dataclass(frozen=True, eq=False)
-class GraphConv:
+class GraphConv(_Weighted):
     """y[v] = f(W_rel a[v] + b + W_root x[v]),  a[v] = sum (mean, max, min) over edges (u, v) of w_uv x[u].
 
     The mean divides by the number of in-edges, not by their weight. Both weights are (out, in).
@@ -247,10 +243,6 @@ class GraphConv:
     aggregate: Aggregate = field(default="sum", kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
     activation: str | Activate | None = field(default=None, kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight_rel)
 
     def apply(self, x: ir.Value) -> ir.Value:
         a = ir.propagate(x, self.aggregate, self.weighted, where="GraphConv")
@@ -314,7 +306,7 @@ class GIN:
 
 
 @dataclass(frozen=True, eq=False)
-class SGC:
+class SGC(_Weighted):
     """y = f(W P^hops x + b), P the degree-normalised sum of GCN. Source: Wu et al. 2019; torch_geometric.nn.SGConv."""
 
     weight: Weights
@@ -323,10 +315,6 @@ class SGC:
     self_loops: bool = field(default=True, kw_only=True)
     weighted: bool = field(default=False, kw_only=True)
     activation: str | Activate | None = field(default=None, kw_only=True)
-
-    @property
-    def input_width(self) -> int:
-        return _input_width(self.weight)
 
     def apply(self, x: ir.Value) -> ir.Value:
         for _ in range(_hops(self.hops, "SGC")):
@@ -489,16 +477,21 @@ def _hops(hops: int, where: str) -> int:
     return int(hops)
 
 
-def apply_all(layers: Sequence[Layer], x: ir.Value) -> ir.Value:
-    """`layers` one after the other."""
+def applied(layers: Sequence[Layer], x: ir.Value, where: str) -> Iterator[ir.Value]:
+    """What each layer makes of what the one before it made. Raises: ModelError for what is no layer."""
     for position, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             raise ModelError(
-                f"[layers] expected a layer at position {position}, got {type(layer).__name__}; "
+                f"[{where}] expected a layer at position {position}, got {type(layer).__name__}; "
                 "pass lg.layers.Dense(...) or alike"
             )
         x = layer.apply(x)
-    return x
+        yield x
+
+
+def apply_all(layers: Sequence[Layer], x: ir.Value) -> ir.Value:
+    """`layers` one after the other."""
+    return [x, *applied(layers, x, "layers")][-1]
 
 
 def first_input_width(layers: Sequence[Layer]) -> int | None:

@@ -6,6 +6,7 @@ model that may or may not read them into one that certainly does or does not.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from livegnn.errors import ColumnMissing, ModelError, WidthMismatch
 from livegnn.models import edges, ir, stored
-from livegnn.models.layers import Layer, first_input_width
+from livegnn.models.layers import Layer, applied, first_input_width
 
 __all__ = ["Model", "WeightUse", "WeightsFrom"]
 
@@ -53,17 +54,11 @@ class Model:
             raise ModelError("[Model] expected a layer that states the features' width, got none; pass input_width=")
         if isinstance(width, bool) or not isinstance(width, int | np.integer):
             raise ModelError(f"[Model] expected input_width as an int, got {width!r}; pass the features' width")
-        x: ir.Value = ir.Input(int(width))
-        names: dict[int, str] = {id(x): "input"}
-        for position, layer in enumerate(layers):
-            if not isinstance(layer, Layer):
-                raise ModelError(
-                    f"[Model] expected a layer at position {position}, got {type(layer).__name__}; "
-                    "pass lg.layers.GCN(...) or alike"
-                )
-            x = layer.apply(x)
+        features = ir.Input(int(width))
+        names: dict[int, str] = {id(features): "input"}
+        for position, x in enumerate(applied(layers, features, "Model")):
             for value in ir.walk(x):
-                names.setdefault(id(value), f"layers[{position}] ({type(layer).__name__})")
+                names.setdefault(id(value), f"layers[{position}] ({type(layers[position]).__name__})")
         self._set_types(x, None, (), ())
         self._define(x, None, edge_head, names)
 
@@ -103,7 +98,8 @@ class Model:
         edge_types: tuple[EdgeTriple, ...],
     ) -> None:
         self._vertex_types, self._edge_types = vertex_types, edge_types
-        for value in [output] if unweighted is None else [output, unweighted]:
+        roots = [output] if unweighted is None else [output, unweighted]
+        for value in roots:
             if isinstance(value, ir.ByType) != bool(vertex_types) or value.vertex_type is not None:
                 raise ModelError(
                     "[Model] expected a ByType as the output if there are vertex_types, and only then, got "
@@ -111,14 +107,45 @@ class Model:
                 )
         if not vertex_types:
             return
-        for value in ir.walk(output):
+        for value in ir.walk(*roots):
             if value.vertex_type is not None and value.vertex_type >= len(vertex_types):
                 raise ModelError(f"[Model] expected types below {len(vertex_types)}, got {value.vertex_type}; name all")
             if isinstance(value, ir.Propagate | edges.Gather):
-                _check_relation(value, vertex_types, edge_types)
+                self._check_relation(value)
             elif isinstance(value, edges.ByRelation):
                 for part, relation in zip(value.parts, value.relations, strict=True):
-                    _check_sources(edges.end_types((part,))[0], relation, vertex_types, edge_types)
+                    self._check_sources(edges.end_types((part,))[0], relation)
+
+    def _check_relation(self, value: ir.Propagate | edges.Gather) -> None:
+        """Refuses rows that do not go where the edges of their relation lead."""
+        relation = value.relation
+        relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
+        if not relations:
+            raise ModelError(
+                "[Model] expected a relation in every sum over edges between vertex types, got none; name it"
+            )
+        codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
+        target = None if value.vertex_type is None else self._vertex_types[value.vertex_type]
+        for each in relations:
+            # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
+            leads_to = self._check_sources(codes if len(relations) == 1 else set(), each)
+            if leads_to[2] != target:
+                raise ModelError(
+                    f"[Model] expected rows that go along edges of their relation, got {leads_to} to {target!r}; "
+                    "name the edge types in the order of their numbers"
+                )
+
+    def _check_sources(self, codes: Set[int | None], relation: int) -> EdgeTriple:
+        """A relation's type of edges. Refuses rows of other sources than these have."""
+        sources = sorted(self._vertex_types[code] for code in codes if code is not None)
+        known = 0 <= relation < len(self._edge_types)
+        if not known or not {*sources} <= {self._edge_types[relation][0]}:
+            got = self._edge_types[relation] if known else relation
+            raise ModelError(
+                f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name "
+                "the edge types in the order of their numbers"
+            )
+        return self._edge_types[relation]
 
     def _define(
         self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
@@ -238,16 +265,9 @@ class Model:
         if use != "optional":
             return self
         assert self._unweighted is not None
-        output = self._output if has_weight else self._unweighted
-        return Model.from_output(
-            output,
-            edge_head=self._edge_head,
-            names=self._names,
-            vertex_types=self._vertex_types,
-            edge_types=self._edge_types,
-            weights_from=self._weights_from,
-            refused=self._refused,
-        )
+        fitted = copy.copy(self)
+        fitted._define(self._output if has_weight else self._unweighted, None, self._edge_head, self._names)
+        return fitted
 
     def name_of(self, value: ir.Value) -> str:
         """Where a value comes from, for messages: a layer's position or the module's qualified name."""
@@ -280,66 +300,18 @@ class Model:
 
         Raises: StoredStateInvalid if the data are damaged or of another version.
         """
-        output, unweighted, edge_head, names = stored.from_arrays(structure, arrays)
-        vertex_types, edge_types = stored.types(structure)
-        weights_from, refused = stored.columns(structure)
-        return cls.from_output(
-            output,
-            unweighted=unweighted,
-            edge_head=edge_head,
-            names=names,
-            vertex_types=vertex_types,
-            edge_types=edge_types,
-            weights_from=weights_from,
-            refused=refused,
-        )
+        return cls.from_output(**stored.from_arrays(structure, arrays))
 
     def __repr__(self) -> str:
+        reads, makes, more = f"{self.input_width}", f"{self.output_width}", ""
         if self._vertex_types:
-            reads, makes = (
-                ", ".join(f"{k} {n}" for k, n in w.items()) for w in (self.input_widths, self.output_widths)
-            )
-            return f"Model({reads} -> {makes}, depth {self.depth}, {len(self._values)} values, weights {self.weights})"
-        return (
-            f"Model({self.input_width} -> {self.output_width}, depth {self.depth}, "
-            f"{len(self._values)} values, weights {self.weights}"
-            + (f", edge attributes {self.attribute_width}" if self.attribute_width is not None else "")
-            + (", edge types" if self.uses_types else "")
-            + ")"
-        )
-
-
-def _check_relation(
-    value: ir.Propagate | edges.Gather, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
-) -> None:
-    """Refuses rows that do not go where the edges of their relation lead."""
-    relation = value.relation
-    relations = relation if isinstance(relation, tuple) else () if relation is None else (relation,)
-    if not relations:
-        raise ModelError("[Model] expected a relation in every sum over edges between vertex types, got none; name it")
-    codes = {value.x.vertex_type} if isinstance(value, ir.Propagate) else edges.end_types(value.inputs)[0]
-    target = None if value.vertex_type is None else vertex_types[value.vertex_type]
-    for each in relations:
-        # of several relations each has its own part of the message, a ByRelation, which is looked at by itself
-        _check_sources(codes if len(relations) == 1 else set(), each, vertex_types, edge_types)
-        if edge_types[each][2] != target:
-            raise ModelError(
-                f"[Model] expected rows that go along edges of their relation, got {edge_types[each]} to {target!r}; "
-                "name the edge types in the order of their numbers"
-            )
-
-
-def _check_sources(
-    codes: Set[int | None], relation: int, vertex_types: tuple[str, ...], edge_types: tuple[EdgeTriple, ...]
-) -> None:
-    """Refuses rows of other sources than a relation's edges have."""
-    sources = sorted(vertex_types[code] for code in codes if code is not None)
-    if not 0 <= relation < len(edge_types) or not {*sources} <= {edge_types[relation][0]}:
-        got = edge_types[relation] if 0 <= relation < len(edge_types) else relation
-        raise ModelError(
-            f"[Model] expected rows that go along edges of their relation, got {got} from rows of {sources}; name the "
-            "edge types in the order of their numbers"
-        )
+            widths = (self.input_widths, self.output_widths)
+            reads, makes = (", ".join(f"{name} {width}" for name, width in each.items()) for each in widths)
+        else:
+            more += "" if self.attribute_width is None else f", edge attributes {self.attribute_width}"
+            more += ", edge types" if self.uses_types else ""
+        size = f"depth {self.depth}, {len(self._values)} values, weights {self.weights}"
+        return f"Model({reads} -> {makes}, {size}{more})"
 
 
 def _reads_weights(output: ir.Value) -> bool:

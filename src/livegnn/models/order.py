@@ -15,6 +15,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -186,47 +187,15 @@ def combine(terms: list[tuple[float, ir.Value]]) -> ir.Value:
 
 
 def with_inputs(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
-    """The same operation on other inputs."""
+    """The same operation on other inputs, which stand in the order of its fields."""
     if all(new is old for new, old in zip(inputs, value.inputs, strict=True)):
         return value
-    match value:
-        case ir.Activation():
-            return ir.Activation(inputs[0], value.kind, value.param)
-        case ir.PReLU():
-            return ir.PReLU(inputs[0], value.slope)
-        case ir.Affine():
-            return ir.Affine(inputs[0], value.scale, value.shift)
-        case ir.LayerNorm():
-            return ir.LayerNorm(inputs[0], value.weight, value.bias, value.eps)
-        case ir.L2Normalize():
-            return ir.L2Normalize(inputs[0], value.eps)
-        case ir.Multiply():
-            return ir.Multiply(inputs[0], inputs[1])
-        case ir.Concat():
-            return ir.Concat(tuple(inputs))
-        case ir.Maximum():
-            return ir.Maximum(tuple(inputs))
-        case ir.Elementwise():
-            return ir.Elementwise(value.kind, tuple(inputs))
-        case ir.Slice():
-            return ir.Slice(inputs[0], value.start, value.stop)
-        case ir.ByType():
-            return ir.ByType(tuple(inputs))
-        case ir.Softmax():
-            return ir.Softmax(inputs[0])
-        case ir.LogSoftmax():
-            return ir.LogSoftmax(inputs[0])
-        case edges.Source() | edges.Target():
-            return type(value)(inputs[0])
-        case edges.Gather():
-            score = inputs[1] if len(inputs) > 1 else None
-            return dataclasses.replace(value, message=inputs[0], score=score)
-        case edges.HeadDot():
-            return edges.HeadDot(inputs[0], inputs[1], value.heads)
-        case edges.HeadScale():
-            return edges.HeadScale(inputs[0], inputs[1], value.heads)
-        case edges.ByRelation():
-            return edges.ByRelation(tuple(inputs), value.relations)
-        case edges.RowMatrix():
-            return edges.RowMatrix(inputs[0], inputs[1])
-    raise AssertionError(f"no rule for {type(value).__name__}")
+    left = iter(inputs)
+
+    def on_others(given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple(on_others(each) for each in given)
+        return next(left) if isinstance(given, ir.Value) else given
+
+    fields = [field.name for field in dataclasses.fields(value) if field.init]
+    return dataclasses.replace(value, **{name: on_others(getattr(value, name)) for name in fields})

@@ -16,6 +16,7 @@ Indices count from 0 and point to earlier values. Array names are "<prefix><inde
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,39 +25,23 @@ from numpy.typing import NDArray
 from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
 from livegnn.models import edges, ir
 
-__all__ = ["FORMAT", "columns", "from_arrays", "to_arrays", "types"]
+__all__ = ["FORMAT", "from_arrays", "to_arrays"]
 
 FORMAT = 1
 _COLUMNS = ("edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr")
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-_ARRAYS: dict[str, tuple[str, ...]] = {
-    "Linear": ("weight", "bias"),
-    "PReLU": ("slope",),
-    "Affine": ("scale", "shift"),
-    "LayerNorm": ("weight", "bias"),
+_CLASSES: dict[str, Any] = {
+    name: each
+    for module in (ir, edges)
+    for name, each in vars(module).items()
+    if isinstance(each, type) and issubclass(each, ir.Value) and name not in ("Value", "_End")
 }
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "Input": ("features",),
-    "Activation": ("kind", "param"),
-    "Elementwise": ("kind",),
-    "LayerNorm": ("eps",),
-    "L2Normalize": ("eps",),
-    "Slice": ("start", "stop"),
-    "Propagate": ("norm", "weighted", "self_loops", "fill", "reduce", "relation"),
-    "EdgeAttribute": ("columns",),
-    "OfType": ("code", "columns"),
-    "ByRelation": ("relations",),
-    "Gather": ("reduce", "heads", "loops", "fill", "relation"),
-    "HeadDot": ("heads",),
-    "HeadScale": ("heads",),
-}
-_ONE_INPUT = (
-    ir.Linear, ir.Activation, ir.PReLU, ir.Affine, ir.LayerNorm, ir.L2Normalize, ir.Slice, ir.Softmax, ir.LogSoftmax,
-    ir.Propagate, ir.OfType, edges.Source, edges.Target,
-)  # fmt: skip
-_NO_INPUT = (ir.Input, edges.EdgeAttribute, edges.EdgeWeight)
-_TWO_INPUTS = (ir.Multiply, edges.HeadDot, edges.HeadScale, edges.RowMatrix)
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (*_NO_INPUT, *_ONE_INPUT, *_TWO_INPUTS)}
+
+
+def _options(cls: Any) -> list[tuple[str, bool]]:
+    """The fields of a class that are not its inputs, each with whether it is an array; arrays come last."""
+    given = [each for each in fields(cls) if each.init and "Value" not in each.type and each.type != "Input"]
+    return sorted(((each.name, "FloatArray" in each.type) for each in given), key=lambda option: option[1])
 
 
 def to_arrays(
@@ -78,16 +63,13 @@ def _write(
     for position, value in enumerate(values):
         op = type(value).__name__
         entry: dict[str, Any] = {"op": op, "inputs": [index[id(x)] for x in value.inputs], "name": names.get(id(value))}
-        for option in _OPTIONS.get(op, ()):
+        for option, is_array in _options(type(value)):
             given = getattr(value, option)
-            entry[option] = list(given) if isinstance(given, tuple) else given
-        if getattr(value, "target", None) is not None:
-            entry["target"] = value.target  # type: ignore[attr-defined]
-        for option in _ARRAYS.get(op, ()):
-            array = getattr(value, option)
-            entry[option] = None if array is None else f"{prefix}{position}.{option}"
-            if array is not None:
-                arrays[entry[option]] = array
+            if is_array and given is not None:
+                entry[option] = f"{prefix}{position}.{option}"
+                arrays[entry[option]] = given
+            elif option != "target" or given is not None:
+                entry[option] = list(given) if isinstance(given, tuple) else given
         if isinstance(value, ir.Combine):
             entry["coefs"] = [coef for coef, _ in value.terms]
         entries.append(entry)
@@ -100,45 +82,37 @@ def _write(
     }
 
 
-def from_arrays(
-    structure: Mapping[str, Any], arrays: Arrays
-) -> tuple[ir.Value, ir.Value | None, ir.Value | None, dict[int, str]]:
-    """(output, unweighted, edge_head, names) from the stored form.
+def from_arrays(structure: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """The arguments of Model.from_output from the stored form.
 
     Raises: StoredStateInvalid if it is damaged or of another version.
     """
     if not isinstance(structure, Mapping) or structure.get("format") != FORMAT:
         found = structure.get("format") if isinstance(structure, Mapping) else type(structure).__name__
         raise StoredStateInvalid(f"[model] expected stored format {FORMAT}, got {found}; use the version that wrote it")
+    weights_from, refused = structure.get("weights_from"), structure.get("refused", {})
+    fits = weights_from is None or weights_from in _COLUMNS
+    if not fits or not isinstance(refused, Mapping) or not {*refused} <= {"edge_weight", "edge_attr"}:
+        raise StoredStateInvalid(f"[model] expected columns of edges, got {weights_from!r}, {refused!r}; load a backup")
     try:
         names: dict[int, str] = {}
         output, unweighted = _read(structure, arrays, names)
         assert output is not None
         head = structure["edge_head"]
-        edge_head = None if head is None else _read(head, arrays, {})[0]
-    except (KeyError, IndexError, TypeError, AssertionError, ModelError, UpdateError) as error:
+        return {
+            "output": output,
+            "unweighted": unweighted,
+            "edge_head": None if head is None else _read(head, arrays, {})[0],
+            "names": names,
+            "vertex_types": tuple(str(name) for name in structure.get("vertex_types", ())),
+            "edge_types": tuple((str(u), str(name), str(v)) for u, name, v in structure.get("edge_types", ())),
+            "weights_from": weights_from,
+            "refused": {name: str(reason) for name, reason in refused.items()},
+        }
+    except (KeyError, IndexError, TypeError, ValueError, AssertionError, ModelError, UpdateError) as error:
         raise StoredStateInvalid(
             f"[model] expected a whole model, got damaged data ({error}); load a backup"
         ) from error
-    return output, unweighted, edge_head, names
-
-
-def types(structure: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-    """(vertex types, edge types) of the stored form; empty where there are none. Raises: StoredStateInvalid."""
-    try:
-        triples = tuple((str(src), str(name), str(dst)) for src, name, dst in structure.get("edge_types", ()))
-        return tuple(str(name) for name in structure.get("vertex_types", ())), triples
-    except (TypeError, ValueError) as error:
-        raise StoredStateInvalid(f"[model] expected names of types, got {error}; load a backup") from error
-
-
-def columns(structure: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
-    """(weights_from, refused) of the stored form. Raises: StoredStateInvalid."""
-    weights_from, refused = structure.get("weights_from"), structure.get("refused", {})
-    fits = weights_from is None or weights_from in _COLUMNS
-    if not fits or not isinstance(refused, Mapping) or not {*refused} <= {"edge_weight", "edge_attr"}:
-        raise StoredStateInvalid(f"[model] expected columns of edges, got {weights_from!r}, {refused!r}; load a backup")
-    return weights_from, {name: str(reason) for name, reason in refused.items()}
 
 
 def _read(
@@ -162,25 +136,20 @@ def _read(
 
 def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.Value:
     op = entry["op"]
-    options: dict[str, Any] = {option: entry[option] for option in _OPTIONS.get(op, ())}
-    options = {option: tuple(given) if isinstance(given, list) else given for option, given in options.items()}
-    for option in _ARRAYS.get(op, ()):
-        options[option] = None if entry[option] is None else arrays[entry[option]]
-        if options[option] is not None and options[option].dtype != np.float32:
-            raise TypeError(f"{entry[option]} is of {options[option].dtype}, not float32")
-    if "target" in entry:
-        options["target"] = entry["target"]
+    cls: Any = _CLASSES[op]
+    options: dict[str, Any] = {}
+    for option, is_array in _options(cls):
+        given = entry.get(option) if option == "target" else entry[option]
+        if is_array and given is not None:
+            options[option] = arrays[given]
+            if options[option].dtype != np.float32:
+                raise TypeError(f"{given} is of {options[option].dtype}, not float32")
+        else:
+            options[option] = tuple(given) if isinstance(given, list) else given
     if op == "Combine":
         return ir.Combine(tuple(zip(entry["coefs"], xs, strict=True)))
-    if op in ("Concat", "ByType"):
-        return ir.Concat(tuple(xs)) if op == "Concat" else ir.ByType(tuple(xs))
-    if op == "ByRelation":
-        return edges.ByRelation(tuple(xs), **options)
-    if op == "Maximum":
-        return ir.Maximum(tuple(xs))
-    if op == "Elementwise":
-        return ir.Elementwise(options["kind"], tuple(xs))
     if op == "Gather":
         return edges.Gather(xs[0], score=xs[1] if len(xs) > 1 else None, **options)
-    result: ir.Value = _CLASSES[op](*xs, **options)
+    many = [each.name for each in fields(cls) if each.init and each.type == "tuple[Value, ...]"]
+    result: ir.Value = cls(*([] if many else xs), **dict.fromkeys(many, tuple(xs)), **options)
     return result

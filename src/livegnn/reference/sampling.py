@@ -25,8 +25,7 @@ class EdgeTable(NamedTuple):
 
     def at(self, places: Int64Array) -> EdgeTable:
         """The edges at these places, in this order."""
-        rest = (self.weight[places], self.time[places], self.edge_type[places])
-        return EdgeTable(self.src[places], self.dst[places], self.ids[places], *rest)
+        return EdgeTable._make(column[places] for column in self)
 
 
 class HopRule(NamedTuple):

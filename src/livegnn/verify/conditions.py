@@ -12,7 +12,8 @@ Source: NeutronRT, section IV.C.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.report import Counterexample
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, Signs
+from livegnn.verify.simplify import variables
 from livegnn.verify.smt import SolverQuery, VariableFacts
 from livegnn.verify.states import StateForm
 from livegnn.verify.subject import Subject, random_edges
@@ -52,8 +54,8 @@ class Task:
     sample: Callable[[np.random.Generator], Values]
     given: str = ""
     lacking: str = ""
-    proofs: tuple[Proof, ...] = ()
-    hunts: tuple[SolverQuery, ...] = ()
+    proofs: Sequence[Proof] = ()
+    hunts: Sequence[SolverQuery] = ()
 
 
 def differ(a: Float64, b: Float64, tolerance: float, between: Float64 | float = 0.0) -> bool:
@@ -69,6 +71,42 @@ def differ(a: Float64, b: Float64, tolerance: float, between: Float64 | float = 
     return bool(np.abs(a - b).max() > tolerance * size)
 
 
+def _holds(key: str, statement: str, reason: str) -> Task:
+    return Task(key, statement, lambda _: None, lambda _: {}, given=reason)
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """Two sides that are equal where a condition holds. inputs: of `sides`, which gives both, and what was added on the
+    way.   names: of the sides.
+    """
+
+    subject: Subject
+    inputs: tuple[str, ...]
+    names: tuple[str, str]
+    sides: Callable[..., tuple[Float64, ...]]
+
+    def replay(self, values: Values) -> Counterexample | None:
+        given = _gathered(values)
+        expected, got, *between = self.sides(**given)
+        if not differ(expected, got, self.subject.tolerance, *between):
+            return None
+        return Counterexample({name: given[name] for name in self.inputs}, expected, got, self.names)
+
+    def sample(self, rng: np.random.Generator) -> Values:
+        """Of a random neighbourhood: its context, all products x, their aggregate; one message and one factor."""
+        subject, edges = self.subject, _edges(self.subject, rng)
+        message = subject.message(edges)
+        ways: dict[str, Callable[[], Float64]] = {
+            "nct": lambda: subject.context(message),
+            "x": lambda: subject.times_source(message, edges),
+            "a": lambda: subject.aggregate(subject.times_source(message, edges)),
+            "mlc": lambda: message[:1],
+            "f": lambda: subject.source(edges)[:1],
+        }
+        return {name: ways[name]() for name in self.inputs}
+
+
 def _lacking(subject: Subject, *functions: str) -> str:
     return next((subject.reasons[each] for each in functions if each in subject.reasons), "")
 
@@ -82,86 +120,74 @@ def _edges(subject: Subject, rng: np.random.Generator) -> dict[str, Float64]:
     return random_edges(subject.operator, rng, int(rng.integers(1, 6)))
 
 
+def _gathered(values: Values) -> dict[str, Float64]:
+    """Rows by name, from one value per row ("x.0", "x.1")."""
+    found: dict[str, list[Float64]] = {}
+    for name in sorted(values):
+        found.setdefault(name.split(".")[0], []).append(values[name])
+    return {name: np.concatenate(rows) for name, rows in found.items()}
+
+
+def _rows(name: str, count: int, width: int) -> list[Expr]:
+    return [ex.variable(f"{name}.{i}", width) for i in range(count)]
+
+
 # ---- conditions 1 and 2: contexts and aggregates of a union follow from those of its parts
 
 
-def merged(form: StateForm, merge: str, a: Expr, b: Expr) -> Expr:
-    """Two results of a function of a neighbourhood, merged: by addition ("add"), or as its rows ("self")."""
-    if merge == "add":
-        return ex.elementwise("add", a, b)
-    return form.finished(form.merge(form.of_row(a), form.of_row(b)))
-
-
-def _merge_proofs(form: StateForm, rows: Signs) -> list[Proof]:
+def _merge_proofs(form: StateForm, rows: Signs) -> Iterator[Proof]:
     left, right = form.state("left"), form.state("right")
-    found, counts = form.state_facts(("left", "right"), rows)
-    facts = VariableFacts(found, counts)
+    facts = VariableFacts(*form.state_facts(("left", "right"), rows))
     union = form.finished(form.merge(left, right))
-    proofs = []
-    total = ex.elementwise("add", form.finished(left), form.finished(right))
     valued = SolverQuery(defined=(form.finished(left),), facts=facts)
-    proofs.append(Proof((SolverQuery(((union, total),), facts=facts), valued), ADDS))
+    yield Proof((SolverQuery(((union, form.finished(left) + form.finished(right)),), facts=facts), valued), ADDS)
     if form.finish.width == form.width:
         again = form.finished(form.merge(form.of_row(form.finished(left)), right))
-        proofs.append(Proof((SolverQuery(((union, again),), facts=facts), valued), AGAIN))
-    return proofs
+        yield Proof((SolverQuery(((union, again),), facts=facts), valued), AGAIN)
 
 
-def _merge_hunts(function: Expr, rows: str, width: int, possible: Signs) -> list[SolverQuery]:
-    hunts = []
+def _merge_hunts(function: Expr, name: str, width: int, possible: Signs) -> Iterator[SolverQuery]:
     for lefts, rights in ((1, 1), (2, 1), (2, 2)):
-        left = [ex.variable(f"left{i}", width) for i in range(lefts)]
-        right = [ex.variable(f"right{i}", width) for i in range(rights)]
-        whole = ex.unroll(function, rows, [*left, *right])
-        part, other = ex.unroll(function, rows, left), ex.unroll(function, rows, right)
-        pairs = [(whole, ex.elementwise("add", part, other))]
+        left, right = _rows("left", lefts, width), _rows("right", rights, width)
+        whole, part, other = (ex.unroll(function, name, rows) for rows in ([*left, *right], left, right))
+        pairs = [(whole, part + other)]
         if function.width == width:
-            pairs.append((whole, ex.unroll(function, rows, [part, *right])))
-        facts, named = VariableFacts({each.name: possible for each in (*left, *right)}), _named(*left, *right)
-        hunts.append(SolverQuery(tuple(pairs), facts=facts, named=named))
-        hunts.append(SolverQuery(defined=(whole,), facts=facts, named=named))
-    return hunts
-
-
-def _named(*variables: Expr) -> dict[str, int]:
-    return {each.name: each.width for each in variables}
-
-
-def _stacked(values: Values, side: str) -> Float64:
-    names = sorted(name for name in values if name.startswith(side))
-    return np.concatenate([values[name] for name in names])
+            pairs.append((whole, ex.unroll(function, name, [part, *right])))
+        named = {each.name: width for each in (*left, *right)}
+        facts = VariableFacts(dict.fromkeys(named, possible))
+        yield SolverQuery(tuple(pairs), facts=facts, named=named)
+        yield SolverQuery(defined=(whole,), facts=facts, named=named)
 
 
 def _merge_task(subject: Subject, where: str) -> Task:
     context = where == "nbr_ctx"
-    pooled = subject.context if context else subject.aggregate
-    rows_name = "mlc" if context else "msg"
-    width = subject.message_width if context else subject.product_width
+    key, statement = ("context", "contexts merge") if context else ("aggregate", "aggregates merge")
     if context and subject.operator.nbr_ctx is None:
-        return _holds("context", "contexts merge", "there is no context")
-    function = subject.context_expr if context else subject.aggregate_expr
-    form = subject.context_states if context else subject.aggregate_states
+        return _holds(key, statement, "there is no context")
+    pooled, rows_name = (subject.context, "mlc") if context else (subject.aggregate, "msg")
+    width = subject.message_width if context else subject.product_width
+    function, form = subject.expr(where), subject.states(where)
     possible = subject.message_signs if context else ANY
 
     def replay(values: Values) -> Counterexample | None:
-        left, right = _stacked(values, "left"), _stacked(values, "right")
-        whole, part, other = pooled(np.concatenate([left, right])), pooled(left), pooled(right)
+        shown = _gathered(values)
+        left, right = shown["left"], shown["right"]
+        both = np.concatenate([left, right])
+        whole, part, other = pooled(both), pooled(left), pooled(right)
         if not np.isfinite(whole).all():
-            if max(float(np.abs(left).max()), float(np.abs(right).max())) > _LARGE:
-                return None
             sides = ("a finite row", f"{where}(left and right)")
-            return Counterexample({"left": left, "right": right}, np.zeros_like(whole), whole, sides)
-        turned = pooled(np.concatenate([left, right])[::-1])
+            return None if np.abs(both).max() > _LARGE else Counterexample(shown, np.zeros_like(whole), whole, sides)
+        turned = pooled(both[::-1])
         if differ(whole, turned, subject.tolerance):
             sides = (f"{where}(left and right)", f"{where} of the same rows in reverse order")
-            return Counterexample({"left": left, "right": right}, whole, turned, sides)
+            return Counterexample(shown, whole, turned, sides)
         ways = [part + other]
         if part.shape[1] == width:
             ways.append(pooled(np.concatenate([part, right])))
         if not all(differ(whole, way, subject.tolerance) for way in ways):
             return None
         sides = (f"{where}(left and right)", f"{where}({where}(left), right)" if len(ways) > 1 else "the sum of both")
-        return Counterexample({"left": left, "right": right}, whole, ways[-1], sides)
+        return Counterexample(shown, whole, ways[-1], sides)
 
     def sample(rng: np.random.Generator) -> Values:
         if context:
@@ -171,57 +197,42 @@ def _merge_task(subject: Subject, where: str) -> Task:
         return {"left": left, "right": right}
 
     return Task(
-        "context" if context else "aggregate",
-        "contexts merge" if context else "aggregates merge",
+        key,
+        statement,
         replay,
         sample,
         lacking=_lacking(subject, where) or ("" if form else f"{where} uses one reduction inside another"),
-        proofs=tuple(_merge_proofs(form, possible)) if form else (),
-        hunts=tuple(_merge_hunts(function, rows_name, width, possible)) if function else (),
+        proofs=[*_merge_proofs(form, possible)] if form else (),
+        hunts=[*_merge_hunts(function, rows_name, width, possible)] if function else (),
     )
-
-
-def _holds(key: str, statement: str, reason: str) -> Task:
-    return Task(key, statement, lambda _: None, lambda _: {}, given=reason)
 
 
 # ---- condition 3: msg_cbn distributes over aggregate
 
 
-def _context_facts(subject: Subject, *supported: str) -> VariableFacts:
+def _facts(subject: Subject, *supported: str) -> VariableFacts:
+    """What is known of contexts and messages. supported: variables that a context of 0 makes 0, if any."""
     pairs = tuple(("nct", name) for name in supported) if subject.supported else ()
     counts = frozenset(("nct",)) if subject.context_counts else frozenset[str]()
-    return VariableFacts({"nct": subject.context_signs}, counts, pairs)
-
-
-def _message_facts(subject: Subject) -> VariableFacts:
-    facts = _context_facts(subject, "mlc")
-    return VariableFacts({**facts.signs, "mlc": subject.message_signs}, facts.counts, facts.support)
+    return VariableFacts({"nct": subject.context_signs, "mlc": subject.message_signs}, counts, pairs)
 
 
 def _with(expr: Expr, name: str, value: Expr) -> Expr:
     return ex.substitute(expr, {name: value})
 
 
-def _distributes_proofs(subject: Subject, row: Expr, pooled: Expr, merge: str) -> list[Proof]:
-    form = subject.aggregate_states
-    assert form is not None
+def _distributes_proof(subject: Subject, form: StateForm, row: Expr, pooled: Expr, merge: str) -> Proof:
+    def merged(a: Expr, b: Expr) -> Expr:
+        return a + b if merge == "add" else form.finished(form.merge(form.of_row(a), form.of_row(b)))
+
     x = ex.variable("x", subject.unscaled_width)
-    single = (
-        form.finished(form.of_row(_with(row, "mlc", x))),
-        _with(pooled, "mlc", form.finished(form.of_row(x))),
-    )
+    single = form.finished(form.of_row(_with(row, "mlc", x))), _with(pooled, "mlc", form.finished(form.of_row(x)))
     a, b = (ex.variable(name, subject.aggregate_width) for name in "ab")
-    union = (
-        _with(pooled, "mlc", merged(form, merge, a, b)),
-        merged(form, merge, _with(pooled, "mlc", a), _with(pooled, "mlc", b)),
+    union = _with(pooled, "mlc", merged(a, b)), merged(_with(pooled, "mlc", a), _with(pooled, "mlc", b))
+    facts = _facts(subject, "x", "a", "b")
+    return Proof(
+        tuple(SolverQuery((pair,), facts=facts) for pair in (single, union)), "for one row and for two results"
     )
-    facts = _context_facts(subject, "x", "a", "b")
-    return [
-        Proof(
-            (SolverQuery((single,), facts=facts), SolverQuery((union,), facts=facts)), "for one row and for two results"
-        )
-    ]
 
 
 def distributes(subject: Subject, merge: str) -> Task:
@@ -230,38 +241,28 @@ def distributes(subject: Subject, merge: str) -> Task:
     if subject.operator.msg_cbn is None:
         return _holds(key, statement, "there is no msg_cbn")
     width = subject.unscaled_width
-    row, pooled = subject.combine_expr(width), subject.combine_expr(subject.aggregate_width)
-    function = subject.aggregate_expr
+    row, pooled = subject.expr("msg_cbn", width), subject.expr("msg_cbn", subject.aggregate_width)
+    function, form = subject.expr("aggregate"), subject.states("aggregate")
     hunts, proofs = [], []
     if row is not None and pooled is not None and function is not None and row.width == subject.product_width == width:
-        if merge and subject.aggregate_states is not None:
-            proofs = _distributes_proofs(subject, row, pooled, merge)
+        if merge and form is not None:
+            proofs = [_distributes_proof(subject, form, row, pooled, merge)]
         for count in (1, 2):
-            rows = [ex.variable(f"x{i}", width) for i in range(count)]
+            rows = _rows("x", count, width)
             inside = ex.unroll(function, "msg", [_with(row, "mlc", each) for each in rows])
             outside = _with(pooled, "mlc", ex.unroll(function, "msg", rows))
-            facts = _context_facts(subject, *(each.name for each in rows))
-            named = {"nct": subject.context_width, **_named(*rows)}
+            named = {"nct": subject.context_width, **{each.name: width for each in rows}}
+            facts = _facts(subject, *(each.name for each in rows))
             hunts.append(SolverQuery(((inside, outside),), facts=facts, named=named))
 
-    def replay(values: Values) -> Counterexample | None:
-        rows, context = _stacked(values, "x"), values["nct"]
-        combined = subject.combine(context, rows)
-        inside, outside = subject.aggregate(combined), subject.combine(context, subject.aggregate(rows))
-        if not differ(inside, outside, subject.tolerance, combined):
-            return None
-        sides = ("aggregate of msg_cbn", "msg_cbn of aggregate")
-        return Counterexample({"nct": context, "x": rows}, inside, outside, sides)
+    def sides(nct: Float64, x: Float64) -> tuple[Float64, ...]:
+        combined = subject.combine(nct, x)
+        return subject.aggregate(combined), subject.combine(nct, subject.aggregate(x)), combined
 
-    def sample(rng: np.random.Generator) -> Values:
-        edges = _edges(subject, rng)
-        message = subject.message(edges)
-        return {"nct": subject.context(message), "x": subject.times_source(message, edges)}
-
-    lacking = _lacking(subject, "msg_cbn", "aggregate", "nbr_ctx") or (
-        "" if merge else "aggregates are not proved to merge"
-    )
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=tuple(proofs), hunts=tuple(hunts))
+    equation = _Equation(subject, ("nct", "x"), ("aggregate of msg_cbn", "msg_cbn of aggregate"), sides)
+    lacking = _lacking(subject, "msg_cbn", "aggregate", "nbr_ctx")
+    lacking = lacking or ("" if merge else "aggregates are not proved to merge")
+    return Task(key, statement, equation.replay, equation.sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- used in the proof of Theorem 1: a message's context may be put on after source_nn
@@ -269,34 +270,25 @@ def distributes(subject: Subject, merge: str) -> Task:
 
 def _factor_task(subject: Subject) -> Task:
     key, statement = "factor", "msg_cbn commutes with source_nn"
-    if subject.operator.msg_cbn is None or subject.operator.source_nn is None:
-        missing = "msg_cbn" if subject.operator.msg_cbn is None else "source_nn"
-        return _holds(key, statement, f"there is no {missing}")
-    before, after = subject.combine_expr(subject.message_width), subject.combine_expr(subject.unscaled_width)
-    proofs, hunts = [], []
+    for missing in ("msg_cbn", "source_nn"):
+        if getattr(subject.operator, missing) is None:
+            return _holds(key, statement, f"there is no {missing}")
+    before, after = subject.expr("msg_cbn"), subject.expr("msg_cbn", subject.unscaled_width)
+    hunts: tuple[SolverQuery, ...] = ()
     if before is not None and after is not None:
+        named = {"nct": subject.context_width, "mlc": subject.message_width, "f": subject.source_width}
         message, source = ex.variable("mlc", subject.message_width), ex.variable("f", subject.source_width)
-        pair = (ex.elementwise("mul", before, source), _with(after, "mlc", ex.elementwise("mul", message, source)))
-        named = {"nct": subject.context_width, **_named(message, source)}
-        query = SolverQuery((pair,), facts=_message_facts(subject), named=named)
-        proofs, hunts = [Proof((query,), "for every message and every factor")], [query]
+        pair = (before * source, _with(after, "mlc", message * source))
+        hunts = (SolverQuery((pair,), facts=_facts(subject, "mlc"), named=named),)
 
-    def replay(values: Values) -> Counterexample | None:
-        context, message, source = values["nct"], values["mlc"], values["f"]
-        before = subject.combine(context, message) * source
-        after = subject.combine(context, message * source)
-        if not differ(before, after, subject.tolerance):
-            return None
-        sides = ("msg_cbn(nct, mlc) * f", "msg_cbn(nct, mlc * f)")
-        return Counterexample({"nct": context, "mlc": message, "f": source}, before, after, sides)
+    def sides(nct: Float64, mlc: Float64, f: Float64) -> tuple[Float64, ...]:
+        return subject.combine(nct, mlc) * f, subject.combine(nct, mlc * f)
 
-    def sample(rng: np.random.Generator) -> Values:
-        edges = _edges(subject, rng)
-        message = subject.message(edges)
-        return {"nct": subject.context(message), "mlc": message[:1], "f": subject.source(edges)[:1]}
-
+    names = ("msg_cbn(nct, mlc) * f", "msg_cbn(nct, mlc * f)")
+    equation = _Equation(subject, ("nct", "mlc", "f"), names, sides)
+    proofs = (Proof(hunts, "for every message and every factor"),) if hunts else ()
     lacking = _lacking(subject, "msg_cbn", "nbr_ctx")
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=tuple(proofs), hunts=tuple(hunts))
+    return Task(key, statement, equation.replay, equation.sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- condition 4: msg_cbn_inverse gives back the aggregate
@@ -307,80 +299,49 @@ def _inverse_task(subject: Subject) -> Task:
     if subject.operator.msg_cbn is None:
         return _holds(key, statement, "there is no msg_cbn")
     width = subject.aggregate_width
-    there, back = subject.combine_expr(width), subject.uncombine_expr(width)
-    proofs, hunts = [], []
+    there, back = subject.expr("msg_cbn", width), subject.expr("msg_cbn_inverse", width)
+    hunts: tuple[SolverQuery, ...] = ()
     if there is not None and back is not None and there.width == width:
         a = ex.variable("a", width)
-        pair = (_with(back, "msg", _with(there, "mlc", a)), a)
         named = {"nct": subject.context_width, "a": width}
-        query = SolverQuery((pair,), facts=_context_facts(subject, "a"), named=named)
-        proofs, hunts = [Proof((query,), "for every context and every aggregate")], [query]
+        pair = (_with(back, "msg", _with(there, "mlc", a)), a)
+        hunts = (SolverQuery((pair,), facts=_facts(subject, "a"), named=named),)
 
-    def replay(values: Values) -> Counterexample | None:
-        context, pooled = values["nct"], values["a"]
-        found = subject.uncombine(context, subject.combine(context, pooled))
-        if not differ(pooled, found, subject.tolerance):
-            return None
-        sides = ("a", "msg_cbn_inverse(nct, msg_cbn(nct, a))")
-        return Counterexample({"nct": context, "a": pooled}, pooled, found, sides)
+    def sides(nct: Float64, a: Float64) -> tuple[Float64, ...]:
+        return a, subject.uncombine(nct, subject.combine(nct, a))
 
-    def sample(rng: np.random.Generator) -> Values:
-        edges = _edges(subject, rng)
-        message = subject.message(edges)
-        return {"nct": subject.context(message), "a": subject.aggregate(subject.times_source(message, edges))}
-
+    equation = _Equation(subject, ("nct", "a"), ("a", "msg_cbn_inverse(nct, msg_cbn(nct, a))"), sides)
+    proofs = (Proof(hunts, "for every context and every aggregate"),) if hunts else ()
     lacking = _lacking(subject, "msg_cbn", "msg_cbn_inverse", "nbr_ctx")
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=tuple(proofs), hunts=tuple(hunts))
+    return Task(key, statement, equation.replay, equation.sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- contexts that fall to zero: msg_cbn and its inverse have a value for every neighbourhood that is not empty
 
 
-def _zero_hunts(subject: Subject, there: Expr, back: Expr) -> list[SolverQuery]:
+def _zero_hunts(subject: Subject, there: Expr, back: Expr) -> Iterator[SolverQuery]:
     """Neighbourhoods of one to three edges, from the rows of their sources on."""
-    context, message, source = subject.context_expr, subject.message_expr, subject.source_expr
-    pooled = subject.aggregate_expr
-    if context is None or message is None or source is None or pooled is None:
-        return []
-    hunts = []
-    shared = {"h_v"}  # all edges of a neighbourhood have one destination
-    for count in (1, 2, 3):
-        rows: list[Expr] = []
-        products: list[Expr] = []
-        facts: dict[str, Signs] = {}
+    found = [subject.expr(where) for where in ("nbr_ctx", "msg_local", "source_nn", "aggregate")]
+    asked = ("h_u", *subject.operator.parameters("msg_local"))
+    if "edge_type" in asked:  # one-hot rows are left to the tests
+        return
+    for count in (1, 2, 3) if all(found) else ():
+        context, message, source, pooled = (each for each in found if each is not None)
+        named: dict[str, int] = {}
+        rows, products = [], []
         for i in range(count):
-            named = {
-                each.name: ex.variable(each.name if each.name in shared else f"{each.name}.{i}", each.width)
-                for each in ex.walk(message, source)
-                if each.op == "variable"
-            }
-            facts |= {f"{name}.{i}": NOT_NEGATIVE for name in ("degree_u", "edge_type")}
-            rows.append(ex.substitute(message, named))
-            products.append(ex.elementwise("mul", rows[-1], ex.substitute(source, named)))
-        if "edge_type" in subject.operator.parameters("msg_local"):
-            return []  # one-hot rows are left to the tests
-        z = ex.unroll(context, "mlc", rows)
-        a = ex.unroll(pooled, "msg", products)
-        if a.width != subject.aggregate_width:
-            return []
-        made = ex.substitute(there, {"nct": z, "mlc": a})
-        undone = ex.substitute(back, {"nct": z, "msg": made})
-        asked = {
-            name: subject.operator.input_width(name) for name in ("h_u", *subject.operator.parameters("msg_local"))
-        }
-        per_edge = {f"{name}.{i}": width for name, width in asked.items() if name not in shared for i in range(count)}
-        whole = {name: width for name, width in asked.items() if name in shared}
-        query = SolverQuery((), (made, undone), (z, a), VariableFacts(facts), {**per_edge, **whole})
-        hunts.append(query)
-    return hunts
-
-
-def _gathered(values: Values) -> dict[str, Float64]:
-    """Rows of edges, from one value per edge."""
-    found: dict[str, list[Float64]] = {}
-    for name in sorted(values):
-        found.setdefault(name.split(".")[0], []).append(values[name])
-    return {name: np.concatenate(rows) for name, rows in found.items()}
+            own = {}
+            for name in asked:  # all edges of a neighbourhood have one destination
+                own[name] = ex.variable(name if name == "h_v" else f"{name}.{i}", subject.operator.input_width(name))
+                named[own[name].name] = own[name].width
+            rows.append(ex.substitute(message, own))
+            products.append(rows[-1] * ex.substitute(source, own))
+        z, a = ex.unroll(context, "mlc", rows), ex.unroll(pooled, "msg", products)
+        if a.width == subject.aggregate_width:
+            made = ex.substitute(there, {"nct": z, "mlc": a})
+            undone = ex.substitute(back, {"nct": z, "msg": made})
+            facts = VariableFacts({f"degree_u.{i}": NOT_NEGATIVE for i in range(count)})
+            yield SolverQuery((), (made, undone), (z, a), facts, named)
 
 
 def _zero_task(subject: Subject) -> Task:
@@ -388,26 +349,25 @@ def _zero_task(subject: Subject) -> Task:
     if subject.operator.msg_cbn is None:
         return _holds(key, statement, "there is no msg_cbn")
     width = subject.aggregate_width
-    there, back = subject.combine_expr(width), subject.uncombine_expr(width)
+    there, back, on_messages = (
+        subject.expr("msg_cbn", width),
+        subject.expr("msg_cbn_inverse", width),
+        subject.expr("msg_cbn"),
+    )
     proofs: list[Proof] = []
     hunts: list[SolverQuery] = []
     if there is not None and back is not None and there.width == width:
-        a = ex.variable("a", width)
-        made = _with(there, "mlc", a)
-        facts = _context_facts(subject, "a")
-        on_messages = subject.combine_expr(subject.message_width)
-        queries = [SolverQuery(defined=(made, _with(back, "msg", made)), facts=facts)]
+        made = _with(there, "mlc", ex.variable("a", width))
         if on_messages is not None:
-            queries.append(SolverQuery(defined=(on_messages,), facts=_message_facts(subject)))
-            proofs = [Proof(tuple(queries), "for every message and every aggregate")]
-        hunts = _zero_hunts(subject, there, back)
+            whole = SolverQuery(defined=(made, _with(back, "msg", made)), facts=_facts(subject, "a"))
+            alone = SolverQuery(defined=(on_messages,), facts=_facts(subject, "mlc"))
+            proofs = [Proof((whole, alone), "for every message and every aggregate")]
+        hunts = list(_zero_hunts(subject, there, back))
 
     def replay(values: Values) -> Counterexample | None:
         edges = _gathered(values)
-        count = max((len(rows) for rows in edges.values()), default=1)
-        zeros = {name: np.zeros((count, subject.operator.input_width(name))) for name in ("h_u", "h_v")}
-        edges = {**zeros, **edges}
-        edges["h_v"] = np.repeat(edges["h_v"][:1], count, axis=0)
+        if "h_v" in edges:
+            edges["h_v"] = np.repeat(edges["h_v"][:1], len(edges["h_u"]), axis=0)
         message = subject.message(edges)
         context, pooled = subject.context(message), subject.aggregate(subject.times_source(message, edges))
         if not (np.isfinite(context).all() and np.isfinite(pooled).all()):
@@ -420,8 +380,8 @@ def _zero_task(subject: Subject) -> Task:
         return Counterexample({**asked, "nct": context}, pooled, found, sides)
 
     lacking = _lacking(subject, "msg_cbn", "msg_cbn_inverse", "nbr_ctx", "msg_local", "source_nn", "aggregate")
-    sample: Callable[[np.random.Generator], Values] = lambda rng: _edges(subject, rng)  # noqa: E731
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=tuple(proofs), hunts=tuple(hunts))
+    sample = functools.partial(_edges, subject)
+    return Task(key, statement, replay, sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 # ---- section IV.C, the constraint: messages are free of the destination
@@ -432,34 +392,28 @@ def _destination_task(subject: Subject) -> Task:
     names = subject.operator.parameters("msg_local")
     if "h_v" not in names:
         return _holds(key, statement, "msg_local does not ask for h_v")
-    message = subject.message_expr
-    proofs, hunts = [], []
+    message = subject.expr("msg_local")
+    hunts: tuple[SolverQuery, ...] = ()
     if message is not None:
-        if not any(each.op == "variable" and each.name == "h_v" for each in ex.walk(message)):
+        if "h_v" not in variables(message):
             return _holds(key, statement, "msg_local asks for h_v and does not use it")
-        other = ex.substitute(message, {"h_v": ex.variable("other", subject.operator.width)})
-        facts = VariableFacts({"degree_u": NOT_NEGATIVE, "edge_type": NOT_NEGATIVE})
-        named = {**{name: subject.operator.input_width(name) for name in names}, "other": subject.operator.width}
-        query = SolverQuery(((message, other),), facts=facts, named=named)
-        proofs, hunts = [Proof((query,), "h_v cancels")], [query]
+        other = _with(message, "h_v", ex.variable("other", subject.operator.width))
+        facts = VariableFacts(dict.fromkeys(("degree_u", "edge_type"), NOT_NEGATIVE))
+        named = {name: subject.operator.input_width(name) for name in ("h_u", *names)}
+        named["other"] = subject.operator.width
+        hunts = (SolverQuery(((message, other),), facts=facts, named=named),)
 
-    def replay(values: Values) -> Counterexample | None:
-        shapes = {name: (1, subject.operator.input_width(name)) for name in names}
-        edges = {name: values.get(name, np.zeros(shape))[:1] for name, shape in shapes.items()}
-        edges.setdefault("h_u", np.zeros((1, subject.operator.width)))
-        first = subject.message(edges)
-        second = subject.message({**edges, "h_v": values["other"]})
-        if not differ(first, second, subject.tolerance):
-            return None
-        sides = ("msg_local with h_v", "with other")
-        return Counterexample({**{name: edges[name] for name in names}, "other": values["other"]}, first, second, sides)
+    def sides(other: Float64, **edges: Float64) -> tuple[Float64, ...]:
+        return subject.message(edges), subject.message({**edges, "h_v": other})
 
     def sample(rng: np.random.Generator) -> Values:
         edges = {name: rows[:1] for name, rows in _edges(subject, rng).items()}
         return {**edges, "other": _draw(rng, 1, subject.operator.width)}
 
+    equation = _Equation(subject, (*names, "other"), ("msg_local with h_v", "with other"), sides)
+    proofs = (Proof(hunts, "h_v cancels"),) if hunts else ()
     lacking = _lacking(subject, "msg_local")
-    return Task(key, statement, replay, sample, lacking=lacking, proofs=tuple(proofs), hunts=tuple(hunts))
+    return Task(key, statement, equation.replay, sample, lacking=lacking, proofs=proofs, hunts=hunts)
 
 
 def tasks(subject: Subject) -> list[Task]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from livegnn.verify.operator import Operator
 from livegnn.verify.report import Run
 from livegnn.verify.restricted import operator_from_source
 
-__all__ = ["Example", "TABLE", "example", "weights"]
+__all__ = ["Example", "TABLE", "example", "find", "weights"]
 
 WIDTH = 3
 _TYPES = 2
@@ -65,6 +64,10 @@ nbr_ctx = "count"
 def msg_cbn(nct, mlc): return mlc / nct
 def msg_cbn_inverse(nct, msg): return msg * nct
 """
+_ROWS = """
+def source_nn(h_u): return h_u
+def transform(a): return relu(a @ W)
+"""
 _SOFTMAX = _MEAN.replace("count", "sum")
 _ATTENTION = "sum_u(softmax_u(leaky_relu(concat(h_v @ W, h_u @ W) @ t)) * (h_u @ W))"
 _TYPED = "exp(leaky_relu(h_v @ D + h_u @ S)) * edge_type"
@@ -98,20 +101,15 @@ def msg_local(degree_u): return 1 / sqrt(maximum(degree_u, 1))
 nbr_ctx = "count"
 def msg_cbn(nct, mlc): return mlc / sqrt(nct)
 def msg_cbn_inverse(nct, msg): return msg * sqrt(nct)
-def source_nn(h_u): return h_u
-def transform(a): return relu(a @ W)
-""",
+"""
+        + _ROWS,
         "incremental",
         {"W": (WIDTH, 2)},
     ),
     Example(
         "GraphSAGE",
         "relu(mean_u(h_u) @ W)",
-        _MEAN
-        + """
-def source_nn(h_u): return h_u
-def transform(a): return relu(a @ W)
-""",
+        _MEAN + _ROWS,
         "incremental",
         {"W": (WIDTH, 2)},
     ),
@@ -151,9 +149,8 @@ def transform(a): return elu(a)
         "relu(sum_u(sigmoid(h_u @ A + h_v @ B) * h_u) @ W)",
         """
 def msg_local(h_u, h_v): return sigmoid(h_u @ A + h_v @ B)
-def source_nn(h_u): return h_u
-def transform(a): return relu(a @ W)
-""",
+"""
+        + _ROWS,
         "constrained",
         {"A": (WIDTH, WIDTH), "B": (WIDTH, WIDTH), "W": (WIDTH, 2)},
     ),
@@ -162,9 +159,8 @@ def transform(a): return relu(a @ W)
         "relu(sum_u(w * sum(h_v * h_u, axis=1, keepdims=True) / maximum(norm(h_v) * norm(h_u), 1e-9) * h_u) @ W)",
         """
 def msg_local(h_u, h_v): return w * sum(h_v * h_u, axis=1, keepdims=True) / maximum(norm(h_v) * norm(h_u), 1e-9)
-def source_nn(h_u): return h_u
-def transform(a): return relu(a @ W)
-""",
+"""
+        + _ROWS,
         "constrained",
         {"w": (1,), "W": (WIDTH, 2)},
     ),
@@ -186,14 +182,18 @@ def transform(a): return relu(a @ M)
 )
 
 
-@cache
-def _by_name() -> dict[str, Example]:
-    return {each.name.lower().replace("-", ""): each for each in TABLE}
+def find(name: str) -> Example | None:
+    """The row of that name, in any case, with or without a hyphen; None where there is none."""
+
+    def plain(text: str) -> str:
+        return text.strip().lower().replace("-", "")
+
+    return next((each for each in TABLE if plain(each.name) == plain(name)), None)
 
 
 def example(name: str) -> Example:
-    """The row of that name, in any case, with or without a hyphen. Raises: UsageError."""
-    found = _by_name().get(name.strip().lower().replace("-", ""))
+    """The row of that name, as `find` reads it. Raises: UsageError."""
+    found = find(name)
     if found is None:
         known = ", ".join(each.name for each in TABLE)
         raise UsageError(f"[verify] expected one of {known}, got {name!r}; choose one")

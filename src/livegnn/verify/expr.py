@@ -10,14 +10,16 @@ an expression is made; in an elementwise operation an input of width 1 is repeat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.errors import WidthMismatch
+from livegnn.models.ir import walk
 
 __all__ = [
     "ELEMENTWISE",
@@ -25,15 +27,16 @@ __all__ = [
     "OVER_EDGES",
     "Expr",
     "Float64",
-    "column",
     "concat",
     "constant",
     "elementwise",
     "evaluate",
+    "fold",
     "matmul",
     "narrow",
     "over_columns",
     "over_edges",
+    "reads",
     "substitute",
     "take",
     "unroll",
@@ -43,6 +46,7 @@ __all__ = [
 ]
 
 Float64: TypeAlias = NDArray[np.float64]
+T = TypeVar("T")
 
 
 def _sigmoid(x: Any) -> Any:
@@ -107,6 +111,12 @@ class Expr:
     array: Float64 | None = None
     columns: tuple[int, ...] = ()
 
+    def __add__(self, other: Expr) -> Expr:
+        return elementwise("add", self, other)
+
+    def __mul__(self, other: Expr) -> Expr:
+        return elementwise("mul", self, other)
+
 
 def variable(name: str, width: int, *, per_edge: bool = False) -> Expr:
     """The rows that the function is given under `name`."""
@@ -169,22 +179,12 @@ def over_edges(op: str, x: Expr) -> Expr:
     return Expr(op, 1 if op == "count_edges" else x.width, (x,))
 
 
-def walk(*outputs: Expr) -> list[Expr]:
-    """Every expression that the outputs depend on, themselves included, each once and after its inputs."""
-    order: list[Expr] = []
-    done: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(output, False) for output in reversed(outputs)]
-    while stack:
-        expr, inputs_done = stack.pop()
-        if id(expr) in done:
-            continue
-        if inputs_done:
-            done.add(id(expr))
-            order.append(expr)
-        else:
-            stack.append((expr, True))
-            stack.extend((each, False) for each in reversed(expr.inputs))
-    return order
+def fold(rule: Callable[[Expr, list[T]], T], *outputs: Expr) -> list[T]:
+    """What a rule makes of each output, from what it makes of the inputs of each expression."""
+    made: dict[int, T] = {}
+    for each in walk(*outputs):
+        made[id(each)] = rule(each, [made[id(before)] for before in each.inputs])
+    return [made[id(output)] for output in outputs]
 
 
 def evaluate(expr: Expr, rows: Mapping[str, Any]) -> Float64:
@@ -193,11 +193,8 @@ def evaluate(expr: Expr, rows: Mapping[str, Any]) -> Float64:
     Args:     rows: name -> (N, w) for every variable; (k, w) for those per edge.
     Returns:  (N, width); (k, width) if per edge; (1, width) after a reduction over edges.
     """
-    values: dict[int, Any] = {}
-    for each in walk(expr):
-        inputs = [values[id(before)] for before in each.inputs]
-        values[id(each)] = _value(each, inputs, rows)
-    return np.asarray(values[id(expr)], np.float64)
+    (value,) = fold(lambda each, inputs: _value(each, inputs, rows), expr)
+    return np.asarray(value, np.float64)
 
 
 def _value(expr: Expr, inputs: list[Any], rows: Mapping[str, Any]) -> Any:
@@ -222,6 +219,8 @@ def _value(expr: Expr, inputs: list[Any], rows: Mapping[str, Any]) -> Any:
 
 def with_inputs(expr: Expr, inputs: Sequence[Expr]) -> Expr:
     """The same operation on other inputs."""
+    if all(new is old for new, old in zip(inputs, expr.inputs, strict=True)):
+        return expr
     if expr.op == "matmul":
         return matmul(inputs[0], expr.array)
     if expr.op == "take":
@@ -230,27 +229,21 @@ def with_inputs(expr: Expr, inputs: Sequence[Expr]) -> Expr:
         return concat(inputs)
     if expr.op in OVER_COLUMNS:
         return over_columns(expr.op, inputs[0])
-    if expr.op in OVER_EDGES:
-        return over_edges(expr.op, inputs[0])
-    return elementwise(expr.op, *inputs) if inputs else expr
+    return over_edges(expr.op, inputs[0]) if expr.op in OVER_EDGES else elementwise(expr.op, *inputs)
 
 
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     """The expression with variables replaced by name. Raises: WidthMismatch for one of another width."""
-    made: dict[int, Expr] = {}
-    for each in walk(expr):
-        if each.op == "variable" and each.name in replacements:
-            new = replacements[each.name]
-            if new.width != each.width:
-                raise WidthMismatch(
-                    f"[verify] expected {each.name} of width {each.width}, got {new.width}; check the functions' widths"
-                )
-        else:
-            inputs = [made[id(before)] for before in each.inputs]
-            changed = any(a is not b for a, b in zip(inputs, each.inputs, strict=True))
-            new = with_inputs(each, inputs) if changed else each
-        made[id(each)] = new
-    return made[id(expr)]
+
+    def replaced(each: Expr, inputs: list[Expr]) -> Expr:
+        new = replacements.get(each.name) if each.op == "variable" else None
+        if new is not None and new.width != each.width:
+            raise WidthMismatch(
+                f"[verify] expected {each.name} of width {each.width}, got {new.width}; check the functions' widths"
+            )
+        return new or with_inputs(each, inputs)
+
+    return fold(replaced, expr)[0]
 
 
 def unroll(expr: Expr, name: str, rows: Sequence[Expr]) -> Expr:
@@ -258,64 +251,27 @@ def unroll(expr: Expr, name: str, rows: Sequence[Expr]) -> Expr:
 
     Returns:  an expression without reductions over edges; k rows of its variables' own.
     """
-    made: dict[int, list[Expr]] = {}
-    for each in walk(expr):
+
+    def written_out(each: Expr, inputs: list[list[Expr]]) -> list[Expr]:
         if each.op == "variable" and each.name == name:
-            made[id(each)] = list(rows)
-        elif each.op in OVER_EDGES:
-            parts = made[id(each.inputs[0])]
-            if each.op == "count_edges":
-                parts = [constant(1.0)] * len(rows)
-            total = parts[0]
-            for part in parts[1:]:
-                total = elementwise(OVER_EDGES[each.op][1], total, part)
-            made[id(each)] = [total]
-        else:
-            inputs = [made[id(before)] for before in each.inputs]
-            count = max((len(part) for part in inputs), default=1)
-            made[id(each)] = [
-                with_inputs(each, [part[row if len(part) > 1 else 0] for part in inputs]) for row in range(count)
-            ]
-    return made[id(expr)][0]
+            return list(rows)
+        if each.op in OVER_EDGES:
+            parts = [constant(1.0)] * len(rows) if each.op == "count_edges" else inputs[0]
+            return [functools.reduce(lambda a, b: elementwise(OVER_EDGES[each.op][1], a, b), parts)]
+        count = max((len(part) for part in inputs), default=1)
+        return [with_inputs(each, [part[row if len(part) > 1 else 0] for part in inputs]) for row in range(count)]
+
+    return fold(written_out, expr)[0][0]
 
 
-def column(expr: Expr, index: int) -> Expr:
-    """One column of a row-local expression, computed from no more columns than it needs."""
-    made: dict[tuple[int, int], Expr] = {}
-    pending = [(expr, index)]
-    while pending:
-        each, at = pending[-1]
-        needed: list[tuple[Expr, int]] = []
-        if each.op == "take":
-            needed = [(each.inputs[0], each.columns[at])]
-        elif each.op == "concat":
-            part = 0
-            while at >= each.inputs[part].width:
-                at -= each.inputs[part].width
-                part += 1
-            needed = [(each.inputs[part], at)]
-        elif each.op in ELEMENTWISE:
-            needed = [(before, at if before.width > 1 else 0) for before in each.inputs]
-        missing = [key for key in needed if (id(key[0]), key[1]) not in made]
-        if missing:
-            pending += missing
-            continue
-        inputs = [made[id(before), place] for before, place in needed]
-        each, at = pending.pop()
-        made[id(each), at] = _column_of(each, at, inputs)
-    return made[id(expr), index]
-
-
-def _column_of(expr: Expr, index: int, inputs: list[Expr]) -> Expr:
+def reads(expr: Expr, column: int) -> list[tuple[Expr, int]]:
+    """The columns of its inputs that one column of an expression is computed from."""
     if expr.op in ELEMENTWISE:
-        return elementwise(expr.op, *inputs)
-    if expr.op in ("take", "concat"):
-        return inputs[0]
-    if expr.op == "constant" and expr.array is not None:
-        return constant(expr.array[index])
-    if expr.op == "matmul" and expr.array is not None:
-        return matmul(expr.inputs[0], expr.array[:, index : index + 1])
-    return expr if expr.width == 1 else take(expr, [index])
+        return [(each, column if each.width > 1 else 0) for each in expr.inputs]
+    every = [(each, at) for each in expr.inputs for at in range(each.width)]
+    if expr.op == "take":
+        return [every[expr.columns[column]]]
+    return [every[column]] if expr.op == "concat" else every
 
 
 def narrow(*exprs: Expr) -> list[Expr] | None:
@@ -324,16 +280,16 @@ def narrow(*exprs: Expr) -> list[Expr] | None:
     A statement about such expressions holds for every column if it holds for one: each is elementwise, and every
     constant has the same number in all columns.
     """
-    made: dict[int, Expr] = {}
     variables: dict[str, Expr] = {}
-    for each in walk(*exprs):
+
+    def on_one(each: Expr, inputs: list[Expr | None]) -> Expr | None:
         if each.op == "variable":
-            new = variables.setdefault(each.name, variable(each.name, 1, per_edge=each.per_edge))
-        elif each.op == "constant" and each.array is not None and np.all(each.array == each.array[0]):
-            new = constant(each.array[0])
-        elif each.op in ELEMENTWISE or each.op in OVER_EDGES:
-            new = with_inputs(each, [made[id(before)] for before in each.inputs])
-        else:
-            return None
-        made[id(each)] = new
-    return [made[id(expr)] for expr in exprs]
+            return variables.setdefault(each.name, variable(each.name, 1, per_edge=each.per_edge))
+        if each.op == "constant" and each.array is not None and np.all(each.array == each.array[0]):
+            return constant(each.array[0])
+        known = [one for one in inputs if one is not None]
+        alike = each.op in ELEMENTWISE or each.op in OVER_EDGES
+        return with_inputs(each, known) if alike and len(known) == len(inputs) else None
+
+    made = [each for each in fold(on_one, *exprs) if each is not None]
+    return made if len(made) == len(exprs) else None

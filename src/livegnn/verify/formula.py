@@ -33,23 +33,22 @@ SHARES = ("softmax_u", "share_u")
 RESERVED = {*EDGE_NAMES, *VERTEX_NAMES, "a", "mlc", "nct", "msg", "np"}
 
 
-def _share(x: Any) -> Any:
-    total = x.sum(axis=0, keepdims=True)
-    return np.where(total == 0, 0.0, x / np.where(total == 0, 1.0, total))
-
-
 def _over_edges(count: int) -> dict[str, Callable[..., Any]]:
     def rows(x: Any) -> Any:
         return np.broadcast_to(x, (count, x.shape[1])) if np.ndim(x) == 2 else np.full((count, 1), float(x))
 
+    def reduction(name: str) -> Callable[..., Any]:
+        return lambda x: getattr(rows(x), name.removesuffix("_u"))(axis=0, keepdims=True)
+
+    def share(x: Any) -> Any:
+        total = rows(x).sum(axis=0, keepdims=True)
+        return np.where(total == 0, 0.0, rows(x) / np.where(total == 0, 1.0, total))
+
     return {
-        "sum_u": lambda x: rows(x).sum(axis=0, keepdims=True),
-        "mean_u": lambda x: rows(x).mean(axis=0, keepdims=True),
-        "max_u": lambda x: rows(x).max(axis=0, keepdims=True),
-        "min_u": lambda x: rows(x).min(axis=0, keepdims=True),
+        **{name: reduction(name) for name in REDUCTIONS},
         "count_u": lambda: np.full((1, 1), float(count)),
         "softmax_u": lambda x: np.exp(rows(x)) / np.exp(rows(x)).sum(axis=0, keepdims=True),
-        "share_u": lambda x: _share(rows(x)),
+        "share_u": share,
     }
 
 

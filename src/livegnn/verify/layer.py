@@ -22,6 +22,7 @@ import numpy as np
 
 from livegnn.errors import ModelMismatch, ModelUnsupported, UsageError, WidthMismatch
 from livegnn.models import edges, ir
+from livegnn.models.messages import ones
 from livegnn.models.truth import EdgeList, true_rows
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
@@ -31,7 +32,7 @@ from livegnn.verify.prove import prove
 from livegnn.verify.report import Report, Run
 from livegnn.verify.simplify import is_constant, variables
 from livegnn.verify.subject import Subject
-from livegnn.verify.weights import by_weight
+from livegnn.verify.weights import Parts, by_weight
 
 __all__ = ["OperatorLayer", "layer"]
 
@@ -143,7 +144,7 @@ def _compare(made: OperatorLayer, seed: int) -> None:
     expected = [
         subject.layer({name: column[dst == v] for name, column in everything.items()})
         if (dst == v).any()
-        else subject.layer_of_none(rows[v : v + 1])
+        else subject.transform(rows[v : v + 1], np.zeros((1, subject.aggregate_width)))
         for v in range(count)
     ]
     truth = np.concatenate(expected)
@@ -169,13 +170,10 @@ class _Builder:
         self.name = self.operator.name
         asked = self.operator.parameters("msg_local")
         self.types = self.operator.edge_type_count if "edge_type" in asked else 0
-        one = ir.Affine(
-            ir.Slice(x, 0, 1), ir.frozen_array([0.0], "verify", (1,)), ir.frozen_array([1.0], "verify", (1,))
-        )
-        self.lowering = Lowering(self.name, one, {"h_u": ("source", x), "h_v": ("target", x)})
+        self.lowering = Lowering(self.name, ones(x), {"h_u": ("source", x), "h_v": ("target", x)})
         self.simple = self.lowering.simplifier.simple
         self._count: ir.Value | None = None
-        self._sums_of: dict[tuple[str, int, int | None], ir.Value] = {}  # simple rows are kept, so ids stay theirs
+        self._sums_of: dict[tuple[str, Expr, int | None], ir.Value] = {}
         if "degree_u" in asked:
             self.lowering.rows["degree_u"] = ("source", self.count())
         if "weight" in asked:
@@ -183,9 +181,10 @@ class _Builder:
         if "edge_attr" in asked:
             self.lowering.rows["edge_attr"] = ("edge", edges.EdgeAttribute(self.operator.edge_attr_width))
         self.message = self._message()
-        self.source = self._given("source_nn", subject.source_expr)
+        self.source = self._given("source_nn")
 
-    def _given(self, where: str, made: Expr | None) -> Expr:
+    def _given(self, where: str, rows_width: int = 0) -> Expr:
+        made = self.subject.expr(where, rows_width)
         if made is None:
             reason = self.subject.reasons.get(where, f"{where} has no symbolic run")
             raise ModelUnsupported(
@@ -195,7 +194,7 @@ class _Builder:
         return made
 
     def _message(self) -> Expr:
-        message = self._given("msg_local", self.subject.message_expr)
+        message = self._given("msg_local")
         if self.run == "incremental" and "h_v" in variables(message):
             anything = ex.constant(0.7390851 + 0.1 * np.arange(self.operator.width))  # it was shown to cancel
             message = ex.substitute(message, {"h_v": anything})
@@ -210,7 +209,7 @@ class _Builder:
             self.lowering.rows["count"] = ("target", self.count())
             a = ir.Multiply(a, self.lowering.of_vertices(one_at_most))
         self.lowering.rows["a"] = ("target", a)
-        return self.lowering.of_vertices(self._given("transform", self.subject.transform_expr))
+        return self.lowering.of_vertices(self._given("transform"))
 
     def aggregated(self) -> ir.Value:
         """a, for vertices that have in-edges."""
@@ -219,29 +218,29 @@ class _Builder:
 
     def _reduced_twice(self) -> ir.Value:
         subject = self.subject
-        context = self.reduced("nbr_ctx", self._given("nbr_ctx", subject.context_expr), "nct", {"mlc": self.message})
-        pool = self._given("aggregate", subject.aggregate_expr)
+        context = self.reduced("nbr_ctx", self._given("nbr_ctx"), "nct", {"mlc": self.message})
+        pool = self._given("aggregate")
         if self.run == "full":
-            combine = self._given("msg_cbn", subject.combine_expr(subject.message_width))
-            row = ex.elementwise("mul", ex.substitute(combine, {"nct": context, "mlc": self.message}), self.source)
+            combine = self._given("msg_cbn")
+            row = ex.substitute(combine, {"nct": context, "mlc": self.message}) * self.source
             return self.lowering.of_vertices(self.reduced("aggregate", pool, "a", {"msg": row}))
-        row = ex.elementwise("mul", self.message, self.source)
+        row = self.message * self.source
         if row.width != subject.product_width:
             raise ModelUnsupported(
                 f"[verify {self.name}] expected a msg_cbn that keeps the columns of messages, got {row.width} columns "
                 f'before it and {subject.product_width} after; repeat the columns in msg_local, or choose run="full"'
             )
         pooled = self.reduced("aggregate", pool, "a", {"msg": row})
-        combine = self._given("msg_cbn", subject.combine_expr(subject.aggregate_width))
+        combine = self._given("msg_cbn", subject.aggregate_width)
         made = ex.substitute(combine, {"nct": context, "mlc": pooled})
         return self.lowering.of_vertices(made)
 
     def _softmax(self) -> ir.Value | None:
         """Exponentials divided by their sum, as the one value that cannot overflow; None for anything else."""
         subject, message = self.subject, self.simple(self.message)
-        combine = self._given("msg_cbn", subject.combine_expr(subject.message_width))
+        combine = self._given("msg_cbn")
         divided = combine.op == "div" and [each.name for each in combine.inputs] == ["mlc", "nct"]
-        forms = subject.context_states, subject.aggregate_states
+        forms = subject.states("nbr_ctx"), subject.states("aggregate")
         summed = all(form is not None and form.is_plain("sum_edges") for form in forms)
         if message.op != "exp" or not divided or not summed or self.types:
             return None
@@ -253,18 +252,19 @@ class _Builder:
 
     def reduced(self, where: str, function: Expr, prefix: str, rows: Mapping[str, Expr]) -> Expr:
         """`function` of a neighbourhood as an expression over its reductions, each a variable of the destination."""
-        made: dict[int, Expr] = {}
-        for each in ex.walk(function):
+        found: list[ir.Value] = []
+
+        def rule(each: Expr, inputs: list[Expr]) -> Expr:
             if each.op == "variable":
-                made[id(each)] = rows[each.name]
-            elif each.op in ex.OVER_EDGES:
-                value = self._reduction(where, each.op, made[id(each.inputs[0])])
-                name = f"{prefix}.{len(made)}"
-                self.lowering.rows[name] = ("target", value)
-                made[id(each)] = ex.variable(name, value.width)
-            else:
-                made[id(each)] = ex.with_inputs(each, [made[id(before)] for before in each.inputs])
-        return made[id(function)]
+                return rows[each.name]
+            if each.op not in ex.OVER_EDGES:
+                return ex.with_inputs(each, inputs)
+            found.append(self._reduction(where, each.op, inputs[0]))
+            name = f"{prefix}.{len(found)}"
+            self.lowering.rows[name] = ("target", found[-1])
+            return ex.variable(name, found[-1].width)
+
+        return ex.fold(rule, function)[0]
 
     def _reduction(self, where: str, op: str, row: Expr) -> ir.Value:
         if op == "count_edges":
@@ -291,7 +291,7 @@ class _Builder:
 
     def _one_type(self, reduce: ir.Reduce, row: Expr, relation: int | None) -> ir.Value:
         """The reduction over the edges of one type, made once."""
-        key = (reduce, id(row), relation)
+        key = (reduce, row, relation)
         if key not in self._sums_of:
             self._sums_of[key] = self._reduced(reduce, row, relation)
         return self._sums_of[key]
@@ -306,20 +306,17 @@ class _Builder:
             return ir.Propagate(self.lowering.of_vertices(row), reduce=reduce, relation=relation)
         return edges.Gather(self.lowering.of_edges(row), reduce, relation=relation)
 
-    def _sums(self, parts: tuple[Expr | None, Expr | None], relation: int | None) -> ir.Value:
+    def _sums(self, parts: Parts, relation: int | None) -> ir.Value:
         """Sum of plain + weight * scaled over the edges of one type, both rows of the source."""
         terms: list[tuple[float, ir.Value]] = []
-        for part, weighted in zip(parts, (False, True), strict=True):
-            if part is None:
-                continue
-            part = self.simple(part)
+        simple = [self.simple(part) for part in parts]
+        for weighted, part in [each for each in enumerate(simple) if not is_constant(each[1], 0)] or [(0, simple[0])]:
+            rows = self.lowering.one if is_constant(part) else self.lowering.of_vertices(part)
+            total: ir.Value = ir.Propagate(rows, weighted=bool(weighted), relation=relation)
             if is_constant(part):
-                total: ir.Value = ir.Propagate(self.lowering.one, weighted=weighted, relation=relation)
                 times = self.lowering.array(part)
-                terms.append((1.0, total if times.tolist() == [1.0] else linear(total, times[:, None])))
-            else:
-                rows = self.lowering.of_vertices(part)
-                terms.append((1.0, ir.Propagate(rows, weighted=weighted, relation=relation)))
+                total = total if times.tolist() == [1.0] else linear(total, times[:, None])
+            terms.append((1.0, total))
         return terms[0][1] if len(terms) == 1 else ir.Combine(tuple(terms))
 
     def count(self) -> ir.Value:

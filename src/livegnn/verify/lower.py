@@ -72,19 +72,17 @@ class Lowering:
     one: ir.Value
     rows: dict[str, tuple[Side, ir.Value]]
     simplifier: Simplifier = field(default_factory=Simplifier)
-    _values: dict[int, ir.Value] = field(default_factory=dict)  # where the expression's own side is
-    _taken: dict[int, ir.Value] = field(default_factory=dict)  # the same, taken to the edge
-    _sides: dict[int, Side | None] = field(default_factory=dict)
+    _values: dict[Expr, ir.Value] = field(default_factory=dict)  # where the expression's own side is
+    _taken: dict[Expr, ir.Value] = field(default_factory=dict)  # the same, taken to the edge
+    _sides: dict[Expr, Side | None] = field(default_factory=dict)
     _numbers: dict[float, Expr] = field(default_factory=dict)  # one column each
-    _kept: list[Expr] = field(default_factory=list)  # ids stay those of living expressions
 
     def side(self, expr: Expr) -> Side | None:
         """Where all that the expression reads stands; None for a constant, "edge" for more than one end."""
-        if id(expr) not in self._sides:
+        if expr not in self._sides:
             sides = {self.rows[name][0] for name in variables(expr)}
-            self._sides[id(expr)] = None if not sides else sides.pop() if len(sides) == 1 else "edge"
-            self._kept.append(expr)
-        return self._sides[id(expr)]
+            self._sides[expr] = None if not sides else sides.pop() if len(sides) == 1 else "edge"
+        return self._sides[expr]
 
     def of_vertices(self, expr: Expr, replacements: Mapping[str, Expr] | None = None) -> ir.Value:
         """Rows of vertices, of an expression over variables of one end."""
@@ -101,9 +99,9 @@ class Lowering:
         made, own = self._value(expr), self.side(expr)
         if side != "edge" or own == "edge":
             return made
-        if id(expr) not in self._taken:
-            self._taken[id(expr)] = edges.Target(made) if own == "target" else edges.Source(made)
-        return self._taken[id(expr)]
+        if expr not in self._taken:
+            self._taken[expr] = edges.Target(made) if own == "target" else edges.Source(made)
+        return self._taken[expr]
 
     def _constant(self, expr: Expr) -> ir.Value:
         """The same row for every vertex."""
@@ -121,9 +119,9 @@ class Lowering:
 
     def _value(self, expr: Expr) -> ir.Value:
         side = self.side(expr)
-        if id(expr) not in self._values:
-            self._values[id(expr)] = self._constant(expr) if side is None else self._computed(expr, side)
-        return self._values[id(expr)]
+        if expr not in self._values:
+            self._values[expr] = self._constant(expr) if side is None else self._computed(expr, side)
+        return self._values[expr]
 
     # ---- one operation
 
@@ -146,12 +144,7 @@ class Lowering:
         if known is not None:
             kind, inner, param = known
             return ir.Activation(self._widened(inner, expr.width, side), kind, param)
-        steps: dict[str, Callable[[Expr, Side], ir.Value]] = {
-            "add": self._sum,
-            "sub": self._sum,
-            "mul": self._product,
-            "maximum": self._maximum,
-        }
+        steps = {"add": self._sum, "sub": self._sum, "mul": self._product, "maximum": self._maximum}
         if expr.op == "div" and is_constant(expr.inputs[1]):
             return self._share(expr, side)
         if expr.op in steps:
@@ -243,44 +236,33 @@ def _number(expr: Expr) -> float | None:
 def _activation(expr: Expr) -> tuple[str, Expr, float] | None:
     """(kind, of what, parameter) where the expression is a rectifier in one of its usual spellings."""
     if expr.op == "maximum":
-        for x, other in (expr.inputs, expr.inputs[::-1]):
-            slope = _slope(other, x)
-            if is_constant(other, 0) and not is_constant(x):
-                return "relu", x, 0.0
-            if slope is not None and 0 <= slope <= 1:
-                return "leaky_relu", x, slope
-    if expr.op != "where":
-        return None
-    condition, x, other = expr.inputs
-    if condition.op not in ("less", "less_equal") or not is_constant(condition.inputs[0], 0):
-        return None
-    if condition.inputs[1] is not x or is_constant(x):
-        return None
-    slope, alpha = _slope(other, x), _elu(other, x)
-    if is_constant(other, 0):
-        return "relu", x, 0.0
-    if slope is not None:
-        return "leaky_relu", x, slope
-    return None if alpha is None else ("elu", x, alpha)
-
-
-def _slope(expr: Expr, x: Expr) -> float | None:
-    """s where the expression is s x."""
-    if expr.op == "mul" and x in expr.inputs:
-        return _number(expr.inputs[1] if expr.inputs[0] is x else expr.inputs[0])
+        for x, below in (expr.inputs, expr.inputs[::-1]):
+            kind, param = _rectifier(x, below)
+            if kind == "relu" or (kind == "leaky_relu" and 0 <= param <= 1):
+                return kind, x, param
+    if expr.op == "where" and expr.inputs[0].op in ("less", "less_equal"):
+        (zero, upper), x, below = expr.inputs[0].inputs, *expr.inputs[1:]
+        kind, param = _rectifier(x, below)
+        if kind and upper is x and is_constant(zero, 0):
+            return kind, x, param
     return None
 
 
-def _elu(expr: Expr, x: Expr) -> float | None:
-    """a where the expression is a (exp(x) - 1), or the same of min(x, 0)."""
-    alpha: float | None = 1.0
-    if expr.op == "mul":
-        constants = [_number(each) for each in expr.inputs]
-        alpha = constants[1] if constants[0] is None else constants[0]
-        expr = expr.inputs[0] if constants[0] is None else expr.inputs[1]
-    if alpha is None or expr.op != "sub" or expr.inputs[0].op != "exp" or not is_constant(expr.inputs[1], 1):
-        return None
-    power = expr.inputs[0].inputs[0]
+def _rectifier(x: Expr, below: Expr) -> tuple[str, float]:
+    """Kind and parameter of the rectifier that is x above 0 and `below` under it; "" for another function."""
+    if is_constant(x):
+        return "", 0.0
+    if is_constant(below, 0):
+        return "relu", 0.0
+    factor: float | None = 1.0
+    if below.op == "mul":
+        constant, below = below.inputs if _number(below.inputs[0]) is not None else below.inputs[::-1]
+        factor = _number(constant)
+        if below is x and factor is not None:
+            return "leaky_relu", factor
+    if factor is None or below.op != "sub" or below.inputs[0].op != "exp" or not is_constant(below.inputs[1], 1):
+        return "", 0.0
+    power = below.inputs[0].inputs[0]  # exp(x) - 1, or the same of min(x, 0)
     if power.op == "minimum" and is_constant(power.inputs[1], 0):
         power = power.inputs[0]
-    return alpha if power is x else None
+    return ("elu", factor) if power is x else ("", 0.0)

@@ -51,11 +51,6 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "source_nn": ("h_u",),
     "transform": ("h_v", "a"),
 }
-_REQUIRED: dict[str, tuple[str, ...]] = {
-    "nbr_ctx": ("mlc",),
-    "aggregate": ("msg",),
-}
-
 _NAMED: dict[str, RowFunction] = {
     "sum": lambda rows: rows.sum(axis=0),
     "count": lambda rows: np.ones_like(rows[:, :1]).sum(axis=0),
@@ -85,9 +80,8 @@ def _parameters(function: RowFunction, where: str) -> tuple[str, ...]:
             "rename them"
         )
     taken = tuple(name for name in signature.parameters if name in allowed)
-    missing = [name for name in _REQUIRED.get(where, ()) if name not in taken]
-    if missing:
-        raise ModelError(f"[Operator] expected {where} to take {', '.join(missing)}, got none of it; add the parameter")
+    if where in ("nbr_ctx", "aggregate") and not taken:
+        raise ModelError(f"[Operator] expected {where} to take {allowed[0]}, got none of it; add the parameter")
     return taken
 
 

@@ -18,21 +18,19 @@ import numpy as np
 
 from livegnn.errors import LiveGnnError, ModelError, ModelUnsupported, OperatorUnsound, UsageError
 from livegnn.verify.conditions import differ
-from livegnn.verify.examples import TABLE, WIDTH, Example, example, weights
+from livegnn.verify.examples import WIDTH, find, weights
 from livegnn.verify.expr import Float64
 from livegnn.verify.formula import Formula
 from livegnn.verify.operator import Operator
 from livegnn.verify.prompt import answer_text, first_prompt, next_prompt
 from livegnn.verify.prove import prove
-from livegnn.verify.report import Counterexample, Report
+from livegnn.verify.report import RUNS, Counterexample, Report
 from livegnn.verify.restricted import operator_from_source
 from livegnn.verify.rules import decompose
 from livegnn.verify.smt import load_z3
 from livegnn.verify.subject import Subject, random_edges
 
 __all__ = ["Attempt", "Proposal", "propose"]
-
-_RANK = {"incremental": 0, "constrained": 1, "full": 2}
 
 
 @dataclass(frozen=True)
@@ -65,21 +63,12 @@ class _Layer:
     text: str
     formula: Formula | None
     weights: Mapping[str, Float64]
-    width: int
-    edge_attr_width: int
-    edge_type_count: int
+    widths: Mapping[str, int]  # width, edge_attr_width and edge_type_count of the operator
     seconds: float
     tests: int
 
     def operator(self, source: str) -> Operator:
-        return operator_from_source(
-            source,
-            self.weights,
-            width=self.width,
-            edge_attr_width=self.edge_attr_width,
-            edge_type_count=self.edge_type_count,
-            name="proposal",
-        )
+        return operator_from_source(source, self.weights, **self.widths, name="proposal")
 
 
 def propose(
@@ -111,9 +100,8 @@ def propose(
     load_z3()
     if attempts < 1:
         raise UsageError(f"[propose] expected at least one attempt, got {attempts}; raise it")
-    layer = _layer(
-        formula_or_source, llm is not None, params, width, (edge_attr_width, edge_type_count, seconds, tests)
-    )
+    widths = {"width": width, "edge_attr_width": edge_attr_width, "edge_type_count": edge_type_count}
+    layer = _layer(formula_or_source, llm is not None, params, widths, seconds, tests)
     if llm is not None:
         return _asked(layer, llm, attempts)
     assert layer.formula is not None
@@ -129,14 +117,19 @@ def propose(
 
 
 def _layer(
-    text: str, free: bool, params: Mapping[str, Any] | None, width: int | None, rest: tuple[int, int, float, int]
+    text: str,
+    free: bool,
+    params: Mapping[str, Any] | None,
+    widths: Mapping[str, int | None],
+    seconds: float,
+    tests: int,
 ) -> _Layer:
-    attr_width, type_count, seconds, tests = rest
-    row: Example | None = None
-    if text.strip().replace("-", "").isalnum() and any(_same(text, each.name) for each in TABLE):
-        row = example(text)
-        text, type_count = row.formula, row.edge_type_count
-        width = WIDTH if width is None and params is None else width
+    row = find(text)
+    found: dict[str, Any] = {name: each for name, each in widths.items() if each is not None}
+    if row is not None:
+        text, found["edge_type_count"] = row.formula, row.edge_type_count
+        if params is None:
+            found.setdefault("width", WIDTH)
     given = weights(row.shapes) if row is not None and params is None else dict(params or {})
     values = {name: np.asarray(array, np.float64) for name, array in given.items()}
     formula: Formula | None = None
@@ -145,27 +138,23 @@ def _layer(
     except ModelUnsupported:
         if not free:
             raise
-    if width is None and formula is not None:
-        width = _told_width(formula)
-    if width is not None and formula is not None:
-        blank = Operator(width, edge_attr_width=attr_width, edge_type_count=type_count)
-        formula.value(random_edges(blank, np.random.default_rng(0), 3))  # raises where the formula itself fails
-    if width is None:
+    if formula is not None and "width" not in found:
+        found |= _shown_width(formula)
+    if "width" not in found:
         raise UsageError("[propose] expected the columns of h_u, got none; pass width=")
-    return _Layer(text, formula, values, width, attr_width, type_count, seconds, tests)
+    if formula is not None:
+        formula.value(random_edges(Operator(**found), np.random.default_rng(0), 3))  # raises where the formula fails
+    return _Layer(text, formula, values, found, seconds, tests)
 
 
-def _same(a: str, b: str) -> bool:
-    return a.strip().lower().replace("-", "") == b.lower().replace("-", "")
-
-
-def _told_width(formula: Formula) -> int | None:
+def _shown_width(formula: Formula) -> dict[str, int]:
+    """The width that a product `h_u @ weight` shows, if there is one."""
     for part in ast.walk(formula.tree):
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.MatMult) and isinstance(part.right, ast.Name):
             left = part.left
             if isinstance(left, ast.Name) and left.id in ("h_u", "h_v") and part.right.id in formula.weights:
-                return int(formula.weights[part.right.id].shape[0])
-    return None
+                return {"width": int(formula.weights[part.right.id].shape[0])}
+    return {}
 
 
 def _agreement(layer: _Layer) -> str:
@@ -203,7 +192,7 @@ def _asked(layer: _Layer, llm: Callable[[str], str], attempts: int) -> Proposal:
         tried.append(Attempt(answer, problem))
         if proposal is not None:
             stands = best is not None and best.report.strategy() == proposal.report.strategy() == "constrained"
-            if best is None or _RANK[proposal.report.strategy()] < _RANK[best.report.strategy()]:
+            if best is None or RUNS.index(proposal.report.strategy()) < RUNS.index(best.report.strategy()):
                 best = proposal
             if best.report.sound or stands:  # warned of the destination once, the model stands by it
                 break

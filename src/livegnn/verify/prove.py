@@ -91,7 +91,7 @@ class _Clock:
     def ask(self, query: SolverQuery) -> SolverAnswer:
         """The solver's answer, or "unknown" when time is up."""
         left = self.end - time.monotonic()
-        if left <= 0:
+        if left < 0.001:  # the solver counts milliseconds
             return SolverAnswer("unknown", reason=f"the solver gave up after {self.seconds:g} s")
         return solve(query, left)
 

@@ -12,11 +12,11 @@ from livegnn.errors import OperatorUnsound, UsageError
 from livegnn.verify.expr import Float64
 from livegnn.verify.operator import Operator
 
-__all__ = ["Condition", "Counterexample", "Report", "Run", "Verdict"]
+__all__ = ["RUNS", "Condition", "Counterexample", "Report", "Run", "Verdict"]
 
 Verdict: TypeAlias = Literal["proved", "refuted", "tested, not proved"]
 Run: TypeAlias = Literal["incremental", "constrained", "full"]
-_RUNS: tuple[Run, ...] = ("incremental", "constrained", "full")
+RUNS: tuple[Run, ...] = ("incremental", "constrained", "full")  # from the least work on
 
 
 def _text(array: Float64) -> str:
@@ -89,11 +89,14 @@ class Report:
 
         Args:     accept_tested: take "tested, not proved" for proved.
         """
-        allowed = {"proved", "tested, not proved"} if accept_tested else {"proved"}
-        failed = {each.key for each in self.conditions if each.verdict not in allowed}
+        failed = [each.key for each in self._failed(accept_tested)]
         if not failed:
             return "incremental"
-        return "constrained" if failed == {"destination"} else "full"
+        return "constrained" if failed == ["destination"] else "full"
+
+    def _failed(self, accept_tested: bool) -> list[Condition]:
+        allowed = {"proved", "tested, not proved"} if accept_tested else {"proved"}
+        return [each for each in self.conditions if each.verdict not in allowed]
 
     def raise_if_unsound(self, run: Run = "incremental", *, accept_tested: bool = False) -> None:
         """Returns if the operator may be run in this way.
@@ -102,15 +105,14 @@ class Report:
                   accept_tested: take "tested, not proved" for proved.
         Raises:   OperatorUnsound with the conditions that fail and their counterexamples.
         """
-        if run not in _RUNS:
-            raise UsageError(f"[verify] expected a run among {', '.join(_RUNS)}, got {run!r}; choose one")
+        if run not in RUNS:
+            raise UsageError(f"[verify] expected a run among {', '.join(RUNS)}, got {run!r}; choose one")
         best = self.strategy(accept_tested=accept_tested)
-        if _RUNS.index(run) >= _RUNS.index(best):
+        if RUNS.index(run) >= RUNS.index(best):
             return
-        allowed = {"proved", "tested, not proved"} if accept_tested else {"proved"}
-        failed = [each for each in self.conditions if each.verdict not in allowed]
         listed = "; ".join(
-            f"{each.statement} is {each.verdict} ({each.counterexample or each.reason})" for each in failed
+            f"{each.statement} is {each.verdict} ({each.counterexample or each.reason})"
+            for each in self._failed(accept_tested)
         )
         raise OperatorUnsound(
             f"[verify {self.operator.name}] expected an operator sound for {run} runs, got: {listed}; "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -18,9 +19,9 @@ import numpy as np
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.verify.operator import Operator
-from livegnn.verify.tracer import Tracer, combine, join
+from livegnn.verify.tracer import Tracer, combine, elu, join, leaky_relu, relu
 
-__all__ = ["FUNCTIONS", "METHODS", "Names", "evaluate", "operator_from_source", "parse_expression"]
+__all__ = ["FUNCTIONS", "METHODS", "Names", "evaluate", "operator_from_source", "parse_expression", "replaced"]
 
 Names = Mapping[str, Any]
 _LENGTH_MAX = 20_000
@@ -31,18 +32,6 @@ _WIDTH_MAX = 65_536
 
 def _sigmoid(x: Any) -> Any:
     return combine("sigmoid", x) if isinstance(x, Tracer) else 1.0 / (1.0 + np.exp(-x))
-
-
-def _relu(x: Any) -> Any:
-    return np.maximum(x, 0.0)
-
-
-def _leaky_relu(x: Any, slope: float = 0.2) -> Any:
-    return np.where(x > 0, x, x * slope)
-
-
-def _elu(x: Any) -> Any:
-    return np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 1.0)
 
 
 def _norm(x: Any) -> Any:
@@ -67,53 +56,38 @@ def _repeat(x: Any, times: float) -> Any:
     return np.repeat(x, int(times), axis=1)
 
 
+#: Methods of arrays that a text may call.
+METHODS = ("sum", "mean", "max", "min", "prod")
 #: Functions that a text may call.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "tanh": np.tanh,
-    "abs": np.abs,
-    "square": np.square,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "where": np.where,
-    "clip": np.clip,
-    "sum": np.sum,
-    "mean": np.mean,
-    "max": np.max,
-    "min": np.min,
-    "prod": np.prod,
-    "ones_like": np.ones_like,
-    "zeros_like": np.zeros_like,
+    **{name: getattr(np, name) for name in ("exp", "log", "sqrt", "tanh", "abs", "square", "maximum", "minimum")},
+    **{name: getattr(np, name) for name in ("where", "clip", *METHODS, "ones_like", "zeros_like")},
     "sigmoid": _sigmoid,
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
-    "elu": _elu,
+    "relu": lambda x: relu(x),
+    "leaky_relu": lambda x, slope=0.2: leaky_relu(x, slope),
+    "elu": lambda x: elu(x),
     "norm": _norm,
     "concat": _concat,
     "concatenate": lambda parts, axis=1: _concat(*parts),
     "repeat": _repeat,
     "len": lambda rows: rows.shape[0],
 }
-#: Methods of arrays that a text may call.
-METHODS = ("sum", "mean", "max", "min", "prod")
 _KEYWORDS = ("axis", "keepdims")
 _OPERATIONS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
-    ast.MatMult: lambda a, b: a @ b,
-    ast.USub: lambda a: -a,
-    ast.UAdd: lambda a: a,
-    ast.Lt: lambda a, b: a < b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.GtE: lambda a, b: a >= b,
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
 }
 
 
@@ -196,14 +170,13 @@ def _call(part: ast.Call, value: Callable[[ast.expr], Any], functions: Mapping[s
 
 
 def _whole(part: ast.expr | None) -> Any:
-    if part is None:
-        return None
-    if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
-        inner = _whole(part.operand)
-        return -inner if isinstance(inner, int) else _refuse(part, "a whole number is wanted")
-    if isinstance(part, ast.Constant) and (part.value is None or isinstance(part.value, int)):
-        return part.value
-    return _refuse(part, "a whole number is wanted")
+    try:
+        value = None if part is None else ast.literal_eval(part)
+    except ValueError:
+        value = ""
+    if part is not None and value is not None and not isinstance(value, int):
+        _refuse(part, "a whole number is wanted")
+    return value
 
 
 def _subscript(part: ast.Subscript, value: Callable[[ast.expr], Any]) -> Any:
@@ -315,13 +288,19 @@ def parse_expression(text: str) -> ast.expr:
 
 
 def _inlined(part: ast.expr, assigned: Mapping[str, ast.expr]) -> ast.expr:
-    class Inline(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:
-            return assigned.get(name.id, name)
-
-    result = Inline().visit(part)
+    result = replaced(part, lambda each: assigned.get(each.id) if isinstance(each, ast.Name) else None)
     if sum(1 for _ in ast.walk(result)) > _LENGTH_MAX:
         raise ModelUnsupported("[verify] expected a formula of moderate size, got one that grows; simplify it")
     _check_depth(result)
-    assert isinstance(result, ast.expr)
+    return result
+
+
+def replaced(part: ast.expr, new: Callable[[ast.AST], ast.expr | None]) -> ast.expr:
+    """The expression with the parts replaced for which `new` gives another."""
+
+    class Replace(ast.NodeTransformer):
+        def visit(self, each: ast.AST) -> Any:
+            return new(each) or self.generic_visit(each)
+
+    result: ast.expr = Replace().visit(part)
     return result

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from livegnn.errors import ModelUnsupported
 from livegnn.verify.formula import EDGE_NAMES, REDUCTIONS, SHARES, called, names_in
+from livegnn.verify.restricted import replaced
 
 __all__ = ["decompose"]
 
@@ -109,18 +110,6 @@ def _sorted_factors(reduction: ast.Call) -> _FormulaParts:
     return parts
 
 
-class _Replace(ast.NodeTransformer):
-    def __init__(self, old: ast.expr, new: ast.expr) -> None:
-        self.old, self.new = old, new
-
-    def visit_Call(self, call: ast.Call) -> ast.expr:
-        if call is self.old:
-            return self.new
-        result = self.generic_visit(call)
-        assert isinstance(result, ast.expr)
-        return result
-
-
 def _define(name: str, parameters: tuple[str, ...], body: str) -> str:
     used = names_in(ast.parse(body, mode="eval"))
     asked = ", ".join(each for each in parameters if each in used)
@@ -159,7 +148,7 @@ def decompose(tree: ast.expr) -> str:
     if parts.share and len(parts.message) > 1:
         raise _refused("weights a normalised message by more than rows of the source")  # the context would count it
     pooled: ast.expr = ast.parse(_product([*parts.outside, "a"]), mode="eval").body
-    after = ast.unparse(ast.fix_missing_locations(_Replace(reduction, pooled).visit(tree)))
+    after = ast.unparse(ast.fix_missing_locations(replaced(tree, lambda part: pooled if part is reduction else None)))
     left = names_in(ast.parse(after, mode="eval")) & {*EDGE_NAMES, "degree_v"}
     if left:
         raise _refused(f"uses {', '.join(sorted(left))} outside of the reduction")

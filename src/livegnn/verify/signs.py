@@ -6,14 +6,14 @@ wide the matrices before them are: exp and sigmoid are positive, squares and abs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import product
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from livegnn.verify.expr import OVER_EDGES, Expr, walk
+from livegnn.verify.expr import ELEMENTWISE, Expr, fold
 
 __all__ = ["ANY", "NOT_NEGATIVE", "POSITIVE", "Signs", "of_array", "signs"]
 
@@ -28,71 +28,40 @@ def of_array(array: ArrayLike) -> Signs:
     return frozenset(int(sign) for sign in np.unique(np.sign(np.asarray(array))))
 
 
-def _sum(a: int, b: int) -> Signs:
-    if a == 0 or b == 0 or a == b:
-        return frozenset((a or b,))
-    return ANY
-
-
-def _pairs(rule: Callable[[int, int], Signs], left: Signs, right: Signs) -> Signs:
-    found: Signs = frozenset()
-    return found.union(*(rule(a, b) for a, b in product(left, right)))
-
-
-def _each(rule: Callable[..., int], *operands: Signs) -> Signs:
-    return frozenset(rule(*chosen) for chosen in product(*operands))
+def _elementwise(op: str, *inputs: Signs) -> Signs:
+    """The signs of an operation on all numbers of these signs: it does on a few of them what it does on any."""
+    numbers = [[sign * size for sign in one for size in (0.5, 1.0, 2.0)] for one in inputs]
+    with np.errstate(all="ignore"):
+        found = ELEMENTWISE[op](*np.array(list(product(*numbers))).T)
+    return of_array(found[np.isfinite(found)]) or ANY  # the others are not defined
 
 
 def _total(x: Signs) -> Signs:
     """Of a sum of any number of them, at least one."""
-    return _pairs(_sum, x, x)
+    return _elementwise("add", x, x)
 
 
 def _of(expr: Expr, inputs: list[Signs]) -> Signs:
-    op = expr.op
-    if op in ("exp", "sigmoid", "count_edges"):
-        return POSITIVE
-    if op in ("sqrt", "abs"):
-        return _each(abs, inputs[0])
-    if op == "tanh":
-        return inputs[0]
-    if op == "neg":
-        return _each(lambda a: -a, inputs[0])
-    if op in ("add", "sub"):
-        right = inputs[1] if op == "add" else _each(lambda a: -a, inputs[1])
-        return _pairs(_sum, inputs[0], right)
-    if op == "mul" and expr.inputs[0] is expr.inputs[1]:
-        return _each(lambda a: a * a, inputs[0])
-    if op in ("mul", "div"):
-        return _each(lambda a, b: a * b, inputs[0], inputs[1])
-    if op in ("maximum", "minimum"):
-        return _each(max if op == "maximum" else min, inputs[0], inputs[1])
-    if op in ("less", "less_equal", "equal", "and", "or", "not"):
-        return NOT_NEGATIVE
-    if op == "where":
-        return inputs[1] | inputs[2]
-    if op == "matmul":
+    if expr.op == "mul" and expr.inputs[0] is expr.inputs[1]:
+        return frozenset(sign * sign for sign in inputs[0])
+    if expr.op in ELEMENTWISE:
+        return _elementwise(expr.op, *inputs)
+    if expr.op == "matmul":
         assert expr.array is not None
-        return _total(_each(lambda a, b: a * b, inputs[0], of_array(expr.array)))
-    if op in ("sum_columns", "sum_edges"):
+        return _total(_elementwise("mul", inputs[0], of_array(expr.array)))
+    if expr.op in ("sum_columns", "sum_edges"):
         return _total(inputs[0])
-    if op == "product_edges":
-        return _each(lambda a, b: a * b, inputs[0], inputs[0]) | inputs[0]
-    if op in ("take", "concat", "max_columns", "min_columns") or op in OVER_EDGES:
-        return frozenset().union(*inputs)
-    return ANY
+    if expr.op == "product_edges":
+        return _elementwise("mul", inputs[0], inputs[0]) | inputs[0]
+    return POSITIVE if expr.op == "count_edges" else frozenset().union(*inputs)
 
 
 def signs(expr: Expr, inputs: Mapping[str, Signs]) -> Signs:
     """The signs that the expression may have where it is defined; a variable without an entry may have any."""
-    found: dict[int, Signs] = {}
-    for each in walk(expr):
+
+    def rule(each: Expr, before: list[Signs]) -> Signs:
         if each.op == "variable":
-            value = inputs.get(each.name, ANY)
-        elif each.op == "constant":
-            assert each.array is not None
-            value = of_array(each.array)
-        else:
-            value = _of(each, [found[id(before)] for before in each.inputs])
-        found[id(each)] = value
-    return found[id(expr)]
+            return inputs.get(each.name, ANY)
+        return _of(each, before) if each.array is None or before else of_array(each.array)
+
+    return fold(rule, expr)[0]

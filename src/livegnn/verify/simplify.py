@@ -42,12 +42,8 @@ class Simplifier:
 
     def simple(self, expr: Expr, replacements: Mapping[str, Expr] | None = None) -> Expr:
         """An equal expression, with variables replaced by name first."""
-        made: dict[int, Expr] = {}
         whole = ex.substitute(expr, replacements or {})
-        for each in ex.walk(whole):
-            inputs = [made[id(before)] for before in each.inputs]
-            made[id(each)] = self._shared(self._reduced(each, inputs))
-        return made[id(whole)]
+        return ex.fold(lambda each, inputs: self._shared(self._reduced(each, inputs)), whole)[0]
 
     def _shared(self, expr: Expr) -> Expr:
         array = None if expr.array is None else (expr.array.shape, expr.array.tobytes())
@@ -65,8 +61,6 @@ class Simplifier:
         kept = _neutral(expr, inputs)
         if kept is not None and kept.width == expr.width:
             return kept
-        if all(new is old for new, old in zip(inputs, expr.inputs, strict=True)):
-            return expr
         return ex.with_inputs(expr, inputs)
 
 

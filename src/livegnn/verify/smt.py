@@ -14,8 +14,9 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any, Literal, TypeAlias
@@ -82,6 +83,10 @@ class SolverAnswer:
     reason: str = ""
 
 
+class _TooLarge(Exception):
+    """A query has more numbers than the solver answers in time."""
+
+
 class _Terms:
     """z3 terms for the columns of expressions, with the axioms and conditions that go with them."""
 
@@ -89,48 +94,58 @@ class _Terms:
         self.z3 = z3
         self.axioms: list[Any] = []
         self.variables: dict[str, list[Any]] = {}
-        self._columns: dict[int, list[Any]] = {}
-        self._defined: dict[int, list[Any]] = {}
+        self._columns: dict[tuple[Expr, int], Any] = {}
+        self._defined: dict[tuple[Expr, int], Any] = {}
         self._values: dict[tuple[str, tuple[int, ...]], Any] = {}
         self._applied: dict[str, list[tuple[Any, Any]]] = {}
         self._kept: list[Any] = []  # ids of terms are reused once a term is gone
+        self._sizes: Counter[int] = Counter()  # numbers in columns, and in conditions
 
     def number(self, value: float) -> Any:
         return self.z3.RealVal(str(Fraction(float(value))))
 
-    def columns(self, expr: Expr) -> list[Any]:
-        for each in ex.walk(expr):
-            if id(each) not in self._columns:
-                inputs = [self._columns[id(before)] for before in each.inputs]
-                columns = self._made(each, inputs)
-                self._kept.append(each)
-                self._columns[id(each)] = columns
-        return self._columns[id(expr)]
+    def column(self, expr: Expr, at: int) -> Any:
+        """One column of the expression, made of no more columns than it needs. Raises: _TooLarge."""
+        return self._known(self._columns, self._made, expr, at)
 
-    def _made(self, expr: Expr, inputs: list[list[Any]]) -> list[Any]:
+    def defined(self, expr: Expr, at: int) -> Any:
+        """The condition under which a column of the expression has a value."""
+        return self._known(self._defined, self._condition, expr, at)
+
+    def _known(self, known: dict[tuple[Expr, int], Any], rule: Callable[..., Any], expr: Expr, at: int) -> Any:
+        """What the rule makes of a column, from what it makes of the columns that this one reads; made once."""
+        pending = [(expr, at)]
+        while pending:
+            column = pending[-1]
+            reads = ex.reads(*column)
+            missing = [each for each in reads if each not in known]
+            if missing and column not in known:
+                pending += reversed(missing)
+            elif pending.pop() not in known:
+                self._sizes[id(known)] += len(reads) if column[0].op == "matmul" else 1
+                if self._sizes[id(known)] > _TERMS_MAX:
+                    raise _TooLarge
+                known[column] = rule(*column, [known[each] for each in reads])
+        return known[expr, at]
+
+    def _made(self, expr: Expr, at: int, inputs: list[Any]) -> Any:
         z3 = self.z3
         if expr.op == "variable":
             if expr.name not in self.variables:
                 self.variables[expr.name] = [z3.Real(f"{expr.name}[{column}]") for column in range(expr.width)]
-            return self.variables[expr.name]
+            return self.variables[expr.name][at]
         if expr.op == "constant":
             assert expr.array is not None
-            return [self.number(value) for value in expr.array]
+            return self.number(expr.array[at])
         if expr.op == "matmul":
             assert expr.array is not None
-            weights = [[self.number(value) for value in column] for column in expr.array.T]
-            return [z3.Sum([x * w for x, w in zip(inputs[0], column, strict=True)]) for column in weights]
-        if expr.op == "take":
-            return [inputs[0][column] for column in expr.columns]
-        if expr.op == "concat":
-            return [column for each in inputs for column in each]
+            return z3.Sum([x * self.number(w) for x, w in zip(inputs, expr.array[:, at], strict=True)])
+        if expr.op in ("take", "concat"):
+            return inputs[0]
         if expr.op in ex.OVER_COLUMNS:
             op = {"sum_columns": "add", "max_columns": "maximum", "min_columns": "minimum"}[expr.op]
-            return [reduce(lambda a, b: self._apply(op, [a, b]), inputs[0])]
-        return [
-            self._apply(expr.op, [each[column if len(each) > 1 else 0] for each in inputs])
-            for column in range(expr.width)
-        ]
+            return reduce(lambda a, b: self._apply(op, [a, b]), inputs)
+        return self._apply(expr.op, inputs)
 
     def _apply(self, op: str, x: list[Any]) -> Any:
         z3 = self.z3
@@ -202,44 +217,18 @@ class _Terms:
             found.append(z3.Implies(both, z3.And((x < other) == (value < result), (x == other) == (value == result))))
         return found
 
-    def defined(self, expr: Expr) -> Any:
-        """The condition under which every column of the expression has a value."""
-        for each in ex.walk(expr):
-            if id(each) not in self._defined:
-                self._kept.append(each)
-                self._defined[id(each)] = self._conditions(each, [self._defined[id(one)] for one in each.inputs])
-        return self.z3.And(self._defined[id(expr)])
-
-    def _conditions(self, expr: Expr, inputs: list[list[Any]]) -> list[Any]:
-        """One condition per column."""
-        z3 = self.z3
-        if not inputs:
-            return [z3.BoolVal(True)] * expr.width
-        if expr.op == "take":
-            return [inputs[0][column] for column in expr.columns]
-        if expr.op == "concat":
-            return [column for each in inputs for column in each]
-        if expr.op == "matmul" or expr.op in ex.OVER_COLUMNS:
-            return [z3.And(inputs[0])] * expr.width
+    def _condition(self, expr: Expr, at: int, inputs: list[Any]) -> Any:
+        z3, reads = self.z3, ex.reads(expr, at)
         if expr.op == "where":
-            chosen, a, b = (each * expr.width if len(each) == 1 else each for each in inputs)
-            picks = self.columns(expr.inputs[0])
-            picks = picks * expr.width if len(picks) == 1 else picks
-            branches = zip(chosen, picks, a, b, strict=True)
-            return [
-                z3.And(c, z3.Implies(p != 0, first), z3.Implies(p == 0, second)) for c, p, first, second in branches
-            ]
-        found = [z3.And([each[j if len(each) > 1 else 0] for each in inputs]) for j in range(expr.width)]
+            (chosen, first, second), pick = inputs, self.column(*reads[0])
+            return z3.And(chosen, z3.Implies(pick != 0, first), z3.Implies(pick == 0, second))
         rules: dict[str, Callable[[Any], Any]] = {
             "div": lambda t: t != 0,
             "log": lambda t: t > 0,
             "sqrt": lambda t: t >= 0,
         }
-        if expr.op in rules:
-            operand = self.columns(expr.inputs[-1])
-            operand = operand * expr.width if len(operand) == 1 else operand
-            found = [z3.And(one, rules[expr.op](t)) for one, t in zip(found, operand, strict=True)]
-        return found
+        own = [rules[expr.op](self.column(*reads[-1]))] if expr.op in rules else [z3.BoolVal(True)]
+        return z3.And(inputs + own)
 
     def facts(self, facts: VariableFacts) -> list[Any]:
         z3, found = self.z3, []
@@ -257,10 +246,6 @@ class _Terms:
         return found
 
 
-def _size(exprs: Sequence[Expr]) -> int:
-    return sum(each.width * (each.inputs[0].width if each.op == "matmul" else 1) for each in ex.walk(*exprs))
-
-
 def solve(query: SolverQuery, seconds: float) -> SolverAnswer:
     """Puts a query to z3.
 
@@ -276,49 +261,50 @@ def solve(query: SolverQuery, seconds: float) -> SolverAnswer:
 
 
 def _solve(z3: Any, query: SolverQuery, seconds: float) -> SolverAnswer:
-    exprs = _exprs(query)
+    exprs = [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
     widths = {**query.named, **{each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}}
     narrowed = ex.narrow(*exprs)
     if narrowed is not None:
-        return _solve_one(z3, _with_exprs(query, narrowed), widths, seconds)
+        left = iter(narrowed)
+        differ = tuple((next(left), next(left)) for _ in query.differ)
+        defined = tuple(next(left) for _ in query.defined)
+        return _solve_one(z3, replace(query, differ=differ, defined=defined, assumed=tuple(left)), widths, seconds)
     if len(query.differ) != 1 or query.defined:
         return _solve_one(z3, query, widths, seconds)
-    left, right = query.differ[0]
-    count = max(left.width, right.width)
     end = time.monotonic() + seconds
-    for index in range(count):
-        pair = tuple(ex.column(each, index if each.width > 1 else 0) for each in (left, right))
+    for column in range(max(each.width for each in query.differ[0])):
         left_over = end - time.monotonic()
         if left_over <= 0:
             return SolverAnswer("unknown", reason=f"the solver gave up after {seconds:g} s")
-        answer = _solve_one(z3, _with_exprs(query, [*pair, *query.assumed]), widths, left_over)
+        answer = _solve_one(z3, query, widths, left_over, column)
         if answer.verdict != "unsat":
             return answer
     return SolverAnswer("unsat")
 
 
-def _exprs(query: SolverQuery) -> list[Expr]:
-    return [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
-
-
-def _with_exprs(query: SolverQuery, exprs: Sequence[Expr]) -> SolverQuery:
-    """The same query about other expressions, in the order of `_exprs`."""
-    pairs = 2 * len(query.differ)
-    middle = pairs + len(query.defined)
-    differ = tuple((exprs[i], exprs[i + 1]) for i in range(0, pairs, 2))
-    return SolverQuery(differ, tuple(exprs[pairs:middle]), tuple(exprs[middle:]), query.facts, query.named)
-
-
-def _solve_one(z3: Any, query: SolverQuery, widths: Mapping[str, int], seconds: float) -> SolverAnswer:
-    size = _size(_exprs(query))
-    if size > _TERMS_MAX:
-        return SolverAnswer("unknown", reason=f"{size} numbers are too many for the solver")
+def _solve_one(
+    z3: Any, query: SolverQuery, widths: Mapping[str, int], seconds: float, column: int | None = None
+) -> SolverAnswer:
+    """column: the one in which the pairs are to differ; None: any."""
     terms = _Terms(z3)
-    wrong = [z3.Or([a != b for a, b in _columns(terms, pair)]) for pair in query.differ]
-    assumed = [terms.defined(each) for pair in query.differ for each in pair]
-    assumed += [terms.defined(each) for each in query.assumed]
-    if query.defined:
-        wrong.append(z3.Not(z3.And([terms.defined(each) for each in query.defined])))
+
+    def asked(each: Expr) -> list[int]:
+        return [*range(each.width)] if column is None or each.width == 1 else [column]
+
+    try:
+        wrong, assumed = [], []
+        for pair in query.differ:
+            left, right = ([terms.column(each, at) for at in asked(each)] for each in pair)
+            count = max(len(left), len(right))
+            left, right = (each * count if len(each) == 1 else each for each in (left, right))
+            wrong.append(z3.Or([a != b for a, b in zip(left, right, strict=True)]))
+            assumed += [terms.defined(each, at) for each in pair for at in asked(each)]
+        assumed += [terms.defined(each, at) for each in query.assumed for at in range(each.width)]
+        if query.defined:
+            conditions = [terms.defined(each, at) for each in query.defined for at in range(each.width)]
+            wrong.append(z3.Not(z3.And(conditions)))
+    except _TooLarge:
+        return SolverAnswer("unknown", reason=f"more than {_TERMS_MAX} numbers are too many for the solver")
     formula = [*wrong, *assumed, *terms.facts(query.facts), *terms.axioms]
     verdict, model = _ask(z3, formula, 0.75 * seconds)
     if verdict != "sat":
@@ -338,13 +324,6 @@ def _solve_one(z3: Any, query: SolverQuery, widths: Mapping[str, int], seconds: 
         for name, width in widths.items()
     }
     return SolverAnswer("sat", values)
-
-
-def _columns(terms: _Terms, pair: Pair) -> list[tuple[Any, Any]]:
-    left, right = (terms.columns(each) for each in pair)
-    width = max(len(left), len(right))
-    left, right = (each * width if len(each) == 1 else each for each in (left, right))
-    return list(zip(left, right, strict=True))
 
 
 def _ask(z3: Any, formula: list[Any], seconds: float) -> tuple[Literal["unsat", "sat", "unknown"], Any]:

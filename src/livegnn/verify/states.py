@@ -7,7 +7,6 @@ holds for neighbourhoods of every size, and needs no induction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from livegnn.verify import expr as ex
@@ -57,16 +56,11 @@ class StateForm:
             found.append(ex.constant(1.0) if counts else ex.substitute(each.inputs[0], {self.rows: row}))
         return found
 
-    def signs(self, rows: Signs) -> list[Signs]:
-        """Signs of the states of a neighbourhood whose rows have these signs."""
-        return [signs(each, {self.rows: rows}) for each in self.reductions]
-
     def state_facts(self, sides: tuple[str, ...], rows: Signs) -> tuple[dict[str, Signs], frozenset[str]]:
-        """Signs of the variables of `state`, and the names of those that count edges."""
-        found = dict(enumerate(self.signs(rows)))
-        counted = [i for i, each in enumerate(self.reductions) if each.op == "count_edges"]
-        all_signs: Mapping[str, Signs] = {f"{side}{i}": found[i] for side in sides for i in found}
-        return dict(all_signs), frozenset(f"{side}{i}" for side in sides for i in counted)
+        """Signs of the variables of `state`, where rows have these signs, and the names of those that count edges."""
+        states = {f"{side}{i}": each for side in sides for i, each in enumerate(self.reductions)}
+        found = {name: signs(each, {self.rows: rows}) for name, each in states.items()}
+        return found, frozenset(name for name, each in states.items() if each.op == "count_edges")
 
 
 def state_form(function: Expr, rows: Expr) -> StateForm | None:
@@ -74,12 +68,9 @@ def state_form(function: Expr, rows: Expr) -> StateForm | None:
     reductions = [each for each in ex.walk(function) if each.op in ex.OVER_EDGES]
     if any(inner.op in ex.OVER_EDGES for each in reductions for inner in ex.walk(*each.inputs)):
         return None
-    made: dict[int, Expr] = {id(each): ex.variable(f"state{i}", each.width) for i, each in enumerate(reductions)}
-    for each in ex.walk(function):
-        if id(each) in made:
-            continue
-        if each.per_edge or not each.inputs:
-            made[id(each)] = each
-        else:
-            made[id(each)] = ex.with_inputs(each, [made[id(before)] for before in each.inputs])
-    return StateForm(rows.name, rows.width, tuple(reductions), made[id(function)])
+    states = {id(each): ex.variable(f"state{i}", each.width) for i, each in enumerate(reductions)}
+
+    def rule(each: Expr, inputs: list[Expr]) -> Expr:
+        return states.get(id(each)) or (each if each.per_edge else ex.with_inputs(each, inputs))
+
+    return StateForm(rows.name, rows.width, tuple(reductions), ex.fold(rule, function)[0])

@@ -20,8 +20,7 @@ from livegnn.verify.operator import Operator
 from livegnn.verify.signs import ANY, NOT_NEGATIVE, Signs, signs
 from livegnn.verify.smt import SolverQuery, VariableFacts, solve
 from livegnn.verify.states import StateForm, state_form
-from livegnn.verify.trace import trace
-from livegnn.verify.tracer import TraceError
+from livegnn.verify.tracer import TraceError, trace
 
 __all__ = ["Rows", "Subject", "random_edges"]
 
@@ -49,6 +48,11 @@ def random_edges(operator: Operator, rng: np.random.Generator, count: int) -> di
     return found
 
 
+#: What the functions that may be left out then are: this argument; 1 for the others.
+_LEFT_OUT = {"msg_cbn": "mlc", "msg_cbn_inverse": "msg", "transform": "a"}
+_POOLS = {"nbr_ctx": "mlc", "aggregate": "msg"}  # functions of a neighbourhood, and their rows
+
+
 @dataclass(eq=False)
 class Subject:
     """See the module's docstring.
@@ -59,47 +63,39 @@ class Subject:
     operator: Operator
     seconds: float  # of the solver, where signs of messages are left open
     reasons: dict[str, str] = field(default_factory=dict)  # function -> why it has no symbolic run
+    _exprs: dict[tuple[str, int], Expr | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.library, self.dtype = self._library()
+        self._run_once()
         self.tolerance = 1e-7 if self.dtype == "float64" else 1e-3
-        rng = np.random.default_rng(0)
-        edges = random_edges(self.operator, rng, 4)
-        message = self.message(edges)
-        self.message_width = message.shape[1]
-        context = self.context(message)
-        self.context_width = context.shape[1]
-        self.combined_width = self.combine(context, message).shape[1]
-        self.source_width = self.source(edges).shape[1]
-        product = self.times_source(self.combine(context, message), edges)
-        self.product_width = product.shape[1]
-        self.unscaled_width = self.times_source(message, edges).shape[1]
-        self.aggregate_width = self.aggregate(product).shape[1]
         for where in ("msg_local", "source_nn", "msg_cbn", "msg_cbn_inverse", "transform"):
             self._check_rows(where)
 
     # ---- the functions on numbers
 
-    def _library(self) -> tuple[str, str]:
-        error: Exception | None = None
+    def _run_once(self) -> None:
+        """Finds the library that the functions are written for, and the widths of what they give."""
+        errors: list[ModelError] = []
         edges = random_edges(self.operator, np.random.default_rng(0), 3)
-        for library, dtype in _LIBRARIES:
-            self.library, self.dtype = library, dtype
+        for self.library, self.dtype in _LIBRARIES:
             try:
                 message = self.message(edges)
                 context = self.context(message)
-                scaled = self.combine(context, message)
-                pooled = self.aggregate(self.times_source(scaled, edges))
+                product = self.times_source(self.combine(context, message), edges)
+                pooled = self.aggregate(product)
                 self.uncombine(context, pooled)
-                if self.operator.transform is not None:
-                    self.call("transform", {"h_v": edges["h_v"][:1], "a": pooled})
-                return library, dtype
-            except ModelError as failed:
-                error = error or failed
+                self.transform(edges["h_v"][:1], pooled)
+            except ModelError as error:
+                errors.append(error)
+                continue
             except ImportError:
                 break
-        assert error is not None
-        raise error
+            self.message_width, self.context_width = message.shape[1], context.shape[1]
+            self.source_width = self.source(edges).shape[1]
+            self.product_width, self.aggregate_width = product.shape[1], pooled.shape[1]
+            self.unscaled_width = self.times_source(message, edges).shape[1]
+            return
+        raise errors[0]
 
     def call(self, where: str, arguments: Mapping[str, Any]) -> Float64:
         """The user's function on numbers; a named reduction in NumPy. Raises: ModelError."""
@@ -107,7 +103,10 @@ class Subject:
             return self.operator.call(where, arguments)
         return self.operator.call(where, arguments, self.library, self.dtype)
 
-    def _rowwise(self, where: str, arguments: Mapping[str, Any], count: int) -> Float64:
+    def _rows(self, where: str, arguments: Mapping[str, Any], count: int) -> Float64:
+        """A function that gives a row per row."""
+        if getattr(self.operator, where) is None:
+            return arguments[_LEFT_OUT[where]] if where in _LEFT_OUT else np.ones((count, 1))
         result = self.call(where, arguments)
         if result.ndim != 2 or len(result) not in (1, count) or result.size == 0:
             raise ModelError(
@@ -117,7 +116,10 @@ class Subject:
         return np.array(np.broadcast_to(result, (count, result.shape[1])))
 
     def _pooled(self, where: str, rows: Float64) -> Float64:
-        result = self.call(where, {"mlc" if where == "nbr_ctx" else "msg": rows})
+        """A function of a neighbourhood, which gives one row."""
+        if getattr(self.operator, where) is None:
+            return np.ones((1, 1))
+        result = self.call(where, {_POOLS[where]: rows})
         if result.ndim != 2 or len(result) != 1 or result.size == 0:
             raise ModelError(
                 f"[verify {self.operator.name}] expected {where} of {len(rows)} rows to give one row (c,), got shape "
@@ -127,35 +129,23 @@ class Subject:
 
     def message(self, edges: Rows) -> Float64:
         """mlc, (N, m)."""
-        count = len(edges["h_u"])
-        if self.operator.msg_local is None:
-            return np.ones((count, 1))
-        return self._rowwise("msg_local", edges, count)
+        return self._rows("msg_local", edges, len(edges["h_u"]))
 
     def context(self, message: Float64) -> Float64:
         """nct, (1, c)."""
-        return np.ones((1, 1)) if self.operator.nbr_ctx is None else self._pooled("nbr_ctx", message)
+        return self._pooled("nbr_ctx", message)
 
     def combine(self, context: Float64, rows: Float64) -> Float64:
         """msg_cbn, on messages or on aggregates."""
-        if self.operator.msg_cbn is None:
-            return rows
-        repeated = np.repeat(context, len(rows), axis=0)
-        return self._rowwise("msg_cbn", {"nct": repeated, "mlc": rows}, len(rows))
+        return self._rows("msg_cbn", {"nct": np.repeat(context, len(rows), axis=0), "mlc": rows}, len(rows))
 
     def uncombine(self, context: Float64, rows: Float64) -> Float64:
         """msg_cbn_inverse."""
-        if self.operator.msg_cbn_inverse is None:
-            return rows
-        repeated = np.repeat(context, len(rows), axis=0)
-        return self._rowwise("msg_cbn_inverse", {"nct": repeated, "msg": rows}, len(rows))
+        return self._rows("msg_cbn_inverse", {"nct": np.repeat(context, len(rows), axis=0), "msg": rows}, len(rows))
 
     def source(self, edges: Rows) -> Float64:
-        """source_nn, (N, d); 1 where there is none."""
-        count = len(edges["h_u"])
-        if self.operator.source_nn is None:
-            return np.ones((count, 1))
-        return self._rowwise("source_nn", edges, count)
+        """source_nn, (N, d)."""
+        return self._rows("source_nn", edges, len(edges["h_u"]))
 
     def times_source(self, rows: Float64, edges: Rows) -> Float64:
         """Messages times source_nn. Raises: ModelError for widths that do not fit."""
@@ -177,137 +167,93 @@ class Subject:
         a = self.aggregate(self.times_source(self.combine(self.context(message), message), edges))
         return self.transform(edges["h_v"][:1], a)
 
-    def layer_of_none(self, row: Float64) -> Float64:
-        """transform(h_v, 0) of a vertex without in-edges: (1, out)."""
-        return self.transform(row, np.zeros((1, self.aggregate_width)))
-
     def transform(self, row: Float64, a: Float64) -> Float64:
         """transform(h_v, a), (1, out)."""
-        return a if self.operator.transform is None else self._rowwise("transform", {"h_v": row, "a": a}, 1)
+        return self._rows("transform", {"h_v": row, "a": a}, 1)
 
-    def _samples(self, where: str, count: int, rng: np.random.Generator) -> dict[str, Float64]:
-        edges = random_edges(self.operator, rng, count)
-        widths = {
-            "nct": self.context_width,
-            "mlc": self.message_width,
-            "msg": self.aggregate_width,
-            "a": self.aggregate_width,
-        }
-        rest = {name: np.abs(rng.normal(size=(count, width))) + 0.5 for name, width in widths.items()}
-        return {name: ({**edges, **rest})[name] for name in self.operator.parameters(where)}
+    def _input_width(self, name: str, rows_width: int = 0) -> int:
+        """Columns of an argument. rows_width: of mlc and msg, where they are not as wide as messages and aggregates."""
+        if name in ("mlc", "msg") and rows_width:
+            return rows_width
+        widths = {"nct": self.context_width, "mlc": self.message_width}
+        widths |= dict.fromkeys(("msg", "a"), self.aggregate_width)
+        return widths[name] if name in widths else self.operator.input_width(name)
 
     def _check_rows(self, where: str) -> None:
         if getattr(self.operator, where) is None:
             return
         rng = np.random.default_rng(1)
-        arguments = self._samples(where, 5, rng)
-        whole = self._rowwise(where, arguments, 5)
-        again = self._rowwise(where, arguments, 5)
+        edges = random_edges(self.operator, rng, 5)
+        arguments = {
+            name: edges[name] if name in edges else np.abs(rng.normal(size=(5, self._input_width(name)))) + 0.5
+            for name in self.operator.parameters(where)
+        }
+        whole = self._rows(where, arguments, 5)
+        again = self._rows(where, arguments, 5)
         if not np.array_equal(whole, again, equal_nan=True):
             raise ModelError(
                 f"[verify {self.operator.name}] expected {where} to be a pure function, got two answers for one input; "
                 "put modules into eval mode and take randomness out"
             )
         for row in range(5):
-            alone = self._rowwise(where, {name: rows[row : row + 1] for name, rows in arguments.items()}, 1)
+            alone = self._rows(where, {name: rows[row : row + 1] for name, rows in arguments.items()}, 1)
             if not np.allclose(alone, whole[row : row + 1], rtol=1e-4, atol=1e-5, equal_nan=True):
                 raise ModelError(
                     f"[verify {self.operator.name}] expected row i of {where} to depend on row i alone, got another "
                     "result for the row on its own; only nbr_ctx and aggregate may look across rows"
                 )
 
-    # ---- the functions as expressions; None where there is no symbolic run, and `reasons` says why
+    # ---- the functions as expressions
 
-    def _traced(self, where: str, widths: Mapping[str, int], edges: str = "") -> Expr | None:
+    def expr(self, where: str, rows_width: int = 0) -> Expr | None:
+        """The function in variables called as its parameters; None without a symbolic run, and `reasons` says why.
+
+        rows_width: of the rows that msg_cbn or its inverse is put on; 0: of messages, of aggregates.
+        """
+        if where == "aggregate":
+            rows_width = self.product_width
+        if (where, rows_width) not in self._exprs:
+            self._exprs[where, rows_width] = self._made(where, rows_width)
+        return self._exprs[where, rows_width]
+
+    def _made(self, where: str, rows_width: int) -> Expr | None:
         function = self.operator.function(where)
-        assert function is not None
-        arguments = {name: ex.variable(name, widths[name], per_edge=name == edges) for name in widths}
-        taken = {name: arguments[name] for name in self.operator.parameters(where)}
+        if function is None:
+            name = _LEFT_OUT.get(where)
+            return ex.variable(name, self._input_width(name, rows_width)) if name else ex.constant(1.0)
+        widths = {name: self._input_width(name, rows_width) for name in self.operator.parameters(where)}
+        rows = _POOLS.get(where)
+        arguments = {name: ex.variable(name, width, per_edge=name == rows) for name, width in widths.items()}
         try:
-            made, _ = trace(function, taken, edges=taken.get(edges))
+            made = trace(function, arguments, edges=arguments.get(rows) if rows else None)
         except TraceError as error:
             self.reasons[where] = f"{where} has no symbolic run: {error}"
             return None
         rng = np.random.default_rng(2)
         for _ in range(8):
-            rows = {name: rng.normal(size=(6, width)) for name, width in widths.items()}
-            if edges == "":
-                rows = {
-                    name: np.abs(each) + 0.1 if name in ("nct", "degree_u") else each for name, each in rows.items()
-                }
-            real = self.call(where, {name: rows[name] for name in taken})
+            given = {name: rng.normal(size=(6, width)) for name, width in widths.items()}
+            given |= {name: np.abs(given[name]) + 0.1 for name in ("nct", "degree_u") if name in given}
+            real = self.call(where, given)
             with np.errstate(all="ignore"):
-                seen = ex.evaluate(made, rows)
+                seen = ex.evaluate(made, given)
             seen, real = np.broadcast_arrays(seen, real) if seen.shape[1] == real.shape[1] else (seen, real)
             if seen.shape != real.shape or not np.allclose(seen, real, rtol=1e-3, atol=1e-4, equal_nan=True):
                 self.reasons[where] = f"{where} computes something else than its symbolic run shows"
                 return None
         return made
 
-    @cached_property
-    def message_expr(self) -> Expr | None:
-        """mlc in the variables of EDGE_INPUTS."""
-        if self.operator.msg_local is None:
-            return ex.constant(1.0)
-        names = self.operator.parameters("msg_local")
-        return self._traced("msg_local", {name: self.operator.input_width(name) for name in names})
-
-    @cached_property
-    def source_expr(self) -> Expr | None:
-        """source_nn in the variable h_u."""
-        if self.operator.source_nn is None:
-            return ex.constant(1.0)
-        return self._traced("source_nn", {"h_u": self.operator.width})
-
-    @cached_property
-    def context_expr(self) -> Expr | None:
-        """nct in the variable mlc, a row per edge."""
-        if self.operator.nbr_ctx is None:
-            return ex.constant(1.0)
-        return self._traced("nbr_ctx", {"mlc": self.message_width}, "mlc")
-
-    @cached_property
-    def aggregate_expr(self) -> Expr | None:
-        """a in the variable msg, a row per edge."""
-        return self._traced("aggregate", {"msg": self.product_width}, "msg")
-
-    def combine_expr(self, width: int) -> Expr | None:
-        """msg_cbn in nct and mlc, for mlc of this width."""
-        if self.operator.msg_cbn is None:
-            return ex.variable("mlc", width)
-        return self._traced("msg_cbn", {"nct": self.context_width, "mlc": width})
-
-    def uncombine_expr(self, width: int) -> Expr | None:
-        """msg_cbn_inverse in nct and msg, for msg of this width."""
-        if self.operator.msg_cbn_inverse is None:
-            return ex.variable("msg", width)
-        return self._traced("msg_cbn_inverse", {"nct": self.context_width, "msg": width})
-
-    @cached_property
-    def transform_expr(self) -> Expr | None:
-        """transform in the variables h_v and a."""
-        if self.operator.transform is None:
-            return ex.variable("a", self.aggregate_width)
-        return self._traced("transform", {"h_v": self.operator.width, "a": self.aggregate_width})
-
-    @cached_property
-    def context_states(self) -> StateForm | None:
-        """nbr_ctx in state form."""
-        made = self.context_expr
-        return None if made is None else state_form(made, ex.variable("mlc", self.message_width))
-
-    @cached_property
-    def aggregate_states(self) -> StateForm | None:
-        """aggregate in state form."""
-        made = self.aggregate_expr
-        return None if made is None else state_form(made, ex.variable("msg", self.product_width))
+    def states(self, where: str) -> StateForm | None:
+        """nbr_ctx or aggregate in state form."""
+        made = self.expr(where)
+        width = self.message_width if where == "nbr_ctx" else self.product_width
+        return None if made is None else state_form(made, ex.variable(_POOLS[where], width))
 
     # ---- what is known of the values
 
     @cached_property
     def message_signs(self) -> Signs:
         """Signs of mlc, by the rules of `signs`, and where those leave a sign open, by the solver."""
-        made = self.message_expr
+        made = self.expr("msg_local")
         if made is None:
             return ANY
         inputs = {"degree_u": NOT_NEGATIVE, "edge_type": NOT_NEGATIVE}
@@ -326,13 +272,13 @@ class Subject:
     @cached_property
     def context_signs(self) -> Signs:
         """Signs of nct over all neighbourhoods that are not empty."""
-        made = self.context_expr
+        made = self.expr("nbr_ctx")
         return ANY if made is None else signs(made, {"mlc": self.message_signs})
 
     @property
     def context_counts(self) -> bool:
         """Whether nct is the number of in-edges."""
-        form = self.context_states
+        form = self.states("nbr_ctx")
         return form is not None and form.finish.op == "variable" and form.reductions[0].op == "count_edges"
 
     @property
@@ -341,7 +287,7 @@ class Subject:
 
         So it is where nct is the sum of messages that are never negative: such a sum is 0 only if all of them are.
         """
-        context, pooled = self.context_states, self.aggregate_states
+        context, pooled = self.states("nbr_ctx"), self.states("aggregate")
         return (
             context is not None
             and pooled is not None

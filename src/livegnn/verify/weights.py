@@ -12,11 +12,11 @@ import numpy as np
 
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
-from livegnn.verify.simplify import variables, wide
+from livegnn.verify.simplify import is_constant, wide
 
 __all__ = ["Parts", "by_weight"]
 
-Parts: TypeAlias = tuple[Expr | None, Expr | None]  # None: zero
+Parts: TypeAlias = tuple[Expr, Expr]
 
 
 def by_weight(row: Expr, side: Callable[[Expr], str | None]) -> Parts | None:
@@ -24,53 +24,41 @@ def by_weight(row: Expr, side: Callable[[Expr], str | None]) -> Parts | None:
 
     Args:     side: of an expression, as Lowering.side.
     """
-    made: dict[int, Parts | None] = {}
-    for each in ex.walk(row):
+
+    def apart(each: Expr, inputs: list[Parts | None]) -> Parts | None:
         if side(each) in ("source", None):
-            made[id(each)] = (each, None)
-        elif each.op == "variable":
-            made[id(each)] = (None, ex.constant(1.0)) if each.name == "weight" else None
-        else:
-            made[id(each)] = _of(each, [made[id(before)] for before in each.inputs])
-    return made[id(row)]
+            return each, _zeros(each.width)
+        if each.op == "variable":
+            return (_zeros(1), ex.constant(1.0)) if each.name == "weight" else None
+        parts = [one for one in inputs if one is not None]
+        return _of(each, parts) if len(parts) == len(inputs) else None
+
+    return ex.fold(apart, row)[0]
 
 
-def _of(expr: Expr, inputs: list[Parts | None]) -> Parts | None:
-    parts = [each for each in inputs if each is not None]
-    if len(parts) < len(inputs) or "weight" not in variables(expr):
+def _zeros(width: int) -> Expr:
+    return ex.constant(np.zeros(width))
+
+
+def _of(expr: Expr, parts: list[Parts]) -> Parts | None:
+    if expr.op in ("neg", "matmul", "take", "sum_columns", "concat", "add", "sub"):
+        plain, scaled = (_linear(expr, part) for part in zip(*parts, strict=True))
+        return plain, scaled
+    if expr.op not in ("mul", "div"):
         return None
-    first, last = parts[0], parts[-1]
-    if expr.op in ("neg", "matmul", "take", "sum_columns"):
-        return _each(first, lambda part: ex.with_inputs(expr, [part]))
-    if expr.op in ("add", "sub"):
-        return _total(expr, first, 0, last), _total(expr, first, 1, last)
-    if expr.op == "concat":
-        return _joined(expr, parts, 0), _joined(expr, parts, 1)
-    if expr.op in ("mul", "div") and last[1] is None and last[0] is not None:
-        factor = last[0]
-        return _each(first, lambda part: wide(ex.elementwise(expr.op, part, factor), expr.width))
-    if expr.op == "mul" and first[1] is None and first[0] is not None:
-        factor = first[0]
-        return _each(last, lambda part: wide(ex.elementwise("mul", part, factor), expr.width))
-    return None
-
-
-def _each(parts: Parts, rule: Callable[[Expr], Expr]) -> Parts:
-    plain, scaled = parts
-    return None if plain is None else rule(plain), None if scaled is None else rule(scaled)
-
-
-def _total(expr: Expr, first: Parts, part: int, last: Parts) -> Expr | None:
-    a, b = first[part], last[part]
-    if a is not None and b is not None:
-        return wide(ex.elementwise(expr.op, a, b), expr.width)
-    if b is not None:
-        return wide(ex.elementwise("neg", b) if expr.op == "sub" else b, expr.width)
-    return None if a is None else wide(a, expr.width)
-
-
-def _joined(expr: Expr, parts: list[Parts], part: int) -> Expr | None:
-    if all(each[part] is None for each in parts):
+    if expr.op == "mul" and is_constant(parts[0][1], 0):
+        parts = parts[::-1]  # the factor without the weight comes last
+    (plain, scaled), (factor, of_factor) = parts
+    if not is_constant(of_factor, 0):
         return None
-    zeros = [ex.constant(np.zeros(before.width)) for before in expr.inputs]
-    return ex.concat([zero if each[part] is None else each[part] for each, zero in zip(parts, zeros, strict=True)])  # type: ignore[misc]
+    return _times(expr, plain, factor), _times(expr, scaled, factor)
+
+
+def _linear(expr: Expr, inputs: tuple[Expr, ...]) -> Expr:
+    zero = all(is_constant(each, 0) for each in inputs)
+    return _zeros(expr.width) if zero else wide(ex.with_inputs(expr, inputs), expr.width)
+
+
+def _times(expr: Expr, part: Expr, factor: Expr) -> Expr:
+    zero = is_constant(part, 0)
+    return _zeros(expr.width) if zero else wide(ex.elementwise(expr.op, part, factor), expr.width)

@@ -9,9 +9,9 @@ import livegnn as lg
 from livegnn.errors import ColumnMissing, ModelError, StoredStateInvalid, WidthMismatch
 from livegnn.models import ir, layers
 from livegnn.models.model import Model
-from livegnn.reference import layers as truth
 from livegnn.reference.evaluate import evaluate
 from livegnn.testing.oracle import check_rows
+from tests.unit.models import layer_formulas as truth
 
 rng = np.random.default_rng(7)
 N, M, F = 9, 40, 4

@@ -11,7 +11,7 @@ from livegnn.models.truth import EdgeList, true_rows
 from livegnn.verify import expr as ex
 from livegnn.verify.lower import Lowering
 from livegnn.verify.simplify import Simplifier, variables
-from livegnn.verify.trace import trace
+from livegnn.verify.tracer import trace
 from livegnn.verify.weights import by_weight
 from tests.unit.verify.samples import expressions
 
@@ -37,7 +37,7 @@ def computed(expr):
 
 
 def written(function):
-    return trace(function, {"x": ex.variable("x", 2), "y": ex.variable("y", 2)})[0]
+    return trace(function, {"x": ex.variable("x", 2), "y": ex.variable("y", 2)})
 
 
 @settings(max_examples=150)
@@ -176,7 +176,7 @@ def test_types_that_are_known_take_their_branch():
     expr = trace(
         lambda x, kind: kind[:, 0:1] * np.tanh(x) + kind[:, 1:2] * np.exp(x) + np.where(kind[:, :1] > 0, x, 2.0),
         {"x": ex.variable("x", 2), "kind": ex.variable("kind", 2)},
-    )[0]
+    )
     made = Simplifier().simple(expr, {"kind": ex.constant([0.0, 1.0])})
     assert variables(made) == {"x"}
     assert sorted(each.op for each in ex.walk(made)) == ["add", "constant", "exp", "variable"]
@@ -193,7 +193,7 @@ WEIGHTED = {
 
 @pytest.mark.parametrize("name", list(WEIGHTED))
 def test_messages_linear_in_the_weight_come_apart(name):
-    expr = trace(WEIGHTED[name], {"x": ex.variable("x", 2), "weight": ex.variable("weight", 1)})[0]
+    expr = trace(WEIGHTED[name], {"x": ex.variable("x", 2), "weight": ex.variable("weight", 1)})
     made = lowering()
     made.rows = {"x": ("source", made.rows["x"][1]), "weight": ("edge", edges.EdgeWeight())}
     parts = by_weight(expr, made.side)
@@ -206,7 +206,7 @@ def test_messages_linear_in_the_weight_come_apart(name):
 
 @pytest.mark.parametrize("function", [lambda x, weight: weight * weight * x, lambda x, weight: np.exp(weight) + x])
 def test_messages_not_linear_in_the_weight_do_not(function):
-    expr = trace(function, {"x": ex.variable("x", 2), "weight": ex.variable("weight", 1)})[0]
+    expr = trace(function, {"x": ex.variable("x", 2), "weight": ex.variable("weight", 1)})
     made = lowering()
     made.rows = {"x": ("source", made.rows["x"][1]), "weight": ("edge", edges.EdgeWeight())}
     assert by_weight(expr, made.side) is None

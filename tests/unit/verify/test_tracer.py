@@ -5,14 +5,22 @@ import pytest
 import torch
 
 from livegnn.verify import expr as ex
-from livegnn.verify.trace import trace
-from livegnn.verify.tracer import TraceError
+from livegnn.verify.tracer import TraceError, trace
 
 W = np.random.default_rng(0).normal(size=(3, 4))
 h_u, h_v = ex.variable("h_u", 3), ex.variable("h_v", 3)
 msg = ex.variable("msg", 3, per_edge=True)
 
+
+def in_place(h_u, h_v):
+    result = 2 * h_u
+    result += h_v
+    result **= 2
+    return result
+
+
 ROW_FUNCTIONS = [
+    in_place,
     lambda h_u, h_v: h_u @ W,
     lambda h_u, h_v: np.exp(-np.abs(h_u)) + 2 * h_v - h_u / 3,
     lambda h_u, h_v: np.where((h_u @ W) > 0, h_u @ W, 0.2 * (h_u @ W)),
@@ -46,20 +54,19 @@ POOLS = [
 
 @pytest.mark.parametrize("function", ROW_FUNCTIONS)
 def test_row_functions(function):
-    made, run = trace(function, {"h_u": h_u, "h_v": h_v})
+    made = trace(function, {"h_u": h_u, "h_v": h_v})
     rng = np.random.default_rng(1)
     rows = {"h_u": rng.normal(size=(7, 3)), "h_v": rng.normal(size=(7, 3))}
     expected = function(**rows)
     got = ex.evaluate(made, rows)
     assert made.width == expected.shape[1]
     np.testing.assert_allclose(np.broadcast_to(got, expected.shape), expected, rtol=1e-12, atol=1e-12)
-    assert run.library == "numpy"
 
 
 @pytest.mark.parametrize("function", POOLS)
 @pytest.mark.parametrize("count", [1, 5])
 def test_functions_of_a_neighbourhood(function, count):
-    made, _ = trace(function, {"msg": msg}, edges=msg)
+    made = trace(function, {"msg": msg}, edges=msg)
     rows = np.random.default_rng(count).normal(size=(count, 3))
     expected = np.atleast_2d(function(rows))
     np.testing.assert_allclose(ex.evaluate(made, {"msg": rows}), expected, rtol=1e-12, atol=1e-12)
@@ -90,13 +97,12 @@ TORCH_FUNCTIONS = [
 
 @pytest.mark.parametrize("function", TORCH_FUNCTIONS)
 def test_torch_functions(function):
-    made, run = trace(function, {"h_u": h_u, "h_v": h_v})
+    made = trace(function, {"h_u": h_u, "h_v": h_v})
     rng = np.random.default_rng(2)
     rows = {"h_u": rng.normal(size=(6, 3)), "h_v": rng.normal(size=(6, 3))}
     with torch.no_grad():
         expected = function(**{name: torch.from_numpy(array) for name, array in rows.items()}).numpy()
     np.testing.assert_allclose(ex.evaluate(made, rows), expected, rtol=1e-12, atol=1e-12)
-    assert run.library == "torch"
 
 
 @pytest.mark.parametrize(
