@@ -198,8 +198,7 @@ class RemoteEdgeRows(RemoteRows):
         order = np.argsort(edge_ids, kind="stable")
         places = np.minimum(np.searchsorted(edge_ids, ids, sorter=order), len(order) - 1)
         at = order[places]
-        holders: Int64Array = np.where(edge_ids[at] == ids, workers[at], -1)
-        return holders
+        return np.where(edge_ids[at] == ids, workers[at], -1)
 
 
 @final

@@ -30,22 +30,15 @@ from livegnn.distributed.layout import Layout
 from livegnn.errors import ColumnMissing, Facts, LiveGnnError, UpdateError, UsageError, ValueInvalid, WidthMismatch
 from livegnn.graph import Graph, Updates, float16
 from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
+from livegnn.temporal.checks import check_graph
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["BatchEffect", "Listener", "Partition", "check_graph"]
+__all__ = ["BatchEffect", "Listener", "Partition", "check_dated"]
 
-_ADD_EDGE, _REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = (
-    _native.UpdateKind[name].value
-    for name in (
-        "AddEdge",
-        "RemoveEdge",
-        "RemoveEdgesBefore",
-        "SetEdgeAttr",
-        "SetFeatures",
-        "AddVertex",
-        "RemoveVertex",
-    )
-)
+_Kind = _native.UpdateKind
+_ADD_EDGE, _REMOVE_EDGE, _SET_EDGE_ATTR = _Kind.AddEdge.value, _Kind.RemoveEdge.value, _Kind.SetEdgeAttr.value
+_SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = _Kind.SetFeatures.value, _Kind.AddVertex.value, _Kind.RemoveVertex.value
+_REMOVE_EDGES_BEFORE = _Kind.RemoveEdgesBefore.value
 _EVERYWHERE = (_REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)
 _CHANGES_EDGES = (_REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _REMOVE_VERTEX)
 
@@ -79,10 +72,9 @@ class _Refusal(NamedTuple):
     facts: Facts
 
 
-def check_graph(where: str, graph: Graph) -> None:
+def check_dated(where: str, graph: Graph) -> None:
     """Refuses graphs without times, which say nothing about the order of events. Raises: UsageError, ColumnMissing."""
-    if not isinstance(graph, Graph):
-        raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+    check_graph(where, graph)
     if not graph.has_time:
         raise ColumnMissing(f"[{where}] expected a graph with times, got one without; make it with time=")
 
@@ -99,7 +91,7 @@ class Partition(Consumer):
     needs_all_edges = False  # its readers ask where they may need more
 
     def __init__(self, graph: Graph, layout: Layout, rank: int, rows: AnyArray, widths: Sequence[int]) -> None:
-        check_graph("Partition", graph)
+        check_dated("Partition", graph)
         self.graph, self.layout, self.rank = graph, layout, rank
         self._rows, self._widths = rows, np.array(widths, np.int64)
         self._next_edge_id = int(graph.host.store.next_edge_id)
@@ -121,7 +113,7 @@ class Partition(Consumer):
     @staticmethod
     def arrays(graph: Graph, layout: Layout, rank: int) -> dict[str, AnyArray]:
         """The part as arrays, for numpy.savez and from_arrays() in another process. Raises: as of()."""
-        check_graph("Partition", graph)
+        check_dated("Partition", graph)
         graph.host.need_whole("Partition")
         if not 0 <= rank < layout.workers:
             raise UsageError(f"[Partition] expected a worker below {layout.workers}, got {rank}; see the layout")
@@ -381,8 +373,7 @@ class _Vote(Recorder):
 def _row(columns: dict[str, AnyArray], place: int) -> Float32Array:
     """The row of an update; empty where it has none."""
     ends = columns["row_ends"]
-    found: Float32Array = columns["rows"][ends[place] - max(int(columns["row_width"][place]), 0) : ends[place]]
-    return found
+    return columns["rows"][ends[place] - max(int(columns["row_width"][place]), 0) : ends[place]]
 
 
 def _refused(

@@ -82,8 +82,7 @@ class RemoteSampler:
             into, at, ids = np.ascontiguousarray(request.T)
             with self.graph.host.lock:
                 answers.append(_native.event_weights(store, into, at, ids))
-        found: Float32Array = route.joined(exchange.swap(answers))
-        return found
+        return route.joined(exchange.swap(answers))
 
     def _of_slots(self, where: str, slots: object, times: object, snapshots: int) -> list[list[TemporalHop]]:
         numbers, at = id_array(where, "slots", slots), time_array(where, "times", times)

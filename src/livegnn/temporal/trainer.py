@@ -24,26 +24,23 @@ from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import as_seconds, finite_float, flag, shown
 from livegnn.optional import need
 from livegnn.stored import made_folder
-from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
-from livegnn.temporal.edge_types import EdgeTypes, destination_types, edge_codes
-from livegnn.temporal.engine import TemporalEngine
-from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
-from livegnn.temporal.folder import writable_folder
-from livegnn.temporal.link import LinkPass, LinkScores
-from livegnn.temporal.loading import (
-    EdgeColumn,
-    Fetches,
-    HopSource,
-    InputLoader,
-    LiveSampler,
-    VertexFeatures,
+from livegnn.temporal.checkpoint import fitting, read_checkpoint, writable_folder, write_checkpoint
+from livegnn.temporal.checks import (
+    check_from_zero,
     check_graph,
     check_model,
     check_sampler,
+    check_whole,
     checked_device,
 )
+from livegnn.temporal.edge_types import EdgeTypes, destination_types, edge_codes
+from livegnn.temporal.engine import TemporalEngine
+from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable, joined
+from livegnn.temporal.link import LinkPass, LinkScores
+from livegnn.temporal.loading import EdgeColumn, Fetches, HopSource, InputLoader, VertexFeatures
 from livegnn.temporal.publish import Publisher, publisher_of
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
+from livegnn.temporal.sampler import TemporalSampler
 from livegnn.temporal.training_state import Best, TrainingState, copied
 from livegnn.types import Int64Array
 
@@ -87,7 +84,7 @@ class ContinuousTrainer:
         self,
         model: TemporalModel,
         graph: Graph,
-        sampler: LiveSampler,
+        sampler: TemporalSampler,
         *,
         vertex_features: VertexFeatures = None,
         edge_features: Fetches | None = None,
@@ -110,9 +107,9 @@ class ContinuousTrainer:
         device = _checked_parts(model, graph, sampler, device, progress)
         tensorboard = flag("ContinuousTrainer", "tensorboard", tensorboard)
         numbers = {"batch_size": batch_size, "epochs": epochs, "chunks": chunks, "mrr_candidates": mrr_candidates}
-        _check_options(numbers, {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed})
-        _check_reals({"replay": replay, "learning_rate": learning_rate})
-        _check_together(batch_size, chunks, replay, memory_states_max, model)
+        from_zero = {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed}
+        reals = {"replay": replay, "learning_rate": learning_rate}
+        _check_numbers(numbers, from_zero, reals, model)
         self._torch: Any = need("torch", "train")
         self.graph, self.sampler = graph, sampler.twin()  # its calls are counted here alone
         self.model = model
@@ -129,18 +126,17 @@ class ContinuousTrainer:
         self.edge_types = edge_codes("ContinuousTrainer", graph, edge_types)
         self.edge_columns = self._loader.edge_columns
         self._loader.check(model)
-        self._path = _folder(folder)
+        self._path = None  # of the checkpoint
+        if folder is not None:
+            self._path = writable_folder("ContinuousTrainer", "folder", folder) / "checkpoint.pt"
         self._writer: Any = _tensorboard(folder) if tensorboard else None
         model.to(device)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
         self._optimizer = self._torch.optim.Adam(model.parameters(), lr=learning_rate)
         options = {
             **numbers,
-            "train_every": train_every,
-            "memory_states_max": memory_states_max,
-            "seed": seed,
-            "replay": replay,
-            "learning_rate": learning_rate,
+            **from_zero,
+            **reals,
             "model": str(getattr(model, "config", type(model).__name__)),
             "sampler": str(self.sampler.options),
             **_given_only(self.edge_types, self.edge_columns),
@@ -213,7 +209,7 @@ class ContinuousTrainer:
                 f"{patience}; leave patience out, or hold some events back"
             )
         count = self.epochs if epochs is None else epochs
-        _check_options({"epochs": count, **({} if patience is None else {"patience": patience})}, {})
+        check_whole("ContinuousTrainer", 1, epochs=count, patience=1 if patience is None else patience)
         with self._round_lock, self._own_chance():
             if self.rounds:
                 return self.report.rounds[0]
@@ -284,7 +280,7 @@ class ContinuousTrainer:
     def start(self, *, events_min: int = 1000, poll_s: float = 0.05) -> None:
         """Rounds in a thread of their own, each when at least events_min events wait, until stop()."""
         self._refuse_closed()
-        _check_options({"events_min": events_min}, {})
+        check_whole("ContinuousTrainer", 1, events_min=events_min)
         if (seconds := as_seconds(poll_s)) is None or seconds < 0:
             raise ValueInvalid(f"[start] expected poll_s from 0 on, got {shown(poll_s)}; give seconds")
         self._refuse_before_fit("start")
@@ -393,11 +389,7 @@ class ContinuousTrainer:
         everything = self._state.table.between(0, len(self._state.table)).in_time_order()
         if not len(everything):
             raise UsageError("[fit] expected a graph with edges, got none; add the first part of the events")
-        held = int(len(everything) * validation)
-        events, later = (
-            everything.at(slice(0, len(everything) - held)),
-            everything.at(slice(len(everything) - held, None)),
-        )
+        events, later = everything.parted(len(everything) - int(len(everything) * validation))
         loss = self.report.epochs[-1].loss if self.report.epochs else _NAN
         for epoch in range(self._state.fit_epochs, epochs):
             if patience is not None and self._state.best is not None and self._state.best.since >= patience:
@@ -502,8 +494,7 @@ class ContinuousTrainer:
         rng, count = self._rng(number, epoch, _REPLAY), round(self.replay * len(events))
         if before is None:
             old = self._state.table.draw(count, first, rng)
-            mixed = Events(*(np.concatenate(pair) for pair in zip(old.columns(), events.columns(), strict=True)))
-            return _Plan([(mixed.in_time_order(), None)], len(old))
+            return _Plan([(joined(old, events).in_time_order(), None)], len(old))
         runs = self._state.memory_states.draw(self._state.table, first, count, self._pass.batch_size, rng)
         parts = [(run.events, run.memory) for run in runs]
         return _Plan([*parts, (events, before)], sum(len(run.events) for run in runs))
@@ -700,11 +691,6 @@ def _given_only(edge_types: list[int], edge_columns: tuple[EdgeColumn, ...]) -> 
     return columns | ({"edge_types": edge_types} if edge_types else {})
 
 
-def _folder(folder: object) -> Path | None:
-    """Where the checkpoint is."""
-    return None if folder is None else writable_folder("ContinuousTrainer", "folder", folder) / "checkpoint.pt"
-
-
 def _checked_parts(model: object, graph: object, sampler: object, device: object, progress: object) -> Any:
     """The device; what a training cannot be made of is refused."""
     check_model("ContinuousTrainer", model)
@@ -718,29 +704,21 @@ def _checked_parts(model: object, graph: object, sampler: object, device: object
     return checked_device("ContinuousTrainer", device)
 
 
-def _check_options(from_one: dict[str, Any], from_zero: dict[str, Any]) -> None:
-    for least, numbers in ((1, from_one), (0, from_zero)):
-        for name, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueInvalid(
-                    f"[ContinuousTrainer] expected {name} of at least {least}, got {value!r}; give a whole number"
-                )
-
-
-def _check_together(batch_size: int, chunks: int, replay: float, states_max: int, model: TemporalModel) -> None:
+def _check_numbers(
+    from_one: dict[str, int], from_zero: dict[str, int], reals: dict[str, float], model: TemporalModel
+) -> None:
+    """Raises: ValueInvalid, DtypeInvalid; UsageError for numbers that do not go together."""
+    check_whole("ContinuousTrainer", 1, **from_one)
+    check_whole("ContinuousTrainer", 0, **from_zero)
+    check_from_zero("ContinuousTrainer", **reals)
+    batch_size, chunks, replay = from_one["batch_size"], from_one["chunks"], reals["replay"]
     if chunks > batch_size:
         raise ValueInvalid(
             f"[ContinuousTrainer] expected at most as many chunks as a mini-batch has events, {batch_size}, got "
             f"{chunks}; give fewer"
         )
-    if replay > 0 and states_max == 0 and getattr(model, "memory", None) is not None:
+    if replay > 0 and from_zero["memory_states_max"] == 0 and getattr(model, "memory", None) is not None:
         raise UsageError(
             f"[ContinuousTrainer] expected memory_states_max of at least 1 with replay={replay} and a model with "
             "memory, got 0, and nothing to replay from; give more, or leave replay out"
         )
-
-
-def _check_reals(numbers: dict[str, float]) -> None:
-    for name, number in numbers.items():
-        if finite_float("ContinuousTrainer", name, number) < 0:
-            raise ValueInvalid(f"[ContinuousTrainer] expected {name} from 0 on, got {number!r}; give a finite number")

@@ -34,6 +34,7 @@ from livegnn.temporal.caches.presample import count_uses
 from livegnn.temporal.caches.sources import RowSource, edge_source, source_of
 from livegnn.temporal.caches.stats import CacheStats, FetchStats
 from livegnn.temporal.caches.storage import USES_MAX, read_contents, write_contents
+from livegnn.temporal.checks import check_graph
 from livegnn.types import Int64Array
 
 if TYPE_CHECKING:
@@ -261,8 +262,7 @@ class FeatureCache(Consumer):
 
         Raises:  UsageError if it follows one already.
         """
-        if not isinstance(graph, Graph):
-            raise UsageError(f"[follow] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        check_graph("follow", graph)
         self._attach("follow", graph, edges)
 
     def close(self) -> None:
