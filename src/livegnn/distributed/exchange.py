@@ -21,7 +21,7 @@ from livegnn.types import AnyArray, Int64Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Exchange", "Route", "checked_group", "gather_text"]
+__all__ = ["Exchange", "Route", "check_parts", "checked_group", "gather_text"]
 
 
 class Exchange(Protocol):
@@ -85,6 +85,12 @@ def checked_group(where: str, workers: object, timeout_s: object) -> float:
             f"got {shown(workers)} and {shown(timeout_s)}; give such numbers"
         )
     return seconds
+
+
+def check_parts(parts: Sequence[AnyArray], size: int) -> None:
+    """Raises: UsageError where a swap has not one part for each worker."""
+    if len(parts) != size:
+        raise UsageError(f"[swap] expected a part for each of {size} workers, got {len(parts)}; give empty ones too")
 
 
 def gather_text(exchange: Exchange, text: str) -> list[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from livegnn.distributed.exchange import Exchange, checked_group
-from livegnn.errors import UsageError, WorkerUnavailable
+from livegnn.distributed.exchange import Exchange, check_parts, checked_group
+from livegnn.errors import WorkerUnavailable
 from livegnn.types import AnyArray
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ class _Table:
     """Where the threads of a group put things down for each other."""
 
     def __init__(self, size: int, timeout_s: float) -> None:
-        self.size = size
         self.barrier = threading.Barrier(size, timeout=timeout_s)
         self.given: list[Any] = [None] * size
 
@@ -37,25 +36,12 @@ class ThreadExchange:
     """One thread's end; see Exchange."""
 
     def __init__(self, table: _Table, rank: int) -> None:
-        self._table, self._rank = table, rank
-
-    @property
-    def rank(self) -> int:
-        """This worker's number."""
-        return self._rank
-
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
-        return self._table.size
+        self._table, self.rank, self.size = table, rank, len(table.given)
 
     def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
         """Part i goes to worker i."""
-        if len(parts) != self.size:
-            raise UsageError(
-                f"[swap] expected a part for each of {self.size} workers, got {len(parts)}; give empty ones too"
-            )
-        return self._shared(list(parts), lambda given: [np.array(parts[self._rank]) for parts in given])
+        check_parts(parts, self.size)
+        return self._shared(list(parts), lambda given: [np.array(parts[self.rank]) for parts in given])
 
     def gather(self, part: AnyArray) -> list[AnyArray]:
         """What each worker gave."""
@@ -76,7 +62,7 @@ class ThreadExchange:
         """What read() makes of that which all have put down; none goes on before all have read."""
         table = self._table
         try:
-            table.given[self._rank] = mine
+            table.given[self.rank] = mine
             table.barrier.wait()
             result = read(table.given)
             table.barrier.wait()
