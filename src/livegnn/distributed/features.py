@@ -41,7 +41,7 @@ class RemoteRows(ABC):
 
     def __init__(self, partition: Partition, exchange: Exchange, width: int, device: torch.device | str) -> None:
         self.width = self.row_width = width
-        self._partition, self._exchange, self._device = partition, exchange, device
+        self.partition, self._exchange, self._device = partition, exchange, device
         self._torch: Any = need("torch", "distributed")
 
     @property
@@ -72,10 +72,6 @@ class RemoteRows(ABC):
     def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
         """Ids whose rows a batch has changed, and ids that it has removed."""
 
-    def listened_by(self, cached: Cached) -> None:
-        """Makes it a listener of the partition."""
-        self._partition.listen(cached)
-
     def attend(self) -> None:
         """Answers others, asking nothing, until no worker reads."""
         none, reading = np.zeros(0, np.int64), bool(self.width)
@@ -100,29 +96,26 @@ class RemoteVertexRows(RemoteRows):
     @property
     def row_count(self) -> int:
         """Slots."""
-        return self._partition.graph.slot_count
+        return self.partition.graph.slot_count
 
     def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
         """Slots."""
         return changes.slots, changes.slots_gone
 
     def _read(self, ids: Int64Array) -> Float32Array:
-        return self._partition.feature_rows(ids)
+        return self.partition.feature_rows(ids)
 
     def _ask(self, ids: Int64Array, reads: bool) -> tuple[Float32Array, bool]:
-        self._check(ids)
-        route = Route(self._partition.layout.servers_of(ids, self._exchange.rank), self._exchange.size)
-        answers, reading = self._answers(route.split(ids), reads)
-        return route.joined(answers), reading
-
-    def _check(self, ids: Int64Array) -> None:
-        graph, there = self._partition.graph, self._partition.is_live(ids)
+        graph, there = self.partition.graph, self.partition.is_live(ids)
         if not there.all():
             row = int(np.argmin(there))
             raise VertexUnknown(
                 f"[fetch] expected slots of live vertices, below {graph.slot_count} (version {graph.version}), "
                 f"got {ids[row]} at row {row}; add the vertex first"
             )
+        route = Route(self.partition.layout.servers_of(ids, self._exchange.rank), self._exchange.size)
+        answers, reading = self._answers(route.split(ids), reads)
+        return route.joined(answers), reading
 
 
 @final
@@ -149,11 +142,11 @@ class RemoteEdgeRows(RemoteRows):
     @property
     def row_count(self) -> int:
         """Edge ids given out."""
-        return self._partition.next_edge_id
+        return self.partition.next_edge_id
 
     def expect(self, edge_ids: Int64Array, dst: Int64Array) -> None:
         """The next readings ask for these edges, into these vertices."""
-        self._expected = (edge_ids, self._partition.layout.servers_of(dst, self._exchange.rank))
+        self._expected = (edge_ids, self.partition.layout.servers_of(dst, self._exchange.rank))
 
     def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
         """Edge ids."""
@@ -161,9 +154,9 @@ class RemoteEdgeRows(RemoteRows):
 
     def _read(self, ids: Int64Array) -> Float32Array:
         """A leading 1 where the edge is here, else a row of zeros."""
-        store = self._partition.graph.host.store
+        store = self.partition.graph.host.store
         found = np.zeros((len(ids), 1 + self.width), np.float32)
-        with self._partition.graph.host.lock:
+        with self.partition.graph.host.lock:
             here = _native.edges_there(store, ids).astype(np.bool_)
             found[here, 0] = 1.0
             found[here, 1:] = _native.edge_attrs(store, ids[here])
@@ -210,7 +203,7 @@ class Cached:
 
     def __init__(self, cache: FeatureCache, remote: RemoteRows) -> None:
         self.cache, self.remote, self.width = cache, remote, remote.width
-        remote.listened_by(self)
+        remote.partition.listen(self)
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
         """Rows by id, from the cache or from where they lie."""

@@ -32,10 +32,10 @@ from livegnn.optional import need
 from livegnn.temporal.checks import (
     check_from_zero,
     check_model,
-    check_sampler,
     check_share,
     check_whole,
     checked_device,
+    checked_parts,
 )
 from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
@@ -346,9 +346,8 @@ def check_training(
     model: TemporalModel, graph: Graph, sampler: TemporalSampler, options: Mapping[str, Any], validation: float
 ) -> None:
     """Refuses what DistributedTrainer or its fit() would, for a caller who has yet to start workers."""
-    check_model("train", model)
     check_dated("train", graph)
-    check_sampler("train", sampler, graph, live=True)
+    checked_parts("train", model, graph, sampler, "cpu", live=True)
     if not graph.edge_count:
         raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     known = inspect.signature(DistributedTrainer).parameters

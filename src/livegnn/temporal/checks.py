@@ -9,15 +9,8 @@ from livegnn.graph import Graph
 from livegnn.graph.checks import finite_float, shown
 from livegnn.optional import need
 
-__all__ = [
-    "check_from_zero",
-    "check_graph",
-    "check_model",
-    "check_sampler",
-    "check_share",
-    "check_whole",
-    "checked_device",
-]
+__all__ = ["check_from_zero", "check_graph", "check_model", "check_sampler", "check_share", "check_whole"]
+__all__ += ["checked_device", "checked_parts"]
 
 
 def check_graph(where: str, graph: object) -> None:
@@ -39,6 +32,16 @@ def check_sampler(where: str, sampler: object, graph: object, *, live: bool = Fa
         )
     if getattr(sampler, "graph", None) is not graph:
         raise UsageError(f"[{where}] expected a sampler of this graph, got one of another; make one for it")
+
+
+def checked_parts(
+    where: str, model: object, graph: object, sampler: object, device: object, *, live: bool = False
+) -> Any:
+    """The torch.device of a model, a graph and a sampler of it that go together. Raises: UsageError, ValueInvalid."""
+    check_model(where, model)
+    check_graph(where, graph)
+    check_sampler(where, sampler, graph, live=live)
+    return checked_device(where, device)
 
 
 def check_model(where: str, model: object) -> None:

@@ -35,7 +35,7 @@ from livegnn.graph.updates import VertexType
 from livegnn.optional import need
 from livegnn.stored import file_path
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
-from livegnn.temporal.checks import check_graph, check_model, check_sampler, check_whole, checked_device
+from livegnn.temporal.checks import check_whole, checked_parts
 from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.events import Events, arrived
 from livegnn.temporal.link import LinkPass, cut
@@ -101,10 +101,7 @@ class TemporalEngine(Consumer):
         events_kept_max: int = 1_000_000,
         device: torch.device | str = "cpu",
     ) -> None:
-        check_model("TemporalEngine", model)
-        check_graph("TemporalEngine", graph)
-        check_sampler("TemporalEngine", sampler, graph)
-        device = checked_device("TemporalEngine", device)
+        device = checked_parts("TemporalEngine", model, graph, sampler, device)
         check_whole("TemporalEngine", 1, memory_step=memory_step, events_kept_max=events_kept_max)
         if not graph.has_time:
             raise UsageError("[TemporalEngine] expected a graph whose edges have times, got one without; give time=")

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,20 +25,14 @@ from livegnn.graph.checks import as_seconds, finite_float, flag, shown
 from livegnn.optional import need
 from livegnn.stored import made_folder
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, writable_folder, write_checkpoint
-from livegnn.temporal.checks import (
-    check_from_zero,
-    check_graph,
-    check_model,
-    check_sampler,
-    check_whole,
-    checked_device,
-)
+from livegnn.temporal.checks import check_from_zero, check_whole, checked_parts
 from livegnn.temporal.edge_types import EdgeTypes, destination_types, edge_codes
 from livegnn.temporal.engine import TemporalEngine
 from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable, joined
 from livegnn.temporal.link import LinkPass, LinkScores
 from livegnn.temporal.loading import EdgeColumn, Fetches, HopSource, InputLoader, VertexFeatures
 from livegnn.temporal.publish import Publisher, publisher_of
+from livegnn.temporal.replay import Run
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.temporal.training_state import Best, TrainingState, copied
@@ -54,13 +48,6 @@ __all__ = ["ContinuousTrainer"]
 Progress = Callable[[str, int, int], None]  # what is done, events so far, events in all
 _NAN = float("nan")
 _TEST, _REPLAY, _NEGATIVES, _CHUNK, _VALIDATION = range(5)  # what numbers are drawn for
-
-
-class _Plan(NamedTuple):
-    """What one epoch trains on: runs of events, each after the memory is put to a state (None: left as it is)."""
-
-    parts: list[tuple[Events, dict[str, torch.Tensor] | None]]
-    replayed: int
 
 
 class ContinuousTrainer:
@@ -104,12 +91,12 @@ class ContinuousTrainer:
         tensorboard: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        device = _checked_parts(model, graph, sampler, device, progress)
+        device = checked_parts("ContinuousTrainer", model, graph, sampler, device, live=True)
         tensorboard = flag("ContinuousTrainer", "tensorboard", tensorboard)
         numbers = {"batch_size": batch_size, "epochs": epochs, "chunks": chunks, "mrr_candidates": mrr_candidates}
         from_zero = {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed}
         reals = {"replay": replay, "learning_rate": learning_rate}
-        _check_numbers(numbers, from_zero, reals, model)
+        _check_options(numbers, from_zero, reals, model, progress)
         self._torch: Any = need("torch", "train")
         self.graph, self.sampler = graph, sampler.twin()  # its calls are counted here alone
         self.model = model
@@ -475,13 +462,12 @@ class ContinuousTrainer:
         loss, replayed = _NAN, 0
         for epoch in range(self.epochs if len(events) else 0):
             self._begin_epoch(number, epoch)
-            plan = self._plan(events, first, number, epoch)
-            total = 0.0
-            for part, state in plan.parts:
+            runs, total = self._runs(events, first, number, epoch), 0.0
+            for part, state in runs:
                 self._state.remember(state)
                 total += len(part) * self._train(part, number, epoch, source, f"epoch {epoch + 1} of {self.epochs}")
-            trained = sum(len(part) for part, _ in plan.parts)
-            replayed, loss = replayed + plan.replayed, total / trained
+            trained = sum(len(part) for part, _ in runs)
+            replayed, loss = replayed + trained - len(events), total / trained
             self._note_epoch(number, epoch, trained, loss, None)
         if memory is not None and self._state.before is not None:
             self._state.remember(self._state.before)
@@ -489,15 +475,14 @@ class ContinuousTrainer:
             self._pass.observe(events, source)
         return loss, replayed
 
-    def _plan(self, events: Events, first: int, number: int, epoch: int) -> _Plan:
+    def _runs(self, events: Events, first: int, number: int, epoch: int) -> list[Run]:
+        """What one epoch trains on: these events, and old ones."""
         before = self._state.before
         rng, count = self._rng(number, epoch, _REPLAY), round(self.replay * len(events))
         if before is None:
-            old = self._state.table.draw(count, first, rng)
-            return _Plan([(joined(old, events).in_time_order(), None)], len(old))
+            return [Run(joined(self._state.table.draw(count, first, rng), events).in_time_order(), None)]
         runs = self._state.memory_states.draw(self._state.table, first, count, self._pass.batch_size, rng)
-        parts = [(run.events, run.memory) for run in runs]
-        return _Plan([*parts, (events, before)], sum(len(run.events) for run in runs))
+        return [*runs, Run(events, before)]
 
     def _train(
         self,
@@ -691,23 +676,15 @@ def _given_only(edge_types: list[int], edge_columns: tuple[EdgeColumn, ...]) -> 
     return columns | ({"edge_types": edge_types} if edge_types else {})
 
 
-def _checked_parts(model: object, graph: object, sampler: object, device: object, progress: object) -> Any:
-    """The device; what a training cannot be made of is refused."""
-    check_model("ContinuousTrainer", model)
-    check_graph("ContinuousTrainer", graph)
-    check_sampler("ContinuousTrainer", sampler, graph, live=True)
+def _check_options(
+    from_one: dict[str, int], from_zero: dict[str, int], reals: dict[str, float], model: TemporalModel, progress: object
+) -> None:
+    """Raises: ValueInvalid, DtypeInvalid; UsageError for options that do not go together."""
     if progress is not None and not callable(progress):
         raise UsageError(
             f"[ContinuousTrainer] expected progress as a callable(what, done, count), got {shown(progress)}; leave it "
             "out, or give a function"
         )
-    return checked_device("ContinuousTrainer", device)
-
-
-def _check_numbers(
-    from_one: dict[str, int], from_zero: dict[str, int], reals: dict[str, float], model: TemporalModel
-) -> None:
-    """Raises: ValueInvalid, DtypeInvalid; UsageError for numbers that do not go together."""
     check_whole("ContinuousTrainer", 1, **from_one)
     check_whole("ContinuousTrainer", 0, **from_zero)
     check_from_zero("ContinuousTrainer", **reals)
