@@ -30,13 +30,8 @@ class Exchange(Protocol):
     Raises:  WorkerUnavailable from any call when another worker has gone or does not come in time.
     """
 
-    @property
-    def rank(self) -> int:
-        """This worker's number, from 0."""
-
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
+    rank: int  # this worker's number, from 0
+    size: int  # how many workers there are
 
     def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
         """Part i goes to worker i; result i is what worker i sent here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
 __all__ = ["train"]
-
-
-class _Task(NamedTuple):
-    """The arguments of every worker; the model and the parts of the graph are in the folder."""
-
-    folder: Path
-    layout: Layout
-    sampler: dict[str, Any]
-    trainer: dict[str, Any]
-    validation: float
 
 
 def train(
@@ -87,8 +77,8 @@ def train(
             np.savez(folder / "events.npz", *Events.of(graph, codes).columns(), allow_pickle=False)
             for rank in range(workers):
                 np.savez(folder / f"part-{rank}.npz", allow_pickle=False, **Partition.arrays(graph, layout, rank))
-        task = _Task(folder, layout, sampler.options, options, validation)
-        report: DistributedReport = launch(_work, workers, (task,), timeout_s=timeout_s)[0]
+        task = (folder, layout, sampler.options, options, validation)
+        report: DistributedReport = launch(_work, workers, task, timeout_s=timeout_s)[0]
         trained = torch.load(folder / "trained.pt", weights_only=True)
     model.load_state_dict(trained["weights"])
     if model.memory is not None:
@@ -96,20 +86,28 @@ def train(
     return report
 
 
-def _work(exchange: Exchange, task: _Task) -> DistributedReport:
+def _work(
+    exchange: Exchange,
+    folder: Path,
+    layout: Layout,
+    sampler_options: dict[str, Any],
+    options: dict[str, Any],
+    validation: float,
+) -> DistributedReport:
+    """In every worker; the model and the parts of the graph are in the folder."""
     import torch
 
     from livegnn.distributed.trainer import DistributedTrainer
 
-    with np.load(task.folder / f"part-{exchange.rank}.npz") as arrays:
-        partition = Partition.from_arrays(dict(arrays), task.layout, exchange.rank)
-    with np.load(task.folder / "events.npz") as arrays:
+    with np.load(folder / f"part-{exchange.rank}.npz") as arrays:
+        partition = Partition.from_arrays(dict(arrays), layout, exchange.rank)
+    with np.load(folder / "events.npz") as arrays:
         events = Events(*arrays.values())
-    model = torch.load(task.folder / "model.pt", weights_only=False)
-    sampler = RemoteSampler(partition, exchange, **task.sampler)
-    trainer = DistributedTrainer(model, partition, sampler, exchange, **task.trainer)
-    report = trainer.fit(events, validation=task.validation)
+    model = torch.load(folder / "model.pt", weights_only=False)
+    sampler = RemoteSampler(partition, exchange, **sampler_options)
+    trainer = DistributedTrainer(model, partition, sampler, exchange, **options)
+    report = trainer.fit(events, validation=validation)
     memory = None if trainer.memory is None else trainer.memory.state()
     if exchange.rank == 0:
-        torch.save({"weights": model.state_dict(), "memory": memory}, task.folder / "trained.pt")
+        torch.save({"weights": model.state_dict(), "memory": memory}, folder / "trained.pt")
     return report

@@ -50,17 +50,9 @@ class HopSource(Protocol):
 class SlotSampler(HopSource, Protocol):
     """A HopSource of a graph, as trainers and engines hold it."""
 
-    @property
-    def graph(self) -> Graph:
-        """The graph that is sampled."""
-
-    @property
-    def fanouts(self) -> Sequence[int]:
-        """Edges per target, hop by hop."""
-
-    @property
-    def snapshots(self) -> int:
-        """Windows back in time."""
+    graph: Graph
+    fanouts: list[int]  # edges per target, hop by hop
+    snapshots: int  # windows back in time
 
 
 class Fetches(Protocol):
@@ -145,9 +137,10 @@ class InputLoader:
             read = partial(_native.edge_attrs, graph.host.store)
             edge_features = _GraphRows(graph, graph.attr_width, read, device)
         by_type = dict(vertex_features) if isinstance(vertex_features, Mapping) else {}
-        given = [("vertex_features", rows) for rows in by_type.values() or [vertex_features]]
-        for name, rows in [*given, ("edge_features", edge_features)]:
+        self.sources = [*(by_type.values() or [vertex_features]), edge_features]
+        for rows in self.sources:
             if not (hasattr(rows, "fetch") and hasattr(rows, "width")):
+                name = "edge_features" if rows is edge_features else "vertex_features"
                 raise UsageError(
                     f"[InputLoader] expected {name} as a FeatureCache or None, got {type(rows).__name__}; the features "
                     "themselves belong to the graph"

@@ -10,7 +10,7 @@ import math
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -133,8 +133,7 @@ class ContinuousTrainer:
         self._round_lock = threading.Lock()
         self._background: _Background | None = None
         self._closed = False
-        by_type = list(vertex_features.values()) if isinstance(vertex_features, Mapping) else [vertex_features]
-        self._caches: list[Any] = [c for c in (*by_type, edge_features) if hasattr(c, "checkpoint")]
+        self._caches: list[Any] = [rows for rows in self._loader.sources if hasattr(rows, "checkpoint")]
         self._begin(options, memory_states_max)
 
     def _begin(self, options: dict[str, Any], memory_states_max: int) -> None:
@@ -156,6 +155,7 @@ class ContinuousTrainer:
                 table=EventTable(Events.of(graph, self.edge_types), history_end),
                 start=(graph.version, "" if self._path is None else str(graph.digest())),
                 memory_states_max=memory_states_max,
+                clock=self._loader.clock,
             )
             self._feed = EventFeed(graph, self.edge_types)
         try:
@@ -197,7 +197,7 @@ class ContinuousTrainer:
             )
         count = self.epochs if epochs is None else epochs
         check_whole("ContinuousTrainer", 1, epochs=count, patience=1 if patience is None else patience)
-        with self._round_lock, self._own_chance():
+        with self._round_lock:
             if self.rounds:
                 return self.report.rounds[0]
             options = [count, validation, patience]
@@ -216,7 +216,7 @@ class ContinuousTrainer:
         Raises:  UsageError without events or after a round.
         """
         self._refuse_closed()
-        with self._round_lock, self._own_chance():
+        with self._round_lock:
             if self.rounds:
                 raise UsageError("[take_as_trained] expected a trainer before its first round, got one after it")
             with self._reading() as (source, version):
@@ -252,7 +252,7 @@ class ContinuousTrainer:
                  publish_to() raises, after the round, which stands: the other targets have the model.
         """
         self._refuse_closed()
-        with self._round_lock, self._own_chance():
+        with self._round_lock:
             self._refuse_before_fit("round")
             self._catch_up()
             if self._state.resumed:
@@ -336,8 +336,13 @@ class ContinuousTrainer:
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[HopSource, int]]:
-        """One version of the graph; the events up to it are taken in."""
+        """One version of the graph; the events up to it are taken in. Torch's generators, which epochs seed, are given
+        back as they were.
+        """
+        cuda = self._torch.cuda
         with ExitStack() as stack:
+            devices = range(cuda.device_count()) if cuda.is_available() else []
+            stack.enter_context(self._torch.random.fork_rng(devices=devices))
             with self.graph.host.lock:
                 source = stack.enter_context(self.sampler.pin()) if self.graph.has_time else self.sampler
                 self._arrived.append(self._feed.take())
@@ -348,25 +353,6 @@ class ContinuousTrainer:
                 self._state.take(self._arrived[0], self._loader.device)
                 del self._arrived[0]
             yield source, version
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """What fails inside leaves no trace, in the report's seconds neither. Caches go back as the next one begins."""
-        clock = self._loader.clock
-        seconds = dict(clock.seconds)
-        try:
-            with self._state.all_or_nothing():
-                yield
-        except BaseException:
-            clock.seconds = seconds
-            raise
-
-    @contextmanager
-    def _own_chance(self) -> Iterator[None]:
-        """Torch's generators, which epochs seed, are given back as they were."""
-        cuda = self._torch.cuda
-        with self._torch.random.fork_rng(devices=range(cuda.device_count()) if cuda.is_available() else []):
-            yield
 
     # ---- the warm start
 
@@ -381,7 +367,7 @@ class ContinuousTrainer:
         for epoch in range(self._state.fit_epochs, epochs):
             if patience is not None and self._state.best is not None and self._state.best.since >= patience:
                 break
-            with self._all_or_nothing():
+            with self._state.all_or_nothing():
                 self._see(everything)
                 loss = self._warm_epoch(events, later, epoch, epochs, source)
                 self._save()
@@ -408,7 +394,7 @@ class ContinuousTrainer:
     def _take_history(self, source: HopSource, version: int, trained: int, loss: float) -> RoundReport:
         """Ends the warm start: every event is old, and observed under the weights of now."""
         count = len(self._state.table)
-        with self._all_or_nothing():
+        with self._state.all_or_nothing():
             if self._state.best is not None:
                 self.model.load_state_dict(self._state.best.weights)
                 self._state.best = None
@@ -437,7 +423,7 @@ class ContinuousTrainer:
     def _one_round(self, source: HopSource, version: int) -> RoundReport:
         number, first, last = self.rounds, self._state.next, len(self._state.table)
         events = self._state.table.between(first, last).in_time_order()
-        with self._all_or_nothing():
+        with self._state.all_or_nothing():
             self._see(events)
             self._begin_epoch(number, -1)
             rng = self._rng(number, 0, _TEST)
