@@ -37,7 +37,11 @@ _HEAD = 1  # first number of a request: whether the worker that sends it goes on
 
 
 class RemoteRows(ABC):
-    """Rows by id that lie with several workers. width: floats of a row; with 0 no worker is asked."""
+    """Rows by id that lie with several workers. width: floats of a row; with 0 no worker is asked.  edges: whether they
+    are of edges, not of vertices.
+    """
+
+    edges = False
 
     def __init__(self, partition: Partition, exchange: Exchange, width: int, device: torch.device | str) -> None:
         self.width = self.row_width = width
@@ -68,10 +72,6 @@ class RemoteRows(ABC):
         tensor: torch.Tensor = self._torch.from_numpy(self.rows(ids)).to(self._device)
         return tensor
 
-    @abstractmethod
-    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
-        """Ids whose rows a batch has changed, and ids that it has removed."""
-
     def attend(self) -> None:
         """Answers others, asking nothing, until no worker reads."""
         none, reading = np.zeros(0, np.int64), bool(self.width)
@@ -97,10 +97,6 @@ class RemoteVertexRows(RemoteRows):
     def row_count(self) -> int:
         """Slots."""
         return self.partition.graph.slot_count
-
-    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
-        """Slots."""
-        return changes.slots, changes.slots_gone
 
     def _read(self, ids: Int64Array) -> Float32Array:
         return self.partition.feature_rows(ids)
@@ -128,6 +124,8 @@ class RemoteEdgeRows(RemoteRows):
     Raises (from rows): EdgeMissing for an edge that no part has, naming it.
     """
 
+    edges = True
+
     def __init__(
         self,
         partition: Partition,
@@ -147,10 +145,6 @@ class RemoteEdgeRows(RemoteRows):
     def expect(self, edge_ids: Int64Array, dst: Int64Array) -> None:
         """The next readings ask for these edges, into these vertices."""
         self._expected = (edge_ids, self.partition.layout.servers_of(dst, self._exchange.rank))
-
-    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
-        """Edge ids."""
-        return changes.edge_ids, changes.edge_ids_gone
 
     def _read(self, ids: Int64Array) -> Float32Array:
         """A leading 1 where the edge is here, else a row of zeros."""
@@ -226,4 +220,4 @@ class Cached:
 
     def changed(self, changes: BatchEffect) -> None:
         """Forgets rows that a batch of the partition has changed; those of removed ids leave the checkpoint too."""
-        self.cache._leave(*self.remote.changed_ids(changes))
+        self.cache._leave(*(changes[2:] if self.remote.edges else changes[:2]))

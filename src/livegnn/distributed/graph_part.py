@@ -94,7 +94,7 @@ class Partition(Consumer):
         check_dated("Partition", graph)
         self.graph, self.layout, self.rank = graph, layout, rank
         self._rows, self._widths = rows, np.array(widths, np.int64)
-        self._next_edge_id = int(graph.host.store.next_edge_id)
+        self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
         self._listeners: WeakSet[Any] = WeakSet()
         self._exchange: Exchange | None = None  # while a batch is applied
         self._voted = False  # whether the others have, or will get, this worker's answer to that batch
@@ -139,7 +139,7 @@ class Partition(Consumer):
         """The part that arrays() described. Raises: StoredStateInvalid."""
         graph = Graph.from_arrays({name: array for name, array in arrays.items() if not name.startswith("part.")})
         part = cls(graph, layout, rank, np.array(arrays["part.rows"]), arrays["part.widths"].tolist())
-        part._next_edge_id = int(arrays["store.counters"][1])
+        part.next_edge_id = int(arrays["store.counters"][1])
         return part
 
     @property
@@ -151,11 +151,6 @@ class Partition(Consumer):
     def feature_widths(self) -> dict[str, int]:
         """Graph.feature_widths of the whole graph: by vertex type, empty where vertices have none."""
         return dict(zip(self.graph.vertex_types or (), self._widths.tolist(), strict=False))
-
-    @property
-    def next_edge_id(self) -> int:
-        """The id of the next edge of the whole graph."""
-        return self._next_edge_id
 
     def is_live(self, slots: Int64Array) -> BoolArray:
         """Which slots hold a vertex, of any part."""
@@ -210,7 +205,7 @@ class Partition(Consumer):
         columns, places = buffer.to_arrays(), buffer.given_places()
         columns["row_ends"] = np.cumsum(np.maximum(columns["row_width"], 0), dtype=np.int64)
         kept = self._kept(columns)
-        mine, next_edge_id = self._mine(columns, kept)
+        mine = self._mine(columns, kept)
         vote = _Vote(self._exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
         self._voted = True
         host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
@@ -223,7 +218,8 @@ class Partition(Consumer):
         finally:
             host.drop_recorder(vote)
             if self.graph.version != version:
-                self._next_edge_id, self._taken = next_edge_id, columns
+                self.next_edge_id += int(np.count_nonzero(columns["kind"] == _ADD_EDGE))
+                self._taken = columns
 
     def listen(self, listener: Listener) -> None:
         """From the next batch on the listener gets the changes of each, for as long as other code holds it."""
@@ -267,12 +263,12 @@ class Partition(Consumer):
             kept |= self.is_held(columns["u"])
         return kept
 
-    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> tuple[_native.UpdateBuffer, int]:
-        """What this part takes of a batch, and the next edge id after it."""
+    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> _native.UpdateBuffer:
+        """What this part takes of a batch."""
         kind = columns["kind"]
         added = kind == _ADD_EDGE
         ids = columns["edge_id"].copy()
-        ids[added] = self._next_edge_id + np.arange(np.count_nonzero(added))
+        ids[added] = self.next_edge_id + np.arange(np.count_nonzero(added))
         width = columns["row_width"]
         of_vertices = np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))
         rows = [_row(columns, place) for place in np.flatnonzero(kept & (width > 0) & ~of_vertices).tolist()]
@@ -282,7 +278,7 @@ class Partition(Consumer):
         mine["rows"] = np.concatenate(rows) if rows else np.zeros(0, np.float32)
         buffer = _native.UpdateBuffer()
         buffer.from_arrays(mine)
-        return buffer, self._next_edge_id + int(np.count_nonzero(added))
+        return buffer
 
     def _follow(self, columns: dict[str, AnyArray]) -> None:
         """Features after a batch: of each vertex's updates the last one counts."""

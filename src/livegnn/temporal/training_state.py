@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from livegnn.errors import StoredStateInvalid
 from livegnn.graph import Graph
@@ -191,29 +191,23 @@ class TrainingState:
         self._place_resumed()
 
     def _check_same(self, state: dict[str, Any], path: Path | None) -> None:
+        def refuse(expected: str, got: str, advice: str = "give that graph, or another folder") -> NoReturn:
+            raise StoredStateInvalid(f"[ContinuousTrainer] expected {expected}, got {got}; {advice}")
+
         if state.get("kind") != "training":
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a training's checkpoint, got another file at {path}"
-            )
+            refuse("a training's checkpoint", f"another file at {path}", "give another folder")
         theirs = state["options"]
-        differing = [name for name, mine in self._options.items() if theirs.get(name) != mine]
-        if differing:
-            name = differing[0]
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a checkpoint with {name} {self._options[name]}, got {theirs.get(name)} "
-                f"in {path}; give the same options, or another folder"
-            )
+        for name, mine in self._options.items():
+            if theirs.get(name) != mine:
+                got = f"{theirs.get(name)} in {path}"
+                refuse(f"a checkpoint with {name} {mine}", got, "give the same options, or another folder")
         version, digest = state["start"]
         if self._start[0] == version and self._start[1] != digest:
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected the graph that the training in {path} began with, got one of version "
-                f"{version} with other content; give that graph, or another folder"
-            )
+            expected = f"the graph that the training in {path} began with"
+            refuse(expected, f"one of version {version} with other content")
         if self.graph.version > state["version"] and self.model.memory is not None:
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a graph of version {state['version']} or before, as the memory in "
-                f"{path} is, got version {self.graph.version}; make the trainer first, then apply the rest"
-            )
+            expected = f"a graph of version {state['version']} or before, as the memory in {path} is"
+            refuse(expected, f"version {self.graph.version}", "make the trainer first, then apply the rest")
 
     def _place_resumed(self) -> None:
         """Where the checkpoint's rounds had come to, in the table as it is; done when the graph is there."""
