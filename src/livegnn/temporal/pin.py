@@ -6,7 +6,6 @@ with ids of its own moves them with its vertices: the ids are copied by the firs
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -57,9 +56,7 @@ class PinnedSampler(PastSampler, Consumer):
                 self.graph.host.add_guard(self._before)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         with self.graph.host.lock:
             self.graph.host.detach(self)
             self.graph.host.drop_guard(self._before)

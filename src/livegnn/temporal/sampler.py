@@ -75,9 +75,9 @@ class TemporalSampler(PastSampler):
         check_graph("TemporalSampler", graph)
         self.graph = graph
         self.fanouts = _checked_fanouts(fanouts)
-        flags = {"inclusive": inclusive, "prop_time": prop_time, "replace": replace, "unique": unique}
-        _check_options(strategy, seed, flags)
-        self.strategy, self.inclusive, self.seed = strategy, bool(inclusive), seed
+        given = {"inclusive": inclusive, "prop_time": prop_time, "replace": replace, "unique": unique}
+        flags = _checked_options(strategy, seed, given)
+        self.strategy, self.seed = strategy, seed
         self.window = None if window is None else positive("TemporalSampler", "window", window, INT64_MAX)
         self.snapshots = positive("TemporalSampler", "snapshots", snapshots, _SNAPSHOTS_MAX)
         if self.snapshots > 1 and window is None:
@@ -89,21 +89,18 @@ class TemporalSampler(PastSampler):
                 f"[TemporalSampler] expected a graph whose edges have times, for window={window}, got one without; "
                 "give Graph(time=...)"
             )
-        self.prop_time, self.replace, self.unique = bool(prop_time), bool(replace), bool(unique)
+        self.inclusive, self.prop_time, self.replace, self.unique = flags.values()
         self.edge_types = edge_codes("TemporalSampler", graph, edge_types)
         self.threads = thread_count("TemporalSampler", threads)
         options = _native.TemporalOptions(
             fan_outs=self.fanouts,
             by=_native.TemporalBy[strategy.capitalize()],
-            inclusive=self.inclusive,
             window=self.window or 0,
             snapshots=self.snapshots,
-            prop_time=self.prop_time,
-            replace=self.replace,
-            unique=self.unique,
             edge_types=self.edge_types,
             seed=seed,
             threads=self.threads,
+            **flags,
         )
         native = _native.TemporalSampler(graph.host.store, options)
         self._draws = Draws(native, self.snapshots, math.prod(1 + max(fanout, 0) for fanout in self.fanouts))
@@ -171,13 +168,14 @@ def _checked_fanouts(fanouts: object) -> list[int]:
     return found
 
 
-def _check_options(strategy: object, seed: object, flags: dict[str, bool]) -> None:
+def _checked_options(strategy: object, seed: object, given: dict[str, bool]) -> dict[str, bool]:
+    """The flags."""
     where = "TemporalSampler"
     if strategy not in ("recent", "uniform"):
         raise ValueInvalid(f'[{where}] expected strategy="recent" or "uniform", got {strategy!r}; use one of them')
     if type(seed) is not int or not 0 <= seed < 2**64:
         raise ValueInvalid(f"[{where}] expected a seed from 0 to 2^64 - 1, got {seed!r}; give a whole number")
-    for name, value in flags.items():
-        flag(where, name, value)
+    flags = {name: flag(where, name, value) for name, value in given.items()}
     if flags["replace"] and strategy != "uniform":
         raise UsageError(f'[{where}] expected replace= with strategy="uniform", got {strategy!r}; leave it out')
+    return flags
