@@ -30,7 +30,7 @@ from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.graph.checks import shown
 from livegnn.optional import need
 
-__all__ = ["launch"]
+__all__ = ["check_picklable", "launch"]
 
 _GRACE_S = 2.0
 _OWN, _KILLED, _OF_ANOTHER = range(3)  # errors by what they say of the first cause
@@ -70,7 +70,8 @@ def launch(
             f'[launch] expected backend="gloo" or "nccl" and at least one thread, got {backend!r} and {threads!r}; '
             "give such"
         )
-    _check_picklable(fn, args)
+    for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
+        check_picklable("launch", name, value, "use a function or an object of a module")
     context = multiprocessing.get_context("spawn")
     processes: list[BaseProcess] = []
     pipes: dict[Any, int] = {}
@@ -94,16 +95,14 @@ def launch(
             _end(processes)
 
 
-def _check_picklable(fn: object, args: Sequence[Any]) -> None:
+def check_picklable(where: str, name: str, value: object, advice: str) -> None:
     """Raises: UsageError for what new processes cannot be given."""
-    for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
-        try:
-            pickle.dumps(value)
-        except (pickle.PicklingError, TypeError, AttributeError) as cause:
-            raise UsageError(
-                f"[launch] expected {name} that can be pickled for another process, got {shown(value)} ({cause}); use "
-                "a function or an object of a module"
-            ) from cause
+    try:
+        pickle.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as cause:
+        raise UsageError(
+            f"[{where}] expected {name} that can be pickled for another process, got {shown(value)} ({cause}); {advice}"
+        ) from cause
 
 
 def _work(

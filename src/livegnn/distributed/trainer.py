@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import pickle
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ import numpy as np
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
 from livegnn.distributed.graph_part import BatchEffect, Partition, check_dated
+from livegnn.distributed.launch import check_picklable
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
 from livegnn.errors import UsageError
@@ -367,13 +367,8 @@ def check_training(
 
         check_memory(model)
     made_optimizer("train", given["optimizer"], list(model.parameters()), given["learning_rate"])
-    try:
-        pickle.dumps(given["optimizer"])
-    except (pickle.PicklingError, TypeError, AttributeError) as cause:
-        raise UsageError(
-            f"[train] expected an optimizer= that can be pickled for the workers, got {shown(given['optimizer'])} "
-            f"({cause}); give a class of torch.optim, or a function or functools.partial of a module"
-        ) from cause
+    advice = "give a class of torch.optim, or a function or functools.partial of a module"
+    check_picklable("train", "an optimizer=", given["optimizer"], advice)
 
 
 def made_optimizer(
