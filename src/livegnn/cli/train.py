@@ -25,7 +25,7 @@ from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.optional import need
 from livegnn.stored import replaced
-from livegnn.temporal.folder import writable_folder
+from livegnn.temporal.checkpoint import writable_folder
 
 if TYPE_CHECKING:
     from livegnn.temporal.models import TemporalModel

@@ -21,7 +21,7 @@ from livegnn.types import AnyArray, Int64Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Exchange", "Route", "checked_group", "gather_text"]
+__all__ = ["Exchange", "Route", "check_parts", "checked_group", "gather_text"]
 
 
 class Exchange(Protocol):
@@ -30,13 +30,8 @@ class Exchange(Protocol):
     Raises:  WorkerUnavailable from any call when another worker has gone or does not come in time.
     """
 
-    @property
-    def rank(self) -> int:
-        """This worker's number, from 0."""
-
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
+    rank: int  # this worker's number, from 0
+    size: int  # how many workers there are
 
     def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
         """Part i goes to worker i; result i is what worker i sent here.
@@ -85,6 +80,12 @@ def checked_group(where: str, workers: object, timeout_s: object) -> float:
             f"got {shown(workers)} and {shown(timeout_s)}; give such numbers"
         )
     return seconds
+
+
+def check_parts(parts: Sequence[AnyArray], size: int) -> None:
+    """Raises: UsageError where a swap has not one part for each worker."""
+    if len(parts) != size:
+        raise UsageError(f"[swap] expected a part for each of {size} workers, got {len(parts)}; give empty ones too")
 
 
 def gather_text(exchange: Exchange, text: str) -> list[str]:

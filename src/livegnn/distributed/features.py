@@ -37,11 +37,15 @@ _HEAD = 1  # first number of a request: whether the worker that sends it goes on
 
 
 class RemoteRows(ABC):
-    """Rows by id that lie with several workers. width: floats of a row; with 0 no worker is asked."""
+    """Rows by id that lie with several workers. width: floats of a row; with 0 no worker is asked.  edges: whether they
+    are of edges, not of vertices.
+    """
+
+    edges = False
 
     def __init__(self, partition: Partition, exchange: Exchange, width: int, device: torch.device | str) -> None:
         self.width = self.row_width = width
-        self._partition, self._exchange, self._device = partition, exchange, device
+        self.partition, self._exchange, self._device = partition, exchange, device
         self._torch: Any = need("torch", "distributed")
 
     @property
@@ -68,14 +72,6 @@ class RemoteRows(ABC):
         tensor: torch.Tensor = self._torch.from_numpy(self.rows(ids)).to(self._device)
         return tensor
 
-    @abstractmethod
-    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
-        """Ids whose rows a batch has changed, and ids that it has removed."""
-
-    def listened_by(self, cached: Cached) -> None:
-        """Makes it a listener of the partition."""
-        self._partition.listen(cached)
-
     def attend(self) -> None:
         """Answers others, asking nothing, until no worker reads."""
         none, reading = np.zeros(0, np.int64), bool(self.width)
@@ -100,29 +96,22 @@ class RemoteVertexRows(RemoteRows):
     @property
     def row_count(self) -> int:
         """Slots."""
-        return self._partition.graph.slot_count
-
-    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
-        """Slots."""
-        return changes.slots, changes.slots_gone
+        return self.partition.graph.slot_count
 
     def _read(self, ids: Int64Array) -> Float32Array:
-        return self._partition.feature_rows(ids)
+        return self.partition.feature_rows(ids)
 
     def _ask(self, ids: Int64Array, reads: bool) -> tuple[Float32Array, bool]:
-        self._check(ids)
-        route = Route(self._partition.layout.servers_of(ids, self._exchange.rank), self._exchange.size)
-        answers, reading = self._answers(route.split(ids), reads)
-        return route.joined(answers), reading
-
-    def _check(self, ids: Int64Array) -> None:
-        graph, there = self._partition.graph, self._partition.is_live(ids)
+        graph, there = self.partition.graph, self.partition.is_live(ids)
         if not there.all():
             row = int(np.argmin(there))
             raise VertexUnknown(
                 f"[fetch] expected slots of live vertices, below {graph.slot_count} (version {graph.version}), "
                 f"got {ids[row]} at row {row}; add the vertex first"
             )
+        route = Route(self.partition.layout.servers_of(ids, self._exchange.rank), self._exchange.size)
+        answers, reading = self._answers(route.split(ids), reads)
+        return route.joined(answers), reading
 
 
 @final
@@ -134,6 +123,8 @@ class RemoteEdgeRows(RemoteRows):
 
     Raises (from rows): EdgeMissing for an edge that no part has, naming it.
     """
+
+    edges = True
 
     def __init__(
         self,
@@ -149,21 +140,17 @@ class RemoteEdgeRows(RemoteRows):
     @property
     def row_count(self) -> int:
         """Edge ids given out."""
-        return self._partition.next_edge_id
+        return self.partition.next_edge_id
 
     def expect(self, edge_ids: Int64Array, dst: Int64Array) -> None:
         """The next readings ask for these edges, into these vertices."""
-        self._expected = (edge_ids, self._partition.layout.servers_of(dst, self._exchange.rank))
-
-    def changed_ids(self, changes: BatchEffect) -> tuple[Int64Array, Int64Array]:
-        """Edge ids."""
-        return changes.edge_ids, changes.edge_ids_gone
+        self._expected = (edge_ids, self.partition.layout.servers_of(dst, self._exchange.rank))
 
     def _read(self, ids: Int64Array) -> Float32Array:
         """A leading 1 where the edge is here, else a row of zeros."""
-        store = self._partition.graph.host.store
+        store = self.partition.graph.host.store
         found = np.zeros((len(ids), 1 + self.width), np.float32)
-        with self._partition.graph.host.lock:
+        with self.partition.graph.host.lock:
             here = _native.edges_there(store, ids).astype(np.bool_)
             found[here, 0] = 1.0
             found[here, 1:] = _native.edge_attrs(store, ids[here])
@@ -198,8 +185,7 @@ class RemoteEdgeRows(RemoteRows):
         order = np.argsort(edge_ids, kind="stable")
         places = np.minimum(np.searchsorted(edge_ids, ids, sorter=order), len(order) - 1)
         at = order[places]
-        holders: Int64Array = np.where(edge_ids[at] == ids, workers[at], -1)
-        return holders
+        return np.where(edge_ids[at] == ids, workers[at], -1)
 
 
 @final
@@ -211,7 +197,7 @@ class Cached:
 
     def __init__(self, cache: FeatureCache, remote: RemoteRows) -> None:
         self.cache, self.remote, self.width = cache, remote, remote.width
-        remote.listened_by(self)
+        remote.partition.listen(self)
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
         """Rows by id, from the cache or from where they lie."""
@@ -234,4 +220,4 @@ class Cached:
 
     def changed(self, changes: BatchEffect) -> None:
         """Forgets rows that a batch of the partition has changed; those of removed ids leave the checkpoint too."""
-        self.cache._leave(*self.remote.changed_ids(changes))
+        self.cache._leave(*(changes[2:] if self.remote.edges else changes[:2]))

@@ -30,22 +30,15 @@ from livegnn.distributed.layout import Layout
 from livegnn.errors import ColumnMissing, Facts, LiveGnnError, UpdateError, UsageError, ValueInvalid, WidthMismatch
 from livegnn.graph import Graph, Updates, float16
 from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
+from livegnn.temporal.checks import check_graph
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["BatchEffect", "Listener", "Partition", "check_graph"]
+__all__ = ["BatchEffect", "Listener", "Partition", "check_dated"]
 
-_ADD_EDGE, _REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = (
-    _native.UpdateKind[name].value
-    for name in (
-        "AddEdge",
-        "RemoveEdge",
-        "RemoveEdgesBefore",
-        "SetEdgeAttr",
-        "SetFeatures",
-        "AddVertex",
-        "RemoveVertex",
-    )
-)
+_Kind = _native.UpdateKind
+_ADD_EDGE, _REMOVE_EDGE, _SET_EDGE_ATTR = _Kind.AddEdge.value, _Kind.RemoveEdge.value, _Kind.SetEdgeAttr.value
+_SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = _Kind.SetFeatures.value, _Kind.AddVertex.value, _Kind.RemoveVertex.value
+_REMOVE_EDGES_BEFORE = _Kind.RemoveEdgesBefore.value
 _EVERYWHERE = (_REMOVE_EDGES_BEFORE, _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX)
 _CHANGES_EDGES = (_REMOVE_EDGE, _REMOVE_EDGES_BEFORE, _SET_EDGE_ATTR, _REMOVE_VERTEX)
 
@@ -79,10 +72,9 @@ class _Refusal(NamedTuple):
     facts: Facts
 
 
-def check_graph(where: str, graph: Graph) -> None:
+def check_dated(where: str, graph: Graph) -> None:
     """Refuses graphs without times, which say nothing about the order of events. Raises: UsageError, ColumnMissing."""
-    if not isinstance(graph, Graph):
-        raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+    check_graph(where, graph)
     if not graph.has_time:
         raise ColumnMissing(f"[{where}] expected a graph with times, got one without; make it with time=")
 
@@ -99,10 +91,10 @@ class Partition(Consumer):
     needs_all_edges = False  # its readers ask where they may need more
 
     def __init__(self, graph: Graph, layout: Layout, rank: int, rows: AnyArray, widths: Sequence[int]) -> None:
-        check_graph("Partition", graph)
+        check_dated("Partition", graph)
         self.graph, self.layout, self.rank = graph, layout, rank
         self._rows, self._widths = rows, np.array(widths, np.int64)
-        self._next_edge_id = int(graph.host.store.next_edge_id)
+        self.next_edge_id = int(graph.host.store.next_edge_id)  # of the whole graph
         self._listeners: WeakSet[Any] = WeakSet()
         self._exchange: Exchange | None = None  # while a batch is applied
         self._voted = False  # whether the others have, or will get, this worker's answer to that batch
@@ -121,7 +113,7 @@ class Partition(Consumer):
     @staticmethod
     def arrays(graph: Graph, layout: Layout, rank: int) -> dict[str, AnyArray]:
         """The part as arrays, for numpy.savez and from_arrays() in another process. Raises: as of()."""
-        check_graph("Partition", graph)
+        check_dated("Partition", graph)
         graph.host.need_whole("Partition")
         if not 0 <= rank < layout.workers:
             raise UsageError(f"[Partition] expected a worker below {layout.workers}, got {rank}; see the layout")
@@ -147,7 +139,7 @@ class Partition(Consumer):
         """The part that arrays() described. Raises: StoredStateInvalid."""
         graph = Graph.from_arrays({name: array for name, array in arrays.items() if not name.startswith("part.")})
         part = cls(graph, layout, rank, np.array(arrays["part.rows"]), arrays["part.widths"].tolist())
-        part._next_edge_id = int(arrays["store.counters"][1])
+        part.next_edge_id = int(arrays["store.counters"][1])
         return part
 
     @property
@@ -159,11 +151,6 @@ class Partition(Consumer):
     def feature_widths(self) -> dict[str, int]:
         """Graph.feature_widths of the whole graph: by vertex type, empty where vertices have none."""
         return dict(zip(self.graph.vertex_types or (), self._widths.tolist(), strict=False))
-
-    @property
-    def next_edge_id(self) -> int:
-        """The id of the next edge of the whole graph."""
-        return self._next_edge_id
 
     def is_live(self, slots: Int64Array) -> BoolArray:
         """Which slots hold a vertex, of any part."""
@@ -218,7 +205,7 @@ class Partition(Consumer):
         columns, places = buffer.to_arrays(), buffer.given_places()
         columns["row_ends"] = np.cumsum(np.maximum(columns["row_width"], 0), dtype=np.int64)
         kept = self._kept(columns)
-        mine, next_edge_id = self._mine(columns, kept)
+        mine = self._mine(columns, kept)
         vote = _Vote(self._exchange, self._wrong_row(columns, places), writes=bool(host.recorders))
         self._voted = True
         host.add_recorder(vote)  # the last one, so that what the others have written can be confirmed
@@ -231,7 +218,8 @@ class Partition(Consumer):
         finally:
             host.drop_recorder(vote)
             if self.graph.version != version:
-                self._next_edge_id, self._taken = next_edge_id, columns
+                self.next_edge_id += int(np.count_nonzero(columns["kind"] == _ADD_EDGE))
+                self._taken = columns
 
     def listen(self, listener: Listener) -> None:
         """From the next batch on the listener gets the changes of each, for as long as other code holds it."""
@@ -275,12 +263,12 @@ class Partition(Consumer):
             kept |= self.is_held(columns["u"])
         return kept
 
-    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> tuple[_native.UpdateBuffer, int]:
-        """What this part takes of a batch, and the next edge id after it."""
+    def _mine(self, columns: dict[str, AnyArray], kept: BoolArray) -> _native.UpdateBuffer:
+        """What this part takes of a batch."""
         kind = columns["kind"]
         added = kind == _ADD_EDGE
         ids = columns["edge_id"].copy()
-        ids[added] = self._next_edge_id + np.arange(np.count_nonzero(added))
+        ids[added] = self.next_edge_id + np.arange(np.count_nonzero(added))
         width = columns["row_width"]
         of_vertices = np.isin(kind, (_SET_FEATURES, _ADD_VERTEX))
         rows = [_row(columns, place) for place in np.flatnonzero(kept & (width > 0) & ~of_vertices).tolist()]
@@ -290,7 +278,7 @@ class Partition(Consumer):
         mine["rows"] = np.concatenate(rows) if rows else np.zeros(0, np.float32)
         buffer = _native.UpdateBuffer()
         buffer.from_arrays(mine)
-        return buffer, self._next_edge_id + int(np.count_nonzero(added))
+        return buffer
 
     def _follow(self, columns: dict[str, AnyArray]) -> None:
         """Features after a batch: of each vertex's updates the last one counts."""
@@ -381,8 +369,7 @@ class _Vote(Recorder):
 def _row(columns: dict[str, AnyArray], place: int) -> Float32Array:
     """The row of an update; empty where it has none."""
     ends = columns["row_ends"]
-    found: Float32Array = columns["rows"][ends[place] - max(int(columns["row_width"][place]), 0) : ends[place]]
-    return found
+    return columns["rows"][ends[place] - max(int(columns["row_width"][place]), 0) : ends[place]]
 
 
 def _refused(

@@ -1,8 +1,8 @@
 """launch(): a function in several processes of this machine, joined by torch.distributed; one that dies ends them all.
 
-Each process starts anew (spawn), meets the others at a file, runs fn and writes what it returns, or its error, to a
-file of its own. Then it ends at once: while an interpreter is finalized, a library's thread that still runs can abort
-the process. The parent watches the processes: when one ends badly the others, who may be waiting for it, get a
+Each process starts anew (spawn), meets the others at a file, runs fn and sends what it returns, or its error, through a
+pipe. Then it ends at once: while an interpreter is finalized, a library's thread that still runs can abort the process.
+A pipe that closes empty is a process that was killed. When one fails the others, who may be waiting for it, get a
 moment to end by themselves and are then terminated. The error names the worker that failed first; what follows from
 that is left out. Once one worker has ended well the others have timeout_s to do so too.
 """
@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,27 +30,18 @@ from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.graph.checks import shown
 from livegnn.optional import need
 
-__all__ = ["launch"]
+__all__ = ["check_picklable", "launch"]
 
 _GRACE_S = 2.0
-
-
-class _Job(NamedTuple):
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    workers: int
-    folder: Path
-    backend: str
-    init_method: str
-    timeout_s: float
-    threads: int
+_OWN, _KILLED, _OF_ANOTHER = range(3)  # errors by what they say of the first cause
 
 
 class _Failure(NamedTuple):
-    """What a worker wrote before it ended: when, the kind of error, and all of it."""
+    """How a worker failed; the least of several is the first cause."""
 
+    cause: int
     time: float
-    kind: str
+    rank: int
     text: str
 
 
@@ -79,155 +70,135 @@ def launch(
             f'[launch] expected backend="gloo" or "nccl" and at least one thread, got {backend!r} and {threads!r}; '
             "give such"
         )
-    _check_picklable(fn, args)
-    with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
-        folder = Path(name)
-        meeting = init_method or (folder / "meeting").as_uri()
-        job = _Job(fn, tuple(args), workers, folder, backend, meeting, timeout_s, threads)
-        context = multiprocessing.get_context("spawn")
-        processes = [context.Process(target=_work, args=(job, rank), daemon=True) for rank in range(workers)]
+    for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
+        check_picklable("launch", name, value, "use a function or an object of a module")
+    context = multiprocessing.get_context("spawn")
+    processes: list[BaseProcess] = []
+    pipes: dict[Any, int] = {}
+    with tempfile.TemporaryDirectory(prefix="livegnn-") as folder:
+        group = {
+            "backend": backend,
+            "init_method": init_method or (Path(folder) / "meeting").as_uri(),
+            "world_size": workers,
+            "timeout": timedelta(seconds=timeout_s),
+        }
         try:
-            for process in processes:
+            for rank in range(workers):
+                pipe, end = context.Pipe(duplex=False)
+                pipes[pipe] = rank
+                process = context.Process(target=_work, args=(end, rank, fn, tuple(args), group, threads), daemon=True)
                 process.start()
-            _watch(processes, folder, timeout_s)
+                processes.append(process)
+                end.close()
+            return _results(pipes, processes, timeout_s)
         finally:
             _end(processes)
-        return [pickle.loads((folder / f"result-{rank}").read_bytes()) for rank in range(workers)]
 
 
-def _check_picklable(fn: object, args: Sequence[Any]) -> None:
+def check_picklable(where: str, name: str, value: object, advice: str) -> None:
     """Raises: UsageError for what new processes cannot be given."""
-    for name, value in (("fn", fn), *((f"args[{place}]", value) for place, value in enumerate(args))):
-        try:
-            pickle.dumps(value)
-        except (pickle.PicklingError, TypeError, AttributeError) as cause:
-            raise UsageError(
-                f"[launch] expected {name} that can be pickled for another process, got {shown(value)} ({cause}); use "
-                "a function or an object of a module"
-            ) from cause
-
-
-def _work(job: _Job, rank: int) -> None:
-    """The life of one worker."""
-    status = 1
     try:
-        _run(job, rank)
-        status = 0
-    except BaseException as error:
-        failure = _Failure(time.time(), type(error).__name__, "".join(traceback.format_exception(error)))
-        temporary = job.folder / f"error-{rank}.part"
-        temporary.write_bytes(pickle.dumps(tuple(failure)))
-        temporary.rename(job.folder / f"error-{rank}")
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        os._exit(status)
-
-
-def _run(job: _Job, rank: int) -> None:
-    """Meets the others, calls the function, writes its result and leaves the group."""
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(job.threads)
-    device = f"cuda:{rank % torch.cuda.device_count()}" if job.backend == "nccl" else "cpu"
-    if job.backend == "nccl":
-        torch.cuda.set_device(device)
-    _meet(job, rank)
-    result = job.fn(TorchExchange(device), *job.args)
-    (job.folder / f"result-{rank}").write_bytes(pickle.dumps(result))
-    dist.destroy_process_group()
-
-
-def _meet(job: _Job, rank: int) -> None:
-    """Raises: WorkerUnavailable where the workers do not come together, as one of them has ended or is late."""
-    import torch.distributed as dist
-
-    limit = timedelta(seconds=job.timeout_s)
-    try:
-        dist.init_process_group(
-            job.backend, init_method=job.init_method, rank=rank, world_size=job.workers, timeout=limit
-        )
-    except RuntimeError as cause:
-        raise WorkerUnavailable(
-            f"[launch] expected {job.workers} workers to meet at {job.init_method} within {job.timeout_s:g} s, got "
-            f"{cause} (seen by worker {rank}); see another's error, fix the cause, or give a longer timeout_s"
+        pickle.dumps(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as cause:
+        raise UsageError(
+            f"[{where}] expected {name} that can be pickled for another process, got {shown(value)} ({cause}); {advice}"
         ) from cause
 
 
-def _watch(processes: Sequence[BaseProcess], folder: Path, timeout_s: float) -> None:
-    """Returns when all have ended well. Raises: WorkerUnavailable when one has not, or is still at work timeout_s after
-    the first."""
-    running: dict[Any, int] = {process.sentinel: rank for rank, process in enumerate(processes)}
-    until: float | None = None
-    while running:
-        ended = wait(list(running), None if until is None else max(0.0, until - time.monotonic()))
-        if not ended:
-            late = ", ".join(map(str, sorted(running.values())))
-            raise WorkerUnavailable(
-                f"[launch] expected {len(processes)} workers to finish within {timeout_s:g} s of the first, got worker "
-                f"{late} still at work; all were ended; give a longer timeout_s, or fix what keeps it"
-            )
-        for sentinel in ended:
-            rank = running.pop(sentinel)
-            processes[rank].join()
-            if processes[rank].exitcode != 0:
-                _wait_a_moment(processes, running)
-                raise _failure(processes, folder)
-        until = until or time.monotonic() + timeout_s
+def _work(
+    pipe: Connection, rank: int, fn: Callable[..., Any], args: tuple[Any, ...], group: dict[str, Any], threads: int
+) -> None:
+    """The life of one worker."""
+    answer: bytes | _Failure
+    try:
+        answer = _run(rank, fn, args, group, threads)
+    except BaseException as error:
+        cause = _OF_ANOTHER if isinstance(error, WorkerUnavailable) else _OWN
+        answer = _Failure(cause, time.time(), rank, "".join(traceback.format_exception(error)))
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    try:
+        pipe.send(answer)
+    finally:
+        os._exit(0)
 
 
-def _wait_a_moment(processes: Sequence[BaseProcess], running: dict[Any, int]) -> None:
-    """For the others to end by themselves: the first to be seen may not have been the first to fail.
+def _run(rank: int, fn: Callable[..., Any], args: tuple[Any, ...], group: dict[str, Any], threads: int) -> bytes:
+    """Meets the others, calls the function and leaves the group; its result, pickled.
 
-    A dying process closes its sentinel before it has an exit code: join() waits for that.
+    Raises:  WorkerUnavailable where the workers do not come together, as one of them has ended or is late.
     """
-    until = time.monotonic() + _GRACE_S
-    while running and (left := until - time.monotonic()) > 0:
-        for sentinel in wait(list(running), left):
-            processes[running.pop(sentinel)].join()
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(threads)
+    device = "cpu"
+    if group["backend"] == "nccl":
+        device = f"cuda:{rank % torch.cuda.device_count()}"
+        torch.cuda.set_device(device)
+    try:
+        dist.init_process_group(rank=rank, **group)
+    except RuntimeError as cause:
+        raise WorkerUnavailable(
+            f"[launch] expected {group['world_size']} workers to meet at {group['init_method']} within "
+            f"{group['timeout'].total_seconds():g} s, got {cause} (seen by worker {rank}); see another's error, fix "
+            "the cause, or give a longer timeout_s"
+        ) from cause
+    result = pickle.dumps(fn(TorchExchange(device), *args))
+    dist.destroy_process_group()
+    return result
 
 
-def _failure(processes: Sequence[BaseProcess], folder: Path) -> WorkerUnavailable:
-    """The first cause: the earliest error that is not about somebody else's end; else a process that was killed."""
-    paths = [(folder / f"error-{rank}", rank) for rank in range(len(processes))]
-    found = [(_Failure(*pickle.loads(path.read_bytes())), rank) for path, rank in paths if path.exists()]
-    own = [(failure, rank) for failure, rank in found if failure.kind != WorkerUnavailable.__name__]
-    silent = [] if own else _silent(processes, {rank for _, rank in found})
-    if silent:
-        rank, how = silent[0]
-        return WorkerUnavailable(
-            f"[launch] expected {len(processes)} workers to finish, got worker {rank}, which {how}; "
-            "all were ended; run it again"
+def _results(pipes: dict[Any, int], processes: Sequence[BaseProcess], timeout_s: float) -> list[Any]:
+    """What all have returned. Raises: WorkerUnavailable when one has failed, or still works timeout_s after the first
+    has ended.
+    """
+    results: dict[int, bytes] = {}
+    failures: list[_Failure] = []
+    until: float | None = None
+    while pipes and (ready := wait(list(pipes), None if until is None else max(0.0, until - time.monotonic()))):
+        had_failed = bool(failures)
+        for pipe in ready:
+            rank = pipes.pop(pipe)
+            answer = _received(pipe, rank, processes[rank])
+            if isinstance(answer, _Failure):
+                failures.append(answer)
+            else:
+                results[rank] = answer
+        if failures and not had_failed:  # the first to be seen may not have been the first to fail
+            until = time.monotonic() + _GRACE_S
+        until = until or time.monotonic() + timeout_s
+    if failures:
+        first = min(failures)
+        got = f"an error in worker {first.rank}; fix its cause, all were ended:\n{first.text}"
+        if first.cause == _KILLED:
+            got = f"worker {first.rank}, which {first.text}; all were ended; run it again"
+        raise WorkerUnavailable(f"[launch] expected {len(processes)} workers to finish, got {got}")
+    if pipes:
+        late = ", ".join(map(str, sorted(pipes.values())))
+        raise WorkerUnavailable(
+            f"[launch] expected {len(processes)} workers to finish within {timeout_s:g} s of the first, got worker "
+            f"{late} still at work; all were ended; give a longer timeout_s, or fix what keeps it"
         )
-    failure, rank = min(own or found)
-    return WorkerUnavailable(
-        f"[launch] expected {len(processes)} workers to finish, got an error in worker {rank}; fix its cause, all "
-        f"were ended:\n{failure.text}"
-    )
+    return [pickle.loads(results[rank]) for rank in range(len(processes))]
 
 
-def _silent(processes: Sequence[BaseProcess], reported: set[int]) -> list[tuple[int, str]]:
-    """Workers that ended badly and left no error, and how."""
-    return [
-        (
-            rank,
-            f"was killed by signal {-process.exitcode}" if process.exitcode < 0 else "exited without an error message",
-        )
-        for rank, process in enumerate(processes)
-        if process.exitcode not in (None, 0) and rank not in reported
-    ]
+def _received(pipe: Any, rank: int, process: BaseProcess) -> bytes | _Failure:
+    try:
+        answer: bytes | _Failure = pipe.recv()
+    except (EOFError, OSError):
+        process.join()  # a dying process closes its pipe before it has an exit code
+        code = process.exitcode or 0
+        text = f"was killed by signal {-code}" if code < 0 else "exited without an error message"
+        answer = _Failure(_KILLED, 0.0, rank, text)
+    return answer
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
     for process in processes:
-        if process.is_alive():
-            process.terminate()
+        process.terminate()
     for process in processes:
-        if process.pid is None:
-            continue
         process.join(_GRACE_S)
-        if process.is_alive():
-            process.kill()
-            process.join()
+        process.kill()
+        process.join()

@@ -236,5 +236,4 @@ class PartitionedMemory:
 
 
 def _array(slots: Tensor) -> Int64Array:
-    found: Int64Array = slots.cpu().numpy()
-    return found
+    return slots.cpu().numpy()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from livegnn.distributed.exchange import check_parts
 from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.optional import need
 from livegnn.types import AnyArray
@@ -34,62 +35,43 @@ class TorchExchange:
                 "livegnn.distributed.launch"
             )
         self._device = self._torch.device(device)
-        self._rank, self._size = int(self._dist.get_rank()), int(self._dist.get_world_size())
-
-    @property
-    def rank(self) -> int:
-        """This worker's number."""
-        return self._rank
-
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
-        return self._size
+        self.rank, self.size = int(self._dist.get_rank()), int(self._dist.get_world_size())
 
     def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
         """Part i goes to worker i: one exchange of the lengths, one of the rows."""
-        if len(parts) != self._size:
-            raise UsageError(
-                f"[swap] expected a part for each of {self._size} workers, got {len(parts)}; give empty ones too"
-            )
-        if self._size == 1:
+        check_parts(parts, self.size)
+        if self.size == 1:
             return [np.array(parts[0])]
         lengths = [len(part) for part in parts]
-        coming = self._torch.empty(self._size, dtype=self._torch.int64, device=self._device)
-        self._all_to_all(coming, self._tensor(np.array(lengths, np.int64)), None, None)
+        coming = self._torch.empty(self.size, dtype=self._torch.int64, device=self._device)
+        self._together(self._dist.all_to_all_single, coming, self._tensor(np.array(lengths, np.int64)))
         counts = coming.tolist()
         out = self._tensor(np.concatenate(parts))
         found = self._torch.empty((sum(counts), *out.shape[1:]), dtype=out.dtype, device=self._device)
         if out.dim() == 1 or out.shape[1:].numel():
-            self._all_to_all(found, out, counts, lengths)
+            self._together(self._dist.all_to_all_single, found, out, counts, lengths)
         rows: AnyArray = found.cpu().numpy()
         return np.split(rows, np.cumsum(counts)[:-1])
 
     def gather(self, part: AnyArray) -> list[AnyArray]:
         """What each worker gave."""
-        return self.swap([part] * self._size)
+        return self.swap([part] * self.size)
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all workers."""
         total = values.to(self._device, copy=True)
-        if self._size > 1:
-            try:
-                self._dist.all_reduce(total)
-            except RuntimeError as cause:
-                raise self._gone() from cause
+        if self.size > 1:
+            self._together(self._dist.all_reduce, total)
         return total.to(values.device)
 
     def _tensor(self, array: AnyArray) -> Any:
         return self._torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
-    def _all_to_all(self, out: Any, values: Any, counts: list[int] | None, lengths: list[int] | None) -> None:
+    def _together(self, collective: Callable[..., Any], *given: Any) -> None:
         try:
-            self._dist.all_to_all_single(out, values, counts, lengths)
+            collective(*given)
         except RuntimeError as cause:
-            raise self._gone() from cause
-
-    def _gone(self) -> WorkerUnavailable:
-        return WorkerUnavailable(
-            f"[exchange] expected all {self._size} workers, got one that has ended or is late (seen by worker "
-            f"{self._rank}); see its own error, or give a longer timeout_s"
-        )
+            raise WorkerUnavailable(
+                f"[exchange] expected all {self.size} workers, got one that has ended or is late (seen by worker "
+                f"{self.rank}); see its own error, or give a longer timeout_s"
+            ) from cause

@@ -58,9 +58,7 @@ class RemoteSampler:
         """The hops of targets as TemporalSampler.sample() takes them. Raises: as sample_slots(); DtypeInvalid."""
         with self.graph.host.lock:
             slots = self.graph.host.ids.slots("sample", vertices, vertex_type, name="vertices")
-        at = time_array("sample", "times", times)
-        self._check("sample", slots, at, times)
-        return self._sample(slots, at, 1)[0]
+        return self._of_slots("sample", slots, times, 1)[0]
 
     def sample_slots(self, slots: object, times: object) -> list[TemporalHop]:
         """The hops from these targets outward: (B,) slots and times, in the unit of the graph's times.
@@ -82,39 +80,30 @@ class RemoteSampler:
             into, at, ids = np.ascontiguousarray(request.T)
             with self.graph.host.lock:
                 answers.append(_native.event_weights(store, into, at, ids))
-        found: Float32Array = route.joined(exchange.swap(answers))
-        return found
+        return route.joined(exchange.swap(answers))
 
     def _of_slots(self, where: str, slots: object, times: object, snapshots: int) -> list[list[TemporalHop]]:
         numbers, at = id_array(where, "slots", slots), time_array(where, "times", times)
-        self._check(where, numbers, at, times)
-        return self._sample(numbers, at, snapshots)
-
-    def _sample(self, slots: Int64Array, times: Int64Array, snapshots: int) -> list[list[TemporalHop]]:
-        self.held_edges = []
-        found = []
-        for snapshot in range(snapshots):
-            hops: list[TemporalHop] = []
-            targets, at = slots, times
-            for depth in range(len(self.fanouts)):
-                hops.append(self._hop(depth, targets, at, snapshot))
-                targets, at = hops[-1].next_targets, hops[-1].next_times
-            found.append(hops)
-        self.calls = (self.calls + 1) % 2**64
-        return found
-
-    def _check(self, where: str, slots: Int64Array, at: Int64Array, times: object) -> None:
         self.graph.host.same_unit(where, time_unit(times))
-        if slots.shape != at.shape:
+        if numbers.shape != at.shape:
             raise WidthMismatch(
-                f"[{where}] expected a time for each target, got {len(at)} for {len(slots)}; pass one each"
+                f"[{where}] expected a time for each target, got {len(at)} for {len(numbers)}; pass one each"
             )
-        live = self._partition.is_live(slots)
+        live = self._partition.is_live(numbers)
         if not live.all():
             row = int(np.argmin(live))
             raise VertexUnknown(
-                f"[{where}] expected live vertices as targets, got {slots[row]} at row {row}; add the vertex first"
+                f"[{where}] expected live vertices as targets, got {numbers[row]} at row {row}; add the vertex first"
             )
+        self.held_edges = []
+        found: list[list[TemporalHop]] = [[] for _ in range(snapshots)]
+        for snapshot, hops in enumerate(found):
+            targets = numbers, at
+            for depth in range(len(self.fanouts)):
+                hops.append(self._hop(depth, *targets, snapshot))
+                targets = hops[-1].next_targets, hops[-1].next_times
+        self.calls = (self.calls + 1) % 2**64
+        return found
 
     # ---- a hop
 

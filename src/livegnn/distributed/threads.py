@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from livegnn.distributed.exchange import Exchange, checked_group
-from livegnn.errors import UsageError, WorkerUnavailable
+from livegnn.distributed.exchange import Exchange, check_parts, checked_group
+from livegnn.errors import WorkerUnavailable
 from livegnn.types import AnyArray
 
 if TYPE_CHECKING:
@@ -24,42 +25,20 @@ __all__ = ["ThreadExchange", "run_threads"]
 Result = TypeVar("Result")
 
 
-class _Table:
-    """Where the threads of a group put things down for each other."""
-
-    def __init__(self, size: int, timeout_s: float) -> None:
-        self.size = size
-        self.barrier = threading.Barrier(size, timeout=timeout_s)
-        self.given: list[Any] = [None] * size
-
-
 class ThreadExchange:
-    """One thread's end; see Exchange."""
+    """One thread's end; see Exchange. given: where the threads of a group put things down for each other."""
 
-    def __init__(self, table: _Table, rank: int) -> None:
-        self._table, self._rank = table, rank
-
-    @property
-    def rank(self) -> int:
-        """This worker's number."""
-        return self._rank
-
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
-        return self._table.size
+    def __init__(self, given: list[Any], barrier: threading.Barrier, rank: int) -> None:
+        self._given, self._barrier, self.rank, self.size = given, barrier, rank, len(given)
 
     def swap(self, parts: Sequence[AnyArray]) -> list[AnyArray]:
         """Part i goes to worker i."""
-        if len(parts) != self.size:
-            raise UsageError(
-                f"[swap] expected a part for each of {self.size} workers, got {len(parts)}; give empty ones too"
-            )
-        return self._shared(list(parts), lambda given: [np.array(parts[self._rank]) for parts in given])
+        check_parts(parts, self.size)
+        return self._shared(list(parts), lambda given: [np.array(parts[self.rank]) for parts in given])
 
     def gather(self, part: AnyArray) -> list[AnyArray]:
         """What each worker gave."""
-        return self._shared(part, lambda given: [np.array(part) for part in given])
+        return self.swap([part] * self.size)
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all workers, added in order of their numbers."""
@@ -74,12 +53,11 @@ class ThreadExchange:
 
     def _shared(self, mine: Any, read: Callable[[list[Any]], Result]) -> Result:
         """What read() makes of that which all have put down; none goes on before all have read."""
-        table = self._table
         try:
-            table.given[self._rank] = mine
-            table.barrier.wait()
-            result = read(table.given)
-            table.barrier.wait()
+            self._given[self.rank] = mine
+            self._barrier.wait()
+            result = read(self._given)
+            self._barrier.wait()
         except threading.BrokenBarrierError as cause:
             raise WorkerUnavailable(
                 f"[exchange] expected all {self.size} workers, got one that has ended or is late; see its own error"
@@ -94,22 +72,21 @@ def run_threads(fn: Callable[[Exchange], Result], workers: int, *, timeout_s: fl
     Raises:  what the first worker to fail raised; WorkerUnavailable where one is late; UsageError for numbers that make
              no group.
     """
-    table = _Table(workers, checked_group("run_threads", workers, timeout_s))
-    results: list[Any] = [None] * workers
+    seconds = checked_group("run_threads", workers, timeout_s)
+    barrier = threading.Barrier(workers, timeout=seconds)
+    given: list[Any] = [None] * workers
     errors: list[BaseException] = []
 
-    def work(rank: int) -> None:
+    def work(rank: int) -> Result:
         try:
-            results[rank] = fn(ThreadExchange(table, rank))
-        except BaseException as error:  # raised below, in the caller's thread
+            return fn(ThreadExchange(given, barrier, rank))
+        except BaseException as error:
             errors.append(error)
-            table.barrier.abort()
+            barrier.abort()
+            raise
 
-    threads = [threading.Thread(target=work, args=(rank,), name=f"worker-{rank}") for rank in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(workers, thread_name_prefix="worker") as pool:
+        running = [pool.submit(work, rank) for rank in range(workers)]
     if errors:
         raise next((error for error in errors if not isinstance(error, WorkerUnavailable)), errors[0])
-    return results
+    return [one.result() for one in running]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,25 +21,11 @@ from livegnn.optional import need
 from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.events import Events
 from livegnn.temporal.sampler import TemporalSampler
-from livegnn.types import AnyArray
 
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
 __all__ = ["train"]
-
-_EVENTS = ("src", "dst", "time", "edge_ids", "edge_types")
-
-
-class _Task(NamedTuple):
-    """The arguments of every worker; the model and the parts of the graph are in the folder."""
-
-    folder: Path
-    layout: Layout
-    fanouts: list[int]
-    sampler: dict[str, Any]
-    trainer: dict[str, Any]
-    validation: float
 
 
 def train(
@@ -80,14 +66,19 @@ def train(
     layout = Layout(hosts=1, workers_per_host=workers)
     with tempfile.TemporaryDirectory(prefix="livegnn-") as name:
         folder = Path(name)
-        _save_model(torch, model, folder / "model.pt")
+        try:
+            torch.save(model, folder / "model.pt")
+        except (pickle.PicklingError, TypeError, AttributeError) as cause:
+            raise UsageError(
+                f"[train] expected a model that can be pickled for another process, got {type(model).__name__} "
+                f"({cause}); define it in a module"
+            ) from cause
         with graph.host.lock:
-            events = Events.of(graph, codes)
-            _save(folder / "events.npz", dict(zip(_EVENTS, events.columns(), strict=True)))
+            np.savez(folder / "events.npz", *Events.of(graph, codes).columns(), allow_pickle=False)
             for rank in range(workers):
-                _save(folder / f"part-{rank}.npz", Partition.arrays(graph, layout, rank))
-        task = _Task(folder, layout, list(sampler.fanouts), _options_of(sampler), options, validation)
-        report: DistributedReport = launch(_work, workers, (task,), timeout_s=timeout_s)[0]
+                np.savez(folder / f"part-{rank}.npz", allow_pickle=False, **Partition.arrays(graph, layout, rank))
+        task = (folder, layout, sampler.options, options, validation)
+        report: DistributedReport = launch(_work, workers, task, timeout_s=timeout_s)[0]
         trained = torch.load(folder / "trained.pt", weights_only=True)
     model.load_state_dict(trained["weights"])
     if model.memory is not None:
@@ -95,39 +86,28 @@ def train(
     return report
 
 
-def _save_model(torch: Any, model: TemporalModel, path: Path) -> None:
-    try:
-        torch.save(model, path)
-    except (pickle.PicklingError, TypeError, AttributeError) as cause:
-        raise UsageError(
-            f"[train] expected a model that can be pickled for another process, got {type(model).__name__} ({cause}); "
-            "define it in a module"
-        ) from cause
-
-
-def _work(exchange: Exchange, task: _Task) -> DistributedReport:
+def _work(
+    exchange: Exchange,
+    folder: Path,
+    layout: Layout,
+    sampler_options: dict[str, Any],
+    options: dict[str, Any],
+    validation: float,
+) -> DistributedReport:
+    """In every worker; the model and the parts of the graph are in the folder."""
     import torch
 
     from livegnn.distributed.trainer import DistributedTrainer
 
-    with np.load(task.folder / f"part-{exchange.rank}.npz") as arrays:
-        partition = Partition.from_arrays(dict(arrays), task.layout, exchange.rank)
-    with np.load(task.folder / "events.npz") as arrays:
-        events = Events(**{name: arrays[name] for name in _EVENTS})
-    model = torch.load(task.folder / "model.pt", weights_only=False)
-    sampler = RemoteSampler(partition, exchange, task.fanouts, **task.sampler)
-    trainer = DistributedTrainer(model, partition, sampler, exchange, **task.trainer)
-    report = trainer.fit(events, validation=task.validation)
+    with np.load(folder / f"part-{exchange.rank}.npz") as arrays:
+        partition = Partition.from_arrays(dict(arrays), layout, exchange.rank)
+    with np.load(folder / "events.npz") as arrays:
+        events = Events(*arrays.values())
+    model = torch.load(folder / "model.pt", weights_only=False)
+    sampler = RemoteSampler(partition, exchange, **sampler_options)
+    trainer = DistributedTrainer(model, partition, sampler, exchange, **options)
+    report = trainer.fit(events, validation=validation)
     memory = None if trainer.memory is None else trainer.memory.state()
     if exchange.rank == 0:
-        torch.save({"weights": model.state_dict(), "memory": memory}, task.folder / "trained.pt")
+        torch.save({"weights": model.state_dict(), "memory": memory}, folder / "trained.pt")
     return report
-
-
-def _save(path: Path, arrays: dict[str, AnyArray]) -> None:
-    np.savez(path, allow_pickle=False, **arrays)
-
-
-def _options_of(sampler: TemporalSampler) -> dict[str, Any]:
-    names = ("strategy", "inclusive", "window", "seed", "prop_time", "replace", "unique", "snapshots")
-    return {**{name: getattr(sampler, name) for name in names}, "edge_types": sampler.edge_types or None}

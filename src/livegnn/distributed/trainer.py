@@ -13,29 +13,37 @@ from __future__ import annotations
 
 import inspect
 import math
-import pickle
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from livegnn.distributed.exchange import Exchange
 from livegnn.distributed.features import Cached, RemoteEdgeRows, RemoteVertexRows
-from livegnn.distributed.graph_part import BatchEffect, Partition, check_graph
+from livegnn.distributed.graph_part import BatchEffect, Partition, check_dated
+from livegnn.distributed.launch import check_picklable
 from livegnn.distributed.report import DistributedReport
 from livegnn.distributed.sampling import RemoteSampler
-from livegnn.errors import UsageError, ValueInvalid
+from livegnn.errors import UsageError
 from livegnn.graph import Graph
-from livegnn.graph.checks import finite_float, shown
+from livegnn.graph.checks import shown
 from livegnn.optional import need
+from livegnn.temporal.checks import (
+    check_from_zero,
+    check_model,
+    check_share,
+    check_whole,
+    checked_device,
+    checked_parts,
+)
 from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
-from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, score_links
-from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader, check_model, check_sampler, checked_device
+from livegnn.temporal.link import LinkPass, LinkScores, Negatives, cut, cut_evenly, link_loss
+from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader
 from livegnn.temporal.report import EpochReport
 from livegnn.temporal.sampler import TemporalSampler
-from livegnn.types import AnyArray, Float32Array, Int64Array
+from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
     import torch
@@ -53,13 +61,6 @@ def run_of(start: int, stop: int, rank: int, size: int) -> slice:
     count = stop - start
     turn = start // max(count, 1) % size
     return slice(start + (count * rank + turn) // size, start + (count * (rank + 1) + turn) // size)
-
-
-class _Scored(NamedTuple):
-    """Logits of a worker's run of a mini-batch."""
-
-    positive: Tensor
-    negative: Tensor
 
 
 class DistributedTrainer:
@@ -113,9 +114,8 @@ class DistributedTrainer:
         )
         self._loader.check(model)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size)
-        parameters = list(model.parameters())
-        self._optimizer = made_optimizer("DistributedTrainer", optimizer, parameters, learning_rate)
-        self._parameters = parameters
+        self._parameters = list(model.parameters())
+        self._optimizer = made_optimizer("DistributedTrainer", optimizer, self._parameters, learning_rate)
         self._negatives = Negatives()  # destinations that fit() has seen and that are still vertices
         self._removed: list[Int64Array] = []  # vertices that the memory has yet to forget
         self._fits = 0
@@ -141,14 +141,14 @@ class DistributedTrainer:
                  epoch, and not trained on.
         Raises:  UsageError without events to train on; ValueInvalid.
         """
-        _check_validation("fit", validation)
+        check_share("fit", "validation", validation)
         count_of_epochs = self.epochs if epochs is None else epochs
-        _check_options(self.batch_size, count_of_epochs, 0.0, self.seed)
+        check_whole("DistributedTrainer", 1, epochs=count_of_epochs)
         ordered = events.in_time_order()
         count = len(ordered) - int(len(ordered) * validation)
         if not count:
             raise UsageError("[fit] expected events to train on, got none; give the edges of the graph")
-        known, later = ordered.at(slice(0, count)), ordered.at(slice(count, None))
+        known, later = ordered.parted(count)
         live = ordered.at(self.partition.is_live(ordered.dst))
         self._negatives.add(live.dst, self._types_to(live))
         self._fits += 1
@@ -186,11 +186,11 @@ class DistributedTrainer:
         positive, negative = [], []
         with self._torch.no_grad():
             for part in cut(len(events), self.batch_size):
-                mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
-                scored = self._score(events.at(mine), negatives[mine])
+                mine = self._run(part)
+                logits, of_negatives = self._score(events.at(mine), negatives[mine])
                 self._observe(events, part)
-                positive.append(self._gathered(scored.positive))
-                negative.append(self._gathered(scored.negative))
+                positive.append(self._gathered(logits))
+                negative.append(self._gathered(of_negatives))
         if not len(events):
             return LinkScores(math.nan, math.nan, math.nan, 0)
         return self._pass.scores(np.concatenate(positive), np.concatenate(negative))
@@ -243,28 +243,27 @@ class DistributedTrainer:
 
     # ---- a step
 
+    def _run(self, part: slice) -> slice:
+        """This worker's run of a global mini-batch."""
+        return run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
+
     def _step(self, events: Events, negatives: Int64Array, part: slice) -> float:
         """The sum of losses over a global mini-batch; one step of the optimizer."""
-        functional, count = self._torch.nn.functional, part.stop - part.start
-        mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
-        scored = self._score(events.at(mine), negatives[mine])
+        mine = self._run(part)
+        positive, negative = self._score(events.at(mine), negatives[mine])
         with self._loader.clock.phase("model"):
-            loss = functional.binary_cross_entropy_with_logits(
-                scored.positive, self._torch.ones_like(scored.positive), reduction="sum"
-            ) + functional.binary_cross_entropy_with_logits(
-                scored.negative, self._torch.zeros_like(scored.negative), reduction="sum"
-            )
+            loss = link_loss(positive, negative, reduction="sum")
             self._optimizer.zero_grad()
             if loss.requires_grad:
-                (loss / count).backward()
+                (loss / (part.stop - part.start)).backward()
         total = self._add_gradients(float(loss.detach()))
         with self._loader.clock.phase("model"):
             self._optimizer.step()
         self._observe(events, part)
         return total
 
-    def _score(self, batch: Events, negatives: Int64Array) -> _Scored:
-        """Logits of this worker's run, perhaps an empty one."""
+    def _score(self, batch: Events, negatives: Int64Array) -> tuple[Tensor, Tensor]:
+        """Logits of this worker's run, perhaps an empty one: of its events, and of its negatives."""
         roots = np.concatenate([batch.src, batch.dst, negatives])
         self._targets += len(roots)
         inputs = self._loader.load(roots, np.tile(batch.time, 3))
@@ -273,20 +272,16 @@ class DistributedTrainer:
                 inputs = self.memory.bring(inputs)
         if not len(batch):
             none = self._torch.zeros(0, device=self._loader.device)
-            return _Scored(none, none)
+            return none, none
         with self._loader.clock.phase("model"):
             h, n = self.model.embed(inputs), len(batch)
             src, dst, other = h[:n], h[n : 2 * n], h[2 * n :]
-            undirected = self._loader.graph.undirected
-            return _Scored(
-                score_links(self.model, undirected, batch.src, src, batch.dst, dst),
-                score_links(self.model, undirected, batch.src, src, negatives, other),
-            )
+            return self._pass.score(batch.src, src, batch.dst, dst), self._pass.score(batch.src, src, negatives, other)
 
     def _observe(self, events: Events, part: slice) -> None:
         if self.memory is None:
             return
-        mine = run_of(part.start, part.stop, self.exchange.rank, self.exchange.size)
+        mine = self._run(part)
         batch = events.at(mine)
         if isinstance(self._remote_edges, RemoteEdgeRows):
             self._remote_edges.expect(batch.edge_ids, batch.dst)
@@ -339,24 +334,20 @@ class DistributedTrainer:
         return np.concatenate(self.exchange.gather(logits.float().cpu().numpy()))
 
     def _measured(self) -> DistributedReport:
-        report = self.report
-        report.sampling_seconds = self._of_all(np.array([self.sampler.seconds]))
-        report.targets = self._of_all(np.array([self._targets], np.int64))
-        report.targets_served = self._of_all(np.array([self.sampler.targets_served], np.int64))
+        report, sampler = self.report, self.sampler
+        numbers = [np.array([number]) for number in (sampler.seconds, self._targets, sampler.targets_served)]
+        of_all = [np.concatenate(self.exchange.gather(number)) for number in numbers]
+        report.sampling_seconds, report.targets, report.targets_served = of_all
         report.seconds = dict(self._loader.clock.seconds)
         return report
-
-    def _of_all(self, number: AnyArray) -> AnyArray:
-        return np.concatenate(self.exchange.gather(number))
 
 
 def check_training(
     model: TemporalModel, graph: Graph, sampler: TemporalSampler, options: Mapping[str, Any], validation: float
 ) -> None:
     """Refuses what DistributedTrainer or its fit() would, for a caller who has yet to start workers."""
-    check_model("train", model)
-    check_graph("train", graph)
-    check_sampler("train", sampler, graph, live=True)
+    check_dated("train", graph)
+    checked_parts("train", model, graph, sampler, "cpu", live=True)
     if not graph.edge_count:
         raise UsageError("[train] expected a graph with edges to train on, got none; add the first part of the events")
     known = inspect.signature(DistributedTrainer).parameters
@@ -366,7 +357,7 @@ def check_training(
         raise UsageError(f"[train] expected options among {', '.join(names)}, got {', '.join(unknown)}; leave them out")
     given = {name: options.get(name, known[name].default) for name in names}
     _check_options(*(given[name] for name in ("batch_size", "epochs", "learning_rate", "seed")))
-    _check_validation("train", validation)
+    check_share("train", "validation", validation)
     device = checked_device("train", given["device"])
     loader = InputLoader(graph, sampler, edge_columns=given["edge_columns"], device=device)
     loader.check(model)
@@ -376,13 +367,8 @@ def check_training(
 
         check_memory(model)
     made_optimizer("train", given["optimizer"], list(model.parameters()), given["learning_rate"])
-    try:
-        pickle.dumps(given["optimizer"])
-    except (pickle.PicklingError, TypeError, AttributeError) as cause:
-        raise UsageError(
-            f"[train] expected an optimizer= that can be pickled for the workers, got {shown(given['optimizer'])} "
-            f"({cause}); give a class of torch.optim, or a function or functools.partial of a module"
-        ) from cause
+    advice = "give a class of torch.optim, or a function or functools.partial of a module"
+    check_picklable("train", "an optimizer=", given["optimizer"], advice)
 
 
 def made_optimizer(
@@ -414,18 +400,7 @@ def made_optimizer(
     return optimizer
 
 
-def _check_validation(where: str, validation: float) -> None:
-    if not 0.0 <= finite_float(where, "validation", validation) < 1.0:
-        raise ValueInvalid(f"[{where}] expected validation in [0, 1), got {validation}; give a share")
-
-
 def _check_options(batch_size: int, epochs: int, learning_rate: float, seed: int) -> None:
-    for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueInvalid(
-                f"[DistributedTrainer] expected {name} of at least {least}, got {value!r}; give a whole number"
-            )
-    if finite_float("DistributedTrainer", "learning_rate", learning_rate) < 0:
-        raise ValueInvalid(
-            f"[DistributedTrainer] expected learning_rate from 0 on, got {learning_rate!r}; give a finite number"
-        )
+    check_whole("DistributedTrainer", 1, batch_size=batch_size, epochs=epochs)
+    check_whole("DistributedTrainer", 0, seed=seed)
+    check_from_zero("DistributedTrainer", learning_rate=learning_rate)

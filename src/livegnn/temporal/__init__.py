@@ -6,14 +6,13 @@ PyTorch; the rest of this package asks for it where it first needs it.
 
 from livegnn.temporal.caches import CacheStats, FeatureCache, FeatureSource, FetchStats, presample
 from livegnn.temporal.engine import TemporalEngine, WhatNext
-from livegnn.temporal.hop import TemporalHop
+from livegnn.temporal.hop import TemporalHop, TemporalWalks
 from livegnn.temporal.link import LinkPass, LinkScores
 from livegnn.temporal.loading import InputLoader
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.temporal.trainer import ContinuousTrainer
-from livegnn.temporal.walks import TemporalWalks
 
 __all__ = [
     "CacheStats",

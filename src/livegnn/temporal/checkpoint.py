@@ -1,4 +1,5 @@
-"""Checkpoints of training: one file, written next to its place and renamed, so that there is always a whole one.
+"""Checkpoints of training: one file, written next to its place and renamed, so that there is always a whole one; and
+the folders that they go to: made, and tried out, before a training begins.
 
 file  = torch.save of state, read with weights_only, and a trailer (stored.py)
 state = {"format": 2, "options": str, ...plain values and tensors}; format 1, of livegnn 0.1, has no trailer
@@ -6,17 +7,20 @@ state = {"format": 2, "options": str, ...plain values and tensors}; format 1, of
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
+from livegnn.graph.checks import shown
 from livegnn.optional import need
 from livegnn.stored import checked, file_path, made_folder, replaced
 from livegnn.stored_arrays import sound_zip
 
-__all__ = ["fitting", "read_checkpoint", "write_checkpoint"]
+__all__ = ["fitting", "read_checkpoint", "writable_folder", "write_checkpoint"]
 
 _FORMAT, _UNSEALED_FORMAT = 2, 1
 
@@ -78,3 +82,24 @@ def fitting(path: Path | None, where: str) -> Iterator[None]:
             f"[{where}] expected a checkpoint's values in {path}, got others ({type(cause).__name__}: {cause}); give "
             "another, or move it away"
         ) from cause
+
+
+def writable_folder(where: str, name: str, folder: object) -> Path:
+    """The folder, made with its parents if need be, where a file was written and taken away again.
+
+    Args:    name: of the argument, for the error.
+    Raises:  UsageError where it is no path, cannot be made, or cannot be written to.
+    """
+    if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
+        raise UsageError(f"[{where}] expected {name} as a path, got {type(folder).__name__}; give a str")
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"livegnn")
+    except (OSError, ValueError) as cause:
+        raise UsageError(
+            f"[{where}] expected {name} as a folder that can be made and written to, got {shown(str(path))} ({cause}); "
+            "give another"
+        ) from cause
+    return path

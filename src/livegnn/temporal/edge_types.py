@@ -27,15 +27,13 @@ def edge_codes(where: str, graph: Graph, edge_types: EdgeTypes | None) -> list[i
     if not graph.has_type:
         raise ColumnMissing(f"[{where}] expected a graph whose edges have types, got one without; leave out edge_types")
     schema = graph.host.schema
-    known = schema.edge_code if schema.has_types else _number
-    found = sorted({known(where, each) for each in edge_types})
+    if schema.has_types:
+        found = sorted({schema.edge_code(where, each) for each in edge_types})
+    else:
+        found = sorted({whole_number(where, "an edge type", each) for each in edge_types})
     if not found:
         raise ValueInvalid(f"[{where}] expected at least one edge type, got none; leave out edge_types for all")
     return found
-
-
-def _number(where: str, value: object) -> int:
-    return whole_number(where, "an edge type", value)
 
 
 def destination_types(graph: Graph, edge_types: Int64Array) -> Int64Array | None:

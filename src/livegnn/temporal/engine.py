@@ -35,20 +35,11 @@ from livegnn.graph.updates import VertexType
 from livegnn.optional import need
 from livegnn.stored import file_path
 from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
+from livegnn.temporal.checks import check_whole, checked_parts
 from livegnn.temporal.edge_types import EdgeTypes, edge_codes
 from livegnn.temporal.events import Events, arrived
 from livegnn.temporal.link import LinkPass, cut
-from livegnn.temporal.loading import (
-    EdgeColumn,
-    Fetches,
-    InputLoader,
-    SlotSampler,
-    VertexFeatures,
-    check_graph,
-    check_model,
-    check_sampler,
-    checked_device,
-)
+from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader, SlotSampler, VertexFeatures
 from livegnn.temporal.view import TemporalView
 from livegnn.types import Float32Array, Int64Array
 
@@ -110,15 +101,8 @@ class TemporalEngine(Consumer):
         events_kept_max: int = 1_000_000,
         device: torch.device | str = "cpu",
     ) -> None:
-        check_model("TemporalEngine", model)
-        check_graph("TemporalEngine", graph)
-        check_sampler("TemporalEngine", sampler, graph)
-        device = checked_device("TemporalEngine", device)
-        for name, value in (("memory_step", memory_step), ("events_kept_max", events_kept_max)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueInvalid(
-                    f"[TemporalEngine] expected {name} of at least 1, got {value!r}; give a whole number"
-                )
+        device = checked_parts("TemporalEngine", model, graph, sampler, device)
+        check_whole("TemporalEngine", 1, memory_step=memory_step, events_kept_max=events_kept_max)
         if not graph.has_time:
             raise UsageError("[TemporalEngine] expected a graph whose edges have times, got one without; give time=")
         self._torch: Any = need("torch", "train")
@@ -392,12 +376,7 @@ class TemporalEngine(Consumer):
 
     def _made(self, model: TemporalModel) -> LinkPass:
         """A copy of the model, ready to be asked."""
-        for name, value in model.state_dict().items():
-            if value.is_meta:
-                raise ValueInvalid(
-                    f"[TemporalEngine] expected weights with numbers, got {name} on device meta, which has none; load "
-                    "the trained weights"
-                )
+        _check_weights(self._torch, model)
         if hasattr(self, "_pass"):
             mine = copy.deepcopy(self._pass.model)
             if type(mine) is not type(model):
@@ -408,7 +387,6 @@ class TemporalEngine(Consumer):
             _load_weights(mine, model.state_dict())
         else:
             mine = copy.deepcopy(model).to(self._loader.device)
-        _check_finite(self._torch, mine)
         mine.eval()
         return LinkPass(mine, self._loader, batch_size=self.memory_step)
 
@@ -526,8 +504,7 @@ class TemporalEngine(Consumer):
 
     def _destinations(self, vertex_type: str | None) -> Int64Array:
         slots = self.graph.host.live_slots("next", vertex_type)
-        found: Int64Array = slots[self.graph.host.store.in_degree(slots) > 0].astype(np.int64)
-        return found
+        return slots[self.graph.host.store.in_degree(slots) > 0].astype(np.int64)
 
     def _numpy(self, tensor: torch.Tensor) -> Float32Array:
         values: Float32Array = tensor.detach().float().cpu().numpy()
@@ -563,8 +540,13 @@ def _times(where: str, graph: Graph, time: object, count: int) -> Int64Array:
     return times
 
 
-def _check_finite(torch: Any, model: TemporalModel) -> None:
+def _check_weights(torch: Any, model: TemporalModel) -> None:
     for name, value in model.state_dict().items():
+        if value.is_meta:
+            raise ValueInvalid(
+                f"[TemporalEngine] expected weights with numbers, got {name} on device meta, which has none; load the "
+                "trained weights"
+            )
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             got = f"NaN or infinity in {name}"
             raise ValueInvalid(f"[TemporalEngine] expected finite weights, got {got}; train the model again")

@@ -13,7 +13,7 @@ from livegnn.graph import Graph
 from livegnn.graph.consumers import Consumer
 from livegnn.types import BoolArray, Int64Array
 
-__all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "arrived", "smaller_first"]
+__all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "arrived", "joined", "smaller_first"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,14 +37,13 @@ class Events:
         """src, dst, time, edge_ids, edge_types."""
         return self.src, self.dst, self.time, self.edge_ids, self.edge_types
 
+    def parted(self, count: int) -> tuple[Events, Events]:
+        """The first `count` events, and the rest."""
+        return self.at(slice(0, count)), self.at(slice(count, None))
+
     def in_time_order(self) -> Events:
         """By (time, edge id)."""
         return self.at(np.lexsort((self.edge_ids, self.time)))
-
-    @classmethod
-    def none(cls) -> Events:
-        """No events."""
-        return cls(*(np.zeros(0, np.int64) for _ in range(5)))
 
     @classmethod
     def of(cls, graph: Graph, edge_types: Sequence[int] = ()) -> Events:
@@ -56,6 +55,11 @@ class Events:
         time, types = (edges.get(name, np.zeros(len(ids), np.int64)) for name in ("time", "type"))
         found = cls(*(column.astype(np.int64) for column in (edges["src"], edges["dst"], time, ids, types)))
         return found.at(np.isin(found.edge_types, edge_types)) if len(edge_types) else found
+
+
+def joined(first: Events, second: Events) -> Events:
+    """The events of both."""
+    return Events(*(np.concatenate(pair) for pair in zip(first.columns(), second.columns(), strict=True)))
 
 
 def smaller_first(graph: Graph, events: Events) -> Events:
@@ -134,8 +138,8 @@ class EventTable:
 
     def __init__(self, events: Events, history_end: int) -> None:
         first = int(np.searchsorted(events.edge_ids, history_end))
-        parts = events.at(slice(0, first)).in_time_order(), events.at(slice(first, None))
-        self._columns = [np.concatenate(pair) for pair in zip(*(part.columns() for part in parts), strict=True)]
+        history, later = events.parted(first)
+        self._columns = list(joined(history.in_time_order(), later).columns())
         self._there = np.ones(len(events), np.bool_)
         self._count = len(events)
         self._history, self.history_end = first, history_end
@@ -165,16 +169,18 @@ class EventTable:
         self._there[_places(ids[:history], edge_ids, self._by_id)] = False
         self._there[history + _places(ids[history : self._count], edge_ids)] = False
 
-    def between(self, first: int, last: int, count: int | None = None) -> Events:
-        """The events at places [first, last) whose edges are still there, at most `count` of them."""
-        places = first + np.flatnonzero(self._there[first : min(last, self._count)])[:count]
-        return Events(*(column[places] for column in self._columns))
+    def between(self, first: int, last: int) -> Events:
+        """The events at places [first, last) whose edges are still there."""
+        return self._at(first + np.flatnonzero(self._there[first : min(last, self._count)]))
 
     def draw(self, count: int, last: int, rng: np.random.Generator) -> Events:
         """So many events from places [0, last), or all, each at most once, in order of place; removed ones never."""
         places = np.flatnonzero(self._there[: last if count else 0])
         if count < len(places):
             places = places[np.sort(rng.choice(len(places), count, replace=False))]
+        return self._at(places)
+
+    def _at(self, places: Int64Array) -> Events:
         return Events(*(column[places] for column in self._columns))
 
     def mark(self, place: int) -> Mark:

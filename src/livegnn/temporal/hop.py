@@ -1,12 +1,13 @@
-"""TemporalHop: what one hop of temporal sampling gives; flat arrays that PyG's layers take as they are."""
+"""What temporal sampling gives: TemporalHop, flat arrays that PyG's layers take as they are, and TemporalWalks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from livegnn.types import Float32Array, Int64Array
 
-__all__ = ["TemporalHop"]
+__all__ = ["TemporalHop", "TemporalWalks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,3 +63,16 @@ class TemporalHop:
     def edge_count(self) -> int:
         """E, how many edges were sampled."""
         return len(self.src)
+
+
+class TemporalWalks(NamedTuple):
+    """B walks of at most L steps; step i leads from vertices[:, i] against an edge to vertices[:, i + 1].
+
+    Args:    vertices: (B, L + 1) int64 slots, -1 after the end.  times: (B, L) int64, of the edges (without times the
+             target's own), 0 after the end.
+             edge_ids: (B, L) int64, -1 after the end.
+    """
+
+    vertices: Int64Array
+    times: Int64Array
+    edge_ids: Int64Array

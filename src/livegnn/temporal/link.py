@@ -15,9 +15,10 @@ import numpy as np
 from livegnn.errors import TrainingDiverged, UsageError, ValueInvalid
 from livegnn.graph.checks import whole_number
 from livegnn.optional import need
+from livegnn.temporal.checks import check_model
 from livegnn.temporal.edge_types import destination_types
 from livegnn.temporal.events import Events
-from livegnn.temporal.loading import HopSource, InputLoader, check_model
+from livegnn.temporal.loading import HopSource, InputLoader
 from livegnn.types import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["LinkPass", "LinkScores", "Negatives", "cut", "score_links"]
+__all__ = ["LinkPass", "LinkScores", "Negatives", "cut", "cut_evenly", "link_loss"]
 
 Progress = Callable[[int], None]  # events done so far
 _TYPE_BITS, _SLOT_MASK = 32, (1 << 32) - 1
@@ -100,15 +101,13 @@ def cut_evenly(count: int, size: int, first: int = 0) -> Iterator[slice]:
         yield slice(first + rest * part // parts, first + rest * (part + 1) // parts)
 
 
-def score_links(
-    model: TemporalModel, undirected: bool, src: Int64Array, h_src: Tensor, dst: Int64Array, h_dst: Tensor
-) -> Tensor:
-    """(n,) logits; in an undirected graph of the smaller slot with the larger, whichever is given first."""
-    if undirected:
-        torch: Any = need("torch", "train")
-        turned = torch.from_numpy(src > dst).to(h_src.device)[:, None]
-        h_src, h_dst = torch.where(turned, h_dst, h_src), torch.where(turned, h_src, h_dst)
-    return model.score(h_src, h_dst)
+def link_loss(positive: Tensor, negative: Tensor, reduction: str = "mean") -> Tensor:
+    """Binary cross-entropy of the logits of events and of negatives, both signs added."""
+    torch: Any = need("torch", "train")
+    of = torch.nn.functional.binary_cross_entropy_with_logits
+    loss = of(positive, torch.ones_like(positive), reduction=reduction)
+    both: Tensor = loss + of(negative, torch.zeros_like(negative), reduction=reduction)
+    return both
 
 
 class LinkPass:
@@ -154,7 +153,6 @@ class LinkPass:
         hidden: ids of edges that no sample may hold, next to those of the mini-batch; for graphs without times.
         Raises:  TrainingDiverged where the loss is not finite; the model has then taken the steps before.
         """
-        functional = self._torch.nn.functional
         self.model.train()
         total = 0.0
         for part in cut_evenly(len(events), self.batch_size, first):
@@ -162,9 +160,7 @@ class LinkPass:
             src, dst, other = self._embed(batch, negatives[part], source, hidden)
             with self.loader.clock.phase("model"):
                 positive = self.score(batch.src, src, batch.dst, dst)
-                negative = self.score(batch.src, src, negatives[part], other)
-                loss = functional.binary_cross_entropy_with_logits(positive, self._torch.ones_like(positive))
-                loss = loss + functional.binary_cross_entropy_with_logits(negative, self._torch.zeros_like(negative))
+                loss: Any = link_loss(positive, self.score(batch.src, src, negatives[part], other))
                 value = float(loss.detach())
                 if not np.isfinite(value):
                     raise TrainingDiverged(
@@ -232,8 +228,11 @@ class LinkPass:
                 self._observe(events.at(part), source, None if edge_x is None else edge_x[part])
 
     def score(self, src: Int64Array, h_src: Tensor, dst: Int64Array, h_dst: Tensor) -> Tensor:
-        """(n,) logits of links, as score_links() gives them."""
-        return score_links(self.model, self.loader.graph.undirected, src, h_src, dst, h_dst)
+        """(n,) logits of links; in an undirected graph of the smaller slot with the larger, however they are given."""
+        if self.loader.graph.undirected:
+            turned = self._torch.from_numpy(src > dst).to(h_src.device)[:, None]
+            h_src, h_dst = self._torch.where(turned, h_dst, h_src), self._torch.where(turned, h_src, h_dst)
+        return self.model.score(h_src, h_dst)
 
     def _embed(
         self, batch: Events, negatives: Int64Array, source: HopSource | None, hidden: Int64Array | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, get_args
@@ -16,6 +16,7 @@ from livegnn.errors import ColumnMissing, UsageError, ValueInvalid, WidthMismatc
 from livegnn.graph import Graph
 from livegnn.graph.checks import shown
 from livegnn.optional import need
+from livegnn.temporal.checks import check_graph, check_model, check_sampler, checked_device
 from livegnn.temporal.events import Events
 from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.pin import PinnedSampler
@@ -27,20 +28,7 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.inputs import TemporalInput
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = [
-    "Clock",
-    "EdgeColumn",
-    "Fetches",
-    "HopSource",
-    "InputLoader",
-    "LiveSampler",
-    "SlotSampler",
-    "check_graph",
-    "check_model",
-    "check_sampler",
-    "checked_device",
-]
-
+__all__ = ["Clock", "EdgeColumn", "Fetches", "HopSource", "InputLoader", "SlotSampler", "VertexFeatures"]
 
 EdgeColumn = Literal["attr", "weight", "type"]
 VertexFeatures: TypeAlias = "Fetches | Mapping[str, Fetches] | None"
@@ -62,33 +50,9 @@ class HopSource(Protocol):
 class SlotSampler(HopSource, Protocol):
     """A HopSource of a graph, as trainers and engines hold it."""
 
-    @property
-    def graph(self) -> Graph:
-        """The graph that is sampled."""
-
-    @property
-    def fanouts(self) -> Sequence[int]:
-        """Edges per target, hop by hop."""
-
-    @property
-    def snapshots(self) -> int:
-        """Windows back in time."""
-
-
-class LiveSampler(SlotSampler, Protocol):
-    """A SlotSampler that continuous training can hold to one version: a TemporalSampler."""
-
-    calls: int  # the number of the next call, of which samples are a function
-
-    @property
-    def options(self) -> dict[str, object]:
-        """The arguments that samples depend on."""
-
-    def twin(self) -> LiveSampler:
-        """Another of the same graph and arguments, whose calls count from 0."""
-
-    def pin(self) -> AbstractContextManager[HopSource]:
-        """The same sampler on the version of now, whatever is applied meanwhile."""
+    graph: Graph
+    fanouts: list[int]  # edges per target, hop by hop
+    snapshots: int  # windows back in time
 
 
 class Fetches(Protocol):
@@ -131,11 +95,8 @@ class _GraphRows:
         self._torch = need("torch", "train")
 
     def fetch(self, ids: Int64Array) -> torch.Tensor:
-        if not self.width:
-            rows: Float32Array = np.zeros((len(ids), 0), np.float32)
-        else:
-            with self.graph.host.lock:
-                rows = self._read(ids)
+        with self.graph.host.lock:
+            rows = self._read(ids) if self.width else np.zeros((len(ids), 0), np.float32)
         tensor: torch.Tensor = self._torch.from_numpy(rows).to(self._device)
         return tensor
 
@@ -176,14 +137,19 @@ class InputLoader:
             read = partial(_native.edge_attrs, graph.host.store)
             edge_features = _GraphRows(graph, graph.attr_width, read, device)
         by_type = dict(vertex_features) if isinstance(vertex_features, Mapping) else {}
-        given = [("vertex_features", rows) for rows in by_type.values() or [vertex_features]]
-        for name, rows in [*given, ("edge_features", edge_features)]:
+        self.sources = [*(by_type.values() or [vertex_features]), edge_features]
+        for rows in self.sources:
             if not (hasattr(rows, "fetch") and hasattr(rows, "width")):
+                name = "edge_features" if rows is edge_features else "vertex_features"
                 raise UsageError(
                     f"[InputLoader] expected {name} as a FeatureCache or None, got {type(rows).__name__}; the features "
                     "themselves belong to the graph"
                 )
-        _check_types(graph, by_type)
+        if by_type and set(by_type) != set(graph.feature_widths):
+            raise UsageError(
+                f"[InputLoader] expected vertex_features for each of the types {list(graph.feature_widths)}, got "
+                f"{list(by_type)}; give FeatureCache(graph, vertex_type=...) for each"
+            )
         self.vertices: Fetches | dict[str, Fetches] = by_type or cast("Fetches", vertex_features)
         self.edges = edge_features
         self.edge_columns = _checked_columns(graph, edge_columns)
@@ -271,13 +237,13 @@ class InputLoader:
     def _rows(self, rows: Fetches, ids: Int64Array, source: HopSource | None, *, edges: bool) -> torch.Tensor:
         """Rows by id; those of the graph as the pinned version has them, also where the graph has moved on."""
         if not isinstance(source, PinnedSampler) or rows.width == 0 or getattr(rows, "graph", None) is not self.graph:
-            return _float32(rows, ids)
+            return rows.fetch(ids).float()  # of a cache that holds 16 bits
         with self.graph.host.lock:
             kept = source.kept(ids, edges=edges)
             if not kept.any():
-                return _float32(rows, ids)
+                return rows.fetch(ids).float()
             old = source.edge_attrs(ids[kept]) if edges else source.features_of_slots(ids[kept])[:, : rows.width]
-            others = _float32(rows, ids[~kept])
+            others = rows.fetch(ids[~kept]).float()
         found = others.new_empty((len(ids), rows.width))
         torch = need("torch", "train")
         places = torch.from_numpy(kept).to(found.device)
@@ -306,18 +272,6 @@ class InputLoader:
             return TemporalInput.of(hops, x, edge_x, self.device)
 
 
-def _float32(rows: Fetches, ids: Int64Array) -> torch.Tensor:
-    return rows.fetch(ids).float()  # of a cache that holds 16 bits
-
-
-def _check_types(graph: Graph, by_type: Mapping[str, Fetches]) -> None:
-    if by_type and set(by_type) != set(graph.feature_widths):
-        raise UsageError(
-            f"[InputLoader] expected vertex_features for each of the types {list(graph.feature_widths)}, got "
-            f"{list(by_type)}; give FeatureCache(graph, vertex_type=...) for each"
-        )
-
-
 def _checked_columns(graph: Graph, columns: Sequence[EdgeColumn]) -> tuple[EdgeColumn, ...]:
     where, known = "InputLoader", get_args(EdgeColumn)
     if isinstance(columns, str) or not all(isinstance(column, str) and column in known for column in columns):
@@ -332,67 +286,15 @@ def _checked_columns(graph: Graph, columns: Sequence[EdgeColumn]) -> tuple[EdgeC
     return tuple(columns)
 
 
-def check_graph(where: str, graph: object) -> None:
-    """Raises: UsageError for what is no Graph."""
-    if not isinstance(graph, Graph):
-        raise UsageError(f"[{where}] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-
-
-def check_sampler(where: str, sampler: object, graph: object, *, live: bool = False) -> None:
-    """Refuses what samples no slots of this graph; live: what cannot be held to one version, too.
-
-    Raises:  UsageError.
-    """
-    wanted = ["graph", "fanouts", "snapshots", "sample_slots", *(["twin", "pin", "options"] if live else [])]
-    if not all(hasattr(sampler, name) for name in wanted):
-        raise UsageError(
-            f"[{where}] expected a TemporalSampler of the graph, got {type(sampler).__name__}; make one with "
-            "livegnn.TemporalSampler"
-        )
-    if getattr(sampler, "graph", None) is not graph:
-        raise UsageError(f"[{where}] expected a sampler of this graph, got one of another; make one for it")
-
-
-def check_model(where: str, model: object) -> None:
-    """Raises: UsageError for a module that is no temporal model."""
-    if isinstance(model, type) or not all(hasattr(model, name) for name in ("hop_count", "embed", "score", "memory")):
-        raise UsageError(
-            f"[{where}] expected a model of livegnn.temporal.models, got {_kind(model)}; "
-            "wrap a PyG module in StaticLinks"
-        )
-
-
-def checked_device(where: str, device: object) -> Any:
-    """The torch.device, which a tensor was put on. Raises: ValueInvalid for one that is not at hand."""
-    torch: Any = need("torch", "train")
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as cause:
-        reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-        raise ValueInvalid(
-            f"[{where}] expected a device that is at hand, got {shown(device)} ({reason}); give another"
-        ) from cause
-    return found
-
-
-def _kind(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-
-
 def _less(hop: TemporalHop, edge_ids: Int64Array) -> TemporalHop:
     """The hop without these edges; the rows that they led to stay, with nothing leading to them."""
     kept = ~np.isin(hop.edge_ids, edge_ids)
     if kept.all():
         return hop
-    counts = np.bincount(hop.dst[kept], minlength=len(hop.targets))
+    columns = {name: getattr(hop, name) for name in ("src", "edge_ids", "times", "edge_types", "weights")}
     return replace(
         hop,
-        ptr=np.concatenate([[0], np.cumsum(counts)]),
-        src=hop.src[kept],
-        edge_ids=hop.edge_ids[kept],
-        times=hop.times[kept],
+        ptr=np.concatenate([[0], np.cumsum(np.bincount(hop.dst[kept], minlength=len(hop.targets)))]),
         edge_index=np.ascontiguousarray(hop.edge_index[:, kept]),
-        edge_types=None if hop.edge_types is None else hop.edge_types[kept],
-        weights=None if hop.weights is None else hop.weights[kept],
+        **{name: column[kept] for name, column in columns.items() if column is not None},
     )

@@ -22,10 +22,10 @@ MemoryState = dict[str, "Tensor"]
 
 
 class Run(NamedTuple):
-    """Consecutive events, and the memory before the first of them."""
+    """Consecutive events, and the memory before the first of them; None: as it is, or of a model without."""
 
     events: Events
-    memory: MemoryState
+    memory: MemoryState | None
 
 
 class MemoryStates:

@@ -11,7 +11,7 @@ HeteroData   the same by vertex type and by edge type; batch and input_id are pl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,33 +20,17 @@ from livegnn.errors import DataMissing
 from livegnn.graph import Graph
 from livegnn.graph.ids import VertexIds
 from livegnn.temporal.hop import TemporalHop
-from livegnn.types import AnyArray, Float32Array, Int64Array
+from livegnn.types import AnyArray
 
 __all__ = ["to_pyg"]
 
 Columns = dict[str, AnyArray]
 
 
-class Pinned(Protocol):
-    """What is read of a pinned version: PinnedSampler."""
-
-    @property
-    def version(self) -> int:
-        """Which."""
-
-    def features_of_slots(self, slots: Int64Array) -> Float32Array:
-        """Features as wide as the widest type's."""
-
-    def edge_attrs(self, edge_ids: Int64Array) -> Float32Array:
-        """Attributes of edges."""
-
-    def known_ids(self) -> VertexIds:
-        """The ids of the version."""
-
-
-def to_pyg(hops: Sequence[TemporalHop], graph: Graph, pin: Pinned | None) -> Any:
+def to_pyg(hops: Sequence[TemporalHop], graph: Graph, known: VertexIds, pin: _native.TemporalPin | None) -> Any:
     """The hops as Data or HeteroData, with features and attributes of the pinned version, or of now.
 
+    The caller holds the graph's lock. known: the version's ids.
     Raises:  DataMissing without torch_geometric; EdgeMissing for an edge that has gone since.
     """
     try:
@@ -62,17 +46,19 @@ def to_pyg(hops: Sequence[TemporalHop], graph: Graph, pin: Pinned | None) -> Any
     rows, edges = _joined(hops)
     types = rows.pop("type") if typed else np.zeros(len(rows["slot"]), np.int64)
     place = np.zeros(len(types), np.int64)  # of a row among those of its type
-    with graph.host.lock:
-        if graph.attr_width:
-            ids = edges["e_id"]
-            edges["edge_attr"] = _native.edge_attrs(graph.host.store, ids) if pin is None else pin.edge_attrs(ids)
-        for code, name in enumerate(schema.vertex_types):
-            mine = types == code
-            place[mine] = np.arange(int(mine.sum()))
-            columns = {key: column[mine] for key, column in rows.items()}
-            columns |= _vertices(graph, pin, columns.pop("slot"), schema.widths[code])
-            _write_vertices(data[name] if typed else data, torch, columns, len(hops))
-        data.version = graph.version if pin is None else pin.version
+    store, width, ids = graph.host.store, graph.attr_width, edges["e_id"]
+    if width:
+        edges["edge_attr"] = _native.edge_attrs(store, ids) if pin is None else pin.edge_attrs(ids, width)
+    for code, name in enumerate(schema.vertex_types):
+        mine = types == code
+        place[mine] = np.arange(int(mine.sum()))
+        columns = {key: column[mine] for key, column in rows.items()}
+        slots = columns.pop("slot")
+        columns["x"] = (store if pin is None else pin).features(slots, schema.widths[code])
+        if not known.text:
+            columns["n_id"] = known.external(slots)
+        _write_vertices(data[name] if typed else data, torch, columns, len(hops))
+    data.version = graph.version if pin is None else pin.version
     edges["edge_index"] = place[edges["edge_index"]]
     of_type = edges.pop("edge_type") if typed else np.zeros(len(edges["e_id"]), np.int64)
     for code, key in enumerate(schema.edge_types if typed else (None,)):
@@ -103,13 +89,6 @@ def _joined(hops: Sequence[TemporalHop]) -> tuple[Columns, Columns]:
     edges = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     edges["edge_index"] = (np.cumsum(reached) - 1)[edges["edge_index"]]
     return {name: column[reached] for name, column in rows.items() if column is not None}, edges
-
-
-def _vertices(graph: Graph, pin: Pinned | None, slots: Int64Array, width: int) -> Columns:
-    """Features and ids of vertices of one type; the caller holds the graph's lock."""
-    known = graph.host.ids if pin is None else pin.known_ids()
-    rows = graph.host.store.features(slots, width) if pin is None else pin.features_of_slots(slots)[:, :width]
-    return {"x": rows} if known.text else {"x": rows, "n_id": known.external(slots)}
 
 
 def _write_vertices(store: Any, torch: Any, columns: Columns, hop_count: int) -> None:

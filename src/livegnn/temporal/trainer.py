@@ -10,12 +10,11 @@ import math
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,26 +23,17 @@ from livegnn.graph import Graph, Updates
 from livegnn.graph.checks import as_seconds, finite_float, flag, shown
 from livegnn.optional import need
 from livegnn.stored import made_folder
-from livegnn.temporal.checkpoint import fitting, read_checkpoint, write_checkpoint
+from livegnn.temporal.checkpoint import fitting, read_checkpoint, writable_folder, write_checkpoint
+from livegnn.temporal.checks import check_from_zero, check_whole, checked_parts
 from livegnn.temporal.edge_types import EdgeTypes, destination_types, edge_codes
 from livegnn.temporal.engine import TemporalEngine
-from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable
-from livegnn.temporal.folder import writable_folder
+from livegnn.temporal.events import Arrived, EventFeed, Events, EventTable, joined
 from livegnn.temporal.link import LinkPass, LinkScores
-from livegnn.temporal.loading import (
-    EdgeColumn,
-    Fetches,
-    HopSource,
-    InputLoader,
-    LiveSampler,
-    VertexFeatures,
-    check_graph,
-    check_model,
-    check_sampler,
-    checked_device,
-)
+from livegnn.temporal.loading import EdgeColumn, Fetches, HopSource, InputLoader, VertexFeatures
 from livegnn.temporal.publish import Publisher, publisher_of
+from livegnn.temporal.replay import Run
 from livegnn.temporal.report import EpochReport, RoundReport, TrainingReport
+from livegnn.temporal.sampler import TemporalSampler
 from livegnn.temporal.training_state import Best, TrainingState, copied
 from livegnn.types import Int64Array
 
@@ -57,13 +47,6 @@ __all__ = ["ContinuousTrainer"]
 Progress = Callable[[str, int, int], None]  # what is done, events so far, events in all
 _NAN = float("nan")
 _TEST, _REPLAY, _NEGATIVES, _CHUNK, _VALIDATION = range(5)  # what numbers are drawn for
-
-
-class _Plan(NamedTuple):
-    """What one epoch trains on: runs of events, each after the memory is put to a state (None: left as it is)."""
-
-    parts: list[tuple[Events, dict[str, torch.Tensor] | None]]
-    replayed: int
 
 
 class ContinuousTrainer:
@@ -87,7 +70,7 @@ class ContinuousTrainer:
         self,
         model: TemporalModel,
         graph: Graph,
-        sampler: LiveSampler,
+        sampler: TemporalSampler,
         *,
         vertex_features: VertexFeatures = None,
         edge_features: Fetches | None = None,
@@ -107,12 +90,12 @@ class ContinuousTrainer:
         tensorboard: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        device = _checked_parts(model, graph, sampler, device, progress)
+        device = checked_parts("ContinuousTrainer", model, graph, sampler, device, live=True)
         tensorboard = flag("ContinuousTrainer", "tensorboard", tensorboard)
         numbers = {"batch_size": batch_size, "epochs": epochs, "chunks": chunks, "mrr_candidates": mrr_candidates}
-        _check_options(numbers, {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed})
-        _check_reals({"replay": replay, "learning_rate": learning_rate})
-        _check_together(batch_size, chunks, replay, memory_states_max, model)
+        from_zero = {"train_every": train_every, "memory_states_max": memory_states_max, "seed": seed}
+        reals = {"replay": replay, "learning_rate": learning_rate}
+        _check_options(numbers, from_zero, reals, model, progress)
         self._torch: Any = need("torch", "train")
         self.graph, self.sampler = graph, sampler.twin()  # its calls are counted here alone
         self.model = model
@@ -129,18 +112,17 @@ class ContinuousTrainer:
         self.edge_types = edge_codes("ContinuousTrainer", graph, edge_types)
         self.edge_columns = self._loader.edge_columns
         self._loader.check(model)
-        self._path = _folder(folder)
+        self._path = None  # of the checkpoint
+        if folder is not None:
+            self._path = writable_folder("ContinuousTrainer", "folder", folder) / "checkpoint.pt"
         self._writer: Any = _tensorboard(folder) if tensorboard else None
         model.to(device)
         self._pass = LinkPass(model, self._loader, batch_size=batch_size, mrr_candidates=mrr_candidates)
         self._optimizer = self._torch.optim.Adam(model.parameters(), lr=learning_rate)
         options = {
             **numbers,
-            "train_every": train_every,
-            "memory_states_max": memory_states_max,
-            "seed": seed,
-            "replay": replay,
-            "learning_rate": learning_rate,
+            **from_zero,
+            **reals,
             "model": str(getattr(model, "config", type(model).__name__)),
             "sampler": str(self.sampler.options),
             **_given_only(self.edge_types, self.edge_columns),
@@ -150,8 +132,7 @@ class ContinuousTrainer:
         self._round_lock = threading.Lock()
         self._background: _Background | None = None
         self._closed = False
-        by_type = list(vertex_features.values()) if isinstance(vertex_features, Mapping) else [vertex_features]
-        self._caches: list[Any] = [c for c in (*by_type, edge_features) if hasattr(c, "checkpoint")]
+        self._caches: list[Any] = [rows for rows in self._loader.sources if hasattr(rows, "checkpoint")]
         self._begin(options, memory_states_max)
 
     def _begin(self, options: dict[str, Any], memory_states_max: int) -> None:
@@ -173,6 +154,7 @@ class ContinuousTrainer:
                 table=EventTable(Events.of(graph, self.edge_types), history_end),
                 start=(graph.version, "" if self._path is None else str(graph.digest())),
                 memory_states_max=memory_states_max,
+                clock=self._loader.clock,
             )
             self._feed = EventFeed(graph, self.edge_types)
         try:
@@ -213,8 +195,8 @@ class ContinuousTrainer:
                 f"{patience}; leave patience out, or hold some events back"
             )
         count = self.epochs if epochs is None else epochs
-        _check_options({"epochs": count, **({} if patience is None else {"patience": patience})}, {})
-        with self._round_lock, self._own_chance():
+        check_whole("ContinuousTrainer", 1, epochs=count, patience=1 if patience is None else patience)
+        with self._round_lock:
             if self.rounds:
                 return self.report.rounds[0]
             options = [count, validation, patience]
@@ -233,7 +215,7 @@ class ContinuousTrainer:
         Raises:  UsageError without events or after a round.
         """
         self._refuse_closed()
-        with self._round_lock, self._own_chance():
+        with self._round_lock:
             if self.rounds:
                 raise UsageError("[take_as_trained] expected a trainer before its first round, got one after it")
             with self._reading() as (source, version):
@@ -269,7 +251,7 @@ class ContinuousTrainer:
                  publish_to() raises, after the round, which stands: the other targets have the model.
         """
         self._refuse_closed()
-        with self._round_lock, self._own_chance():
+        with self._round_lock:
             self._refuse_before_fit("round")
             self._catch_up()
             if self._state.resumed:
@@ -284,7 +266,7 @@ class ContinuousTrainer:
     def start(self, *, events_min: int = 1000, poll_s: float = 0.05) -> None:
         """Rounds in a thread of their own, each when at least events_min events wait, until stop()."""
         self._refuse_closed()
-        _check_options({"events_min": events_min}, {})
+        check_whole("ContinuousTrainer", 1, events_min=events_min)
         if (seconds := as_seconds(poll_s)) is None or seconds < 0:
             raise ValueInvalid(f"[start] expected poll_s from 0 on, got {shown(poll_s)}; give seconds")
         self._refuse_before_fit("start")
@@ -344,17 +326,20 @@ class ContinuousTrainer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         self.close()
 
     # ---- what a round reads
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[HopSource, int]]:
-        """One version of the graph; the events up to it are taken in."""
+        """One version of the graph; the events up to it are taken in. Torch's generators, which epochs seed, are given
+        back as they were.
+        """
+        cuda = self._torch.cuda
         with ExitStack() as stack:
+            devices = range(cuda.device_count()) if cuda.is_available() else []
+            stack.enter_context(self._torch.random.fork_rng(devices=devices))
             with self.graph.host.lock:
                 source = stack.enter_context(self.sampler.pin()) if self.graph.has_time else self.sampler
                 self._arrived.append(self._feed.take())
@@ -366,25 +351,6 @@ class ContinuousTrainer:
                 del self._arrived[0]
             yield source, version
 
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """What fails inside leaves no trace, in the report's seconds neither. Caches go back as the next one begins."""
-        clock = self._loader.clock
-        seconds = dict(clock.seconds)
-        try:
-            with self._state.all_or_nothing():
-                yield
-        except BaseException:
-            clock.seconds = seconds
-            raise
-
-    @contextmanager
-    def _own_chance(self) -> Iterator[None]:
-        """Torch's generators, which epochs seed, are given back as they were."""
-        cuda = self._torch.cuda
-        with self._torch.random.fork_rng(devices=range(cuda.device_count()) if cuda.is_available() else []):
-            yield
-
     # ---- the warm start
 
     def _warm_start(
@@ -393,16 +359,12 @@ class ContinuousTrainer:
         everything = self._state.table.between(0, len(self._state.table)).in_time_order()
         if not len(everything):
             raise UsageError("[fit] expected a graph with edges, got none; add the first part of the events")
-        held = int(len(everything) * validation)
-        events, later = (
-            everything.at(slice(0, len(everything) - held)),
-            everything.at(slice(len(everything) - held, None)),
-        )
+        events, later = everything.parted(len(everything) - int(len(everything) * validation))
         loss = self.report.epochs[-1].loss if self.report.epochs else _NAN
         for epoch in range(self._state.fit_epochs, epochs):
             if patience is not None and self._state.best is not None and self._state.best.since >= patience:
                 break
-            with self._all_or_nothing():
+            with self._state.all_or_nothing():
                 self._see(everything)
                 loss = self._warm_epoch(events, later, epoch, epochs, source)
                 self._save()
@@ -429,7 +391,7 @@ class ContinuousTrainer:
     def _take_history(self, source: HopSource, version: int, trained: int, loss: float) -> RoundReport:
         """Ends the warm start: every event is old, and observed under the weights of now."""
         count = len(self._state.table)
-        with self._all_or_nothing():
+        with self._state.all_or_nothing():
             if self._state.best is not None:
                 self.model.load_state_dict(self._state.best.weights)
                 self._state.best = None
@@ -458,7 +420,7 @@ class ContinuousTrainer:
     def _one_round(self, source: HopSource, version: int) -> RoundReport:
         number, first, last = self.rounds, self._state.next, len(self._state.table)
         events = self._state.table.between(first, last).in_time_order()
-        with self._all_or_nothing():
+        with self._state.all_or_nothing():
             self._see(events)
             self._begin_epoch(number, -1)
             rng = self._rng(number, 0, _TEST)
@@ -483,13 +445,12 @@ class ContinuousTrainer:
         loss, replayed = _NAN, 0
         for epoch in range(self.epochs if len(events) else 0):
             self._begin_epoch(number, epoch)
-            plan = self._plan(events, first, number, epoch)
-            total = 0.0
-            for part, state in plan.parts:
+            runs, total = self._runs(events, first, number, epoch), 0.0
+            for part, state in runs:
                 self._state.remember(state)
                 total += len(part) * self._train(part, number, epoch, source, f"epoch {epoch + 1} of {self.epochs}")
-            trained = sum(len(part) for part, _ in plan.parts)
-            replayed, loss = replayed + plan.replayed, total / trained
+            trained = sum(len(part) for part, _ in runs)
+            replayed, loss = replayed + trained - len(events), total / trained
             self._note_epoch(number, epoch, trained, loss, None)
         if memory is not None and self._state.before is not None:
             self._state.remember(self._state.before)
@@ -497,16 +458,14 @@ class ContinuousTrainer:
             self._pass.observe(events, source)
         return loss, replayed
 
-    def _plan(self, events: Events, first: int, number: int, epoch: int) -> _Plan:
+    def _runs(self, events: Events, first: int, number: int, epoch: int) -> list[Run]:
+        """What one epoch trains on: these events, and old ones."""
         before = self._state.before
         rng, count = self._rng(number, epoch, _REPLAY), round(self.replay * len(events))
         if before is None:
-            old = self._state.table.draw(count, first, rng)
-            mixed = Events(*(np.concatenate(pair) for pair in zip(old.columns(), events.columns(), strict=True)))
-            return _Plan([(mixed.in_time_order(), None)], len(old))
+            return [Run(joined(self._state.table.draw(count, first, rng), events).in_time_order(), None)]
         runs = self._state.memory_states.draw(self._state.table, first, count, self._pass.batch_size, rng)
-        parts = [(run.events, run.memory) for run in runs]
-        return _Plan([*parts, (events, before)], sum(len(run.events) for run in runs))
+        return [*runs, Run(events, before)]
 
     def _train(
         self,
@@ -700,47 +659,26 @@ def _given_only(edge_types: list[int], edge_columns: tuple[EdgeColumn, ...]) -> 
     return columns | ({"edge_types": edge_types} if edge_types else {})
 
 
-def _folder(folder: object) -> Path | None:
-    """Where the checkpoint is."""
-    return None if folder is None else writable_folder("ContinuousTrainer", "folder", folder) / "checkpoint.pt"
-
-
-def _checked_parts(model: object, graph: object, sampler: object, device: object, progress: object) -> Any:
-    """The device; what a training cannot be made of is refused."""
-    check_model("ContinuousTrainer", model)
-    check_graph("ContinuousTrainer", graph)
-    check_sampler("ContinuousTrainer", sampler, graph, live=True)
+def _check_options(
+    from_one: dict[str, int], from_zero: dict[str, int], reals: dict[str, float], model: TemporalModel, progress: object
+) -> None:
+    """Raises: ValueInvalid, DtypeInvalid; UsageError for options that do not go together."""
     if progress is not None and not callable(progress):
         raise UsageError(
             f"[ContinuousTrainer] expected progress as a callable(what, done, count), got {shown(progress)}; leave it "
             "out, or give a function"
         )
-    return checked_device("ContinuousTrainer", device)
-
-
-def _check_options(from_one: dict[str, Any], from_zero: dict[str, Any]) -> None:
-    for least, numbers in ((1, from_one), (0, from_zero)):
-        for name, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueInvalid(
-                    f"[ContinuousTrainer] expected {name} of at least {least}, got {value!r}; give a whole number"
-                )
-
-
-def _check_together(batch_size: int, chunks: int, replay: float, states_max: int, model: TemporalModel) -> None:
+    check_whole("ContinuousTrainer", 1, **from_one)
+    check_whole("ContinuousTrainer", 0, **from_zero)
+    check_from_zero("ContinuousTrainer", **reals)
+    batch_size, chunks, replay = from_one["batch_size"], from_one["chunks"], reals["replay"]
     if chunks > batch_size:
         raise ValueInvalid(
             f"[ContinuousTrainer] expected at most as many chunks as a mini-batch has events, {batch_size}, got "
             f"{chunks}; give fewer"
         )
-    if replay > 0 and states_max == 0 and getattr(model, "memory", None) is not None:
+    if replay > 0 and from_zero["memory_states_max"] == 0 and getattr(model, "memory", None) is not None:
         raise UsageError(
             f"[ContinuousTrainer] expected memory_states_max of at least 1 with replay={replay} and a model with "
             "memory, got 0, and nothing to replay from; give more, or leave replay out"
         )
-
-
-def _check_reals(numbers: dict[str, float]) -> None:
-    for name, number in numbers.items():
-        if finite_float("ContinuousTrainer", name, number) < 0:
-            raise ValueInvalid(f"[ContinuousTrainer] expected {name} from 0 on, got {number!r}; give a finite number")

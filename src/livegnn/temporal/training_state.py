@@ -11,13 +11,14 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from livegnn.errors import StoredStateInvalid
 from livegnn.graph import Graph
 from livegnn.optional import need
 from livegnn.temporal.events import Arrived, EventTable, Mark
 from livegnn.temporal.link import Negatives
+from livegnn.temporal.loading import Clock
 from livegnn.temporal.replay import MemoryStates
 from livegnn.temporal.report import TrainingReport
 from livegnn.types import Int64Array
@@ -45,6 +46,7 @@ class TrainingState:
 
     Args:    model, optimizer: the trainer's.  options: what a checkpoint must have been made with.  table: the graph's
              events.  start: version and digest of the graph as the training begins.  memory_states_max: for replay.
+             clock: of the seconds that the report is to hold.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class TrainingState:
         table: EventTable,
         start: tuple[int, str],
         memory_states_max: int,
+        clock: Clock,
     ) -> None:
         self.model, self.optimizer, self.graph = model, optimizer, graph
         self.table, self.version = table, start[0]
@@ -71,7 +74,7 @@ class TrainingState:
         self.best: Best | None = None  # of the warm start, where it has a validation
         self.resumed: dict[str, Any] = {}  # marks of a checkpoint whose version the graph has not reached
         self.broken: BaseException | None = None  # what kept a failed round from being taken back
-        self._options, self._start = options, start
+        self._options, self._start, self._clock = options, start, clock
 
     # ---- what events and rounds do
 
@@ -110,13 +113,15 @@ class TrainingState:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """What fails inside leaves weights, optimiser, memory, destinations, places and report as they were."""
+        """What fails inside leaves weights, optimiser, memory, destinations, places, report and clock as they were.
+        Caches go back as the next round begins.
+        """
         memory, kept, training = self.model.memory, self.memory_states, self.model.training
         weights, optimizer = copied(self.model.state_dict()), copy.deepcopy(self.optimizer.state_dict())
         state = None if memory is None else memory.state()
         values = {name: getattr(self, name) for name in _VALUES}
         places, states, seen = list(kept.places), list(kept.states), self.negatives.seen
-        rounds, epochs = len(self.report.rounds), len(self.report.epochs)
+        rounds, epochs, seconds = len(self.report.rounds), len(self.report.epochs), dict(self._clock.seconds)
         try:
             yield
         except BaseException as error:
@@ -129,6 +134,7 @@ class TrainingState:
                 setattr(self, name, value)
             kept.places, kept.states, self.negatives.seen = places, states, seen
             del self.report.rounds[rounds:], self.report.epochs[epochs:]
+            self._clock.seconds = seconds
             self.broken = None  # all is back
             raise
 
@@ -185,29 +191,23 @@ class TrainingState:
         self._place_resumed()
 
     def _check_same(self, state: dict[str, Any], path: Path | None) -> None:
+        def refuse(expected: str, got: str, advice: str = "give that graph, or another folder") -> NoReturn:
+            raise StoredStateInvalid(f"[ContinuousTrainer] expected {expected}, got {got}; {advice}")
+
         if state.get("kind") != "training":
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a training's checkpoint, got another file at {path}"
-            )
+            refuse("a training's checkpoint", f"another file at {path}", "give another folder")
         theirs = state["options"]
-        differing = [name for name, mine in self._options.items() if theirs.get(name) != mine]
-        if differing:
-            name = differing[0]
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a checkpoint with {name} {self._options[name]}, got {theirs.get(name)} "
-                f"in {path}; give the same options, or another folder"
-            )
+        for name, mine in self._options.items():
+            if theirs.get(name) != mine:
+                got = f"{theirs.get(name)} in {path}"
+                refuse(f"a checkpoint with {name} {mine}", got, "give the same options, or another folder")
         version, digest = state["start"]
         if self._start[0] == version and self._start[1] != digest:
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected the graph that the training in {path} began with, got one of version "
-                f"{version} with other content; give that graph, or another folder"
-            )
+            expected = f"the graph that the training in {path} began with"
+            refuse(expected, f"one of version {version} with other content")
         if self.graph.version > state["version"] and self.model.memory is not None:
-            raise StoredStateInvalid(
-                f"[ContinuousTrainer] expected a graph of version {state['version']} or before, as the memory in "
-                f"{path} is, got version {self.graph.version}; make the trainer first, then apply the rest"
-            )
+            expected = f"a graph of version {state['version']} or before, as the memory in {path} is"
+            refuse(expected, f"version {self.graph.version}", "make the trainer first, then apply the rest")
 
     def _place_resumed(self) -> None:
         """Where the checkpoint's rounds had come to, in the table as it is; done when the graph is there."""

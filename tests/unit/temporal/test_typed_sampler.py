@@ -120,7 +120,7 @@ def test_a_pin_keeps_types_weights_and_rows(edge_types: Any, seed: int) -> None:
         for ids, times, name in targets:
             world.change()
             sampler = TemporalSampler(copy.graph, [3, 4], edge_types=edge_types)
-            sampler.calls = pinned._sampler.calls
+            sampler.calls = pinned._draws.calls
             expected = sampler.sample(ids, times, vertex_type=name)
             got = pinned.sample(ids, times, vertex_type=name)
             for one, other in zip(got, expected, strict=True):

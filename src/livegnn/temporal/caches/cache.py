@@ -34,6 +34,7 @@ from livegnn.temporal.caches.presample import count_uses
 from livegnn.temporal.caches.sources import RowSource, edge_source, source_of
 from livegnn.temporal.caches.stats import CacheStats, FetchStats
 from livegnn.temporal.caches.storage import USES_MAX, read_contents, write_contents
+from livegnn.temporal.checks import check_graph
 from livegnn.types import Int64Array
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class FeatureCache(Consumer):
              max_replace: of the missed ids one fetch admits at most this share of the capacity, at least one;
              0 < max_replace <= 1.  device: of the rows given.
              threads: that copy rows on the CPU; all cores unless given.
+             capacity, policy and device are attributes, for reading; resize() changes the first.
     Raises:  DtypeInvalid, WidthMismatch, ValueInvalid, UsageError; DataMissing without torch.
     Cost:    a fetch of k ids O(k) in the mean, and the rows.  Source: GNNFlow 4.3.
 
@@ -87,15 +89,19 @@ class FeatureCache(Consumer):
         threads: int | None = None,
     ) -> None:
         self._source = source_of(features, vertex_type)
-        self._capacity = _checked_capacity("FeatureCache", capacity)
+        self.capacity = _checked_capacity("FeatureCache", capacity)
         if not isinstance(policy, str) or policy not in _POLICIES:
             raise ValueInvalid(f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; fix it")
-        self._policy, self._max_replace = policy, _checked_share(max_replace)
+        self.policy, self._max_replace = policy, checks.finite_float("FeatureCache", "max_replace", max_replace)
+        if not 0 < self._max_replace <= 1:
+            raise ValueInvalid(
+                f"[FeatureCache] expected 0 < max_replace <= 1, got {max_replace}; 1 replaces without limit"
+            )
         self._torch = need("torch", "train")
-        self._device = _checked_device(self._torch, device)
+        self.device = _checked_device(self._torch, device)
         self._copier = _native.RowCopier(thread_count("FeatureCache", threads))
-        self._index = self._new_index(self._capacity, self._source)
-        self._rows = self._new_rows(self._capacity, self._source)
+        self._index = self._new_index(self.capacity, self._source)
+        self._rows = self._new_rows(self.capacity, self._source)
         self._lock = threading.Lock()
         self._stats = CacheStats()
         self._kept: tuple[Int64Array, Int64Array] | None = None
@@ -136,22 +142,21 @@ class FeatureCache(Consumer):
             copied = perf_counter()
             slots, evicted = self._commit(places, missed, fresh)
             done = perf_counter()
-            self._count(
-                FetchStats(
-                    fetches=1,
-                    hits=len(asked) - misses,
-                    misses=misses,
-                    rows_read=len(missed),
-                    admitted=len(slots),
-                    evicted=evicted,
-                    bytes_read=len(missed) * self._row_bytes,
-                    bytes_to_device=len(missed) * self._rows.bytes_to_device,
-                    lookup_s=looked - began,
-                    read_s=read - looked,
-                    copy_s=copied - read,
-                    replace_s=done - copied,
-                )
+            self._stats.last = FetchStats(
+                fetches=1,
+                hits=len(asked) - misses,
+                misses=misses,
+                rows_read=len(missed),
+                admitted=len(slots),
+                evicted=evicted,
+                bytes_read=len(missed) * self._row_bytes,
+                bytes_to_device=len(missed) * self._rows.bytes_to_device,
+                lookup_s=looked - began,
+                read_s=read - looked,
+                copy_s=copied - read,
+                replace_s=done - copied,
             )
+            self._stats.add(self._stats.last)
             return rows
 
     def ids(self) -> Int64Array:
@@ -168,7 +173,7 @@ class FeatureCache(Consumer):
         """Writes which ids are cached and their order, not the rows; atomically. Raises: UsageError, StorageFailed."""
         with self._held("save"):
             ids, uses = self._index.contents()
-        write_contents(file_path("save", path), self._policy, ids, uses)
+        write_contents(file_path("save", path), self.policy, ids, uses)
 
     def load(self, path: str | PathLike[str]) -> None:
         """Makes what was saved the contents, rows read from the source as it is now.
@@ -178,9 +183,9 @@ class FeatureCache(Consumer):
                  nothing has changed. What the source raises leaves an empty cache.
         """
         policy, ids, uses = read_contents(file_path("load", path))
-        if policy != self._policy:
+        if policy != self.policy:
             raise UsageError(
-                f"[load] expected a file of a cache with {self._policy}, got {policy}; load it into one such"
+                f"[load] expected a file of a cache with {self.policy}, got {policy}; load it into one such"
             )
         with self._held("load"):
             self._install(ids, uses)
@@ -208,15 +213,15 @@ class FeatureCache(Consumer):
         Raises:  ValueInvalid, DtypeInvalid, WidthMismatch. Then nothing has changed. What the source raises leaves an
                  empty cache.
         """
-        found, uses = count_uses(self._id_array("warm", ids))
+        asked = self._id_array("warm", ids)
+        found, uses = count_uses(asked)
         if counts is not None:
-            uses = _checked_counts(found, self._id_array("warm", ids), counts)
+            uses = _checked_counts(found, asked, counts)
         with self._held("warm"):
             inside = self._source.present(found)
             if not inside.all():
                 bad = int(found[~inside][0])
-                row = int(np.argmax(self._id_array("warm", ids) == bad))
-                self._source.refuse("warm", bad, row)
+                self._source.refuse("warm", bad, int(np.argmax(asked == bad)))
             order = np.lexsort((-found, uses))  # the most frequent last, and of these the smallest id
             self._install(found[order], uses[order])
 
@@ -226,7 +231,7 @@ class FeatureCache(Consumer):
         Raises:  ValueInvalid; WidthMismatch, DtypeInvalid for features of another form; UsageError for a view of a
                  graph, which grows by itself. Then nothing has changed. What new features raise leaves an empty cache.
         """
-        wanted = self._capacity if capacity is None else _checked_capacity("resize", capacity)
+        wanted = self.capacity if capacity is None else _checked_capacity("resize", capacity)
         source = None if features is None else self._checked_source(features)
         with self._held("resize"):
             ids, uses = (part[-wanted:] for part in self._index.contents())
@@ -234,10 +239,10 @@ class FeatureCache(Consumer):
                 rows = self._rows.resized(wanted, self._index.find(ids).astype(np.int64))
                 index = self._new_index(wanted, self._source)
                 index.install(ids, uses)  # row i is that of ids[i], as in rows
-                self._capacity, self._index, self._rows = wanted, index, rows
+                self.capacity, self._index, self._rows = wanted, index, rows
             else:
                 made = self._new_index(wanted, source), self._new_rows(wanted, source)
-                self._capacity, self._source, (self._index, self._rows) = wanted, source, made
+                self.capacity, self._source, (self._index, self._rows) = wanted, source, made
                 self._install(ids, uses)
 
     # ---- rows that change
@@ -261,8 +266,7 @@ class FeatureCache(Consumer):
 
         Raises:  UsageError if it follows one already.
         """
-        if not isinstance(graph, Graph):
-            raise UsageError(f"[follow] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
+        check_graph("follow", graph)
         self._attach("follow", graph, edges)
 
     def close(self) -> None:
@@ -287,16 +291,6 @@ class FeatureCache(Consumer):
         return self._stats
 
     @property
-    def capacity(self) -> int:
-        """Rows it may hold."""
-        return self._capacity
-
-    @property
-    def policy(self) -> str:
-        """ "lru", "lfu", "fifo" or "static"."""
-        return self._policy
-
-    @property
     def graph(self) -> Graph | None:
         """The graph whose rows these are; None of other features, whatever graph they follow."""
         return self._source.graph
@@ -307,18 +301,13 @@ class FeatureCache(Consumer):
         return self._source.row_width
 
     @property
-    def device(self) -> Any:
-        """The torch.device of the rows."""
-        return self._device
-
-    @property
     def nbytes(self) -> dict[str, int]:
         """Memory by part: rows, and index."""
         return {"rows": self._rows.nbytes, "index": self._index.bytes()}
 
     def __repr__(self) -> str:
-        rows = f"rows={len(self)} of {self._capacity}, width={self.width}"
-        return f"FeatureCache({rows}, policy={self._policy!r}, device={str(self._device)!r})"
+        rows = f"rows={len(self)} of {self.capacity}, width={self.width}"
+        return f"FeatureCache({rows}, policy={self.policy!r}, device={str(self.device)!r})"
 
     # ---- parts
 
@@ -395,7 +384,7 @@ class FeatureCache(Consumer):
 
     def _install(self, ids: Int64Array, uses: Int64Array) -> None:
         there = self._source.present(ids)
-        ids, uses = ids[there][-self._capacity :], uses[there][-self._capacity :]
+        ids, uses = ids[there][-self.capacity :], uses[there][-self.capacity :]
         missing = self._index.find(ids) < 0
         try:
             slots = self._index.install(ids, uses)
@@ -410,8 +399,9 @@ class FeatureCache(Consumer):
 
     def _commit(self, places: Any, missed: Int64Array, fresh: Tensor | None) -> tuple[Any, int]:
         """Hits counted, some of the missed rows put where others were; slots and how many others."""
+        admitted_max = 0 if self.policy == "static" else max(1, int(self._max_replace * self.capacity))
         try:
-            slots, evicted = self._index.commit(places, self._admitted_max())
+            slots, evicted = self._index.commit(places, admitted_max)
             self._rows.put(slots, fresh)
         except BaseException:
             self._index.drop(missed)
@@ -459,21 +449,14 @@ class FeatureCache(Consumer):
                 "call refresh(ids) for rows that were changed in place"
             )
 
-    def _count(self, fetch: FetchStats) -> None:
-        self._stats.add(fetch)
-        self._stats.last = fetch
-
-    def _admitted_max(self) -> int:
-        return 0 if self._policy == "static" else max(1, int(self._max_replace * self._capacity))
-
     def _new_index(self, capacity: int, source: RowSource) -> _native.FeatureIndex:
         dense = not source.edges and source.row_count <= _DENSE_MAX * capacity
-        return _native.FeatureIndex(_POLICIES[self._policy], capacity, dense)
+        return _native.FeatureIndex(_POLICIES[self.policy], capacity, dense)
 
     def _new_rows(self, capacity: int, source: RowSource) -> Rows:
         shape, array = (capacity, source.row_width), source.in_memory
-        if self._device.type != "cpu":
-            return TorchRows(self._torch, shape, source.dtype, self._device)
+        if self.device.type != "cpu":
+            return TorchRows(self._torch, shape, source.dtype, self.device)
         if array is not None:
             return InPlaceRows(self._torch, array, self._copier)
         return CpuRows(self._torch, shape, source.dtype, self._copier)
@@ -505,13 +488,6 @@ def _checked_capacity(where: str, capacity: object) -> int:
     if not 1 <= rows <= _CAPACITY_MAX:
         raise ValueInvalid(f"[{where}] expected a capacity from 1 to {_CAPACITY_MAX} rows, got {rows}; fix it")
     return rows
-
-
-def _checked_share(max_replace: object) -> float:
-    share = checks.finite_float("FeatureCache", "max_replace", max_replace)
-    if not 0 < share <= 1:
-        raise ValueInvalid(f"[FeatureCache] expected 0 < max_replace <= 1, got {max_replace}; 1 replaces without limit")
-    return share
 
 
 def _checked_device(torch: Any, device: object) -> Any:

@@ -36,6 +36,7 @@ class Rows(ABC):
     """`capacity` rows by slot."""
 
     bytes_to_device: int = 0  # of one row sent
+    nbytes: int = 0  # memory of the rows
 
     @abstractmethod
     def staged(self, count: int) -> tuple[Tensor, AnyArray] | None:
@@ -56,11 +57,6 @@ class Rows(ABC):
     @abstractmethod
     def resized(self, capacity: int, slots: Int64Array) -> Rows:
         """Others of this capacity, whose row i is row slots[i] here."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Memory of the rows."""
 
 
 class InPlaceRows(Rows):
@@ -85,10 +81,6 @@ class InPlaceRows(Rows):
     def resized(self, capacity: int, slots: Int64Array) -> Rows:
         return self
 
-    @property
-    def nbytes(self) -> int:
-        return 0
-
 
 class CpuRows(Rows):
     """Rows in main memory."""
@@ -96,6 +88,7 @@ class CpuRows(Rows):
     def __init__(self, torch: Any, shape: tuple[int, int], dtype: np.dtype[Any], copier: _native.RowCopier) -> None:
         self._torch, self._copier = torch, copier
         self._table = np.empty(shape, dtype)
+        self.nbytes = self._table.nbytes
 
     def _empty(self, count: int) -> AnyArray:
         return np.empty((count, self._table.shape[1]), self._table.dtype)
@@ -123,10 +116,6 @@ class CpuRows(Rows):
             self._copier.gather(bytes_of(self._table), slots, bytes_of(made._table))
         return made
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._table.nbytes)
-
 
 class TorchRows(Rows):
     """Rows on any device that torch knows."""
@@ -134,7 +123,7 @@ class TorchRows(Rows):
     def __init__(self, torch: Any, shape: tuple[int, int], dtype: np.dtype[Any], device: Any) -> None:
         self._torch, self._device, self._dtype = torch, device, dtype
         self._table: Tensor = torch.empty(shape, dtype=getattr(torch, dtype.name), device=device)
-        self.bytes_to_device = shape[1] * dtype.itemsize
+        self.bytes_to_device, self.nbytes = shape[1] * dtype.itemsize, self._table.nbytes
 
     def staged(self, count: int) -> tuple[Tensor, AnyArray]:
         shape = (count, self._table.shape[1])
@@ -165,7 +154,3 @@ class TorchRows(Rows):
         made = TorchRows(self._torch, (capacity, self._table.shape[1]), self._dtype, self._device)
         made._table[: len(slots)] = self._table.index_select(0, self._moved(slots))
         return made
-
-    @property
-    def nbytes(self) -> int:
-        return int(self._table.nbytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -40,25 +40,11 @@ def presample(
     """
     if passes < 1:
         raise ValueInvalid(f"[presample] expected at least one pass, got {passes}; leave passes out for two")
-    asked = (
-        part
-        for _ in range(passes)
-        for vertices, times in batches
-        for part in _asked(sampler.sample(vertices, times), edges)
-    )
-    return _summed(asked)
-
-
-def _asked(hops: Sequence[TemporalHop], edges: bool) -> list[Int64Array]:
-    return [hop.edge_ids for hop in hops] if edges else [hops[-1].next_targets]
-
-
-def _summed(parts: Iterable[Int64Array]) -> tuple[Int64Array, Int64Array]:
-    """count_uses of all parts together, part by part: a long presample need not fit in memory."""
     ids, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    for part in parts:
-        more, uses = count_uses(part)
-        both = np.concatenate([ids, more])
-        ids, place = np.unique(both, return_inverse=True)
-        counts = np.bincount(place, np.concatenate([counts, uses]), minlength=len(ids)).astype(np.int64)
+    for vertices, times in (batch for _ in range(passes) for batch in batches):
+        hops = sampler.sample(vertices, times)
+        for part in [hop.edge_ids for hop in hops] if edges else [hops[-1].next_targets]:
+            more, uses = count_uses(part)  # part by part: a long presample need not fit in memory
+            ids, place = np.unique(np.concatenate([ids, more]), return_inverse=True)
+            counts = np.bincount(place, np.concatenate([counts, uses]), minlength=len(ids)).astype(np.int64)
     return ids, counts

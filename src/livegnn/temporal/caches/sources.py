@@ -30,6 +30,7 @@ from livegnn.errors import (
 from livegnn.graph import Graph
 from livegnn.graph.updates import VertexType
 from livegnn.stored import file_path
+from livegnn.temporal.checks import check_graph
 from livegnn.types import AnyArray, BoolArray, Int64Array
 
 __all__ = ["FeatureSource", "RowSource", "edge_source", "source_of"]
@@ -124,8 +125,7 @@ class _ArrayRows(RowSource):
 
     def read(self, ids: Int64Array) -> AnyArray:
         self._refuse_shorter()
-        found: AnyArray = np.take(self._array, ids, axis=0)
-        return found
+        return np.take(self._array, ids, axis=0)
 
     def _refuse_shorter(self) -> None:
         if self._map is not None and (now := self._map.size()) < self._map_bytes:
@@ -144,30 +144,36 @@ def _map_of(array: AnyArray) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) else None
 
 
-class _VertexRows(RowSource):
+class _RowsOfGraph(RowSource):
+    """Rows that a graph holds; they are read under its lock."""
+
+    graph: Graph
+
+    def __init__(self, graph: Graph, row_width: int) -> None:
+        self.graph, self.row_width, self.dtype = graph, row_width, np.dtype(np.float32)
+
+    def lock(self) -> AbstractContextManager[Any]:
+        return self.graph.host.lock
+
+
+class _VertexRows(_RowsOfGraph):
     """Features by slot, of one type; of all types rows of the widest type's width, filled with zeros."""
 
     def __init__(self, graph: Graph, vertex_type: VertexType | None) -> None:
-        self.graph = graph
-        self.row_width, self.dtype = graph.feature_width, np.dtype(np.float32)
-        self._code = -1
-        if vertex_type is not None:
-            self._code = graph.host.schema.vertex_code("FeatureCache", vertex_type)
-            self.row_width = graph.host.schema.widths[self._code]
+        schema = graph.host.schema
+        self._code = -1 if vertex_type is None else schema.vertex_code("FeatureCache", vertex_type)
+        super().__init__(graph, graph.feature_width if vertex_type is None else schema.widths[self._code])
 
     @property
     def row_count(self) -> int:
-        assert self.graph is not None
         return self.graph.slot_count
 
     def read(self, ids: Int64Array) -> AnyArray:
-        assert self.graph is not None
         if self._code >= 0 and (types := self.graph.host.store.slot_types(ids) != self._code).any():
             self.refuse("fetch", int(ids[types][0]), int(np.argmax(types)))
         return self.graph.host.store.features(ids, self.row_width)
 
     def present(self, ids: Int64Array) -> BoolArray:
-        assert self.graph is not None
         live = self.graph.host.store.live()
         inside = super().present(ids)
         inside[inside] = live[ids[inside]]
@@ -176,47 +182,33 @@ class _VertexRows(RowSource):
         return inside
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
-        assert self.graph is not None
         of_type = "" if self._code < 0 else self.graph.host.schema.of_type(self._code)
         raise VertexUnknown(
             f"[{where}] expected slots of live vertices{of_type}, below {self.row_count} (version "
             f"{self.graph.version}), got {given} at row {row}; add the vertex first"
         )
 
-    def lock(self) -> AbstractContextManager[Any]:
-        assert self.graph is not None
-        return self.graph.host.lock
 
-
-class _EdgeRows(RowSource):
+class _EdgeRows(_RowsOfGraph):
     """Attributes by edge id."""
 
     edges = True
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.row_width, self.dtype = graph.attr_width, np.dtype(np.float32)
-
     @property
     def row_count(self) -> int:
-        assert self.graph is not None
         return self.graph.host.store.next_edge_id
 
     def read(self, ids: Int64Array) -> AnyArray:
-        assert self.graph is not None
         try:
             return _native.edge_attrs(self.graph.host.store, ids)
-        except (EdgeMissing, EdgeOffloaded) as cause:
+        except (EdgeMissing, EdgeOffloaded):
             self._refuse_offloaded("fetch", ids)
-            raise cause
+            raise
 
     def present(self, ids: Int64Array) -> BoolArray:
-        assert self.graph is not None
-        there: BoolArray = _native.edges_there(self.graph.host.store, ids).astype(np.bool_)
-        return there
+        return _native.edges_there(self.graph.host.store, ids).astype(np.bool_)
 
     def refuse(self, where: str, given: int, row: int) -> NoReturn:
-        assert self.graph is not None
         if 0 <= given < self.row_count:
             self._refuse_offloaded(where, np.array([given]))
         raise EdgeMissing(
@@ -226,7 +218,6 @@ class _EdgeRows(RowSource):
 
     def _refuse_offloaded(self, where: str, ids: Int64Array) -> None:
         """Where edges lie in files, an edge that is not in memory may be one of them."""
-        assert self.graph is not None
         away = self.graph.offloaded
         if away.count:
             given = int(ids[np.argmin(self.present(ids))])
@@ -234,10 +225,6 @@ class _EdgeRows(RowSource):
                 f"[{where}] expected ids of edges in memory, got {given}, which was removed or lies in a file with the "
                 f"{away.count} before {away.before}; call graph.reload() first"
             )
-
-    def lock(self) -> AbstractContextManager[Any]:
-        assert self.graph is not None
-        return self.graph.host.lock
 
 
 class _ObjectRows(RowSource):
@@ -272,9 +259,8 @@ def _checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def edge_source(graph: Graph) -> RowSource:
     """The attributes of a graph's edges, by edge id. Raises: UsageError."""
-    if not isinstance(graph, Graph):
-        raise UsageError(f"[of_edges] expected a Graph, got {type(graph).__name__}; make one with livegnn.Graph")
-    return _EdgeRows(graph)
+    check_graph("of_edges", graph)
+    return _EdgeRows(graph, graph.attr_width)
 
 
 def source_of(features: object, vertex_type: VertexType | None = None) -> RowSource:

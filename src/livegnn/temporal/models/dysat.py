@@ -59,8 +59,7 @@ class DySAT(TemporalModel):
     Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0. Without either, vertices differ by
              nothing: give vertices features, random ones if need be.   snapshot_count: inputs of embed, newest first.
              embed_width: a multiple of heads.
-    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid
-             for what is no number.
+    Raises:  as every model, see TemporalModel.
     """
 
     def __init__(
@@ -74,18 +73,11 @@ class DySAT(TemporalModel):
         heads: int = 2,
         dropout: float = 0.1,
     ) -> None:
-        config = checked_config(
-            "DySAT",
-            name="dysat",
-            embed_width=embed_width,
-            heads=heads,
-            dropout=dropout,
-            positive={"snapshot_count": snapshot_count, "hop_count": hop_count},
-            any_width={"x_width": x_width, "edge_width": edge_width},
-        )
-        super().__init__(config, out_width=embed_width)
+        own = {"embed_width": embed_width, "heads": heads, "dropout": dropout}
+        own |= {"snapshot_count": snapshot_count, "hop_count": hop_count}
+        super().__init__(checked_config("DySAT", "dysat", {**own, "x_width": x_width, "edge_width": edge_width}))
         self.rows = InputRows(x_width, embed_width)
-        self.layers = gat_layers(embed_width, edge_width, hop_count=hop_count, heads=heads, dropout=dropout)
+        self.layers = gat_layers(self.config, edge_width)
         self.across = SnapshotAttention(embed_width, snapshot_count, heads=heads, dropout=dropout)
         self.link = LinkScore(embed_width)
 

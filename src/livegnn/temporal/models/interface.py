@@ -45,15 +45,19 @@ class TemporalModel(nn.Module, ABC):
     where it has one.
 
     Args:    config: name and arguments, of which livegnn.temporal.models.build makes another model like this. Hops,
-             snapshots and widths are those of its arguments.  out_width: floats of an embedding.
+             snapshots and widths are those of its arguments.  out_width: floats of an embedding; embed_width unless
+             given.
+    Raises:  of the models here: ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of
+             [0, 1); DtypeInvalid for what is no number.
     """
 
     memory: EventMemory | None
     link: nn.Module
 
-    def __init__(self, config: dict[str, Any], *, out_width: int) -> None:
+    def __init__(self, config: dict[str, Any], *, out_width: int | None = None) -> None:
         super().__init__()
-        self.config, self.out_width = config, out_width
+        self.config = config
+        self.out_width: int = config["embed_width"] if out_width is None else out_width
         self.hop_count: int = config["hop_count"]
         self.snapshot_count: int = config.get("snapshot_count", 1)
         self.x_width: int | dict[str, int] = config.get("x_width", 0)

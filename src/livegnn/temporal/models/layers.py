@@ -6,7 +6,7 @@ Invariant: a target's new row depends on its own edges alone, as a set: not on t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 import torch
@@ -16,7 +16,8 @@ from torch_geometric.nn.models.tgn import TimeEncoder
 from torch_geometric.utils import softmax
 
 from livegnn.errors import DtypeInvalid, ModelMismatch, ValueInvalid, WidthMismatch
-from livegnn.graph.checks import INT64_MAX, finite_float, shown, whole_number
+from livegnn.graph.checks import INT64_MAX, shown, whole_number
+from livegnn.temporal.checks import check_share
 from livegnn.temporal.models.inputs import HopInput, TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 
@@ -33,6 +34,8 @@ __all__ = [
     "gat_layers",
     "time_encoder",
 ]
+
+_NOT_WHOLE = ("dropout", "learn_time", "time_origin")  # arguments that checked_config() checks otherwise, or not
 
 Width: TypeAlias = int | Mapping[str, int]  # floats of features; by vertex type where vertices have types
 
@@ -58,11 +61,13 @@ def edge_rows(time: nn.Module | None, hop: HopInput) -> Tensor:
     return torch.cat([time(hop.dt), hop.edge_x], dim=1)
 
 
-def gat_layers(width: int, edge_width: int, *, hop_count: int, heads: int, dropout: float) -> nn.ModuleList:
-    """A GATConv a hop, from rows of `width` to such rows; no self-loops, a residual of the target's own row instead."""
-    options = {"heads": heads, "dropout": dropout, "add_self_loops": False, "residual": True}
+def gat_layers(config: Mapping[str, Any], edge_width: int) -> nn.ModuleList:
+    """A GATConv a hop, to rows as wide as it reads; no self-loops, a residual of the target's own row instead."""
+    width, heads = config["embed_width"], config["heads"]
+    options = {"heads": heads, "dropout": config["dropout"], "add_self_loops": False, "residual": True}
     return nn.ModuleList(
-        GATConv((width, width), width // heads, edge_dim=edge_width or None, **options) for _ in range(hop_count)
+        GATConv((width, width), width // heads, edge_dim=edge_width or None, **options)
+        for _ in range(config["hop_count"])
     )
 
 
@@ -174,43 +179,36 @@ class LinkScore(nn.Module):
 
 
 def checked_config(
-    where: str,
-    *,
-    name: str,
-    embed_width: int,
-    dropout: float,
-    positive: dict[str, int],
-    any_width: dict[str, Any],
-    heads: int | None = None,
-    **others: Any,
+    where: str, name: str, arguments: Mapping[str, Any], *, from_zero: Iterable[str] = ("x_width", "edge_width")
 ) -> dict[str, Any]:
     """A model's config: its name and arguments, of which those that no model can be made of are refused.
 
-    Args:    positive, any_width: whole numbers from 1 and from 0 on; of any_width perhaps by vertex type.
-             heads: None without attention.  others: arguments that need no check.
+    Args:    from_zero: arguments that may be 0; the other whole numbers count from 1.
     Raises:  ValueInvalid; DtypeInvalid for what is no number.
     """
-    attention = {} if heads is None else {"heads": heads}
-    any_width = {name: dict(given) if isinstance(given, Mapping) else given for name, given in any_width.items()}
-    flat = {
-        f"{name}[{key!r}]": one for name, by in any_width.items() if isinstance(by, dict) for key, one in by.items()
+    config: dict[str, Any] = {
+        key: dict(given) if isinstance(given, Mapping) else given for key, given in arguments.items()
     }
-    flat |= {name: given for name, given in any_width.items() if not isinstance(given, dict)}
-    for low, values in ((1, {**attention, "embed_width": embed_width, **positive}), (0, flat)):
-        for argument, value in values.items():
-            if not low <= whole_number(where, argument, value) <= INT64_MAX:
+    for argument, given in config.items():
+        if argument in _NOT_WHOLE:
+            continue
+        low = 0 if argument in from_zero else 1
+        parts = {argument: given}
+        if isinstance(given, dict):
+            parts = {f"{argument}[{key!r}]": one for key, one in given.items()}
+        for part, value in parts.items():
+            if not low <= whole_number(where, part, value) <= INT64_MAX:
                 raise ValueInvalid(
-                    f"[{where}] expected {argument} of {low} or more, got {shown(value)}; give such a number"
+                    f"[{where}] expected {part} of {low} or more, got {shown(value)}; give such a number"
                 )
-    if heads is not None and embed_width % heads:
+    width, heads = config["embed_width"], config.get("heads", 1)
+    if width % heads:
         raise ValueInvalid(
-            f"[{where}] expected embed_width to be a multiple of heads, got {embed_width} and {heads}; "
-            f"take embed_width={embed_width - embed_width % heads + heads}"
+            f"[{where}] expected embed_width to be a multiple of heads, got {width} and {heads}; "
+            f"take embed_width={width - width % heads + heads}"
         )
-    if not 0.0 <= finite_float(where, "dropout", dropout) < 1.0:
-        raise ValueInvalid(f"[{where}] expected dropout in [0, 1), got {dropout}; give a share")
-    own = {"name": name, "embed_width": embed_width, **attention, "dropout": dropout}
-    return {**own, **others, **positive, **any_width}
+    check_share(where, "dropout", config["dropout"])
+    return {"name": name, **config}
 
 
 def check_inputs(model: TemporalModel, inputs: Sequence[TemporalInput]) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 
 from livegnn.errors import ModelMismatch
 from livegnn.temporal.models.dysat import DySAT
-from livegnn.temporal.models.gat import TemporalGAT
 from livegnn.temporal.models.interface import TemporalModel
-from livegnn.temporal.models.sage import TemporalSAGE
-from livegnn.temporal.models.tgat import TGAT
+from livegnn.temporal.models.layered import TGAT, TemporalGAT, TemporalSAGE
 from livegnn.temporal.models.tgn import TGN
 
 __all__ = ["build", "names"]

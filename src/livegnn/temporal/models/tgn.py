@@ -42,8 +42,7 @@ class TGN(TemporalModel):
 
     Args:    x_width, edge_width: floats of vertex and of edge features, perhaps 0.   embed_width: of an embedding, a
              multiple of heads.   time_origin: see VertexMemory.
-    Raises:  ValueInvalid for widths below 1, heads that do not divide embed_width, dropout out of [0, 1); DtypeInvalid
-             for what is no number.
+    Raises:  as every model, see TemporalModel.
     """
 
     memory: VertexMemory
@@ -61,19 +60,13 @@ class TGN(TemporalModel):
         dropout: float = 0.1,
         time_origin: int | None = None,
     ) -> None:
-        config = checked_config(
-            "TGN",
-            name="tgn",
-            embed_width=embed_width,
-            heads=heads,
-            dropout=dropout,
-            positive={"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count},
-            any_width={"x_width": x_width, "edge_width": edge_width},
-            time_origin=None if time_origin is None else edge_time("TGN", "time_origin", time_origin),
-        )
-        super().__init__(config, out_width=embed_width)
+        if time_origin is not None:
+            time_origin = edge_time("TGN", "time_origin", time_origin)
+        own = {"embed_width": embed_width, "heads": heads, "dropout": dropout, "time_origin": time_origin}
+        own |= {"memory_width": memory_width, "time_width": time_width, "hop_count": hop_count}
+        super().__init__(checked_config("TGN", "tgn", {**own, "x_width": x_width, "edge_width": edge_width}))
         self.time = time_encoder(time_width)
-        self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, config["time_origin"])
+        self.memory = VertexMemory(memory_width, edge_width, self.time, time_width, time_origin)
         self.features = projection(x_width, memory_width)
         widths = [memory_width] + [embed_width] * hop_count
         options = {"heads": heads, "dropout": dropout, "edge_dim": time_width + edge_width}
