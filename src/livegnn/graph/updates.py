@@ -352,12 +352,12 @@ class Updates:
     def from_arrow(cls, table: object, **columns: str | None) -> Self:
         """Updates from an Arrow table or stream, one for each row, in order; see docs/updates.md.
 
-        Args:    table: any object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow is not needed).
+        Args:    table: any object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow reads it: livegnn[arrow]).
                  columns: names of the table's columns, as src="from", weight="amount"; src and dst are needed, op,
                  weight, time, edge_type ("type" unless given) and edge_attr are read where there, None leaves one out.
                  Others are ignored. op: "add" (the default), "remove" or "set_weight".
         Raises:  ColumnMissing, ValueInvalid (nulls, NaN, overflow, an unknown op), DtypeInvalid, WidthMismatch, naming
-                 the row.
+                 the row; DataMissing without pyarrow.
         """
         updates = cls()
         updates._append_rows(tables.arrow_rows(table, columns))
