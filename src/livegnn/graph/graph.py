@@ -15,11 +15,11 @@ import numpy as np
 from livegnn.errors import ColumnMissing, EdgeOffloaded, LiveGnnError, UsageError, VertexUnknown
 from livegnn.graph import checks, load, offload, saved
 from livegnn.graph import float16 as halves
-from livegnn.graph import hetero_load as typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.host import GraphHost
 from livegnn.graph.offloaded import Offloaded
+from livegnn.graph.pyg import pyg_arrays
 from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
@@ -77,18 +77,12 @@ class Graph:
                 "[Graph] expected features, src and dst, got no dst; "
                 "for an edge_index of shape (2, E) write Graph(x, *edge_index), or Graph.from_pyg(data)"
             )
-        columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
-        dtype = halves.check_dtype("Graph", feature_dtype)
-        if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
-            arrays = typed_load.check_typed(
-                features, src, dst, **columns, vertex_type=vertex_type, ids=ids, feature_dtype=dtype, by_row=False
-            )
-        else:
-            arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
+        given = {"features": features, "src": src, "dst": dst, "weight": weight, "time": time}
+        given |= {"edge_type": edge_type, "edge_attr": edge_attr, "vertex_type": vertex_type, "ids": ids}
+        arrays = load.check_arrays(given, halves.check_dtype("Graph", feature_dtype))
         undirected, simple = checks.flag("Graph", "undirected", undirected), checks.flag("Graph", "simple", simple)
-        self._build(
-            "Graph", arrays, undirected, simple, unit=load.time_unit("Graph", time, empty=ttl is not None), ttl=ttl
-        )
+        unit = load.time_unit("Graph", time, empty=ttl is not None)
+        self._build("Graph", arrays, undirected, simple, unit=unit, ttl=ttl)
 
     def _build(
         self,
@@ -112,7 +106,7 @@ class Graph:
             "simple": bool(simple),
         }
         if arrays.ids is not None:
-            typed_load.check_undirected(arrays.ids.schema, bool(undirected))
+            load.check_undirected(arrays.ids.schema, bool(undirected))
         schema = GraphSchema.nameless(0) if arrays.ids is None else arrays.ids.schema
         expiry = Expiry.of(where, ttl, schema, options, unit)
         self.host = GraphHost(
@@ -146,17 +140,10 @@ class Graph:
         """
         where = "Graph.from_pyg"
         graph, simple = cls.__new__(cls), checks.flag(where, "simple", simple)
-        options: dict[str, Any] = {"ids": ids, "feature_dtype": halves.check_dtype(where, feature_dtype)}
-        if hasattr(data, "node_types") or hasattr(data, "metadata"):
-            found = typed_load.hetero_arrays(data)
-            unit = load.time_unit(where, found["time"], empty=ttl is not None)
-            arrays = typed_load.check_typed(**found, vertex_type=None, **options, by_row=True)
-            column = typed_load.weight_column(data)
-        else:
-            found = load.pyg_arrays(data)
-            unit = load.time_unit(where, found["time"], empty=ttl is not None)
-            arrays = load.check_arrays(**found, **options, by_row=True)
-            column = load.weight_column(data)
+        dtype = halves.check_dtype(where, feature_dtype)
+        given, column = pyg_arrays(data)
+        unit = load.time_unit(where, given.get("time"), empty=ttl is not None)
+        arrays = load.check_arrays({**given, "ids": ids}, dtype, by_row=True)
         graph._build(where, arrays, undirected=False, simple=simple, unit=unit, ttl=ttl, weight_column=column)
         return graph
 
