@@ -169,19 +169,21 @@ def edge_type(where: str, name: str, value: object) -> int:
 def finite_float(where: str, name: str, value: object) -> float:
     """A finite number within float32's range, from an int, a float or a numpy number."""
     if isinstance(value, (bool, np.bool_, str, bytes)) or getattr(value, "ndim", 0) != 0:
-        raise DtypeInvalid(
-            f"[{where}] expected {name} as a number, got {value!r} of {count_of(value)}; convert it with float()"
-        )
+        raise _no_number(where, name, value)
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as cause:
-        message = f"[{where}] expected {name} as a number, got {value!r} of {count_of(value)}; convert it with float()"
-        raise DtypeInvalid(message) from cause
+        raise _no_number(where, name, value) from cause
     except OverflowError as cause:
         raise ValueInvalid(f"[{where}] expected {name} within float32, got {value}; scale it down") from cause
     if not -FLOAT32_MAX <= number <= FLOAT32_MAX:  # NaN fails this too
         raise ValueInvalid(f"[{where}] expected {name} finite and within float32, got {number}; drop or fix the value")
     return number
+
+
+def _no_number(where: str, name: str, value: object) -> DtypeInvalid:
+    got = f"{value!r} of {count_of(value)}"
+    return DtypeInvalid(f"[{where}] expected {name} as a number, got {got}; convert it with float()")
 
 
 def as_array(where: str, name: str, values: object) -> AnyArray:
@@ -340,8 +342,6 @@ def flag(where: str, name: str, value: object) -> bool:
 
 def feature_row(where: str, name: str, x: object) -> Float32Array:
     """One row, (width,) float32. NaN in a float32 row is left to the native buffer, which looks anyway."""
-    if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
-        return x
     array = as_array(where, name, x)
     if array.ndim != 1:
         _refuse_shape(where, name, "(width,)", array)

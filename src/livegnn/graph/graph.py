@@ -293,11 +293,8 @@ class Graph:
             if not loaded_only:
                 self._check_loaded("edges", self.host.store.offloaded_count)
             found = self.host.store.edges()
-            if not self.host.ids_are_slots:
-                found["src"], found["dst"] = (
-                    self.host.ids.external(found["src"]),
-                    self.host.ids.external(found["dst"]),
-                )
+            for end in ("src", "dst"):
+                found[end] = self.host.ids.external(found[end])
             return found
 
     def in_neighbours(
@@ -330,16 +327,12 @@ class Graph:
         Raises: VertexUnknown.
         """
         with self.host.lock:
-            return self.host.store.in_degree(self.host.ids.slots("in_degree", ids, vertex_type)).astype(
-                np.int64, copy=False
-            )
+            return self.host.store.in_degree(self.host.ids.slots("in_degree", ids, vertex_type))
 
     def out_degree(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
         """Number of edges out of each vertex, (k,) int64, in memory or not. Raises: VertexUnknown."""
         with self.host.lock:
-            return self.host.store.out_degree(self.host.ids.slots("out_degree", ids, vertex_type)).astype(
-                np.int64, copy=False
-            )
+            return self.host.store.out_degree(self.host.ids.slots("out_degree", ids, vertex_type))
 
     def is_live(self, ids: object, *, vertex_type: VertexType | None = None) -> BoolArray:
         """Which of the ids are vertices of this version, (k,) bool."""
@@ -472,8 +465,7 @@ class Graph:
     def _named(self, key: str, found: dict[str, AnyArray]) -> dict[str, AnyArray]:
         if self.host.schema.has_types:
             found[f"{key}_type"] = self.host.store.slot_types(found[key])
-        if not self.host.ids_are_slots:
-            found[key] = self.host.ids.external(found[key])
+        found[key] = self.host.ids.external(found[key])
         return found
 
     # ---- saving

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn import _native
-from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
 from livegnn.graph import checks, tables
 from livegnn.graph import float16 as halves
 from livegnn.graph.checks import FLOAT32_MAX as _FLOAT_MAX
@@ -254,12 +254,8 @@ class Updates:
         times = None if time is None else checks.time_array(where, "time", time)
         types = self._edge_types(where, edge_type, count)
         attrs = None if edge_attr is None else checks.float_array(where, "edge_attr", edge_attr, 2)
-        columns: list[tuple[str, AnyArray | None]] = [
-            ("weight", weights),
-            ("time", times),
-            ("edge_attr", attrs),
-        ]
-        for name, column in columns:
+        columns: dict[str, AnyArray | None] = {"weight": weights, "time": times, "edge_attr": attrs}
+        for name, column in columns.items():
             if column is not None:
                 checks.same_length(where, name, column, count, "src")
         unit = checks.same_unit(where, "time", self.time_unit, checks.time_unit(time))
@@ -514,10 +510,7 @@ class Updates:
 
     def _ids_and_rows(self, where: str, ids: object, x: object) -> tuple[Int64Array, Float32Array]:
         numbers, rows = self._ids(where, "ids", ids), checks.float_array(where, "x", halves.widened(where, "x", x), 2)
-        if len(rows) != len(numbers):
-            raise WidthMismatch(
-                f"[{where}] expected x with {len(numbers)} rows like ids, got {len(rows)}; give one row for each"
-            )
+        checks.same_length(where, "x", rows, len(numbers), "ids")
         return numbers, rows
 
     def _row(self, method: str, name: str, x: object) -> Float32Array:
