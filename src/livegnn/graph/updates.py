@@ -129,13 +129,7 @@ class Updates:
         Raises:  ValueInvalid, DtypeInvalid here; by apply VertexUnknown, EdgeDuplicate, WidthMismatch, and
                  ColumnMissing if the graph has no such column or has one that is not given.
         """
-        if (
-            type(u) is not int
-            or type(v) is not int
-            or self._keys is not None
-            or not 0 <= u <= _ID_MAX
-            or not 0 <= v <= _ID_MAX
-        ):
+        if not (type(u) is int and type(v) is int and self._keys is None and 0 <= u <= _ID_MAX and 0 <= v <= _ID_MAX):
             u, v = self._pair("add_edge", u, v)
         unit = self.time_unit
         if weight is not None and (type(weight) is not float or not -_FLOAT_MAX <= weight <= _FLOAT_MAX):
@@ -164,13 +158,7 @@ class Updates:
 
         Raises:  by apply EdgeMissing if nothing matches, unless missing="ignore"; VertexUnknown.
         """
-        if (
-            type(u) is not int
-            or type(v) is not int
-            or self._keys is not None
-            or not 0 <= u <= _ID_MAX
-            or not 0 <= v <= _ID_MAX
-        ):
+        if not (type(u) is int and type(v) is int and self._keys is None and 0 <= u <= _ID_MAX and 0 <= v <= _ID_MAX):
             u, v = self._pair("remove_edge", u, v)
         ignore = missing != "error" and self._ignores("remove_edge", missing)
         if time is None and edge_type is None and edge_id is None:
@@ -201,13 +189,7 @@ class Updates:
 
         Raises:  ValueInvalid, DtypeInvalid here; by apply EdgeMissing, VertexUnknown, ColumnMissing.
         """
-        if (
-            type(u) is not int
-            or type(v) is not int
-            or self._keys is not None
-            or not 0 <= u <= _ID_MAX
-            or not 0 <= v <= _ID_MAX
-        ):
+        if not (type(u) is int and type(v) is int and self._keys is None and 0 <= u <= _ID_MAX and 0 <= v <= _ID_MAX):
             u, v = self._pair("set_weight", u, v)
         if type(w) is not float or not -_FLOAT_MAX <= w <= _FLOAT_MAX:
             w = checks.finite_float(self._where("set_weight"), "weight", w)

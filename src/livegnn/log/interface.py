@@ -17,7 +17,6 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LogConflict, LogDamaged, UsageError, ValueInvalid
@@ -124,9 +123,7 @@ class ByteLog(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
