@@ -191,7 +191,7 @@ def as_array(where: str, name: str, values: object) -> AnyArray:
     if type(values) is np.ndarray:
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        row = first_row(np.ma.getmaskarray(values)) if values.ndim else 0
+        row = int(np.argwhere(np.ma.getmaskarray(values))[0][0]) if values.ndim else 0
         raise ValueInvalid(
             f"[{where}] expected {name} without masked values, got one at row {row}; drop or fill the row"
         )
@@ -224,9 +224,10 @@ def _conversion(array: AnyArray, dtype: str) -> str:
     return "read it as numbers first" if array.dtype.kind in "SUTV" else f"convert it with .astype({dtype})"
 
 
-def first_row(bad: AnyArray) -> int:
-    """The first row of a mask that has a True in it."""
-    return int(np.argmax(bad)) // int(bad.size // bad.shape[0])
+def row_invalid(where: str, expected: str, values: AnyArray, bad: BoolArray, advice: str) -> ValueInvalid:
+    """Names the first of the rows (k,) that are bad."""
+    row = int(np.argmax(bad))
+    return ValueInvalid(f"[{where}] expected {expected}, got {values[row]} at row {row}; {advice}")
 
 
 def integer_array(where: str, name: str, values: object) -> Int64Array:
@@ -241,8 +242,7 @@ def integer_array(where: str, name: str, values: object) -> Int64Array:
     if array.ndim != 1:
         _refuse_shape(where, name, "(k,)", array)
     if array.dtype == np.uint64 and array.size and int(array.max()) > INT64_MAX:
-        row = int(np.argmax(array > INT64_MAX))
-        raise ValueInvalid(f"[{where}] expected {name} that fits int64, got {array[row]} at row {row}; fix the value")
+        raise row_invalid(where, f"{name} that fits int64", array, array > INT64_MAX, "fix the value")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -266,10 +266,7 @@ def id_array(where: str, name: str, values: object) -> Int64Array:
     """Vertex ids: (k,) int64, none negative."""
     array = integer_array(where, name, values)
     if array.size and array.min() < 0:
-        row = int(np.argmax(array < 0))
-        raise ValueInvalid(
-            f"[{where}] expected vertex ids of at least 0 in {name}, got {array[row]} at row {row}; fix the id"
-        )
+        raise row_invalid(where, f"vertex ids of at least 0 in {name}", array, array < 0, "fix the id")
     return array
 
 
@@ -290,10 +287,8 @@ def type_array(where: str, name: str, values: object) -> Int32Array:
     """Edge types: (k,) int32, none negative."""
     array = integer_array(where, name, values)
     if array.size and (array.min() < 0 or array.max() > TYPE_MAX):
-        row = int(np.argmax((array < 0) | (array > TYPE_MAX)))
-        raise ValueInvalid(
-            f"[{where}] expected {name} from 0 to {TYPE_MAX}, got {array[row]} at row {row}; number the types from 0"
-        )
+        bad = (array < 0) | (array > TYPE_MAX)
+        raise row_invalid(where, f"{name} from 0 to {TYPE_MAX}", array, bad, "number the types from 0")
     return array.astype(np.int32)
 
 

@@ -184,7 +184,7 @@ class SlotIds:
         if batch.keys and batch.u.size and int(batch.u.max()) >= 0:
             got = f"string ids ({batch.keys[0]!r})"
             raise UsageError(f"[apply] expected updates with int64 ids, got {got}; make the graph with ids=")
-        return updates.in_slots(), None
+        return updates.buffer, None
 
     def copied(self) -> Self:
         """Itself: a slot is its own id in every version."""

@@ -117,7 +117,8 @@ def reload(host: Host, path: str | os.PathLike[str] | None, since: object) -> tu
         count = len(columns["id"])
         if cut is None or count == file.count:
             if count != file.count:
-                raise _damaged(file.path, f"{file.count} edges that are away", f"{count}")
+                expected = f"expected {file.count} edges that are away, got {count}"
+                raise StoredStateInvalid(f"[reload] {file.path}: {expected}; restore the file from a copy")
             del left[file.key]
         elif cut < file.before:
             left[file.key] = replace(file, before=cut, count=file.count - count)
@@ -274,10 +275,6 @@ def _numpy_column(column: Any) -> AnyArray:
         return rows.reshape(-1, whole.type.list_size)
     values: AnyArray = whole.to_numpy(zero_copy_only=False)
     return values
-
-
-def _damaged(path: str, expected: str, got: str) -> StoredStateInvalid:
-    return StoredStateInvalid(f"[reload] {path}: expected {expected}, got {got}; restore the file from a copy")
 
 
 # ---- saving

@@ -206,8 +206,5 @@ def _weights(where: str, label: str, values: AnyArray) -> Float32Array:
     bad = np.abs(result) > 2.0**24
     bad |= (np.abs(result) <= 2.0**24) & (result.astype(np.float64) != values.astype(np.float64))
     if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueInvalid(
-            f"[{where}] expected whole weights up to 2^24 in {label}, got {values[row]} at row {row}; cast to float64"
-        )
+        raise checks.row_invalid(where, f"whole weights up to 2^24 in {label}", values, bad, "cast to float64")
     return result

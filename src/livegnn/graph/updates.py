@@ -389,12 +389,8 @@ class Updates:
 
     # ---- for logs and parts of a graph
 
-    def in_slots(
-        self, u: Int64Array | None = None, v: Int64Array | None = None, types: Int32Array | None = None
-    ) -> _native.UpdateBuffer:
-        """The updates with other ids and types, as a buffer of its own; without those the buffer itself."""
-        if u is None or v is None:
-            return self._buffer
+    def in_slots(self, u: Int64Array, v: Int64Array, types: Int32Array | None) -> _native.UpdateBuffer:
+        """The updates with other ids, and types if given, as a buffer of its own."""
         buffer = _native.UpdateBuffer()
         buffer.extend(self._buffer)
         buffer.set_ids(u, v)

@@ -105,11 +105,9 @@ class NatsLog(ByteLog):
                 "split the batch, or raise max_payload of the server (a swapped model is one entry)"
             )
         headers = {"Nats-Msg-Id": key, "Nats-Expected-Last-Sequence": str(offset)}
+        publish = lambda: self._stream.publish(self._subject, framed, stream=self.name, headers=dict(headers))  # noqa: E731
         try:
-            answer = self._ask(
-                "append",
-                lambda: self._stream.publish(self._subject, framed, stream=self.name, headers=dict(headers)),
-            )
+            answer = self._ask("append", publish)
             found = int(answer.seq) - 1
         except self._refusals as cause:
             if cause.err_code != _WRONG_LAST_SEQUENCE:
