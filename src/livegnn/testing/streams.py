@@ -65,7 +65,7 @@ class Mirror:
         return None if rows is None else rows.reshape(len(ids), self.attr_width), kinds
 
     def copy(self) -> Mirror:
-        held = {name: dict(getattr(self, name)) for name in ("rows", "edges", "attributes", "kinds")}
+        held: dict[str, Any] = {name: dict(getattr(self, name)) for name in ("rows", "edges", "attributes", "kinds")}
         return replace(self, **held)
 
 
