@@ -18,7 +18,7 @@ from livegnn.graph import float16 as halves
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.host import GraphHost
-from livegnn.graph.offloaded import Offloaded
+from livegnn.graph.offload import Offloaded
 from livegnn.graph.pyg import pyg_arrays
 from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.threads import core_count
@@ -79,22 +79,21 @@ class Graph:
             )
         given = {"features": features, "src": src, "dst": dst, "weight": weight, "time": time}
         given |= {"edge_type": edge_type, "edge_attr": edge_attr, "vertex_type": vertex_type, "ids": ids}
-        arrays = load.check_arrays(given, halves.check_dtype("Graph", feature_dtype))
-        undirected, simple = checks.flag("Graph", "undirected", undirected), checks.flag("Graph", "simple", simple)
-        unit = load.time_unit("Graph", time, empty=ttl is not None)
-        self._build("Graph", arrays, undirected, simple, unit=unit, ttl=ttl)
+        self._build("Graph", given, feature_dtype, ttl, undirected=undirected, simple=simple)
 
     def _build(
         self,
         where: str,
-        arrays: load.GraphArrays,
-        undirected: bool,
-        simple: bool,
-        *,
-        unit: str | None,
+        given: Mapping[str, Any],
+        feature_dtype: object,
         ttl: Ttl,
+        *,
+        by_row: bool = False,
         weight_column: load.WeightColumn | None = "weight",
+        **flags: bool,
     ) -> None:
+        arrays = load.check_arrays(given, halves.check_dtype(where, feature_dtype), by_row=by_row)
+        unit = load.time_unit(where, given.get("time"), empty=ttl is not None)
         options: dict[str, Any] = {
             "feature_width": arrays.features.shape[1],
             "feature_dtype": arrays.feature_dtype,
@@ -102,12 +101,10 @@ class Graph:
             "has_time": arrays.time is not None,
             "has_type": arrays.edge_type is not None,
             "attr_width": 0 if arrays.edge_attr is None else arrays.edge_attr.shape[1],
-            "undirected": bool(undirected),
-            "simple": bool(simple),
+            **{name: checks.flag(where, name, value) for name, value in flags.items()},
         }
-        if arrays.ids is not None:
-            load.check_undirected(arrays.ids.schema, bool(undirected))
         schema = GraphSchema.nameless(0) if arrays.ids is None else arrays.ids.schema
+        load.check_undirected(schema, options["undirected"])
         expiry = Expiry.of(where, ttl, schema, options, unit)
         self.host = GraphHost(
             options,
@@ -138,13 +135,10 @@ class Graph:
 
         Raises:  ColumnMissing without x or edge_index; else as Graph.
         """
-        where = "Graph.from_pyg"
-        graph, simple = cls.__new__(cls), checks.flag(where, "simple", simple)
-        dtype = halves.check_dtype(where, feature_dtype)
+        graph = cls.__new__(cls)
         given, column = pyg_arrays(data)
-        unit = load.time_unit(where, given.get("time"), empty=ttl is not None)
-        arrays = load.check_arrays({**given, "ids": ids}, dtype, by_row=True)
-        graph._build(where, arrays, undirected=False, simple=simple, unit=unit, ttl=ttl, weight_column=column)
+        options: dict[str, Any] = {"by_row": True, "weight_column": column, "undirected": False, "simple": simple}
+        graph._build("Graph.from_pyg", {**given, "ids": ids}, feature_dtype, ttl, **options)
         return graph
 
     # ---- what it is

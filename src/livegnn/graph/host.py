@@ -39,7 +39,7 @@ from livegnn.graph.expiry import Expiry
 from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
 from livegnn.graph.ids_then import IdsThen, OldIds
 from livegnn.graph.load import WeightColumn
-from livegnn.graph.offloaded import NOTHING
+from livegnn.graph.offload import NOTHING
 from livegnn.graph.schema import GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType

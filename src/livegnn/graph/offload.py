@@ -18,7 +18,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,7 +37,6 @@ from livegnn.errors import (
 from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.ids import VertexIds
-from livegnn.graph.offloaded import NOTHING, Offloaded, OffloadedFile
 from livegnn.graph.schema import GraphSchema
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.optional import need
@@ -46,6 +45,34 @@ from livegnn.stored import Content, checked, file_path, replaced
 _FORMAT = 1
 _METADATA = b"livegnn.offload"
 _GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class OffloadedFile:
+    """One file of edges: what of it is still away has times below `before`, and is `count` edges."""
+
+    path: str
+    key: str  # by which the file is known again where it has moved
+    before: int
+    count: int
+    digest: str = ""  # of the file's bytes; "" for a file of livegnn 0.1, which has the checksums of its pages only
+
+
+@dataclass(frozen=True)
+class Offloaded:
+    """What of a graph lies in files. `before` is None, and all else empty, where everything is in memory."""
+
+    before: int | None
+    count: int
+    files: tuple[OffloadedFile, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the files are."""
+        return tuple(file.path for file in self.files)
+
+
+NOTHING = Offloaded(None, 0, ())
 
 
 class Host(Protocol):

@@ -23,10 +23,9 @@ from typing import Any
 from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import frame
-from livegnn.log.interface import ByteLog
+from livegnn.log.interface import ByteLog, checked_count, checked_mapping, checked_seconds
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
 from livegnn.log.secrets import Secrets
-from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
 from livegnn.optional import need
 
 _READ_COUNT_MAX = 256

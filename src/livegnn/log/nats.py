@@ -19,10 +19,9 @@ from typing import Any, NoReturn, TypeVar
 
 from livegnn.errors import DataMissing, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
-from livegnn.log.interface import ByteLog
+from livegnn.log.interface import ByteLog, checked_count, checked_mapping, checked_seconds
 from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
 from livegnn.log.secrets import Secrets, masked_url
-from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
 from livegnn.optional import need
 
 _WRONG_LAST_SEQUENCE = 10071  # the server's code for "another message has this sequence"
