@@ -35,11 +35,10 @@ class TableRows:
     src: AnyArray
     dst: AnyArray
     op: Int64Array
-    type_given: BoolArray
     time_unit: str | None  # of datetime64 values
     weight: Float32Array | None = None
     time: Int64Array | None = None
-    edge_type: Int32Array | None = None
+    edge_type: Int32Array | None = None  # TYPE_UNSET: of a removal of any type
     edge_attr: Float32Array | None = None
 
 
@@ -140,11 +139,11 @@ def _rows(
             _refuse_null(where, names[key], column, used)
             reads = every if key == "edge_type" else used
             values[key] = _converted(where, key, names[key], column, reads)
-    kinds = found.get("edge_type")
-    given = every if kinds is None or kinds.valid is None else kinds.valid
+    if "edge_type" in values and (valid := found["edge_type"].valid) is not None:
+        values["edge_type"][~valid] = checks.TYPE_UNSET  # a removal of any type
     sources, targets = (_vertex_column(where, names[key], found[key].values) for key in ("src", "dst"))
     unit = checks.time_unit(found["time"].values) if "time" in values and adds.any() else None
-    return TableRows(sources, targets, op, given, unit, **values)
+    return TableRows(sources, targets, op, unit, **values)
 
 
 def _refuse_null(where: str, name: str, column: Column, used: BoolArray) -> None:

@@ -380,12 +380,9 @@ class Updates:
         elif op == tables.SET_WEIGHT:
             assert rows.weight is not None  # a table without weights has no such row
             self.set_weights(src, dst, rows.weight[run])
-        elif rows.edge_type is None:
-            self.remove_edges(src, dst)
         else:
-            types, given = rows.edge_type[run].tolist(), rows.type_given[run].tolist()
-            for u, v, kind, has in zip(src.tolist(), dst.tolist(), types, given, strict=True):
-                self.remove_edge(u, v, edge_type=kind if has else None)
+            types = None if rows.edge_type is None else rows.edge_type[run]
+            self._buffer.remove_edges(*self._pairs(self._where("remove_edges"), src, dst), False, types)
 
     # ---- for logs and parts of a graph
 
