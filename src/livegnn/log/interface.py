@@ -24,6 +24,7 @@ from livegnn.graph import checks
 from livegnn.log import frame
 
 OFFSET_MAX = 2**63 - 1
+KEYS_KEPT_MAX = 10_000  # of the latest entries
 _WAIT_SECONDS_MAX = 0.02  # between two looks at the tail
 _SECONDS_MAX = 1e6  # SQLite and librdkafka count milliseconds in 32 bits
 

@@ -26,8 +26,7 @@ from typing import Any
 from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import files, frame
-from livegnn.log.interface import ByteLog, checked_seconds
-from livegnn.log.keys import KEYS_KEPT_MAX
+from livegnn.log.interface import KEYS_KEPT_MAX, ByteLog, checked_seconds
 from livegnn.log.tail import ALL_SYNCED, Record, TailFile, sync_file, this_boot
 
 _APPLICATION_ID = int.from_bytes(b"LGLG", "big")
