@@ -180,9 +180,7 @@ class DtypeInvalid(UpdateError, TypeError):
 
 
 class ColumnMissing(UpdateError):
-    """A weight, time, type or attribute that the graph does not have, or one that it has and the update does not
-    give.
-    """
+    """A weight, time, type or attribute that the graph does not have, or has and the update does not give."""
 
 
 class RangeOverflow(UpdateError, OverflowError):

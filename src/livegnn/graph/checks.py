@@ -375,23 +375,19 @@ def text_list(where: str, name: str, values: object) -> list[str]:
             _refuse_shape(where, name, "(k,)", ids)
         array = ids.tolist()
     return [
-        value if type(value) is str and value.isascii() else _text(where, name, value, row)
+        value if type(value) is str and value.isascii() else text(where, name, value, f" at row {row}")
         for row, value in enumerate(array)
     ]
 
 
-def _text(where: str, name: str, value: object, row: int) -> str:
-    if not isinstance(value, str):
-        message = f"[{where}] expected string ids in {name}, got {shown(value)} of {count_of(value)} at row {row}"
-        raise DtypeInvalid(f"{message}; use one kind of id throughout")
-    return text(where, name, value, f" at row {row}")
-
-
-def text(where: str, name: str, value: str, place: str = "") -> str:
+def text(where: str, name: str, value: object, place: str = "") -> str:
     """A string id, or the name of a type, as Python's own str: files, logs and other programs take what UTF-8 holds.
 
-    Raises:  ValueInvalid for surrogates.
+    Raises:  DtypeInvalid; ValueInvalid for surrogates.
     """
+    if not isinstance(value, str):
+        got = f"{shown(value)} of {count_of(value)}{place}"
+        raise DtypeInvalid(f"[{where}] expected string ids in {name}, got {got}; use one kind of id throughout")
     plain = str.__str__(value)  # of a subclass, whose own __str__ may give another text
     if not plain.isascii():
         try:
