@@ -45,44 +45,6 @@ from __future__ import annotations
 
 from typing import Self, TypedDict, Unpack, cast
 
-__all__ = [
-    "ColumnMissing",
-    "DataMissing",
-    "DegreeNegative",
-    "DtypeInvalid",
-    "EdgeDuplicate",
-    "EdgeMissing",
-    "EdgeOffloaded",
-    "FileMissing",
-    "InvariantBroken",
-    "LiveGnnError",
-    "LogConflict",
-    "LogDamaged",
-    "LogError",
-    "LogUnavailable",
-    "ModelError",
-    "ModelMismatch",
-    "ModelUnsupported",
-    "OperatorUnsound",
-    "Overloaded",
-    "QueryInvalid",
-    "RangeOverflow",
-    "SpillUnavailable",
-    "StateMismatch",
-    "StorageFailed",
-    "StoredStateInvalid",
-    "TrainingDiverged",
-    "UpdateError",
-    "UsageError",
-    "ValueInvalid",
-    "VersionPending",
-    "VertexExists",
-    "VertexIdGap",
-    "VertexUnknown",
-    "WidthMismatch",
-    "WorkerUnavailable",
-]
-
 
 class Facts(TypedDict, total=False):
     """What an error says in fields. Vertices are named by the caller's ids, or by slots where the error has only those.
@@ -218,9 +180,7 @@ class DtypeInvalid(UpdateError, TypeError):
 
 
 class ColumnMissing(UpdateError):
-    """A weight, time, type or attribute that the graph does not have, or one that it has and the update does not
-    give.
-    """
+    """A weight, time, type or attribute that the graph does not have, or has and the update does not give."""
 
 
 class RangeOverflow(UpdateError, OverflowError):
@@ -350,3 +310,6 @@ class UsageError(LiveGnnError, RuntimeError):
 
 class InvariantBroken(LiveGnnError, AssertionError):
     """Our own mistake; serving on could give a wrong answer."""
+
+
+__all__ = [name for name, each in globals().items() if isinstance(each, type) and issubclass(each, LiveGnnError)]

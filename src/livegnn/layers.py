@@ -1,46 +1,9 @@
 """Layer specs, for a model that is written down and not imported: `lg.Model([lg.layers.GCN(weights, bias)])`."""
 
-from livegnn.models.attention_layers import GAT, GINE, RGCN, GATv2
-from livegnn.models.layers import (
-    APPNP,
-    GCN,
-    GIN,
-    LG,
-    SAGE,
-    SGC,
-    Activate,
-    BatchNorm,
-    Cheb,
-    Dense,
-    GraphConv,
-    JumpingKnowledge,
-    L2Normalize,
-    LayerNorm,
-    LogSoftmax,
-    Residual,
-    Softmax,
-)
+from livegnn.models import attention_layers, layers
+from livegnn.models.attention_layers import *  # noqa: F403
+from livegnn.models.layers import *  # noqa: F403
 
-__all__ = [
-    "APPNP",
-    "GAT",
-    "GCN",
-    "GIN",
-    "GINE",
-    "LG",
-    "RGCN",
-    "SAGE",
-    "SGC",
-    "Activate",
-    "BatchNorm",
-    "Cheb",
-    "Dense",
-    "GATv2",
-    "GraphConv",
-    "JumpingKnowledge",
-    "L2Normalize",
-    "LayerNorm",
-    "LogSoftmax",
-    "Residual",
-    "Softmax",
-]
+__all__: list[str] = []
+__all__ += attention_layers.__all__
+__all__ += layers.__all__

@@ -72,11 +72,11 @@ def made_folder(where: str, path: object, mode: int = 0o777) -> Path:
 # ---- writing
 
 
-class PartFile(io.RawIOBase):
+class PartFile(io.FileIO):
     """A file while it is written. It remembers the first error of the disk, which libraries replace by their own."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        super().__init__(descriptor, "w", closefd=False)
         self.failed: OSError | None = None
         self.digest = ""  # of the content, once it is whole
 
@@ -87,31 +87,11 @@ class PartFile(io.RawIOBase):
         left = left.cast("B") if count else memoryview(b"")
         try:
             while left:
-                left = left[os.write(self._descriptor, left) :]
+                left = left[super().write(left) :]
         except OSError as cause:
             self.failed = self.failed or cause
             raise
         return count
-
-    def end(self) -> None:
-        """No more writes: the descriptor's number may soon be another file's."""
-        self._descriptor = -1
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """As of any file."""
-        return os.lseek(self._descriptor, offset, whence)
-
-    def tell(self) -> int:
-        """As of any file."""
-        return os.lseek(self._descriptor, 0, os.SEEK_CUR)
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def writable(self) -> bool:
-        """Yes."""
-        return True
 
 
 @contextmanager
@@ -147,7 +127,7 @@ def replaced(path: Path, where: str, *, private: bool = False, sealed: bool = Tr
             raise _failed(where, "to write", path, failed) from cause
         raise
     finally:
-        part.end()
+        part.close()  # the descriptor's number may soon be another file's
         os.close(descriptor)  # and with it the lock
 
 
@@ -246,7 +226,6 @@ class Content(io.RawIOBase):
         return done
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """As of any file."""
         base = (0, self._at, self.length)[whence]
         if base + offset < 0:
             raise ValueError(f"a place {base + offset} before the file")
@@ -254,15 +233,12 @@ class Content(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """As of any file."""
         return self._at
 
     def seekable(self) -> bool:
-        """Yes."""
         return True
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
 

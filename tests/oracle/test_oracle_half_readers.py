@@ -6,8 +6,8 @@ import pytest
 import livegnn as lg
 from livegnn.log import UpdateLog, open_log, replay
 from livegnn.testing import graph_columns, random_graph, random_model
-from livegnn.testing.typed_streams import random_typed_batch, random_typed_graph
 from tests.oracle.half_oracle import DTYPES, assert_twins, rounded, rounded_updates
+from tests.oracle.typed_streams import random_typed_batch, random_typed_graph
 from tests.property.test_hetero_machine import TRIPLES, WIDTHS, model
 
 VERTICES = 30

@@ -7,9 +7,9 @@ from torch import nn
 from torch_geometric import nn as pyg
 
 import livegnn as lg
-from livegnn.testing.typed_streams import random_typed_batch, random_typed_graph
 from tests.oracle.hetero_oracle import BOUGHT, BUY, FOLLOW, IN, LIKE, METADATA, TRIPLES, WIDTHS, check_hetero
 from tests.oracle.pyg_oracle import liven
+from tests.oracle.typed_streams import random_typed_batch, random_typed_graph
 
 EVERYWHERE = {
     "SAGE mean": lambda s, d: pyg.SAGEConv((s, d), 6),

@@ -10,10 +10,10 @@ from torch_geometric import nn as pyg
 
 import livegnn as lg
 from livegnn.errors import RangeOverflow
-from livegnn.testing.typed_streams import random_typed_batch, random_typed_graph
 from tests.oracle.hetero_oracle import FOLLOW, TRIPLES, WIDTHS
 from tests.oracle.pyg_oracle import liven
 from tests.oracle.test_oracle_hetero import EVERYWHERE, WITHIN, TwoLayers
+from tests.oracle.typed_streams import random_typed_batch, random_typed_graph
 
 SUMS = ("SAGE mean", "SAGE max", "SAGE without root", "GraphConv", "GraphConv min")
 ON_EDGES = ("GAT", "GAT mean of heads", "GATv2", "Transformer", "ResGated")

@@ -64,6 +64,11 @@ def int64(values: npt.NDArray[np.generic]) -> Int64:
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
+def int8(values: npt.NDArray[np.generic]) -> Int8:
+    """int8."""
+    return np.asarray(values, dtype=np.int8)
+
+
 def float32(values: npt.NDArray[np.generic]) -> Float32:
     """Contiguous float32."""
     return np.ascontiguousarray(values, dtype=np.float32)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.datasets.folder import Arrays, Float32, Int8, Int64, data_folder, float32, int64, read
+from livegnn.datasets.folder import Arrays, Float32, Int8, Int64, float32, int8, int64, read
 from livegnn.errors import DataMissing
 
 __all__ = ["EventStream", "generate_like", "load", "load_or_generate", "names"]
@@ -32,12 +33,12 @@ class EventStream:
     src: Int64
     dst: Int64
     time: Int64 | None
-    weight: Float32 | None
-    features: Float32 | None
-    labels: Int8 | None
-    split: Int8 | None
     vertex_count: int
     description: str
+    weight: Float32 | None = None
+    features: Float32 | None = None
+    labels: Int8 | None = None
+    split: Int8 | None = None
     generated: bool = False
 
     @property
@@ -46,110 +47,71 @@ class EventStream:
         return len(self.src)
 
 
+def _dated(name: str, edges: Arrays, time: str, vertex_count: int, text: str, **columns: Any) -> EventStream:
+    src, dst, times = (int64(edges[key]) for key in ("src", "dst", time))
+    return EventStream(name, src, dst, times, vertex_count, text, **columns)
+
+
+def _ethereum_phishing(name: str) -> EventStream:
+    edges, vertices = read(name, "edges.npz"), read(name, "nodes.npz")
+    text = (
+        "Ethereum payments between accounts (ETH, Unix seconds); 445 accounts known for phishing, 445 known not to be"
+    )
+    columns = {"weight": float32(edges["amount"]), "labels": int8(vertices["y"]), "split": int8(vertices["split"])}
+    return _dated(name, edges, "t", len(vertices["y"]), text, **columns)
+
+
+def _bitcoin_otc(name: str) -> EventStream:
+    edges = read(name, "edges.npz")
+    text = "Ratings from -10 to 10 between Bitcoin traders (Unix seconds); below 0 is distrust"
+    return _dated(name, edges, "t", len(edges["node_id"]), text, weight=float32(edges["rating"]))
+
+
+def _jodie_wikipedia(name: str) -> EventStream:
+    text = "Wikipedia edits, user to page (seconds since the first); users 0..8226, pages 8227..9226"
+    return _dated(name, read(name, "edges.npz"), "t", 9227, text)
+
+
+def _tags_math_sx(name: str) -> EventStream:
+    edges = read(name, "edges.npz")
+    count = max(int(int64(edges[key]).max()) for key in ("src", "dst")) + 1
+    text = "Tags on math.stackexchange questions, post to tag (milliseconds since the first); tags 0..1628, then posts"
+    return _dated(name, edges, "t_ms", count, text)
+
+
+def _static(name: str, text: str) -> EventStream:
+    file = read(name, "graph.npz")
+    split = int8(file["split"]) if "split" in file else None
+    features = float32(file["x"]) if "x" in file else _sparse_features(name)
+    labels = int8(file["y"])
+    src, dst = int64(file["src"]), int64(file["dst"])
+    return EventStream(name, src, dst, None, len(labels), text, features=features, labels=labels, split=split)
+
+
 def _sparse_features(name: str) -> Float32:
-    path = data_folder() / name / "features.csr.npz"
-    if not path.is_file():
-        raise DataMissing(f"[datasets] expected {path}, got no such file; set LIVEGNN_DATA to a folder that has it")
-    with np.load(path) as stored:
-        rows = np.zeros(stored["shape"], np.float32)
-        rows[np.repeat(np.arange(len(rows)), np.diff(stored["indptr"])), stored["indices"]] = stored["data"]
+    stored: dict[str, Any] = read(name, "features.csr.npz")
+    rows = np.zeros(stored["shape"], np.float32)
+    rows[np.repeat(np.arange(len(rows)), np.diff(stored["indptr"])), stored["indices"]] = stored["data"]
     return rows
 
 
-def _ethereum_phishing() -> EventStream:
-    edges, vertices = read("ethereum_phishing", "edges.npz"), read("ethereum_phishing", "nodes.npz")
-    labels = np.asarray(vertices["y"], dtype=np.int8)
-    return EventStream(
-        "ethereum_phishing",
-        int64(edges["src"]),
-        int64(edges["dst"]),
-        int64(edges["t"]),
-        float32(edges["amount"]),
-        None,
-        labels,
-        np.asarray(vertices["split"], dtype=np.int8),
-        len(labels),
-        "Ethereum payments between accounts (ETH, Unix seconds); 445 accounts known for phishing, 445 known not to be",
-    )
-
-
-def _bitcoin_otc() -> EventStream:
-    edges = read("bitcoin_otc", "edges.npz")
-    return EventStream(
-        "bitcoin_otc",
-        int64(edges["src"]),
-        int64(edges["dst"]),
-        int64(edges["t"]),
-        float32(edges["rating"]),
-        None,
-        None,
-        None,
-        len(edges["node_id"]),
-        "Ratings from -10 to 10 between Bitcoin traders (Unix seconds); below 0 is distrust",
-    )
-
-
-def _jodie_wikipedia() -> EventStream:
-    edges = read("jodie_wikipedia", "edges.npz")
-    src, dst, time = (int64(edges[key]) for key in ("src", "dst", "t"))
-    text = "Wikipedia edits, user to page (seconds since the first); users 0..8226, pages 8227..9226"
-    return EventStream("jodie_wikipedia", src, dst, time, None, None, None, None, 9227, text)
-
-
-def _tags_math_sx() -> EventStream:
-    edges = read("tags_math_sx", "edges.npz")
-    src, dst, time = (int64(edges[key]) for key in ("src", "dst", "t_ms"))
-    count = int(max(src.max(), dst.max())) + 1
-    text = "Tags on math.stackexchange questions, post to tag (milliseconds since the first); tags 0..1628, then posts"
-    return EventStream("tags_math_sx", src, dst, time, None, None, None, None, count, text)
-
-
-def _static(name: str, file: Arrays, features: Float32, text: str) -> EventStream:
-    split = np.asarray(file["split"], dtype=np.int8) if "split" in file else None
-    labels = np.asarray(file["y"], dtype=np.int8)
-    return EventStream(
-        name, int64(file["src"]), int64(file["dst"]), None, None, features, labels, split, len(labels), text
-    )
-
-
-def _tolokers() -> EventStream:
-    file = read("tolokers", "graph.npz")
-    text = "Crowd workers who did the same tasks, each undirected edge once; label 1 banned; ten splits (S, V)"
-    return _static("tolokers", file, float32(file["x"]), text)
-
-
-def _reddit_fraud() -> EventStream:
-    file = read("reddit_fraud", "graph.npz")
-    return _static("reddit_fraud", file, float32(file["x"]), "Reddit users and subreddits; label 1 a banned user")
-
-
-def _cora() -> EventStream:
-    text = "Citations between papers, each undirected edge once; 7 classes; split 0 train, 1 valid, 2 test"
-    return _static("cora", read("cora", "graph.npz"), _sparse_features("cora"), text)
-
-
-def _amazon_computers() -> EventStream:
-    text = "Computers bought together, each undirected edge once; 10 classes"
-    return _static(
-        "amazon_computers", read("amazon_computers", "graph.npz"), _sparse_features("amazon_computers"), text
-    )
-
-
-_LOADERS: dict[str, Callable[[], EventStream]] = {
+_DATED: dict[str, Callable[[str], EventStream]] = {
     "ethereum_phishing": _ethereum_phishing,
     "bitcoin_otc": _bitcoin_otc,
     "jodie_wikipedia": _jodie_wikipedia,
     "tags_math_sx": _tags_math_sx,
-    "tolokers": _tolokers,
-    "reddit_fraud": _reddit_fraud,
-    "cora": _cora,
-    "amazon_computers": _amazon_computers,
+}
+_STATIC = {
+    "tolokers": "Crowd workers who did the same tasks, each undirected edge once; label 1 banned; ten splits (S, V)",
+    "reddit_fraud": "Reddit users and subreddits; label 1 a banned user",
+    "cora": "Citations between papers, each undirected edge once; 7 classes; split 0 train, 1 valid, 2 test",
+    "amazon_computers": "Computers bought together, each undirected edge once; 10 classes",
 }
 
 
 def names() -> tuple[str, ...]:
     """Every name that `load` knows."""
-    return tuple(_LOADERS)
+    return (*_DATED, *_STATIC)
 
 
 def load(name: str) -> EventStream:
@@ -157,9 +119,9 @@ def load(name: str) -> EventStream:
 
     Raises:   DataMissing if the name is unknown or its files are not at hand (the message says where it looked).
     """
-    if name not in _LOADERS:
-        raise DataMissing(f"[datasets] expected one of {', '.join(_LOADERS)}, got {name!r}; choose one of those")
-    return _LOADERS[name]()
+    if name not in names():
+        raise DataMissing(f"[datasets] expected one of {', '.join(names())}, got {name!r}; choose one of those")
+    return _DATED[name](name) if name in _DATED else _static(name, _STATIC[name])
 
 
 def load_or_generate(name: str, seed: int = 0) -> EventStream:
@@ -231,9 +193,8 @@ def _payments(name: str, seed: int, scale: float) -> EventStream:
     labels[: 2 * known] ^= mistaken.astype(np.int8)
     split = np.where(labels >= 0, (random.random(vertices) < 0.3).astype(np.int8), np.int8(-1)).astype(np.int8)
     text = f"GENERATED payments of the shape of {name} (seed {seed}): planted fraud, not real accounts"
-    return EventStream(
-        name, int64(src), int64(dst), time, float32(weight), None, labels, split, vertices, text, generated=True
-    )
+    columns: dict[str, Any] = {"weight": float32(weight), "labels": labels, "split": split}
+    return EventStream(name, int64(src), int64(dst), time, vertices, text, **columns, generated=True)
 
 
 def _ratings(name: str, seed: int, scale: float) -> EventStream:
@@ -250,19 +211,8 @@ def _ratings(name: str, seed: int, scale: float) -> EventStream:
     rating = np.where(bad, -random.integers(1, 11, events), np.minimum(random.geometric(0.45, events), 10))
     ordered, (src_o, dst_o, rating_o) = _in_time_order(time, src, dst, rating)
     text = f"GENERATED ratings of the shape of {name} (seed {seed}): planted distrust, not real traders"
-    return EventStream(
-        name,
-        int64(src_o),
-        int64(dst_o),
-        ordered,
-        float32(rating_o),
-        None,
-        None,
-        None,
-        vertices,
-        text,
-        generated=True,
-    )
+    weight = float32(rating_o)
+    return EventStream(name, int64(src_o), int64(dst_o), ordered, vertices, text, weight=weight, generated=True)
 
 
 def _edits(name: str, seed: int, scale: float) -> EventStream:
@@ -271,7 +221,7 @@ def _edits(name: str, seed: int, scale: float) -> EventStream:
     src, dst = _crowd(random, users, events, 0.9), users + _crowd(random, pages, events, 0.8)
     time = np.sort(random.integers(0, 2_678_400, events)).astype(np.int64)
     text = f"GENERATED edits of the shape of {name} (seed {seed})"
-    return EventStream(name, src, dst, time, None, None, None, None, users + pages, text, generated=True)
+    return EventStream(name, src, dst, time, users + pages, text, generated=True)
 
 
 def _tags(name: str, seed: int, scale: float) -> EventStream:
@@ -284,7 +234,7 @@ def _tags(name: str, seed: int, scale: float) -> EventStream:
     post, dst = fresh // tags, fresh % tags
     time = np.sort(random.integers(0, 220_000_000_000, posts)).astype(np.int64)[post]
     text = f"GENERATED post-tag edges of the shape of {name} (seed {seed})"
-    return EventStream(name, tags + post, dst, time, None, None, None, None, tags + posts, text, generated=True)
+    return EventStream(name, tags + post, dst, time, tags + posts, text, generated=True)
 
 
 _GENERATORS: dict[str, Callable[[str, int, float], EventStream]] = {

@@ -169,14 +169,11 @@ def edge_type(where: str, name: str, value: object) -> int:
 def finite_float(where: str, name: str, value: object) -> float:
     """A finite number within float32's range, from an int, a float or a numpy number."""
     if isinstance(value, (bool, np.bool_, str, bytes)) or getattr(value, "ndim", 0) != 0:
-        raise DtypeInvalid(
-            f"[{where}] expected {name} as a number, got {value!r} of {count_of(value)}; convert it with float()"
-        )
+        raise _no_number(where, name, value)
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as cause:
-        message = f"[{where}] expected {name} as a number, got {value!r} of {count_of(value)}; convert it with float()"
-        raise DtypeInvalid(message) from cause
+        raise _no_number(where, name, value) from cause
     except OverflowError as cause:
         raise ValueInvalid(f"[{where}] expected {name} within float32, got {value}; scale it down") from cause
     if not -FLOAT32_MAX <= number <= FLOAT32_MAX:  # NaN fails this too
@@ -184,12 +181,17 @@ def finite_float(where: str, name: str, value: object) -> float:
     return number
 
 
+def _no_number(where: str, name: str, value: object) -> DtypeInvalid:
+    got = f"{value!r} of {count_of(value)}"
+    return DtypeInvalid(f"[{where}] expected {name} as a number, got {got}; convert it with float()")
+
+
 def as_array(where: str, name: str, values: object) -> AnyArray:
     """Any array-like as a numpy array; an empty list keeps no dtype of its own."""
     if type(values) is np.ndarray:
         return values
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        row = first_row(np.ma.getmaskarray(values)) if values.ndim else 0
+        row = int(np.argwhere(np.ma.getmaskarray(values))[0][0]) if values.ndim else 0
         raise ValueInvalid(
             f"[{where}] expected {name} without masked values, got one at row {row}; drop or fill the row"
         )
@@ -222,9 +224,10 @@ def _conversion(array: AnyArray, dtype: str) -> str:
     return "read it as numbers first" if array.dtype.kind in "SUTV" else f"convert it with .astype({dtype})"
 
 
-def first_row(bad: AnyArray) -> int:
-    """The first row of a mask that has a True in it."""
-    return int(np.argmax(bad)) // int(bad.size // bad.shape[0])
+def row_invalid(where: str, expected: str, values: AnyArray, bad: BoolArray, advice: str) -> ValueInvalid:
+    """Names the first of the rows (k,) that are bad."""
+    row = int(np.argmax(bad))
+    return ValueInvalid(f"[{where}] expected {expected}, got {values[row]} at row {row}; {advice}")
 
 
 def integer_array(where: str, name: str, values: object) -> Int64Array:
@@ -239,8 +242,7 @@ def integer_array(where: str, name: str, values: object) -> Int64Array:
     if array.ndim != 1:
         _refuse_shape(where, name, "(k,)", array)
     if array.dtype == np.uint64 and array.size and int(array.max()) > INT64_MAX:
-        row = int(np.argmax(array > INT64_MAX))
-        raise ValueInvalid(f"[{where}] expected {name} that fits int64, got {array[row]} at row {row}; fix the value")
+        raise row_invalid(where, f"{name} that fits int64", array, array > INT64_MAX, "fix the value")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -264,10 +266,7 @@ def id_array(where: str, name: str, values: object) -> Int64Array:
     """Vertex ids: (k,) int64, none negative."""
     array = integer_array(where, name, values)
     if array.size and array.min() < 0:
-        row = int(np.argmax(array < 0))
-        raise ValueInvalid(
-            f"[{where}] expected vertex ids of at least 0 in {name}, got {array[row]} at row {row}; fix the id"
-        )
+        raise row_invalid(where, f"vertex ids of at least 0 in {name}", array, array < 0, "fix the id")
     return array
 
 
@@ -288,10 +287,8 @@ def type_array(where: str, name: str, values: object) -> Int32Array:
     """Edge types: (k,) int32, none negative."""
     array = integer_array(where, name, values)
     if array.size and (array.min() < 0 or array.max() > TYPE_MAX):
-        row = int(np.argmax((array < 0) | (array > TYPE_MAX)))
-        raise ValueInvalid(
-            f"[{where}] expected {name} from 0 to {TYPE_MAX}, got {array[row]} at row {row}; number the types from 0"
-        )
+        bad = (array < 0) | (array > TYPE_MAX)
+        raise row_invalid(where, f"{name} from 0 to {TYPE_MAX}", array, bad, "number the types from 0")
     return array.astype(np.int32)
 
 
@@ -340,8 +337,6 @@ def flag(where: str, name: str, value: object) -> bool:
 
 def feature_row(where: str, name: str, x: object) -> Float32Array:
     """One row, (width,) float32. NaN in a float32 row is left to the native buffer, which looks anyway."""
-    if type(x) is np.ndarray and x.dtype == np.float32 and x.ndim == 1 and x.flags.c_contiguous:
-        return x
     array = as_array(where, name, x)
     if array.ndim != 1:
         _refuse_shape(where, name, "(width,)", array)
@@ -380,23 +375,19 @@ def text_list(where: str, name: str, values: object) -> list[str]:
             _refuse_shape(where, name, "(k,)", ids)
         array = ids.tolist()
     return [
-        value if type(value) is str and value.isascii() else _text(where, name, value, row)
+        value if type(value) is str and value.isascii() else text(where, name, value, f" at row {row}")
         for row, value in enumerate(array)
     ]
 
 
-def _text(where: str, name: str, value: object, row: int) -> str:
-    if not isinstance(value, str):
-        message = f"[{where}] expected string ids in {name}, got {shown(value)} of {count_of(value)} at row {row}"
-        raise DtypeInvalid(f"{message}; use one kind of id throughout")
-    return text(where, name, value, f" at row {row}")
-
-
-def text(where: str, name: str, value: str, place: str = "") -> str:
+def text(where: str, name: str, value: object, place: str = "") -> str:
     """A string id, or the name of a type, as Python's own str: files, logs and other programs take what UTF-8 holds.
 
-    Raises:  ValueInvalid for surrogates.
+    Raises:  DtypeInvalid; ValueInvalid for surrogates.
     """
+    if not isinstance(value, str):
+        got = f"{shown(value)} of {count_of(value)}{place}"
+        raise DtypeInvalid(f"[{where}] expected string ids in {name}, got {got}; use one kind of id throughout")
     plain = str.__str__(value)  # of a subclass, whose own __str__ may give another text
     if not plain.isascii():
         try:

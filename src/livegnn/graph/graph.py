@@ -15,11 +15,11 @@ import numpy as np
 from livegnn.errors import ColumnMissing, EdgeOffloaded, LiveGnnError, UsageError, VertexUnknown
 from livegnn.graph import checks, load, offload, saved
 from livegnn.graph import float16 as halves
-from livegnn.graph import hetero_load as typed_load
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.host import GraphHost
-from livegnn.graph.offloaded import Offloaded
+from livegnn.graph.offload import Offloaded
+from livegnn.graph.pyg import pyg_arrays
 from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
@@ -77,30 +77,23 @@ class Graph:
                 "[Graph] expected features, src and dst, got no dst; "
                 "for an edge_index of shape (2, E) write Graph(x, *edge_index), or Graph.from_pyg(data)"
             )
-        columns = {"weight": weight, "time": time, "edge_type": edge_type, "edge_attr": edge_attr}
-        dtype = halves.check_dtype("Graph", feature_dtype)
-        if typed_load.is_typed_form(vertex_type, features, src, dst, *columns.values(), ids):
-            arrays = typed_load.check_typed(
-                features, src, dst, **columns, vertex_type=vertex_type, ids=ids, feature_dtype=dtype, by_row=False
-            )
-        else:
-            arrays = load.check_arrays(features, src, dst, **columns, ids=ids, feature_dtype=dtype, by_row=False)
-        undirected, simple = checks.flag("Graph", "undirected", undirected), checks.flag("Graph", "simple", simple)
-        self._build(
-            "Graph", arrays, undirected, simple, unit=load.time_unit("Graph", time, empty=ttl is not None), ttl=ttl
-        )
+        given = {"features": features, "src": src, "dst": dst, "weight": weight, "time": time}
+        given |= {"edge_type": edge_type, "edge_attr": edge_attr, "vertex_type": vertex_type, "ids": ids}
+        self._build("Graph", given, feature_dtype, ttl, undirected=undirected, simple=simple)
 
     def _build(
         self,
         where: str,
-        arrays: load.GraphArrays,
-        undirected: bool,
-        simple: bool,
-        *,
-        unit: str | None,
+        given: Mapping[str, Any],
+        feature_dtype: object,
         ttl: Ttl,
+        *,
+        by_row: bool = False,
         weight_column: load.WeightColumn | None = "weight",
+        **flags: bool,
     ) -> None:
+        arrays = load.check_arrays(given, halves.check_dtype(where, feature_dtype), by_row=by_row)
+        unit = load.time_unit(where, given.get("time"), empty=ttl is not None)
         options: dict[str, Any] = {
             "feature_width": arrays.features.shape[1],
             "feature_dtype": arrays.feature_dtype,
@@ -108,12 +101,10 @@ class Graph:
             "has_time": arrays.time is not None,
             "has_type": arrays.edge_type is not None,
             "attr_width": 0 if arrays.edge_attr is None else arrays.edge_attr.shape[1],
-            "undirected": bool(undirected),
-            "simple": bool(simple),
+            **{name: checks.flag(where, name, value) for name, value in flags.items()},
         }
-        if arrays.ids is not None:
-            typed_load.check_undirected(arrays.ids.schema, bool(undirected))
         schema = GraphSchema.nameless(0) if arrays.ids is None else arrays.ids.schema
+        load.check_undirected(schema, options["undirected"])
         expiry = Expiry.of(where, ttl, schema, options, unit)
         self.host = GraphHost(
             options,
@@ -144,20 +135,10 @@ class Graph:
 
         Raises:  ColumnMissing without x or edge_index; else as Graph.
         """
-        where = "Graph.from_pyg"
-        graph, simple = cls.__new__(cls), checks.flag(where, "simple", simple)
-        options: dict[str, Any] = {"ids": ids, "feature_dtype": halves.check_dtype(where, feature_dtype)}
-        if hasattr(data, "node_types") or hasattr(data, "metadata"):
-            found = typed_load.hetero_arrays(data)
-            unit = load.time_unit(where, found["time"], empty=ttl is not None)
-            arrays = typed_load.check_typed(**found, vertex_type=None, **options, by_row=True)
-            column = typed_load.weight_column(data)
-        else:
-            found = load.pyg_arrays(data)
-            unit = load.time_unit(where, found["time"], empty=ttl is not None)
-            arrays = load.check_arrays(**found, **options, by_row=True)
-            column = load.weight_column(data)
-        graph._build(where, arrays, undirected=False, simple=simple, unit=unit, ttl=ttl, weight_column=column)
+        graph = cls.__new__(cls)
+        given, column = pyg_arrays(data)
+        options: dict[str, Any] = {"by_row": True, "weight_column": column, "undirected": False, "simple": simple}
+        graph._build("Graph.from_pyg", {**given, "ids": ids}, feature_dtype, ttl, **options)
         return graph
 
     # ---- what it is
@@ -306,11 +287,8 @@ class Graph:
             if not loaded_only:
                 self._check_loaded("edges", self.host.store.offloaded_count)
             found = self.host.store.edges()
-            if not self.host.ids_are_slots:
-                found["src"], found["dst"] = (
-                    self.host.ids.external(found["src"]),
-                    self.host.ids.external(found["dst"]),
-                )
+            for end in ("src", "dst"):
+                found[end] = self.host.ids.external(found[end])
             return found
 
     def in_neighbours(
@@ -343,16 +321,12 @@ class Graph:
         Raises: VertexUnknown.
         """
         with self.host.lock:
-            return self.host.store.in_degree(self.host.ids.slots("in_degree", ids, vertex_type)).astype(
-                np.int64, copy=False
-            )
+            return self.host.store.in_degree(self.host.ids.slots("in_degree", ids, vertex_type))
 
     def out_degree(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
         """Number of edges out of each vertex, (k,) int64, in memory or not. Raises: VertexUnknown."""
         with self.host.lock:
-            return self.host.store.out_degree(self.host.ids.slots("out_degree", ids, vertex_type)).astype(
-                np.int64, copy=False
-            )
+            return self.host.store.out_degree(self.host.ids.slots("out_degree", ids, vertex_type))
 
     def is_live(self, ids: object, *, vertex_type: VertexType | None = None) -> BoolArray:
         """Which of the ids are vertices of this version, (k,) bool."""
@@ -485,8 +459,7 @@ class Graph:
     def _named(self, key: str, found: dict[str, AnyArray]) -> dict[str, AnyArray]:
         if self.host.schema.has_types:
             found[f"{key}_type"] = self.host.store.slot_types(found[key])
-        if not self.host.ids_are_slots:
-            found[key] = self.host.ids.external(found[key])
+        found[key] = self.host.ids.external(found[key])
         return found
 
     # ---- saving

@@ -39,7 +39,7 @@ from livegnn.graph.expiry import Expiry
 from livegnn.graph.ids import IdChange, NamedIds, SlotIds, VertexIds
 from livegnn.graph.ids_then import IdsThen, OldIds
 from livegnn.graph.load import WeightColumn
-from livegnn.graph.offloaded import NOTHING
+from livegnn.graph.offload import NOTHING
 from livegnn.graph.schema import GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
@@ -286,21 +286,17 @@ class GraphHost:
         return (buffer if self.expiry is None else self.expiry.written_out(buffer)[0]), change
 
     def _apply_native(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
-        """The batch in slots, all or none, with the removals of what expires in it."""
-        if self.expiry is None:
-            return self._apply_slots(buffer, recorded)
-        version = self.store.version
-        whole, now = self.expiry.written_out(buffer)
+        """The batch in slots, all or none, with the removals of what expires in it; of a part its own updates."""
+        version, now = self.store.version, 0
+        if self.expiry is not None:
+            buffer, now = self.expiry.written_out(buffer)
         try:
-            return self._apply_slots(whole, recorded)
+            if self.taker is None:
+                return self._apply_to_store(buffer, recorded)
+            return self.taker.take(buffer, lambda mine: self._apply_to_store(mine, recorded))
         finally:
-            if self.store.version != version:  # the batch stands
+            if self.expiry is not None and self.store.version != version:  # the batch stands
                 self.expiry.now = now
-
-    def _apply_slots(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
-        if self.taker is None:
-            return self._apply_to_store(buffer, recorded)
-        return self.taker.take(buffer, lambda mine: self._apply_to_store(mine, recorded))
 
     def _apply_to_store(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
         record = (lambda: self._record(recorded)) if self.recorders else None

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import copy
 import heapq
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -139,54 +138,12 @@ class Named:
         return Named(dict(self._index))
 
 
-class VertexIds(ABC):
-    """How a graph names its vertices. schema: its types, perhaps the nameless one.  text: whether ids are strings."""
+class SlotIds:
+    """NamedIds where a vertex's id is its slot. What is read is checked for dtype and sign only: the store knows what
+    is live.
+    """
 
-    schema: GraphSchema
-    text: bool = False
-    has_names: bool = False  # whether vertices of some type have ids of their own
-
-    @abstractmethod
-    def listed(self, where: str, name: str, ids: object) -> AnyArray:
-        """(k,) ids of this graph's kind: int64, or strings with dtype object."""
-
-    @abstractmethod
-    def slots(
-        self, where: str, ids: object, vertex_type: object = None, *, name: str = "ids", before: Before = NO_CHANGE
-    ) -> Int64Array:
-        """(k,) slots of ids of one type; what `before` says of an id counts. Raises: VertexUnknown, naming the row."""
-
-    @abstractmethod
-    def slot(self, where: str, vertex: object, vertex_type: object = None) -> int:
-        """The slot of one id. Raises: VertexUnknown."""
-
-    @abstractmethod
-    def find(self, where: str, ids: object, vertex_type: object = None) -> Int64Array:
-        """(k,) slots of ids of one type, -1 where there is no such vertex."""
-
-    @abstractmethod
-    def external(self, slots: Int64Array) -> AnyArray:
-        """(k,) ids of slots, each within its own type. Raises: VertexUnknown for a slot that is free."""
-
-    @abstractmethod
-    def translate(self, updates: Updates) -> tuple[_native.UpdateBuffer, IdChange | None]:
-        """A batch in slots, as a buffer of its own, and what it does to the ids; None if nothing.
-
-        Raises:  VertexUnknown, VertexExists, VertexIdGap, ColumnMissing, ValueInvalid, naming the update; DtypeInvalid,
-                 UsageError if the ids are of the other kind.
-        """
-
-    @abstractmethod
-    def copied(self) -> Self:
-        """These ids as they are now, for reading, whatever batches do to the graph's."""
-
-    @abstractmethod
-    def to_arrays(self) -> dict[str, AnyArray]:
-        """The ids as arrays without objects."""
-
-
-class SlotIds(VertexIds):
-    """A vertex's id is its slot. What is read is checked for dtype and sign only: the store knows what is live."""
+    text = has_names = False
 
     def __init__(self, schema: GraphSchema, store: _native.GraphStore) -> None:
         self.schema = schema
@@ -227,7 +184,7 @@ class SlotIds(VertexIds):
         if batch.keys and batch.u.size and int(batch.u.max()) >= 0:
             got = f"string ids ({batch.keys[0]!r})"
             raise UsageError(f"[apply] expected updates with int64 ids, got {got}; make the graph with ids=")
-        return updates.in_slots(), None
+        return updates.buffer, None
 
     def copied(self) -> Self:
         """Itself: a slot is its own id in every version."""
@@ -238,8 +195,11 @@ class SlotIds(VertexIds):
         return {}
 
 
-class NamedIds(VertexIds):
-    """Ids that are not slots: within the types of a graph, or of its nameless type. All are int64, or all strings."""
+class NamedIds:
+    """Ids that are not slots: within the types of a graph, or of its nameless type. All are int64, or all strings.
+
+    text: whether they are strings.  has_names: whether vertices of some type have ids of their own.
+    """
 
     small_max = 32  # updates of a batch that is looked at one by one; tests make it 0
 
@@ -257,7 +217,7 @@ class NamedIds(VertexIds):
     def listed(self, where: str, name: str, ids: object) -> AnyArray:
         """(k,) ids of this graph's kind: int64, or strings with dtype object."""
         if self.text:
-            return _objects(checks.text_list(where, name, ids))
+            return np.array(checks.text_list(where, name, ids), object)
         if checks.is_text(ids):
             got = checks.count_of(ids)
             raise DtypeInvalid(
@@ -317,7 +277,11 @@ class NamedIds(VertexIds):
         return found if self.slot_count else np.zeros(0, object if self.text else np.int64)
 
     def translate(self, updates: Updates) -> tuple[_native.UpdateBuffer, IdChange | None]:
-        """Slots and codes of types for a batch, in order: what an update adds or removes holds from there on."""
+        """A batch in slots, as a buffer of its own, and what it does to the ids; None if nothing.
+
+        Raises:  VertexUnknown, VertexExists, VertexIdGap, ColumnMissing, ValueInvalid, naming the update; DtypeInvalid,
+                 UsageError if the ids are of the other kind.
+        """
         batch = Batch.of(updates)
         if batch.u.size and int(batch.u.max()) >= 0 and self.text != (batch.keys is not None):
             got, expected = ("int64", "string") if self.text else ("string", "int64")
@@ -333,7 +297,7 @@ class NamedIds(VertexIds):
         return updates.in_slots(slots_u, slots_v, codes if self.schema.has_types else None), translation
 
     def copied(self) -> Self:
-        """These ids as they are now."""
+        """These ids as they are now, for reading, whatever batches do to the graph's."""
         result = copy.copy(self)
         result.maps, result.names = [each.copied() for each in self.maps], self.names.copy()
         return result
@@ -359,7 +323,7 @@ class NamedIds(VertexIds):
             raise ValueError(f"flags of {taken.dtype}")
         if text:
             pairs = zip(text_from_arrays(arrays), arrays["taken"].tolist(), strict=True)
-            names = _objects([name if there else None for name, there in pairs])
+            names = np.array([name if there else None for name, there in pairs], object)
         elif schema.has_types:
             names = arrays["numbers"].astype(np.int64)
         else:
@@ -373,6 +337,9 @@ class NamedIds(VertexIds):
         if len(maps) != len(schema.vertex_types):
             raise StoredStateInvalid("[load] expected ids for every vertex type, got others; save the graph again")
         return cls(schema, text, maps, names, len(names))
+
+
+VertexIds: TypeAlias = SlotIds | NamedIds
 
 
 class IdChange:
@@ -507,7 +474,7 @@ class _Walk:
         self._ids = np.stack([batch.u, batch.v])
         self._slots = np.full((2, codes.size), -1, np.int64)
         self._batch, self._translation, self._maps = batch, translation, translation.base.maps
-        self._keys = None if batch.keys is None else _objects(list(batch.keys))
+        self._keys = None if batch.keys is None else np.array(batch.keys, object)
         translation.end_types = self._types[0], self._types[1]
 
     def run(self) -> tuple[Int64Array, Int64Array]:
@@ -590,8 +557,8 @@ def counted_and_named(where: str, schema: GraphSchema, counts: Sequence[int], id
         slots = np.arange(first, first + count, dtype=np.int64)
         first += count
         if name in ids:
-            names = _own_names(where, name, ids[name], count, text)
-            maps.append(_named(where, name, names, slots))
+            names, known = _own_names(where, f"[{name!r}]" if name else "", ids[name], slots, text)
+            maps.append(known)
             parts.append(names)
         elif text:
             raise DtypeInvalid(
@@ -604,22 +571,17 @@ def counted_and_named(where: str, schema: GraphSchema, counts: Sequence[int], id
     return NamedIds(schema, text, maps, np.concatenate(parts), first)
 
 
-def _own_names(where: str, name: str, ids: object, count: int, text: bool) -> AnyArray:
-    label = f"ids[{name!r}]" if name else "ids"
-    names = _objects(checks.text_list(where, label, ids)) if text else checks.id_array(where, label, ids)
-    checks.same_length(where, label, names, count, f"features[{name!r}]" if name else "features")
-    return names
-
-
-def _named(where: str, name: str, names: AnyArray, slots: Int64Array) -> Named:
+def _own_names(where: str, key: str, ids: object, slots: Int64Array, text: bool) -> tuple[AnyArray, Named]:
+    label = f"ids{key}"
+    names = np.array(checks.text_list(where, label, ids), object) if text else checks.id_array(where, label, ids)
+    checks.same_length(where, label, names, len(slots), f"features{key}")
     index = dict(zip(names.tolist(), slots.tolist(), strict=True))
-    label = f"ids[{name!r}]" if name else "ids"
     if len(index) != len(names):
         row, got = next((row, each) for row, each in enumerate(names.tolist()) if index[each] != slots[row])
         raise ValueInvalid(
             f"[{where}] expected {label} that differ, got {got!r} at row {row} and again later; drop one"
         )
-    return Named(index)
+    return names, Named(index)
 
 
 def _map_of(names: AnyArray, slots: Int64Array, count: int) -> Counted | Named:
@@ -637,9 +599,3 @@ def _map_of(names: AnyArray, slots: Int64Array, count: int) -> Counted | Named:
 
 def _is_free(names: AnyArray, text: bool) -> checks.BoolArray:
     return np.array([name is None for name in names.tolist()], np.bool_) if text else names < 0
-
-
-def _objects(values: Sequence[object]) -> AnyArray:
-    result: AnyArray = np.empty(len(values), object)
-    result[:] = values
-    return result

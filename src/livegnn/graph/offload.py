@@ -18,7 +18,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,14 +37,42 @@ from livegnn.errors import (
 from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.ids import VertexIds
-from livegnn.graph.offloaded import NOTHING, Offloaded, OffloadedFile
 from livegnn.graph.schema import GraphSchema
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
+from livegnn.optional import need
 from livegnn.stored import Content, checked, file_path, replaced
 
 _FORMAT = 1
 _METADATA = b"livegnn.offload"
 _GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class OffloadedFile:
+    """One file of edges: what of it is still away has times below `before`, and is `count` edges."""
+
+    path: str
+    key: str  # by which the file is known again where it has moved
+    before: int
+    count: int
+    digest: str = ""  # of the file's bytes; "" for a file of livegnn 0.1, which has the checksums of its pages only
+
+
+@dataclass(frozen=True)
+class Offloaded:
+    """What of a graph lies in files. `before` is None, and all else empty, where everything is in memory."""
+
+    before: int | None
+    count: int
+    files: tuple[OffloadedFile, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the files are."""
+        return tuple(file.path for file in self.files)
+
+
+NOTHING = Offloaded(None, 0, ())
 
 
 class Host(Protocol):
@@ -63,7 +91,7 @@ class Host(Protocol):
 
 def offload(host: Host, before: object, path: str | os.PathLike[str]) -> Offloaded:
     """Graph.offload, under the writer's place."""
-    pyarrow, parquet = _arrow("offload")
+    pyarrow, parquet = need("pyarrow", "arrow"), need("pyarrow.parquet", "arrow")
     if not host.options["has_time"]:
         raise ColumnMissing("[offload] expected a graph with times, got one without; create the graph with times")
     cut = host.edge_time("offload", "before", before)
@@ -83,10 +111,8 @@ def offload(host: Host, before: object, path: str | os.PathLike[str]) -> Offload
     key = secrets.token_hex(8)
     order = np.argsort(found["time"], kind="stable")  # by (time, id), the columns being by id
     columns = {name: values[order] for name, values in found.items()}
-    columns["src"], columns["dst"] = (
-        host.ids.external(columns["src"]),
-        host.ids.external(columns["dst"]),
-    )
+    for end in ("src", "dst"):
+        columns[end] = host.ids.external(columns[end])
     about = {"format": _FORMAT, "key": key, "version": host.store.published_version, "before": cut, "count": count}
     table = pyarrow.table({name: _arrow_column(pyarrow, values) for name, values in columns.items()})
     table = table.replace_schema_metadata({_METADATA: json.dumps(about).encode()})
@@ -109,7 +135,6 @@ def offload(host: Host, before: object, path: str | os.PathLike[str]) -> Offload
 
 def reload(host: Host, path: str | os.PathLike[str] | None, since: object) -> tuple[int, Offloaded]:
     """Graph.reload, under the writer's place: how many edges came back, and what is away from then on."""
-    _arrow("reload")
     cut = None if since is None else host.edge_time("reload", "since", since)
     away = host.offloaded
     chosen = list(away.files) if path is None else [_file_at(away, file_path("reload", path).absolute())]
@@ -119,7 +144,8 @@ def reload(host: Host, path: str | os.PathLike[str] | None, since: object) -> tu
         count = len(columns["id"])
         if cut is None or count == file.count:
             if count != file.count:
-                raise _damaged(file.path, f"{file.count} edges that are away", f"{count}")
+                expected = f"expected {file.count} edges that are away, got {count}"
+                raise StoredStateInvalid(f"[reload] {file.path}: {expected}; restore the file from a copy")
             del left[file.key]
         elif cut < file.before:
             left[file.key] = replace(file, before=cut, count=file.count - count)
@@ -141,7 +167,6 @@ def copy(host: Host, where: str) -> None:
 
     Raises:  DataMissing, StoredStateInvalid for a file that is gone or damaged; SpillUnavailable without room.
     """
-    _arrow(where)
     files = host.offloaded.files
     left = iter(files)
 
@@ -188,7 +213,7 @@ def _opened(path: Path, where: str = "reload") -> Iterator[Content]:
 
 def _metadata(content: Content) -> dict[str, Any]:
     """What a file says of itself. Raises: ValueError, and what pyarrow raises."""
-    _, parquet = _arrow("reload")
+    parquet = need("pyarrow.parquet", "arrow")
     about: dict[str, Any] = json.loads(parquet.read_metadata(content).metadata[_METADATA])
     if about["format"] != _FORMAT:
         raise ValueError(f"format {about['format']!r}, not {_FORMAT}")
@@ -205,7 +230,7 @@ def _read(host: Host, file: OffloadedFile, since: int | None, where: str = "relo
 
 def _columns(host: Host, content: Content, file: OffloadedFile, since: int | None) -> dict[str, AnyArray]:
     """As _read, of a file whose bytes were checked. Raises: ValueError, LiveGnnError, and what pyarrow raises."""
-    _, parquet = _arrow("reload")
+    parquet = need("pyarrow.parquet", "arrow")
     if (key := _metadata(content)["key"]) != file.key:
         raise ValueError(f"the file of key {key}, not {file.key}")
     stored = parquet.ParquetFile(content, page_checksum_verification=True)
@@ -277,19 +302,6 @@ def _numpy_column(column: Any) -> AnyArray:
         return rows.reshape(-1, whole.type.list_size)
     values: AnyArray = whole.to_numpy(zero_copy_only=False)
     return values
-
-
-def _damaged(path: str, expected: str, got: str) -> StoredStateInvalid:
-    return StoredStateInvalid(f"[reload] {path}: expected {expected}, got {got}; restore the file from a copy")
-
-
-def _arrow(where: str) -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as cause:
-        raise DataMissing(f"[{where}] expected pyarrow, got none; pip install 'livegnn[arrow]'") from cause
-    return pyarrow, parquet
 
 
 # ---- saving

@@ -167,19 +167,19 @@ class GraphSchema:
         bad = ((codes < 0) | (codes >= counts)) & (of_vertex | of_edge)
         if bad.any():
             at = int(np.argmax(bad))
-            given = None if types[at] == checks.TYPE_UNSET else int(types[at])
-            name = names[-1 - given] if given is not None and given < 0 else given
-            (self.vertex_code if of_vertex[at] else self.edge_code)(f"apply, update {at}", name)
+            self.resolve_few(kinds[at : at + 1].tolist(), types[at : at + 1].tolist(), names, at)  # raises
         return codes
 
-    def resolve_few(self, kinds: Sequence[int], types: Sequence[int], names: Sequence[TypeName]) -> list[int]:
-        """resolve() for a few updates, without arrays."""
+    def resolve_few(
+        self, kinds: Sequence[int], types: Sequence[int], names: Sequence[TypeName], first: int = 0
+    ) -> list[int]:
+        """resolve() for a few updates, without arrays; first: the place of the first one in its batch."""
         if not self.has_types:
             if names:
                 no_type_names(np.array(kinds, np.uint8), np.array(types, np.int32), names)
             return list(types)
         codes: list[int] = []
-        for i, (kind, given) in enumerate(zip(kinds, types, strict=True)):
+        for i, (kind, given) in enumerate(zip(kinds, types, strict=True), start=first):
             if kind == _REMOVE_EDGES_BEFORE and given == checks.TYPE_UNSET:
                 codes.append(given)
                 continue

@@ -22,15 +22,8 @@ from livegnn.graph import arrow, checks
 from livegnn.graph.arrow import Column
 from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
 
-_DEFAULTS = {
-    "src": "src",
-    "dst": "dst",
-    "op": "op",
-    "weight": "weight",
-    "time": "time",
-    "edge_type": "type",
-    "edge_attr": "edge_attr",
-}
+_PARTS = ("src", "dst", "op", "weight", "time", "edge_type", "edge_attr")
+_DEFAULTS = {name: name for name in _PARTS} | {"edge_type": "type"}
 _OPS = ("add", "remove", "set_weight")
 ADD, REMOVE, SET_WEIGHT = range(3)
 
@@ -42,12 +35,11 @@ class TableRows:
     src: AnyArray
     dst: AnyArray
     op: Int64Array
-    weight: Float32Array | None
-    time: Int64Array | None
-    edge_type: Int32Array | None
-    type_given: BoolArray
-    edge_attr: Float32Array | None
     time_unit: str | None  # of datetime64 values
+    weight: Float32Array | None = None
+    time: Int64Array | None = None
+    edge_type: Int32Array | None = None  # TYPE_UNSET: of a removal of any type
+    edge_attr: Float32Array | None = None
 
 
 def arrow_rows(table: object, columns: Mapping[str, str | None]) -> TableRows:
@@ -126,10 +118,6 @@ def _rows(
     for key, name in names.items():
         if key not in found and (key in ("src", "dst") or key in asked):
             raise ColumnMissing(f"[{where}] expected a column {name!r} for {key}, got none; name it with {key}=")
-    return _checked(where, found, names)
-
-
-def _checked(where: str, found: Mapping[str, Column], names: Mapping[str, str]) -> TableRows:
     count = len(found["src"].values)
     every = np.ones(count, np.bool_)
     for key in ("src", "dst", "op"):
@@ -151,12 +139,11 @@ def _checked(where: str, found: Mapping[str, Column], names: Mapping[str, str]) 
             _refuse_null(where, names[key], column, used)
             reads = every if key == "edge_type" else used
             values[key] = _converted(where, key, names[key], column, reads)
-    kinds = found.get("edge_type")
-    given = every if kinds is None or kinds.valid is None else kinds.valid
+    if "edge_type" in values and (valid := found["edge_type"].valid) is not None:
+        values["edge_type"][~valid] = checks.TYPE_UNSET  # a removal of any type
     sources, targets = (_vertex_column(where, names[key], found[key].values) for key in ("src", "dst"))
     unit = checks.time_unit(found["time"].values) if "time" in values and adds.any() else None
-    weight, time, edge_type, edge_attr = (values.get(key) for key in ("weight", "time", "edge_type", "edge_attr"))
-    return TableRows(sources, targets, op, weight, time, edge_type, given, edge_attr, unit)
+    return TableRows(sources, targets, op, unit, **values)
 
 
 def _refuse_null(where: str, name: str, column: Column, used: BoolArray) -> None:
@@ -168,11 +155,10 @@ def _refuse_null(where: str, name: str, column: Column, used: BoolArray) -> None
 
 
 def _vertex_column(where: str, name: str, values: AnyArray) -> AnyArray:
+    label = f"column {name!r}"
     if checks.is_text(values):
-        names: AnyArray = np.empty(len(values), object)
-        names[:] = checks.text_list(where, f"column {name!r}", values)
-        return names
-    return checks.id_array(where, f"column {name!r}", values)
+        return np.array(checks.text_list(where, label, values), object)
+    return checks.id_array(where, label, values)
 
 
 def _ops(where: str, name: str, values: AnyArray) -> Int64Array:
@@ -219,8 +205,5 @@ def _weights(where: str, label: str, values: AnyArray) -> Float32Array:
     bad = np.abs(result) > 2.0**24
     bad |= (np.abs(result) <= 2.0**24) & (result.astype(np.float64) != values.astype(np.float64))
     if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueInvalid(
-            f"[{where}] expected whole weights up to 2^24 in {label}, got {values[row]} at row {row}; cast to float64"
-        )
+        raise checks.row_invalid(where, f"whole weights up to 2^24 in {label}", values, bad, "cast to float64")
     return result

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn import _native
-from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
+from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
 from livegnn.graph import checks, tables
 from livegnn.graph import float16 as halves
 from livegnn.graph.checks import FLOAT32_MAX as _FLOAT_MAX
@@ -129,13 +129,7 @@ class Updates:
         Raises:  ValueInvalid, DtypeInvalid here; by apply VertexUnknown, EdgeDuplicate, WidthMismatch, and
                  ColumnMissing if the graph has no such column or has one that is not given.
         """
-        if (
-            type(u) is not int
-            or type(v) is not int
-            or self._keys is not None
-            or not 0 <= u <= _ID_MAX
-            or not 0 <= v <= _ID_MAX
-        ):
+        if not (type(u) is int and type(v) is int and self._keys is None and 0 <= u <= _ID_MAX and 0 <= v <= _ID_MAX):
             u, v = self._pair("add_edge", u, v)
         unit = self.time_unit
         if weight is not None and (type(weight) is not float or not -_FLOAT_MAX <= weight <= _FLOAT_MAX):
@@ -164,13 +158,7 @@ class Updates:
 
         Raises:  by apply EdgeMissing if nothing matches, unless missing="ignore"; VertexUnknown.
         """
-        if (
-            type(u) is not int
-            or type(v) is not int
-            or self._keys is not None
-            or not 0 <= u <= _ID_MAX
-            or not 0 <= v <= _ID_MAX
-        ):
+        if not (type(u) is int and type(v) is int and self._keys is None and 0 <= u <= _ID_MAX and 0 <= v <= _ID_MAX):
             u, v = self._pair("remove_edge", u, v)
         ignore = missing != "error" and self._ignores("remove_edge", missing)
         if time is None and edge_type is None and edge_id is None:
@@ -201,13 +189,7 @@ class Updates:
 
         Raises:  ValueInvalid, DtypeInvalid here; by apply EdgeMissing, VertexUnknown, ColumnMissing.
         """
-        if (
-            type(u) is not int
-            or type(v) is not int
-            or self._keys is not None
-            or not 0 <= u <= _ID_MAX
-            or not 0 <= v <= _ID_MAX
-        ):
+        if not (type(u) is int and type(v) is int and self._keys is None and 0 <= u <= _ID_MAX and 0 <= v <= _ID_MAX):
             u, v = self._pair("set_weight", u, v)
         if type(w) is not float or not -_FLOAT_MAX <= w <= _FLOAT_MAX:
             w = checks.finite_float(self._where("set_weight"), "weight", w)
@@ -254,12 +236,8 @@ class Updates:
         times = None if time is None else checks.time_array(where, "time", time)
         types = self._edge_types(where, edge_type, count)
         attrs = None if edge_attr is None else checks.float_array(where, "edge_attr", edge_attr, 2)
-        columns: list[tuple[str, AnyArray | None]] = [
-            ("weight", weights),
-            ("time", times),
-            ("edge_attr", attrs),
-        ]
-        for name, column in columns:
+        columns: dict[str, AnyArray | None] = {"weight": weights, "time": times, "edge_attr": attrs}
+        for name, column in columns.items():
             if column is not None:
                 checks.same_length(where, name, column, count, "src")
         unit = checks.same_unit(where, "time", self.time_unit, checks.time_unit(time))
@@ -352,12 +330,12 @@ class Updates:
     def from_arrow(cls, table: object, **columns: str | None) -> Self:
         """Updates from an Arrow table or stream, one for each row, in order; see docs/updates.md.
 
-        Args:    table: any object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow is not needed).
+        Args:    table: any object with __arrow_c_stream__ or __arrow_c_array__ (pyarrow reads it: livegnn[arrow]).
                  columns: names of the table's columns, as src="from", weight="amount"; src and dst are needed, op,
                  weight, time, edge_type ("type" unless given) and edge_attr are read where there, None leaves one out.
                  Others are ignored. op: "add" (the default), "remove" or "set_weight".
         Raises:  ColumnMissing, ValueInvalid (nulls, NaN, overflow, an unknown op), DtypeInvalid, WidthMismatch, naming
-                 the row.
+                 the row; DataMissing without pyarrow.
         """
         updates = cls()
         updates._append_rows(tables.arrow_rows(table, columns))
@@ -402,21 +380,14 @@ class Updates:
         elif op == tables.SET_WEIGHT:
             assert rows.weight is not None  # a table without weights has no such row
             self.set_weights(src, dst, rows.weight[run])
-        elif rows.edge_type is None:
-            self.remove_edges(src, dst)
         else:
-            types, given = rows.edge_type[run].tolist(), rows.type_given[run].tolist()
-            for u, v, kind, has in zip(src.tolist(), dst.tolist(), types, given, strict=True):
-                self.remove_edge(u, v, edge_type=kind if has else None)
+            types = None if rows.edge_type is None else rows.edge_type[run]
+            self._buffer.remove_edges(*self._pairs(self._where("remove_edges"), src, dst), False, types)
 
     # ---- for logs and parts of a graph
 
-    def in_slots(
-        self, u: Int64Array | None = None, v: Int64Array | None = None, types: Int32Array | None = None
-    ) -> _native.UpdateBuffer:
-        """The updates with other ids and types, as a buffer of its own; without those the buffer itself."""
-        if u is None or v is None:
-            return self._buffer
+    def in_slots(self, u: Int64Array, v: Int64Array, types: Int32Array | None) -> _native.UpdateBuffer:
+        """The updates with other ids, and types if given, as a buffer of its own."""
         buffer = _native.UpdateBuffer()
         buffer.extend(self._buffer)
         buffer.set_ids(u, v)
@@ -514,10 +485,7 @@ class Updates:
 
     def _ids_and_rows(self, where: str, ids: object, x: object) -> tuple[Int64Array, Float32Array]:
         numbers, rows = self._ids(where, "ids", ids), checks.float_array(where, "x", halves.widened(where, "x", x), 2)
-        if len(rows) != len(numbers):
-            raise WidthMismatch(
-                f"[{where}] expected x with {len(numbers)} rows like ids, got {len(rows)}; give one row for each"
-            )
+        checks.same_length(where, "x", rows, len(numbers), "ids")
         return numbers, rows
 
     def _row(self, method: str, name: str, x: object) -> Float32Array:

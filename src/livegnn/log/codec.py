@@ -1,6 +1,8 @@
-"""A batch of updates as an Arrow IPC stream, bit for bit, and back. switches.py has the other kind of entry.
+"""A batch of updates, or a switch of an engine (its swap or rescale), as an Arrow IPC stream, bit for bit, and back.
 
-payload = one Arrow IPC stream: schema, dictionaries, one record batch with one row for each update
+payload = one Arrow IPC stream: schema, dictionaries, one record batch
+
+Batch: one row for each update.
 schema metadata: "livegnn.schema" = "1"; where types have names, "livegnn.types" = JSON list of "name" or
                  ["src", "name", "dst"]: a type -1 - k is the k-th of them
 
@@ -18,6 +20,15 @@ missing_ignore  bool                       (never)                           whe
 kind: 0 add_edge, 1 remove_edge, 2 remove_edges_before, 3 set_weight, 4 set_edge_attr, 5 set_features, 6 add_vertex,
 7 remove_vertex. A reader refuses another version and any column that it does not know: a batch that is half understood
 would be a different history.
+
+Switch: one row for each of its arrays.
+schema metadata: "livegnn.schema" = "2", so that livegnn 0.1, which knows batches of updates alone, refuses the entry;
+                 "livegnn.switch" = JSON {"name": of the engine, "kind": "swap" or "rescale", "data": {...}}
+
+column          type                       what
+array           utf8                       its name
+shape           large_list<int64>
+values          large_list<float32>        row by row
 """
 
 from __future__ import annotations
@@ -30,15 +41,13 @@ import numpy as np
 from livegnn.errors import LiveGnnError, LogDamaged
 from livegnn.graph import Updates
 from livegnn.graph.consumers import Recorded, Switch
-from livegnn.log import switches
 from livegnn.optional import need
 from livegnn.types import AnyArray, BoolArray
 
-__all__ = ["SCHEMA_VERSION", "decode", "encode"]
+__all__ = ["decode", "encode"]
 
-SCHEMA_VERSION = 1
-_VERSION_KEY = b"livegnn.schema"
-_TYPES_KEY = b"livegnn.types"
+_BATCH, _SWITCH = 1, 2  # the schema's version
+_VERSION_KEY, _TYPES_KEY, _SWITCH_KEY = b"livegnn.schema", b"livegnn.types", b"livegnn.switch"
 _NO_VERTEX, _NO_EDGE = -1, -1
 _UNSET_TIME, _UNSET_TYPE = -(2**63), -(2**31)
 _PLAIN = {  # column: (dtype, what stands for "not given")
@@ -54,7 +63,7 @@ def encode(recorded: Recorded) -> bytes:
     """The payload of a batch or of a switch. Raises: DataMissing."""
     arrow = need("pyarrow", "arrow")
     if isinstance(recorded, Switch):
-        return switches.encode(recorded, _VERSION_KEY)
+        return _switch_payload(recorded, arrow)
     columns, keys, types = recorded.to_columns()
     parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
     names = None if keys is None else arrow.array(keys, arrow.utf8())
@@ -71,10 +80,29 @@ def encode(recorded: Recorded) -> bytes:
         parts["row"] = arrow.LargeListArray.from_arrays(offsets, columns["rows"], mask=arrow.array(widths < 0))
     if columns["missing_ignore"].any():
         parts["missing_ignore"] = arrow.array(columns["missing_ignore"] != 0)
-    metadata = {_VERSION_KEY: str(SCHEMA_VERSION).encode()}
-    if types:
-        metadata[_TYPES_KEY] = json.dumps(types).encode()
-    batch = arrow.record_batch(parts).replace_schema_metadata(metadata)
+    metadata = {_TYPES_KEY: json.dumps(types).encode()} if types else {}
+    return _payload(_BATCH, parts, metadata, arrow)
+
+
+def _switch_payload(switch: Switch, arrow: Any) -> bytes:
+    shapes = [np.array(array.shape, np.int64) for array in switch.arrays.values()]
+    values = [np.ascontiguousarray(array, np.float32).reshape(-1) for array in switch.arrays.values()]
+    parts = {
+        "array": arrow.array([*switch.arrays], arrow.utf8()),
+        "shape": _lists(arrow, shapes, np.int64),
+        "values": _lists(arrow, values, np.float32),
+    }
+    about = {"name": switch.name, "kind": switch.kind, "data": switch.data}
+    return _payload(_SWITCH, parts, {_SWITCH_KEY: json.dumps(about).encode()}, arrow)
+
+
+def _lists(arrow: Any, rows: list[Any], dtype: Any) -> Any:
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return arrow.LargeListArray.from_arrays(offsets, np.concatenate([np.zeros(0, dtype), *rows]))
+
+
+def _payload(version: int, parts: dict[str, Any], metadata: dict[bytes, bytes], arrow: Any) -> bytes:
+    batch = arrow.record_batch(parts).replace_schema_metadata({_VERSION_KEY: str(version).encode(), **metadata})
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
@@ -89,14 +117,14 @@ def decode(log: str, offset: int, payload: bytes) -> Recorded:
     try:
         with arrow.ipc.open_stream(payload) as stream:
             version = _checked_version(where, stream.schema)
-            if version == SCHEMA_VERSION:
+            if version == _BATCH:
                 _check_schema(where, stream.schema, arrow)
             batches = list(stream)
         if len(batches) != 1:
             raise ValueError(f"{len(batches)} record batches")
         batch = batches[0]
         batch.validate(full=True)
-        return _updates_of(batch, arrow) if version == SCHEMA_VERSION else switches.switch_of(batch, arrow)
+        return _updates_of(batch, arrow) if version == _BATCH else _switch_of(batch, arrow)
     except LogDamaged:
         raise
     except (arrow.ArrowException, KeyError, TypeError, ValueError, OSError, OverflowError, LiveGnnError) as cause:
@@ -107,12 +135,9 @@ def decode(log: str, offset: int, payload: bytes) -> Recorded:
 
 
 def _checked_version(where: str, schema: Any) -> int:
-    known = (SCHEMA_VERSION, switches.SCHEMA_VERSION)
     version = (schema.metadata or {}).get(_VERSION_KEY, b"none").decode()
-    if version not in map(str, known):
-        raise LogDamaged(
-            f"{where} expected schema {known[0]} or {known[1]}, got {version}; read it with a newer livegnn"
-        )
+    if version not in (str(_BATCH), str(_SWITCH)):
+        raise LogDamaged(f"{where} expected schema {_BATCH} or {_SWITCH}, got {version}; read it with a newer livegnn")
     return int(version)
 
 
@@ -149,6 +174,27 @@ def _updates_of(batch: Any, arrow: Any) -> Updates:
         columns["row_width"] = _values(there["row"].value_lengths(), -1).astype(np.int32)
         columns["rows"] = np.ascontiguousarray(there["row"].flatten().to_numpy(zero_copy_only=False))
     return Updates.from_columns(columns, keys, _type_names(batch.schema.metadata.get(_TYPES_KEY, b"[]")))
+
+
+def _switch_of(batch: Any, arrow: Any) -> Switch:
+    """The switch of a record batch. Raises: KeyError, TypeError, ValueError for one that is damaged."""
+    about = json.loads(batch.schema.metadata[_SWITCH_KEY])
+    name, kind, data = about["name"], about["kind"], about["data"]
+    if not isinstance(name, str) or not isinstance(kind, str) or not isinstance(data, dict):
+        raise ValueError(f"a switch {kind!r} of {name!r}")
+    types = {
+        "array": arrow.utf8(),
+        "shape": arrow.large_list(arrow.int64()),
+        "values": arrow.large_list(arrow.float32()),
+    }
+    if {field.name: field.type for field in batch.schema} != types:
+        raise ValueError(f"columns {batch.schema.names} of other types")
+    arrays = {}
+    for place, array in enumerate(batch.column("array").to_pylist()):
+        shape = batch.column("shape")[place].values.to_numpy(zero_copy_only=False)
+        values = batch.column("values")[place].values.to_numpy(zero_copy_only=False)
+        arrays[array] = np.array(values, np.float32).reshape(shape.tolist())
+    return Switch(name, kind, data, arrays)
 
 
 def _type_names(text: bytes) -> list[str | tuple[str, str, str]]:

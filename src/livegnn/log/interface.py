@@ -16,16 +16,17 @@ import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from types import TracebackType
-from typing import NamedTuple, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LogConflict, LogDamaged, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import frame
 
 OFFSET_MAX = 2**63 - 1
+KEYS_KEPT_MAX = 10_000  # of the latest entries
 _WAIT_SECONDS_MAX = 0.02  # between two looks at the tail
+_SECONDS_MAX = 1e6  # SQLite and librdkafka count milliseconds in 32 bits
 
 
 class Entry(NamedTuple):
@@ -124,9 +125,7 @@ class ByteLog(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -212,3 +211,36 @@ def checked_offset(where: str, name: str, value: int | None) -> None:
         raise ValueInvalid(f"[{where}] expected {name} of at least 0, got {value}; offsets count from 0")
     if value > OFFSET_MAX:
         raise ValueInvalid(f"[{where}] expected {name} of at most 2^63 - 1, got {value}; name a smaller one")
+
+
+# ---- what open_log's options may be
+
+
+def checked_seconds(name: str, value: object) -> float:
+    """A number of seconds, from 0 on. Raises: ValueInvalid."""
+    seconds = checks.as_seconds(value)
+    if seconds is None or not 0 <= seconds <= _SECONDS_MAX:
+        raise ValueInvalid(
+            f"[open_log] expected {name} from 0 to {_SECONDS_MAX:.0f}, got {checks.shown(value)}; "
+            "give a number of seconds"
+        )
+    return seconds
+
+
+def checked_count(name: str, value: object, least: int = 1) -> int:
+    """An integer from `least` to 2^31 - 1. Raises: DtypeInvalid, ValueInvalid."""
+    count = checks.whole_number("open_log", name, value)
+    if not least <= count < 2**31:
+        raise ValueInvalid(f"[open_log] expected {name} from {least} to {2**31 - 1}, got {count}; give such a number")
+    return count
+
+
+def checked_mapping(name: str, value: object) -> dict[str, Any]:
+    """Settings by their names. Raises: ValueInvalid, which shows none of them."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValueInvalid(
+            f"[open_log] expected {name} as a dictionary of settings by name, got {type(value).__name__}; give one"
+        )
+    return dict(value)

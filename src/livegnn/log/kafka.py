@@ -23,10 +23,8 @@ from typing import Any
 from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import frame
-from livegnn.log.interface import ByteLog
-from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
-from livegnn.log.secrets import Secrets
-from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
+from livegnn.log.brokers import BrokerLog
+from livegnn.log.interface import KEYS_KEPT_MAX, checked_count
 from livegnn.optional import need
 
 _READ_COUNT_MAX = 256
@@ -34,7 +32,7 @@ _POLL_SECONDS = 0.05
 _CALL_SECONDS_MAX = 5.0
 
 
-class KafkaLog(ByteLog):
+class KafkaLog(BrokerLog):
     """A log on a Kafka cluster; `open_log("kafka://host:9092/updates")` opens it, and makes it where there is none.
 
     Args:    timeout_seconds_max: how long a call waits for the cluster.  replicas: of a topic that is made now.
@@ -55,21 +53,17 @@ class KafkaLog(ByteLog):
         config: dict[str, Any] | None = None,
         must_exist: bool = False,
     ) -> None:
-        super().__init__(name)
-        settings = checked_mapping("config", config)
+        super().__init__(name, host, "config", config, timeout_seconds_max, keys_kept_max)
         replicas = checked_count("replicas", replicas)
-        kept_max = checked_count("keys_kept_max", keys_kept_max)
         must_exist = checks.flag("open_log", "must_exist", must_exist)
-        self._secrets = Secrets(host, settings)
-        self._kafka = need("confluent_kafka", "kafka")
-        self._seconds_max = checked_seconds("timeout_seconds_max", timeout_seconds_max)
         self._entry_bytes_max = checked_count("entry_bytes_max", entry_bytes_max)
-        self._keys = RecentKeys(kept_max)
+        self._kafka = need("confluent_kafka", "kafka")
         self._scanned = 0  # records [0, _scanned) were looked at; those in _passed_over do not count
         self._passed_over: list[int] = []
         self._position: int | None = None  # where the consumer reads on
         self._clients: list[Any] = []
-        common = {"bootstrap.servers": host, "log_level": 0, "error_cb": _quiet, **settings}
+        quiet = lambda _: None  # noqa: E731  lost connections are seen by the calls that need them
+        common = {"bootstrap.servers": host, "log_level": 0, "error_cb": quiet, **self._settings}
         room = self._entry_bytes_max + 65536  # for headers and the request
         try:
             self._consumer = self._consumer_of(common, room)
@@ -121,12 +115,6 @@ class KafkaLog(ByteLog):
         self._scan(self._end())
         return self._count()
 
-    def _committed(self) -> int:
-        return self._tail() - 1
-
-    def _find(self, key: str, tail: int) -> int | None:
-        return self._keys.find(key, tail, self._keys_of)
-
     def _put(self, offset: int, key: str, framed: bytes) -> int | None:
         if len(framed) > self._entry_bytes_max:
             raise self._too_large(len(framed))
@@ -140,7 +128,7 @@ class KafkaLog(ByteLog):
         else:
             self._scan(self._end())
         if offset < self._count() and self._key_at(offset, place, key) == key:
-            self._keys.note(offset, key)
+            self._note(offset, key)
             return offset
         if failure is not None:
             raise LogUnavailable(
@@ -313,7 +301,3 @@ class KafkaLog(ByteLog):
             f"[log {self.name}] expected an answer within {self._seconds_max} s, got {self._secrets.masked(got)}; "
             "see to the cluster"
         )
-
-
-def _quiet(_: object) -> None:
-    """Lost connections are seen by the calls that need them."""

@@ -19,10 +19,9 @@ from typing import Any, NoReturn, TypeVar
 
 from livegnn.errors import DataMissing, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
-from livegnn.log.interface import ByteLog
-from livegnn.log.keys import KEYS_KEPT_MAX, RecentKeys
-from livegnn.log.secrets import Secrets, masked_url
-from livegnn.log.settings import checked_count, checked_mapping, checked_seconds
+from livegnn.log.brokers import BrokerLog
+from livegnn.log.interface import KEYS_KEPT_MAX, checked_count
+from livegnn.log.secrets import masked_url
 from livegnn.optional import need
 
 _WRONG_LAST_SEQUENCE = 10071  # the server's code for "another message has this sequence"
@@ -35,7 +34,7 @@ _IDLE_SECONDS_MAX = 30.0  # the server forgets a reader after that
 Answer = TypeVar("Answer")
 
 
-class NatsLog(ByteLog):
+class NatsLog(BrokerLog):
     """A log on a NATS server; `open_log("nats://host:4222/updates")` opens it, and makes it where there is none.
 
     Args:    timeout_seconds_max: how long a call waits for the server to come back.  replicas: of a stream that is made
@@ -54,25 +53,20 @@ class NatsLog(ByteLog):
         connect: dict[str, Any] | None = None,
         must_exist: bool = False,
     ) -> None:
-        super().__init__(name)
-        options = checked_mapping("connect", connect)
+        super().__init__(name, host, "connect", connect, timeout_seconds_max, keys_kept_max)
         replicas = checked_count("replicas", replicas)
-        kept_max = checked_count("keys_kept_max", keys_kept_max)
         must_exist = checks.flag("open_log", "must_exist", must_exist)
-        self._seconds_max = checked_seconds("timeout_seconds_max", timeout_seconds_max)
-        self._secrets = Secrets(host, options)
         self._nats = need("nats", "nats")
         self._api = need("nats.js.api", "nats")
         self._refusals = need("nats.js.errors", "nats").APIError
         self._subject = f"livegnn.log.{name}"
-        self._keys = RecentKeys(kept_max)
         self._reader: tuple[Any, int] | None = None  # a subscription, and the sequence that comes next
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"livegnn-nats-{name}", daemon=True)
         self._thread.start()
         self._client: Any = None
         try:
-            self._client = self._connected(f"nats://{host}", options)
+            self._client = self._connected(f"nats://{host}", self._settings)
             self._stream = self._client.jetstream(timeout=_TRY_SECONDS_MAX)
             self._ask("open_log", lambda: self._make_stream(replicas, must_exist))
         except BaseException:
@@ -91,12 +85,6 @@ class NatsLog(ByteLog):
             )
         return int(state.last_seq)
 
-    def _committed(self) -> int:
-        return self._tail() - 1
-
-    def _find(self, key: str, tail: int) -> int | None:
-        return self._keys.find(key, tail, self._keys_of)
-
     def _put(self, offset: int, key: str, framed: bytes) -> int | None:
         most = self._client.max_payload - 1024  # the headers count too
         if len(framed) > most:
@@ -105,11 +93,9 @@ class NatsLog(ByteLog):
                 "split the batch, or raise max_payload of the server (a swapped model is one entry)"
             )
         headers = {"Nats-Msg-Id": key, "Nats-Expected-Last-Sequence": str(offset)}
+        publish = lambda: self._stream.publish(self._subject, framed, stream=self.name, headers=dict(headers))  # noqa: E731
         try:
-            answer = self._ask(
-                "append",
-                lambda: self._stream.publish(self._subject, framed, stream=self.name, headers=dict(headers)),
-            )
+            answer = self._ask("append", publish)
             found = int(answer.seq) - 1
         except self._refusals as cause:
             if cause.err_code != _WRONG_LAST_SEQUENCE:
@@ -117,7 +103,7 @@ class NatsLog(ByteLog):
             if self._key_at(offset) != key:
                 return None
             found = offset  # an earlier try of this append, whose acknowledgement was lost
-        self._keys.note(found, key)
+        self._note(found, key)
         return found
 
     def _frames(self, first: int, last: int) -> list[bytes]:

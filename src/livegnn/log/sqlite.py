@@ -26,9 +26,7 @@ from typing import Any
 from livegnn.errors import LiveGnnError, LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.graph import checks
 from livegnn.log import files, frame
-from livegnn.log.interface import ByteLog
-from livegnn.log.keys import KEYS_KEPT_MAX
-from livegnn.log.settings import checked_seconds
+from livegnn.log.interface import KEYS_KEPT_MAX, ByteLog, checked_seconds
 from livegnn.log.tail import ALL_SYNCED, Record, TailFile, sync_file, this_boot
 
 _APPLICATION_ID = int.from_bytes(b"LGLG", "big")
@@ -43,23 +41,8 @@ _MARKS = (
 )
 _EMPTY = Record(0, 0, 0, ALL_SYNCED)
 # what SQLite says of a database that another call may find well, or with more room; all else is damage
-_PASSING = frozenset(
-    getattr(sqlite3, f"SQLITE_{name}")
-    for name in (
-        "BUSY",
-        "LOCKED",
-        "FULL",
-        "IOERR",
-        "CANTOPEN",
-        "READONLY",
-        "PERM",
-        "AUTH",
-        "INTERRUPT",
-        "NOMEM",
-        "PROTOCOL",
-        "NOLFS",
-    )
-)
+_PASSING_NAMES = "BUSY LOCKED FULL IOERR CANTOPEN READONLY PERM AUTH INTERRUPT NOMEM PROTOCOL NOLFS"
+_PASSING = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _PASSING_NAMES.split())
 
 
 class SqliteLog(ByteLog):
@@ -143,7 +126,10 @@ class SqliteLog(ByteLog):
         try:
             self._tail_file = TailFile(tail_path)
         except FileNotFoundError as cause:
-            raise self._no_tail_file(tail_path) from cause
+            raise LogDamaged(
+                f"[open_log, log {self.name}] expected the tail record {tail_path} next to {self.path}, got none; "
+                "restore it from a copy, or open with accept_length=True to go on with the entries that are there"
+            ) from cause
         with self._tail_file.locked("open_log", self._busy_seconds):
             self._agree(accept_length)
 
@@ -165,7 +151,8 @@ class SqliteLog(ByteLog):
         version = self._version()  # another process may have been here first
         if version == 0 and not accept_length:
             files.refuse_remains(self.path)
-        names = self._all("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'log\\_%' ESCAPE '\\'")
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'log\\_%' ESCAPE '\\'"
+        names = self._database.execute(query).fetchall()
         if self._schema() is None and must_exist:
             found = ", ".join(sorted(name.removeprefix("log_") for (name,) in names)) or "none"
             raise UsageError(
@@ -206,7 +193,11 @@ class SqliteLog(ByteLog):
             record = self._tails.read("open_log")
             self._check_length("open_log", record, tail)
             if 0 < record.entries <= tail and self._newest(self._table, record.entries) != record.newest:
-                raise self._other_end(record)
+                raise LogDamaged(
+                    f"[open_log, log {self.name}] expected the entry at offset {record.entries - 1} of {self.path} "
+                    f"that {self._tails.path} records, got another one or none; restore both files from a copy, or "
+                    "open with accept_length=True to go on with the entries that are there"
+                )
         except LogDamaged:
             if not accept_length:
                 raise
@@ -273,7 +264,9 @@ class SqliteLog(ByteLog):
                     return taken
                 self._database.execute(f'INSERT INTO "{self._table}" VALUES (?, ?, ?)', (offset, key, framed))
             self._has_appended = True
-            self._tails.write("append", self._record_after(record, framed), sync=self._synced)
+            count, newest = offset + 1, frame.checksum_of(framed)
+            after = (count, newest, ALL_SYNCED) if self._synced else (record.synced, newest, this_boot())
+            self._tails.write("append", Record(count, *after), sync=self._synced)
         return offset
 
     def _frames(self, first: int, last: int) -> list[bytes]:
@@ -338,12 +331,6 @@ class SqliteLog(ByteLog):
             self._tails.write("append", ready, sync=True)
         return ready
 
-    def _record_after(self, record: Record, framed: bytes) -> Record:
-        count = record.entries + 1
-        if self._synced:
-            return Record(count, count, frame.checksum_of(framed), ALL_SYNCED)
-        return Record(count, record.synced, frame.checksum_of(framed), this_boot())
-
     def _caught_up(self, record: Record) -> Record:
         """The record of all entries that are there, after another one that was written before them."""
         now = self._record_now(self._table)
@@ -385,19 +372,6 @@ class SqliteLog(ByteLog):
             f"[{where}, log {self.name}] expected at least {record.floor} entries in {self.path}, as "
             f"{self._tails.path} records, got {tail}: the log has lost its end; restore both files from a copy, or "
             f"open with accept_length=True to give out offset {tail} again"
-        )
-
-    def _other_end(self, record: Record) -> LogDamaged:
-        return LogDamaged(
-            f"[open_log, log {self.name}] expected the entry at offset {record.entries - 1} of {self.path} that "
-            f"{self._tails.path} records, got another one or none; restore both files from a copy, or open with "
-            "accept_length=True to go on with the entries that are there"
-        )
-
-    def _no_tail_file(self, path: Path) -> LogDamaged:
-        return LogDamaged(
-            f"[open_log, log {self.name}] expected the tail record {path} next to {self.path}, got none; restore it "
-            "from a copy, or open with accept_length=True to go on with the entries that are there"
         )
 
     # ---- inside
@@ -450,9 +424,6 @@ class SqliteLog(ByteLog):
 
     def _one(self, query: str) -> Any:
         return self._database.execute(query).fetchone()[0]
-
-    def _all(self, query: str) -> list[Any]:
-        return self._database.execute(query).fetchall()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

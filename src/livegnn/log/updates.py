@@ -18,7 +18,6 @@ more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LiveGnnError, LogConflict, UpdateError, UsageError
@@ -101,9 +100,7 @@ class UpdateLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -157,9 +154,7 @@ class Attachment(Recorder):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.detach()
 
     # ---- for the graph

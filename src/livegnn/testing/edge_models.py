@@ -31,7 +31,8 @@ class _Made:
         return self.build(x)
 
 
-def _weights(rng: np.random.Generator, *shape: int) -> Any:
+def random_weights(rng: np.random.Generator, *shape: int) -> Any:
+    """A matrix whose products keep the size of rows."""
     return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
 
 
@@ -52,8 +53,8 @@ def _loops(rng: np.random.Generator) -> Any:
 
 def _gat(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     heads, loops, attributes = _heads(rng, o), _loops(rng), bool(rng.integers(2))
-    w, source, target = _weights(rng, o, i), _per_head(rng, heads, o), _per_head(rng, heads, o)
-    by_edge = _weights(rng, heads, ATTRIBUTES)
+    w, source, target = random_weights(rng, o, i), _per_head(rng, heads, o), _per_head(rng, heads, o)
+    by_edge = random_weights(rng, heads, ATTRIBUTES)
     fill: Any = ("mean", 0.5)[rng.integers(2)]
 
     def build(x: ir.Value) -> ir.Value:
@@ -72,7 +73,7 @@ def _gat(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 def _gatv2(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     heads, loops = _heads(rng, o), _loops(rng)
-    left, right, attention = _weights(rng, o, i), _weights(rng, o, i), _per_head(rng, heads, o)
+    left, right, attention = random_weights(rng, o, i), random_weights(rng, o, i), _per_head(rng, heads, o)
 
     def build(x: ir.Value) -> ir.Value:
         h = ir.Linear(x, left)
@@ -85,7 +86,7 @@ def _gatv2(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 def _transformer(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     heads = _heads(rng, o)
-    query, key, value, by_edge = (_weights(rng, o, n) for n in (i, i, i, ATTRIBUTES))
+    query, key, value, by_edge = (random_weights(rng, o, n) for n in (i, i, i, ATTRIBUTES))
 
     def build(x: ir.Value) -> ir.Value:
         e = ir.Linear(edges.EdgeAttribute(ATTRIBUTES), by_edge)
@@ -97,7 +98,7 @@ def _transformer(rng: np.random.Generator, i: int, o: int, weighted: bool) -> An
 
 
 def _gine(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    by_edge, out = _weights(rng, i, ATTRIBUTES), _weights(rng, o, i)
+    by_edge, out = random_weights(rng, i, ATTRIBUTES), random_weights(rng, o, i)
     reduce: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
 
     def build(x: ir.Value) -> ir.Value:
@@ -109,7 +110,7 @@ def _gine(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _edge_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    first, bias, second = _weights(rng, 7, 2 * i), _weights(rng, 7), _weights(rng, o, 7)
+    first, bias, second = random_weights(rng, 7, 2 * i), random_weights(rng, 7), random_weights(rng, o, 7)
     reduce: Any = ("max", "sum", "mean")[rng.integers(3)]
 
     def build(x: ir.Value) -> ir.Value:
@@ -121,7 +122,7 @@ def _edge_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _nn_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    matrix, bias = _weights(rng, i * o, ATTRIBUTES), _weights(rng, i * o)
+    matrix, bias = random_weights(rng, i * o, ATTRIBUTES), random_weights(rng, i * o)
     reduce: Any = ("sum", "mean", "max")[rng.integers(3)]
 
     def build(x: ir.Value) -> ir.Value:
@@ -132,7 +133,7 @@ def _nn_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _gated(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    key, query, value = (_weights(rng, o, i) for _ in range(3))
+    key, query, value = (random_weights(rng, o, i) for _ in range(3))
     heads = _heads(rng, o)
     pick = _per_head(rng, heads, o)
 
@@ -145,7 +146,7 @@ def _gated(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    out, relation = _weights(rng, o, i), int(rng.integers(TYPES))
+    out, relation = random_weights(rng, o, i), int(rng.integers(TYPES))
 
     def build(x: ir.Value) -> ir.Value:
         message: ir.Value = edges.Source(x)
@@ -160,7 +161,7 @@ def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     reduce = (*ir.AGGREGATES, "gcn", "out")[rng.integers(7)]
     over_out: Any = ("laplacian", "walk", "difference")[rng.integers(3)]
     loops = bool(rng.integers(2))
-    parts = [_weights(rng, o, i) for _ in range(TYPES + 1)]
+    parts = [random_weights(rng, o, i) for _ in range(TYPES + 1)]
 
     def one(x: ir.Value, relation: int) -> ir.Value:
         if reduce == "gcn":

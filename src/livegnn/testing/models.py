@@ -8,23 +8,19 @@ import numpy as np
 
 from livegnn.models import ir, layers
 from livegnn.models.model import Model
-from livegnn.testing.edge_models import EDGE_FAMILIES
+from livegnn.testing.edge_models import EDGE_FAMILIES, random_weights
 
 __all__ = ["FAMILIES", "random_model"]
 
 _ACTIVATIONS = (None, "relu", "tanh", "elu", "gelu", "sigmoid", "silu", "leaky_relu")
 
 
-def _weights(rng: np.random.Generator, *shape: int) -> Any:
-    return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
-
-
 def _gcn(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     loops, improved = bool(rng.integers(4)), bool(rng.integers(2))
     aggregate: Any = ("sum", "sum", "max", "min", "median")[rng.integers(5)]
     return layers.GCN(
-        _weights(rng, o, i),
-        _weights(rng, o),
+        random_weights(rng, o, i),
+        random_weights(rng, o),
         weighted=weighted,
         self_loops=loops,
         improved=improved,
@@ -33,58 +29,69 @@ def _gcn(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
 
 
 def _gcn_plain(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    return layers.GCN(_weights(rng, o, i), _weights(rng, o), weighted=weighted, normalize=False)
+    return layers.GCN(random_weights(rng, o, i), random_weights(rng, o), weighted=weighted, normalize=False)
 
 
 def _graph_conv(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     aggregate: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
     return layers.GraphConv(
-        _weights(rng, o, i), _weights(rng, o, i), _weights(rng, o), aggregate=aggregate, weighted=weighted
+        random_weights(rng, o, i),
+        random_weights(rng, o, i),
+        random_weights(rng, o),
+        aggregate=aggregate,
+        weighted=weighted,
     )
 
 
 def _sage(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     aggregate: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
-    root = _weights(rng, o, i) if rng.integers(3) else None
-    project = (_weights(rng, i, i), _weights(rng, i)) if rng.integers(3) == 0 else None
+    root = random_weights(rng, o, i) if rng.integers(3) else None
+    project = (random_weights(rng, i, i), random_weights(rng, i)) if rng.integers(3) == 0 else None
     normalize = bool(rng.integers(3) == 0)
     return layers.SAGE(
-        _weights(rng, o, i), root, _weights(rng, o), aggregate=aggregate, project=project, normalize=normalize
+        random_weights(rng, o, i),
+        root,
+        random_weights(rng, o),
+        aggregate=aggregate,
+        project=project,
+        normalize=normalize,
     )
 
 
 def _gin(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     hidden = int(rng.integers(1, 24))
-    norm = layers.BatchNorm(_weights(rng, hidden), rng.random(hidden).astype(np.float32) + 0.5)
+    norm = layers.BatchNorm(random_weights(rng, hidden), rng.random(hidden).astype(np.float32) + 0.5)
     mlp: list[Any] = [
-        layers.Dense(_weights(rng, hidden, i), _weights(rng, hidden)),
+        layers.Dense(random_weights(rng, hidden, i), random_weights(rng, hidden)),
         norm,
         layers.Activate("relu"),
-        layers.Dense(_weights(rng, o, hidden)),
+        layers.Dense(random_weights(rng, o, hidden)),
     ]
     aggregate: Any = ir.AGGREGATES[rng.integers(len(ir.AGGREGATES))]
     return layers.GIN(mlp, float(rng.random()), aggregate=aggregate)
 
 
 def _sgc(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    return layers.SGC(_weights(rng, o, i), _weights(rng, o), hops=int(rng.integers(1, 4)), weighted=weighted)
+    return layers.SGC(
+        random_weights(rng, o, i), random_weights(rng, o), hops=int(rng.integers(1, 4)), weighted=weighted
+    )
 
 
 def _appnp(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     inner = layers.APPNP(int(rng.integers(1, 4)), float(rng.random() * 0.8 + 0.1), weighted=weighted)
-    return _Chain((layers.Dense(_weights(rng, o, i), _weights(rng, o)), inner))
+    return _Chain((layers.Dense(random_weights(rng, o, i), random_weights(rng, o)), inner))
 
 
 def _lg(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    return _Chain((layers.LG(weighted=weighted), layers.Dense(_weights(rng, o, i))))
+    return _Chain((layers.LG(weighted=weighted), layers.Dense(random_weights(rng, o, i))))
 
 
 def _cheb(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
     normalization: Any = ("sym", "rw", None)[rng.integers(3)]
     scales = (None, 2.0, 1.5) if normalization else (8.0, 12.0, 16.0)  # above most degrees, so that rows stay small
     return layers.Cheb(
-        [_weights(rng, o, i) for _ in range(int(rng.integers(1, 5)))],
-        _weights(rng, o),
+        [random_weights(rng, o, i) for _ in range(int(rng.integers(1, 5)))],
+        random_weights(rng, o),
         normalization=normalization,
         lambda_max=scales[rng.integers(3)],
         weighted=weighted,

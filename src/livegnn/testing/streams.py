@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,18 +65,8 @@ class Mirror:
         return None if rows is None else rows.reshape(len(ids), self.attr_width), kinds
 
     def copy(self) -> Mirror:
-        return Mirror(
-            self.width,
-            self.weighted,
-            self.attr_width,
-            self.types,
-            dict(self.rows),
-            dict(self.edges),
-            dict(self.attributes),
-            dict(self.kinds),
-            self.slots,
-            self.next_edge,
-        )
+        held: dict[str, Any] = {name: dict(getattr(self, name)) for name in ("rows", "edges", "attributes", "kinds")}
+        return replace(self, **held)
 
 
 def _row(rng: np.random.Generator, width: int) -> NDArray[np.float32]:
@@ -129,13 +119,8 @@ def _random_update(rng: np.random.Generator, mirror: Mirror, updates: Updates) -
         u, v = (int(x) for x in rng.choice(live, 2))
         w = _weight(rng) if mirror.weighted else 1.0
         attribute, edge_type = _columns(rng, mirror)
-        updates.add_edge(
-            u,
-            v,
-            weight=w if mirror.weighted else None,
-            edge_attr=attribute,
-            edge_type=edge_type if mirror.types else None,
-        )
+        given = (w if mirror.weighted else None, edge_type if mirror.types else None)
+        updates.add_edge(u, v, weight=given[0], edge_type=given[1], edge_attr=attribute)
         mirror.add_edge(u, v, w, attribute, edge_type)
     elif kind == "remove" and edges:
         u, v, _ = edges[rng.integers(len(edges))]
