@@ -31,37 +31,22 @@ void Arrivals::take_added(const BatchDelta& delta, const UpdateBuffer& batch) {
     if (next == there.end() || *next != id) continue;  // came and went within the batch
     ++next;
     if (!is_event(update)) continue;
-    added_.src.push_back(update.u);
-    added_.dst.push_back(update.v);
-    added_.time.push_back(update.time == kUnsetTime ? 0 : update.time);
-    added_.id.push_back(id);
-    added_.type.push_back(update.type == kUnsetType ? 0 : update.type);
+    const std::int64_t time = update.time == kUnsetTime ? 0 : update.time;
+    added_.push_back({update.u, update.v, time, id, update.type == kUnsetType ? 0 : update.type});
   }
   invariant(next == there.end(), "an edge came that no update added");
 }
 
 void Arrivals::take_removed(const BatchDelta& delta) {
-  if (delta.removed.empty()) return;
-  const std::vector<EdgeId> gone = sorted_ids(delta.removed);
   std::unordered_set<EdgeId> of_mine;
-  for (const EdgeId id : gone) {
-    if (std::binary_search(added_.id.begin(), added_.id.end(), id)) {
+  for (const EdgeId id : sorted_ids(delta.removed)) {
+    if (std::ranges::binary_search(added_, id, {}, &EdgeEvent::id)) {
       of_mine.insert(id);
     } else {
       removed_.push_back(id);
     }
   }
-  if (of_mine.empty()) return;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < added_.size(); ++i) {
-    if (of_mine.contains(added_.id[i])) continue;
-    added_.src[kept] = added_.src[i];
-    added_.dst[kept] = added_.dst[i];
-    added_.time[kept] = added_.time[i];
-    added_.type[kept] = added_.type[i];
-    added_.id[kept++] = added_.id[i];
-  }
-  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id, &added_.type}) column->resize(kept);
+  if (!of_mine.empty()) std::erase_if(added_, [&](const EdgeEvent& event) { return of_mine.contains(event.id); });
 }
 
 void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
@@ -77,7 +62,7 @@ void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
 }
 
 void Arrivals::clear() {
-  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id, &added_.type}) column->clear();
+  added_.clear();
   removed_.clear();
   vertices_.clear();
 }
