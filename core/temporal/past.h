@@ -32,31 +32,23 @@ struct Targets {
 };
 
 // docs/temporal-sampling.md, "The past": what one snapshot of a sampler's options cuts out.
-class TimeWindow {
- public:
-  TimeWindow(const TemporalOptions& options, std::int32_t snapshot)
-      : window_(options.window),
-        back_(static_cast<__int128>(snapshot) * options.window),
-        inclusive_(options.inclusive),
-        side_by_side_(options.snapshots > 1) {}
-  bool has_first() const { return window_ > 0; }
-  TimeRange range(EdgeTime time) const {
-    if (window_ == 0) return {INT64_MIN, inclusive_ ? time : time - (time > INT64_MIN)};
-    const __int128 end = static_cast<__int128>(time) - back_;  // of the snapshot
-    const __int128 start = end - window_;
-    // a single window holds both of its ends when inclusive; windows side by side only the later one
-    return {clamped(start + (inclusive_ && side_by_side_ ? 1 : 0)), clamped(inclusive_ ? end : end - 1)};
-  }
+struct TimeWindow {
+  const TemporalOptions& options;
+  std::int32_t snapshot;
 
- private:
+  bool has_first() const { return options.window > 0; }
+  TimeRange range(EdgeTime time) const {
+    const bool inclusive = options.inclusive;
+    if (options.window == 0) return {INT64_MIN, inclusive ? time : time - (time > INT64_MIN)};
+    const __int128 window = options.window, end = time - snapshot * window;  // of the snapshot
+    // a single window holds both of its ends when inclusive; windows side by side only the later one
+    const bool without_start = inclusive && options.snapshots > 1;
+    return {clamped(end - window + (without_start ? 1 : 0)), clamped(inclusive ? end : end - 1)};
+  }
   static EdgeTime clamped(__int128 time) {
     if (time < INT64_MIN) return INT64_MIN;
     return time > INT64_MAX ? INT64_MAX : static_cast<EdgeTime>(time);
   }
-  std::int64_t window_;
-  __int128 back_;
-  bool inclusive_;
-  bool side_by_side_;
 };
 
 // How many of `count` ascending times are at most `time`: a search without branches.

@@ -144,7 +144,7 @@ void TemporalSampler::Impl::write(TemporalHopArrays& made, const TakeRule& taken
 TemporalHopArrays TemporalSampler::Impl::hop(const Targets& targets, std::span<const std::int64_t> rows,
                                              const HopPlace& place, const TemporalPin* pin) {
   const std::int32_t fan_out = options.fan_outs[place.hop], newest = options.by == TemporalBy::Recent ? fan_out : -1;
-  const PastFinder finder{graph, TimeWindow(options, place.snapshot), filter, pin, newest};
+  const PastFinder finder{graph, {options, place.snapshot}, filter, pin, newest};
   const std::uint64_t part = (static_cast<std::uint64_t>(place.snapshot) << 16) + place.hop;
   const TakeRule taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
   const std::int64_t edges = find(targets, taken, finder);
@@ -218,7 +218,7 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
   made.vertices.assign(vertices.size() * static_cast<std::size_t>(length + 1), -1);
   made.edge_ids.assign(vertices.size() * static_cast<std::size_t>(length), -1);
   made.times.assign(made.edge_ids.size(), 0);
-  const PastFinder finder{impl_->graph, TimeWindow(impl_->options, 0), impl_->filter, pin, -1};
+  const PastFinder finder{impl_->graph, {impl_->options, 0}, impl_->filter, pin, -1};
   const bool timed = impl_->graph.options().has_time;
   const std::int64_t slice_size = impl_->slice_of(count);
   impl_->pool.run((count + slice_size - 1) / slice_size, [&](std::int64_t index, int thread) {
