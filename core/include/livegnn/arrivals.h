@@ -27,11 +27,6 @@ class Arrivals final : public BatchFollower {
   void clear();
 
  private:
-  void take_added(const BatchDelta& delta, const UpdateBuffer& batch);
-  void take_removed(const BatchDelta& delta);
-
-  bool is_event(const Update& update) const;
-
   std::vector<std::int32_t> edge_types_;
   std::vector<EdgeEvent> added_;  // by id
   std::vector<std::int64_t> removed_;
