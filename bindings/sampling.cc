@@ -54,15 +54,9 @@ void bind_reservoirs(nb::module_& m) {
       .def("digest", &Reservoirs::digest, nb::call_guard<GilRelease>())
       .def("check_invariants", &Reservoirs::check_invariants, nb::call_guard<GilRelease>())
       .def("bytes", [](const Reservoirs& r) {
-        const SamplingStats b = r.stats();
-        nb::typed<nb::dict, nb::str, std::size_t> out;
-        out["rows_live"] = b.rows_live;
-        out["rows_reserved"] = b.rows_reserved;
-        out["pointers"] = b.pointers;
-        out["features"] = b.features;
-        out["edges"] = b.edges;
-        out["expiry"] = b.expiry;
-        return out;
+        using S = SamplingStats;
+        return numbers_of<&S::rows_live, &S::rows_reserved, &S::pointers, &S::features, &S::edges, &S::expiry>(
+            r.stats());
       });
 }
 

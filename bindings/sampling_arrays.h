@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "data.h"
 #include "gil.h"
 #include "livegnn/sampling.h"
 
@@ -56,6 +57,14 @@ template <typename T>
 Out<T> array_of(std::vector<T> values) {
   const std::size_t count = values.size();
   return array_of(std::move(values), count);
+}
+
+// Numbers by the names of their fields.
+template <auto... kFields, typename Struct>
+auto numbers_of(const Struct& values) {
+  nb::typed<nb::dict, nb::str, std::size_t> numbers;
+  ((numbers[kName<kFields>.data()] = values.*kFields), ...);
+  return numbers;
 }
 
 // Values that a query fills, not set before: filling them is the query's work.

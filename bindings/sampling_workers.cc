@@ -164,12 +164,8 @@ void bind_serving(nb::module_& m) {
           },
           "width"_a)
       .def("bytes", [](const ServingTables& t) {
-        const ServingBytes b = t.bytes();
-        nb::typed<nb::dict, nb::str, std::size_t> out;
-        out["rows"] = b.rows;
-        out["index"] = b.index;
-        out["features"] = b.features;
-        return out;
+        using B = ServingBytes;
+        return numbers_of<&B::rows, &B::index, &B::features>(t.bytes());
       });
 }
 

@@ -221,7 +221,17 @@ struct Subscriptions::Impl {
   }
 
   std::vector<Delta> advance_table(std::size_t place);
-  void pass_on(const SubscribedTable& table, const std::vector<Delta>& caused, std::vector<Reasons>& out);
+  // Mine wait here; what others own goes out under this number of a table.
+  void pass_on(const std::vector<Delta>& caused, std::size_t place, std::int32_t number, std::vector<Reasons>& out) {
+    for (const Delta& delta : caused) {
+      const int owner = owners[bucket_of(delta.vertex())];
+      if (owner == worker) {
+        pending[place].push_back(delta);
+      } else {
+        out[owner].add(number, delta.vertex(), delta.serving(), delta.change);
+      }
+    }
+  }
 };
 
 // The row of the table in docs/sampling-workers.md that fits each vertex; returns what is to be passed on.
@@ -254,23 +264,6 @@ std::vector<Delta> Subscriptions::Impl::advance_table(std::size_t place) {
   visit_changes(place, changed.size(), [&](std::size_t c) { return changed[c].vertex; }, visit);
   net(caused);
   return caused;
-}
-
-void Subscriptions::Impl::pass_on(const SubscribedTable& table, const std::vector<Delta>& caused,
-                                  std::vector<Reasons>& out) {
-  const auto pass = [&](std::size_t place, std::int32_t number) {
-    for (const Delta& delta : caused) {
-      const VertexId v = delta.vertex();
-      const int owner = owners[bucket_of(v)];
-      if (owner == worker) {
-        pending[place].push_back(delta);
-      } else {
-        out[owner].add(number, v, delta.serving(), delta.change);
-      }
-    }
-  };
-  for (const std::int32_t fed : table.feeds) pass(fed, fed);
-  pass(feature_place(), kFeatureReasons);
 }
 
 Subscriptions::Subscriptions(const GraphStore& graph, const Reservoirs& reservoirs, const FeatureRows& features,
@@ -347,7 +340,9 @@ std::vector<Reasons> Subscriptions::advance() {
   std::vector<Reasons> out(static_cast<std::size_t>(impl.workers));
   for (std::size_t place = 0; place < impl.tables.size(); ++place) {
     if (impl.tables[place].hop != impl.hop) continue;
-    impl.pass_on(impl.tables[place], impl.advance_table(place), out);
+    const std::vector<Delta> caused = impl.advance_table(place);
+    for (const std::int32_t fed : impl.tables[place].feeds) impl.pass_on(caused, fed, fed, out);
+    impl.pass_on(caused, impl.feature_place(), kFeatureReasons, out);
   }
   return out;
 }
