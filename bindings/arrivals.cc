@@ -14,19 +14,18 @@
 namespace livegnn {
 namespace {
 
-Out<std::int64_t> copied(const std::vector<std::int64_t>& values) {
-  NewArray<std::int64_t> out({values.size()});
-  std::copy(values.begin(), values.end(), out.data());
+Out<std::int64_t> column(const std::vector<EdgeEvent>& events, std::int64_t EdgeEvent::* field) {
+  NewArray<std::int64_t> out({events.size()});
+  std::ranges::transform(events, out.data(), field);
   return out.release();
 }
 
 // src, dst, time, id and type of the events, ids of the edges removed, slots of the vertices removed; and begins anew.
-using Int64 = Out<std::int64_t>;
-
-std::tuple<Int64, Int64, Int64, Int64, Int64, Int64, Int64> take(Arrivals& arrivals) {
-  const Events& events = arrivals.added();
-  std::tuple taken(copied(events.src), copied(events.dst), copied(events.time), copied(events.id), copied(events.type),
-                   copied(arrivals.removed()), copied(arrivals.vertices()));
+auto take(Arrivals& arrivals) {
+  const std::vector<EdgeEvent>& events = arrivals.added();
+  std::tuple taken(column(events, &EdgeEvent::src), column(events, &EdgeEvent::dst), column(events, &EdgeEvent::time),
+                   column(events, &EdgeEvent::id), column(events, &EdgeEvent::type), array_of(arrivals.removed()),
+                   array_of(arrivals.vertices()));
   arrivals.clear();
   return taken;
 }

@@ -28,4 +28,11 @@ class GilRelease {
   PyThreadState* state_;
 };
 
+/// What `work` gives, without the lock.
+template <typename Work>
+auto without_gil(const Work& work) {
+  const GilRelease release;
+  return work();
+}
+
 }  // namespace livegnn

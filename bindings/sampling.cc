@@ -19,40 +19,16 @@ using namespace nb::literals;
 namespace livegnn {
 namespace {
 
-Answer::Arrays sample(Reservoirs& reservoirs, const std::vector<std::int32_t>& tables, const Ids& seeds,
-                      const std::vector<std::int32_t>& widths, bool edge_ids, bool edge_data) {
-  std::vector<std::int32_t> fanouts;
-  for (const std::int32_t table : tables) fanouts.push_back(reservoirs.query(table).fanout);
-  Answer answer(seeds, fanouts, widths, edge_ids, edge_data ? reservoirs.edge_columns() : EdgeColumns{}, true);
-  answer.request.tables = tables;
-  std::int64_t version = 0;
-  {
-    GilRelease release;
-    version = reservoirs.sample(answer.request);
-  }
-  return answer.release(version);
-}
-
-void check(const OneHop& hop) {
-  invariant(hop.hop >= 1 && hop.fanout >= 1 && hop.fanout <= kFanoutMax && hop.ttl >= 0,
-            "a one-hop query out of range");
-}
-
 Answer::Arrays ad_hoc(const GraphStore& graph, const std::vector<OneHop>& hops, std::uint64_t seed, std::int64_t now,
                       const Ids& seeds, const std::vector<std::int32_t>& widths, bool sort_all, bool edge_ids,
                       bool edge_data, int threads) {
   std::vector<std::int32_t> fanouts;
-  for (const OneHop& hop : hops) {
-    check(hop);
-    fanouts.push_back(hop.fanout);
-  }
+  for (const OneHop& hop : hops) fanouts.push_back(hop.fanout);
   Answer answer(seeds, fanouts, widths, edge_ids, edge_data ? edge_columns_of(graph.options()) : EdgeColumns{});
-  {
-    GilRelease release;
-    sample_ad_hoc(graph, hops, seed, now, sort_all ? AdHocMethod::SortAll : AdHocMethod::Index, answer.request,
-                  threads);
-  }
-  return answer.release(graph.version());
+  return answer.filled_by([&] {
+    sample_ad_hoc(graph, hops, seed, now, sort_all, answer.request, threads);
+    return graph.version();
+  });
 }
 
 void bind_reservoirs(nb::module_& m) {
@@ -61,46 +37,26 @@ void bind_reservoirs(nb::module_& m) {
           "__init__",
           [](Reservoirs* self, const GraphStore& graph, std::uint64_t seed, int threads, bool features,
              bool track_changes, bool edge_data, const Flags& owned) {
-            std::vector<std::uint8_t> buckets(owned.data(), owned.data() + owned.size());
+            std::vector<std::uint8_t> buckets = vector_of(owned);
             invariant(buckets.empty() || buckets.size() == kBuckets, "flags of owned buckets of the wrong number");
             new (self) Reservoirs(graph, {seed, threads, features, track_changes, edge_data}, std::move(buckets));
           },
           "graph"_a, "seed"_a, "threads"_a, nb::kw_only(), "features"_a, "track_changes"_a, "edge_data"_a,
-          nb::arg("owned").noconvert(), nb::keep_alive<1, 2>())
-      .def(
-          "add_table",
-          [](Reservoirs& r, const OneHop& query) {
-            check(query);
-            GilRelease release;
-            return r.add_table(query);
-          },
-          "query"_a)
+          "owned"_array, nb::keep_alive<1, 2>())
+      .def("add_table", &Reservoirs::add_table, "query"_a, nb::call_guard<GilRelease>())
       .def("drop_table", &Reservoirs::drop_table, "table"_a, nb::call_guard<GilRelease>())
-      .def("sample", &sample, "tables"_a, nb::arg("seeds").noconvert(), "widths"_a, nb::kw_only(), "edge_ids"_a,
+      .def("sample", &sample<Reservoirs>, "tables"_a, "seeds"_array, "widths"_a, nb::kw_only(), "edge_ids"_a,
            "edge_data"_a)
-      .def(
-          "view",
-          [](const Reservoirs& r, std::int32_t table, VertexId v) {
-            const SampleView row = r.view(table, v);
-            return std::tuple(copied(row.neighbours), copied(row.edge_ids));
-          },
-          "table"_a, "vertex"_a, "Neighbours and edge ids of one sample; the caller keeps batches away.")
       .def("version", &Reservoirs::version)
       .def("now", &Reservoirs::now)
       .def("set_now", &Reservoirs::set_now, "now"_a)
-      .def("refills", &Reservoirs::refills)
+      .def("refills", [](const Reservoirs& r) { return r.stats().refills; })
       .def("digest", &Reservoirs::digest, nb::call_guard<GilRelease>())
       .def("check_invariants", &Reservoirs::check_invariants, nb::call_guard<GilRelease>())
       .def("bytes", [](const Reservoirs& r) {
-        const SamplingBytes b = r.bytes();
-        nb::typed<nb::dict, nb::str, std::size_t> out;
-        out["rows_live"] = b.rows_live;
-        out["rows_reserved"] = b.rows_reserved;
-        out["pointers"] = b.pointers;
-        out["features"] = b.features;
-        out["edges"] = b.edges;
-        out["expiry"] = b.expiry;
-        return out;
+        using S = SamplingStats;
+        return numbers_of<&S::rows_live, &S::rows_reserved, &S::pointers, &S::features, &S::edges, &S::expiry>(
+            r.stats());
       });
 }
 
@@ -113,8 +69,8 @@ void bind_sampling(nb::module_& m) {
               &OneHop::ttl>(m, "OneHop");
   bind_struct<EdgeColumns, 0, &EdgeColumns::weight, &EdgeColumns::time, &EdgeColumns::attr_width>(m, "EdgeColumns");
   bind_reservoirs(m);
-  m.def("sample_ad_hoc", &ad_hoc, "graph"_a, "hops"_a, "seed"_a, "now"_a, nb::arg("seeds").noconvert(), "widths"_a,
-        nb::kw_only(), "sort_all"_a, "edge_ids"_a, "edge_data"_a, "threads"_a);
+  m.def("sample_ad_hoc", &ad_hoc, "graph"_a, "hops"_a, "seed"_a, "now"_a, "seeds"_array, "widths"_a, nb::kw_only(),
+        "sort_all"_a, "edge_ids"_a, "edge_data"_a, "threads"_a);
 }
 
 }  // namespace livegnn

@@ -1,7 +1,5 @@
 // Queries sampled when they are asked, from the store: what pre-sampling is compared with, and checked against.
 #include <algorithm>
-#include <cstring>
-#include <string>
 
 #include "graph/parallel.h"
 #include "livegnn/sampling.h"
@@ -11,105 +9,62 @@
 namespace livegnn {
 
 namespace {
-struct StoreFeatures {
-  const GraphStore& graph;
-  void prefetch_features(VertexId v) const { graph.features().prefetch(v); }
-  bool read_features(VertexId v, std::int32_t width, float* out) const {
-    graph.read_features(v, out, width);
-    return true;
+// Zeros where there is no edge.
+void write_edge(const GraphStore& graph, const EdgeColumns& columns, const RowEntry* entry, const EdgeValues& out) {
+  if (columns.weight) *out.weight = entry != nullptr ? entry->weight : 0.0f;
+  if (columns.time) *out.time = entry != nullptr ? entry->time : 0;
+  if (columns.attr_width == 0) return;
+  if (entry == nullptr) {
+    std::fill_n(out.attr, columns.attr_width, 0.0f);
+  } else {
+    std::copy_n(graph.edge_attr(entry->id), columns.attr_width, out.attr);
   }
-};
+}
 
-class AdHoc {
- public:
-  AdHoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now, AdHocMethod method)
-      : graph_(graph), now_(now), method_(method) {
-    for (const OneHop& hop : hops) hops_.emplace_back(graph, hop, seed);
+// The first of a vertex's candidates into `found`, sorted.
+void find(const Candidates& candidates, std::int64_t vertex, EdgeTime now, bool sort_all,
+          std::vector<RowEntry>& found) {
+  found.clear();
+  if (vertex < 0) return;
+  const auto v = static_cast<VertexId>(vertex);
+  if (sort_all) {
+    candidates.sort_all(v, candidates.horizon(now), found);
+  } else {
+    candidates.scan(v, candidates.horizon(now), candidates.query().fanout, found);
   }
-
-  void read(const SampleRequest& request, const QueryShape& shape, std::int64_t first, std::int64_t last) const {
-    std::vector<RowEntry> found;
-    const StoreFeatures source{graph_};
-    const std::int64_t* parents = request.seeds.data() + first;
-    std::int64_t count = last - first;
-    const auto features_of = [&](std::size_t level, const std::int64_t* vertices, std::int64_t values) {
-      if (request.features.empty() || request.widths[level] == 0) return;
-      const std::int64_t start = shape.range(level, first, last).first;
-      read_features(source, vertices, values, request.widths[level],
-                    request.features[level] + start * request.widths[level]);
-    };
-    features_of(0, parents, count);
-    for (std::size_t hop = 0; hop < hops_.size(); ++hop) {
-      const LevelRange range = shape.range(hop + 1, first, last);
-      const std::int32_t fanout = hops_[hop].query().fanout;
-      std::int64_t* vertices = request.vertices[hop] + range.first;
-      std::int64_t* ids = request.edge_ids.empty() ? nullptr : request.edge_ids[hop] + range.first;
-      for (std::int64_t i = 0; i < count; ++i) {
-        find(hops_[hop], parents[i], found);
-        const auto there = std::min<std::int64_t>(static_cast<std::int64_t>(found.size()), fanout);
-        for (std::int64_t k = 0; k < fanout; ++k) {
-          const RowEntry* entry = k < there ? &found[static_cast<std::size_t>(k)] : nullptr;
-          vertices[i * fanout + k] = entry != nullptr ? entry->neighbour : -1;
-          if (ids != nullptr) ids[i * fanout + k] = entry != nullptr ? entry->id : -1;
-          write_edge(request.edge_columns, entry, request.edge_values(hop, range.first + i * fanout + k));
-        }
-      }
-      parents = vertices;
-      count = range.count;
-      features_of(hop + 1, vertices, count);
-    }
-  }
-
- private:
-  // Zeros where there is no edge.
-  void write_edge(const EdgeColumns& columns, const RowEntry* entry, const EdgeValues& out) const {
-    if (columns.weight) *out.weight = entry != nullptr ? entry->weight : 0.0f;
-    if (columns.time) *out.time = entry != nullptr ? entry->time : 0;
-    if (columns.attr_width == 0) return;
-    if (entry == nullptr) {
-      std::fill_n(out.attr, columns.attr_width, 0.0f);
-    } else {
-      std::copy_n(graph_.edge_attr(entry->id), columns.attr_width, out.attr);
-    }
-  }
-
-  void find(const Candidates& hop, std::int64_t parent, std::vector<RowEntry>& found) const {
-    found.clear();
-    if (parent < 0) return;
-    const auto v = static_cast<VertexId>(parent);
-    if (method_ == AdHocMethod::SortAll) {
-      hop.sort_all(v, hop.horizon(now_), found);
-    } else {
-      hop.scan(v, hop.horizon(now_), hop.query().fanout, found);
-    }
-  }
-
-  const GraphStore& graph_;
-  EdgeTime now_;
-  AdHocMethod method_;
-  std::vector<Candidates> hops_;
-};
+}
 }  // namespace
 
 void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now,
-                   AdHocMethod method, const SampleRequest& request, int threads) {
-  for (std::size_t i = 0; i < request.seeds.size(); ++i) {
-    const std::int64_t v = request.seeds[i];
-    if (v < graph.slot_count() && v >= 0 && graph.is_live(static_cast<VertexId>(v))) continue;
-    throw Error(ErrorKind::VertexUnknown, {.where = "sample",
-                                           .expected = "seeds that are live vertices",
-                                           .got = std::to_string(v) + " at row " + std::to_string(i),
-                                           .advice = "add the vertex first",
-                                           .vertex = v});
+                   bool sort_all, const SampleRequest& request, int threads) {
+  check_seeds(request, graph.version(), [&](std::int64_t v) {
+    return v >= 0 && v < graph.slot_count() && graph.is_live(static_cast<VertexId>(v));
+  });
+  std::vector<Candidates> candidates;
+  QueryShape shape;
+  for (const OneHop& hop : hops) {
+    candidates.emplace_back(graph, hop, seed);
+    shape.add_hop(hop.fanout);
   }
-  const AdHoc ad_hoc(graph, hops, seed, now, method);
-  std::vector<std::int32_t> fanouts;
-  for (const OneHop& hop : hops) fanouts.push_back(hop.fanout);
-  const QueryShape shape(fanouts);
+  const auto read = [&](std::int64_t first, std::int64_t last) {
+    std::vector<RowEntry> found;
+    read_block(graph.features(), request, shape, first, last,
+               [&](std::size_t hop, const std::int64_t* parents, const LevelRange& range) {
+                 std::int64_t place = range.first;
+                 for (std::int64_t i = 0; i < range.count / hops[hop].fanout; ++i) {
+                   find(candidates[hop], parents[i], now, sort_all, found);
+                   for (std::int32_t k = 0; k < hops[hop].fanout; ++k, ++place) {
+                     const RowEntry* entry = k < std::ssize(found) ? &found[k] : nullptr;
+                     request.vertices[hop][place] = entry != nullptr ? entry->neighbour : -1;
+                     if (!request.edge_ids.empty()) request.edge_ids[hop][place] = entry != nullptr ? entry->id : -1;
+                     write_edge(graph, request.edge_columns, entry, request.edge_values(hop, place));
+                   }
+                 }
+               });
+  };
   const auto count = static_cast<std::int64_t>(request.seeds.size());
-  graph_parallel::run_pieces(static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1))), count,
-                             1,
-                             [&](std::int64_t first, std::int64_t last) { ad_hoc.read(request, shape, first, last); });
+  const int used = static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1)));
+  graph_parallel::run_pieces(used, count, 1, read);
 }
 
 }  // namespace livegnn

@@ -117,11 +117,7 @@ bool Candidates::scan(VertexId v, EdgeTime horizon, std::int32_t limit, std::vec
 
 void Candidates::sort_all(VertexId v, EdgeTime horizon, std::vector<RowEntry>& found) const {
   found.clear();
-  visit_lists(v, [&](const Listed& listed) {
-    for (std::int32_t at = 0; at < listed.span.count; ++at) {
-      visit_place(v, listed, at, horizon, [&](const RowEntry& entry) { found.push_back(entry); });
-    }
-  });
+  scan_all(v, horizon, INT32_MAX, found);
   sort(found);
 }
 

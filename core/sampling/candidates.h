@@ -20,7 +20,10 @@ void check_sample_weight(const EdgeRecord& edge, float weight, WeightOf of);  //
 class Candidates {
  public:
   Candidates(const GraphStore& graph, const OneHop& query, std::uint64_t seed)
-      : graph_(graph), query_(query), order_(query.by, seed, query.hop) {}
+      : graph_(graph), query_(query), order_(query.by, seed, query.hop) {
+    invariant(query.hop >= 1 && query.fanout >= 1 && query.fanout <= kFanoutMax && query.ttl >= 0,
+              "a one-hop query out of range");
+  }
 
   const OneHop& query() const { return query_; }
   bool timed() const { return query_.ttl > 0; }

@@ -12,6 +12,7 @@
 #include "livegnn/detail/graph_attributes.h"
 #include "livegnn/graph.h"
 #include "livegnn/sampling.h"
+#include "sampling/read.h"
 
 namespace livegnn {
 
@@ -22,11 +23,10 @@ inline void read_edge_row(const EdgeColumns& columns, const float* row, const Ed
     *out.time = 0;
     if (row != nullptr) std::memcpy(out.time, row + columns.weight, sizeof(EdgeTime));
   }
-  const std::size_t bytes = static_cast<std::size_t>(columns.attr_width) * sizeof(float);
   if (row == nullptr) {
     std::fill_n(out.attr, columns.attr_width, 0.0f);
-  } else if (bytes > 0) {
-    std::memcpy(out.attr, row + columns.words() - columns.attr_width, bytes);
+  } else {
+    std::copy_n(row + columns.words() - columns.attr_width, columns.attr_width, out.attr);
   }
 }
 
@@ -60,16 +60,22 @@ class EdgeRows {
     if (rows_.wants_compaction()) rows_.compact();
   }
 
-  void prefetch(EdgeId id) const { rows_.prefetch(id); }
-
   const float* row(EdgeId id) const {
     const float* found = rows_.find(id);
     invariant(found != nullptr, "a sampled edge has no row of values");
     return found;
   }
 
-  // Zeros for an id below 0.
-  void read(EdgeId id, const EdgeValues& out) const { read_edge_row(columns_, id < 0 ? nullptr : row(id), out); }
+  // Of one hop's edges, whose ids are there; zeros for an id below 0.
+  void read(const SampleRequest& request, std::size_t hop, const LevelRange& range) const {
+    constexpr std::int64_t kAhead = 16;
+    const std::int64_t* ids = request.edge_ids[hop];
+    const std::int64_t end = range.first + range.count;
+    for (std::int64_t i = range.first; i < end; ++i) {
+      if (i + kAhead < end && ids[i + kAhead] >= 0) rows_.prefetch(ids[i + kAhead]);
+      read_edge_row(columns_, ids[i] < 0 ? nullptr : row(ids[i]), request.edge_values(hop, i));
+    }
+  }
 
   std::size_t bytes() const { return rows_.bytes(); }
 
@@ -86,12 +92,9 @@ class EdgeRows {
   }
 
  private:
-  std::int32_t attributes_at() const { return columns_.words() - columns_.attr_width; }
-
   void copy_attributes(EdgeId id, float* row) const {
     if (columns_.attr_width == 0) return;
-    std::memcpy(row + attributes_at(), graph_.edge_attr(id),
-                static_cast<std::size_t>(columns_.attr_width) * sizeof(float));
+    std::copy_n(graph_.edge_attr(id), columns_.attr_width, row + columns_.words() - columns_.attr_width);
   }
 
   void fill(EdgeId id, float weight, EdgeTime time, float* row) const {

@@ -1,13 +1,15 @@
-// A query, answered level by level over blocks of seeds, with what comes next prefetched. A Source gives
-//   prefetch_row(level, v), row(level, v) -> const Row* or nullptr, prefetch_features(v), and
-//   read_features(v, width, out) -> whether v has any.
+// A query, answered level by level over blocks of seeds, with what comes next prefetched. Tables of samples give
+// fanout(), prefetch_row(v) and row(v) -> const Row* or nullptr; tables of features prefetch(v) and read(v, out,
+// width).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 
+#include "livegnn/error.h"
 #include "livegnn/sampling.h"
 #include "sampling/row.h"
 
@@ -22,9 +24,7 @@ struct LevelRange {
 
 class QueryShape {
  public:
-  explicit QueryShape(std::span<const std::int32_t> fanouts) {
-    for (const std::int32_t fanout : fanouts) sizes_.push_back(sizes_.back() * fanout);
-  }
+  void add_hop(std::int32_t fanout) { sizes_.push_back(sizes_.back() * fanout); }
   LevelRange range(std::size_t level, std::int64_t first, std::int64_t last) const {
     return {first * sizes_[level], (last - first) * sizes_[level]};
   }
@@ -37,13 +37,36 @@ class QueryShape {
   std::vector<std::int64_t> sizes_{1};  // values of a level per seed
 };
 
-template <typename Source>
-void read_hop(const Source& source, std::size_t level, std::int32_t fanout, const std::int64_t* parents,
-              std::int64_t count, std::int64_t* vertices, std::int64_t* edge_ids) {
+// Throws Error for a seed that is not live.
+template <typename IsLive>
+void check_seeds(const SampleRequest& request, std::int64_t version, const IsLive& is_live) {
+  for (std::size_t i = 0; i < request.seeds.size(); ++i) {
+    const std::int64_t seed = request.seeds[i];
+    if (is_live(seed)) continue;
+    throw Error(ErrorKind::VertexUnknown,
+                {.where = "sample",
+                 .expected = "seeds that are live vertices (version " + std::to_string(version) + ")",
+                 .got = std::to_string(seed) + " at row " + std::to_string(i),
+                 .advice = "add the vertex first",
+                 .vertex = seed});
+  }
+}
+
+// Vertices and edge ids of one hop, of rows in a table.
+template <typename Table>
+void read_hop(const Table& table, const SampleRequest& request, std::size_t hop, const std::int64_t* parents,
+              const LevelRange& range) {
   constexpr std::int64_t kAhead = 8;
+  const std::int32_t fanout = table.fanout();
+  const std::int64_t count = range.count / fanout;
+  std::int64_t* vertices = request.vertices[hop] + range.first;
+  std::int64_t* edge_ids = request.edge_ids.empty() ? nullptr : request.edge_ids[hop] + range.first;
   const Row* ahead[2 * kAhead] = {};
+  const auto prefetch = [&](std::int64_t i) {
+    if (parents[i] >= 0) table.prefetch_row(static_cast<VertexId>(parents[i]));
+  };
   const auto look_up = [&](std::int64_t i) {
-    const Row* row = parents[i] < 0 ? nullptr : source.row(level, static_cast<VertexId>(parents[i]));
+    const Row* row = parents[i] < 0 ? nullptr : table.row(static_cast<VertexId>(parents[i]));
     if (row != nullptr) {
       prefetch_line(row);
       prefetch_line(reinterpret_cast<const char*>(row) + 64);
@@ -51,14 +74,10 @@ void read_hop(const Source& source, std::size_t level, std::int32_t fanout, cons
     }
     ahead[i % (2 * kAhead)] = row;
   };
-  for (std::int64_t i = 0; i < std::min(2 * kAhead, count); ++i) {
-    if (parents[i] >= 0) source.prefetch_row(level, static_cast<VertexId>(parents[i]));
-  }
+  for (std::int64_t i = 0; i < std::min(2 * kAhead, count); ++i) prefetch(i);
   for (std::int64_t i = 0; i < std::min(kAhead, count); ++i) look_up(i);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + 2 * kAhead < count && parents[i + 2 * kAhead] >= 0) {
-      source.prefetch_row(level, static_cast<VertexId>(parents[i + 2 * kAhead]));
-    }
+    if (i + 2 * kAhead < count) prefetch(i + 2 * kAhead);
     if (i + kAhead < count) look_up(i + kAhead);
     const Row* row = ahead[i % (2 * kAhead)];
     const std::int32_t there = row == nullptr ? 0 : std::min(row->count, fanout);
@@ -73,60 +92,37 @@ void read_hop(const Source& source, std::size_t level, std::int32_t fanout, cons
   }
 }
 
-template <typename Source>
-void read_features(const Source& source, const std::int64_t* vertices, std::int64_t count, std::int32_t width,
+template <typename Features>
+void read_features(const Features& features, const std::int64_t* vertices, std::int64_t count, std::int32_t width,
                    float* out) {
   constexpr std::int64_t kAhead = 16;
-  const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(float);
-  for (std::int64_t i = 0; i < std::min(kAhead, count); ++i) {
-    if (vertices[i] >= 0) source.prefetch_features(static_cast<VertexId>(vertices[i]));
-  }
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count && vertices[i + kAhead] >= 0) {
-      source.prefetch_features(static_cast<VertexId>(vertices[i + kAhead]));
-    }
-    float* row = out + i * width;
-    if (vertices[i] < 0 || !source.read_features(static_cast<VertexId>(vertices[i]), width, row)) {
-      std::memset(row, 0, bytes);
-    }
-  }
-}
-
-// The columns of the sampled edges, for the seeds [first, last) of a request whose edge ids are there.
-template <typename Edges>
-void read_edges(const Edges& edges, const SampleRequest& request, const QueryShape& shape, std::int64_t first,
-                std::int64_t last) {
-  constexpr std::int64_t kAhead = 16;
-  for (std::size_t hop = 0; hop < request.edge_ids.size(); ++hop) {
-    const LevelRange range = shape.range(hop + 1, first, last);
-    const std::int64_t* ids = request.edge_ids[hop];
-    const std::int64_t end = range.first + range.count;
-    for (std::int64_t i = range.first; i < end; ++i) {
-      if (i + kAhead < end && ids[i + kAhead] >= 0) edges.prefetch(ids[i + kAhead]);
-      edges.read(ids[i], request.edge_values(hop, i));
-    }
-  }
-}
-
-// The seeds [first, last) of a request.
-template <typename Source>
-void read_block(const Source& source, const SampleRequest& request, std::span<const std::int32_t> fanouts,
-                const QueryShape& shape, std::int64_t first, std::int64_t last) {
-  const std::int64_t* parents = request.seeds.data() + first;
-  const auto features_of = [&](std::size_t level, const std::int64_t* vertices) {
-    if (request.features.empty() || request.widths[level] == 0) return;
-    const LevelRange range = shape.range(level, first, last);
-    read_features(source, vertices, range.count, request.widths[level],
-                  request.features[level] + range.first * request.widths[level]);
+  const auto prefetch = [&](std::int64_t i) {
+    if (vertices[i] >= 0) features.prefetch(static_cast<VertexId>(vertices[i]));
   };
-  features_of(0, parents);
-  for (std::size_t hop = 0; hop < fanouts.size(); ++hop) {
-    const LevelRange range = shape.range(hop + 1, first, last);
-    std::int64_t* vertices = request.vertices[hop] + range.first;
-    std::int64_t* ids = request.edge_ids.empty() ? nullptr : request.edge_ids[hop] + range.first;
-    read_hop(source, hop, fanouts[hop], parents, range.count / fanouts[hop], vertices, ids);
-    features_of(hop + 1, vertices);
-    parents = vertices;
+  for (std::int64_t i = 0; i < std::min(kAhead, count); ++i) prefetch(i);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) prefetch(i + kAhead);
+    if (vertices[i] < 0) {
+      std::fill_n(out + i * width, width, 0.0f);
+    } else {
+      features.read(static_cast<VertexId>(vertices[i]), out + i * width, width);
+    }
+  }
+}
+
+// The seeds [first, last) of a request. fill(hop, parents, range) gives what is asked for of the hop's edges.
+template <typename Features, typename Fill>
+void read_block(const Features& features, const SampleRequest& request, const QueryShape& shape, std::int64_t first,
+                std::int64_t last, const Fill& fill) {
+  const std::int64_t* vertices = request.seeds.data() + first;
+  for (std::size_t level = 0; level <= request.vertices.size(); ++level) {
+    const LevelRange range = shape.range(level, first, last);
+    if (level > 0) {
+      fill(level - 1, vertices, range);
+      vertices = request.vertices[level - 1] + range.first;
+    }
+    const std::int32_t width = request.features.empty() ? 0 : request.widths[level];
+    if (width > 0) read_features(features, vertices, range.count, width, request.features[level] + range.first * width);
   }
 }
 

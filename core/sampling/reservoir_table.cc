@@ -34,7 +34,7 @@ void ReservoirTable::prefetch_record(std::span<const EdgeRecord> records, std::s
   };
   if (at + 3 * kAhead < records.size() && candidates_.of_type(records[at + 3 * kAhead])) {
     const VertexId v = owner(records[at + 3 * kAhead]);
-    prefetch_row_pointer(v);
+    prefetch_row(v);
     prefetch_line(stage_of_.data() + v);
   }
   if (at + 2 * kAhead < records.size() && candidates_.of_type(records[at + 2 * kAhead])) {
@@ -82,27 +82,30 @@ void ReservoirTable::check(const BatchDelta& delta, const OwnedBuckets& owned) c
 
 // ---- a batch
 
-void ReservoirTable::grow_stage() {
-  const VertexId slots = graph_.slot_count();
-  if (slots <= stage_slots_) return;
-  stage_of_.reserve(slots);
-  std::memset(stage_of_.data() + stage_slots_, 0, static_cast<std::size_t>(slots - stage_slots_) * 4);
-  stage_slots_ = slots;
+template <typename T>
+void ReservoirTable::grow(Column<T>& column, VertexId& slots) const {
+  if (graph_.slot_count() <= slots) return;
+  column.reserve(graph_.slot_count());
+  std::fill(column.data() + slots, column.data() + graph_.slot_count(), T{});
+  slots = graph_.slot_count();
 }
 
-ReservoirTable::Staged* ReservoirTable::find_staged(Shard& shard, VertexId v) const {
+void ReservoirTable::grow_stage() { grow(stage_of_, stage_slots_); }
+void ReservoirTable::grow_rows() { grow(rows_, slot_count_); }
+
+ReservoirTable::StagedRow* ReservoirTable::find_staged(Shard& shard, VertexId v) const {
   const std::uint32_t place = stage_of_[v];
   return place < shard.staged.size() && shard.staged[place].vertex == v ? &shard.staged[place] : nullptr;
 }
 
-ReservoirTable::Staged& ReservoirTable::stage_row(Shard& shard, const Staged& staged) {
+ReservoirTable::StagedRow& ReservoirTable::stage_row(Shard& shard, const StagedRow& staged) {
   stage_of_[staged.vertex] = static_cast<std::uint32_t>(shard.staged.size());
   return shard.staged.emplace_back(staged);
 }
 
 // The vertex's row as it is by now in this batch; one that got entries in front is copied first.
 const Row* ReservoirTable::current(Shard& shard, VertexId v) const {
-  Staged* staged = find_staged(shard, v);
+  StagedRow* staged = find_staged(shard, v);
   if (staged == nullptr) return row(v);
   if (staged->in_front > 0) {
     staged->after = wider_copy(shard, *staged->before, staged->in_front);
@@ -138,9 +141,9 @@ Row* ReservoirTable::wider_copy(Shard& shard, const Row& row, std::int32_t in_fr
 }
 
 // The vertex's copy of this batch, made if there is none yet, with room for one entry more.
-ReservoirTable::Staged& ReservoirTable::touch(Shard& shard, VertexId v) {
+ReservoirTable::StagedRow& ReservoirTable::touch(Shard& shard, VertexId v) {
   const Row* seen = current(shard, v);
-  if (Staged* staged = find_staged(shard, v)) {
+  if (StagedRow* staged = find_staged(shard, v)) {
     if (seen->count == seen->capacity && seen->count < capacity_) {
       Row* wider = wider_copy(shard, *seen, 0);
       shard.pool.free(staged->after);
@@ -209,7 +212,7 @@ void cut(Row& row, std::int32_t count) {
 
 // False where the entry is not its vertex's first, or nothing is free before the first: add() then does it otherwise.
 bool ReservoirTable::add_in_front(Shard& shard, VertexId v, const RowEntry& entry) {
-  Staged* staged = find_staged(shard, v);
+  StagedRow* staged = find_staged(shard, v);
   Row* row = staged != nullptr ? staged->after : v < slot_count_ ? rows_[v] : nullptr;
   if (row == nullptr || row->count == 0) return false;
   const std::int32_t in_front = staged == nullptr ? 0 : staged->in_front;
@@ -291,7 +294,7 @@ void ReservoirTable::note_expiry(Shard& shard, VertexId v, Row* row) const {
 void ReservoirTable::tidy_calendar(Shard& shard) const {
   if (shard.calendar.size() < 64 + 4 * shard.rows) return;
   std::erase_if(shard.calendar, [&](const auto& entry) {
-    const Staged* staged = find_staged(shard, entry.second);
+    const StagedRow* staged = find_staged(shard, entry.second);
     const Row* row = staged != nullptr ? staged->after : this->row(entry.second);
     return row == nullptr || row->noted != entry.first;
   });
@@ -300,9 +303,9 @@ void ReservoirTable::tidy_calendar(Shard& shard) const {
 }
 
 // The end of a staged row's batch: refilled if it became too short, dropped if it is empty.
-void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
+void ReservoirTable::settle(Shard& shard, StagedRow& staged, EdgeTime horizon) {
   if (staged.in_front > 0) return;  // longer than before, and what it is noted for stays its first expiry
-  if (staged.after->complete == 0 && staged.after->count < query().fanout) {
+  if (staged.after->complete == 0 && staged.after->count < fanout()) {
     const bool all = candidates_.scan(staged.vertex, horizon, capacity_, shard.found);
     const EdgeTime noted = staged.after->noted;
     shard.pool.free(staged.after);
@@ -319,11 +322,8 @@ void ReservoirTable::settle(Shard& shard, Staged& staged, EdgeTime horizon) {
 }
 
 void ReservoirTable::stage(int at, const BatchDelta& delta, const OwnedBuckets& owned, EdgeTime now) {
-  Shard& shard = shards_[static_cast<std::size_t>(at)];
-  for (const Staged& old : shard.staged) {  // of the batch before, kept for changes()
-    if (track_changes_ && old.in_front == 0 && old.before != nullptr) shard.pool.free(const_cast<Row*>(old.before));
-  }
-  shard.staged.clear();
+  Shard& shard = shards_[at];
+  drop_staged(shard);  // of the batch before, kept for changes()
   const EdgeTime horizon = candidates_.horizon(now);
   if (timed()) expire(shard, horizon);
   const auto leaves = [&](VertexId v, const RowEntry& entry) { remove(shard, v, entry); };
@@ -338,23 +338,16 @@ void ReservoirTable::stage(int at, const BatchDelta& delta, const OwnedBuckets& 
     }
   }
   visit_records(delta.added, horizon, at, owned, arrives);
-  for (Staged& staged : shard.staged) settle(shard, staged, horizon);
+  for (StagedRow& staged : shard.staged) settle(shard, staged, horizon);
   if (timed()) tidy_calendar(shard);
-}
-
-void ReservoirTable::grow(VertexId slot_count) {
-  if (slot_count <= slot_count_) return;
-  rows_.reserve(slot_count);
-  std::memset(rows_.data() + slot_count_, 0, static_cast<std::size_t>(slot_count - slot_count_) * sizeof(Row*));
-  slot_count_ = slot_count;
 }
 
 void ReservoirTable::switch_rows() {
   for (Shard& shard : shards_) {
     for (std::size_t i = 0; i < shard.staged.size(); ++i) {
-      const Staged& staged = shard.staged[i];
+      const StagedRow& staged = shard.staged[i];
       if (i + kAhead < shard.staged.size()) {
-        const Staged& coming = shard.staged[i + kAhead];
+        const StagedRow& coming = shard.staged[i + kAhead];
         prefetch_line(coming.in_front > 0 ? static_cast<const void*>(coming.after) : rows_.data() + coming.vertex);
       }
       if (staged.in_front == 0) {
@@ -367,14 +360,15 @@ void ReservoirTable::switch_rows() {
   }
 }
 
-void ReservoirTable::retire() {
-  if (track_changes_) return;
-  for (Shard& shard : shards_) {
-    for (const Staged& staged : shard.staged) {
-      if (staged.in_front == 0 && staged.before != nullptr) shard.pool.free(const_cast<Row*>(staged.before));
-    }
-    shard.staged.clear();
+void ReservoirTable::drop_staged(Shard& shard) {
+  for (const StagedRow& staged : shard.staged) {
+    if (staged.in_front == 0 && staged.before != nullptr) shard.pool.free(const_cast<Row*>(staged.before));
   }
+  shard.staged.clear();
+}
+
+void ReservoirTable::retire() {
+  if (!track_changes_) std::ranges::for_each(shards_, drop_staged);
 }
 
 Row* ReservoirTable::new_row(Shard& shard, bool complete) const {
@@ -382,13 +376,13 @@ Row* ReservoirTable::new_row(Shard& shard, bool complete) const {
   Row* row = empty_row(shard, count, count);
   row->count = count;
   row->complete = complete ? 1 : 0;
-  for (std::int32_t i = 0; i < count; ++i) write(*row, i, shard.found[static_cast<std::size_t>(i)], timed());
+  for (std::int32_t i = 0; i < count; ++i) write(*row, i, shard.found[i], timed());
   row->seal();
   return row;
 }
 
 void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) {
-  Shard& shard = shards_[static_cast<std::size_t>(at)];
+  Shard& shard = shards_[at];
   for (VertexId v = 0; v < slot_count_; ++v) {
     if (shard_of(v) != at || !owns_vertex(owned, v)) continue;
     const bool all = candidates_.scan(v, candidates_.horizon(now), capacity_, shard.found);
@@ -401,17 +395,16 @@ void ReservoirTable::back_fill(int at, const OwnedBuckets& owned, EdgeTime now) 
 
 // ---- reading
 
-// Of a row as it was before the first `skipped` entries came.
 SampleView ReservoirTable::view(const Row* row, std::int32_t skipped) const {
   if (row == nullptr) return {};
-  const auto count = static_cast<std::size_t>(std::min(row->count - skipped, query().fanout));
+  const auto count = static_cast<std::size_t>(std::min(row->count - skipped, fanout()));
   return {{row->neighbours() + skipped, count}, {row->ids() + skipped, count}};
 }
 
 std::vector<SampleChange> ReservoirTable::changes() const {
   std::vector<SampleChange> found;
   for (const Shard& shard : shards_) {
-    for (const Staged& staged : shard.staged) {
+    for (const StagedRow& staged : shard.staged) {
       const SampleView before = view(staged.before, staged.in_front), after = view(staged.after);
       if (!std::equal(before.edge_ids.begin(), before.edge_ids.end(), after.edge_ids.begin(), after.edge_ids.end())) {
         found.push_back({staged.vertex, before, after});
@@ -432,30 +425,14 @@ void ReservoirTable::add_holders(std::span<const EdgeRecord> edges, std::vector<
   }
 }
 
-std::size_t ReservoirTable::live_bytes() const {
-  std::size_t sum = 0;
-  for (const Shard& shard : shards_) sum += shard.pool.live_bytes();
-  return sum;
-}
-
-std::size_t ReservoirTable::reserved_bytes() const {
-  std::size_t sum = 0;
-  for (const Shard& shard : shards_) sum += shard.pool.reserved_bytes();
-  return sum;
-}
-
-std::size_t ReservoirTable::pointer_bytes() const { return rows_.bytes() + stage_of_.bytes(); }
-
-std::size_t ReservoirTable::expiry_bytes() const {
-  std::size_t sum = 0;
-  for (const Shard& shard : shards_) sum += shard.calendar.capacity() * sizeof(shard.calendar[0]);
-  return sum;
-}
-
-std::int64_t ReservoirTable::refills() const {
-  std::int64_t sum = 0;
-  for (const Shard& shard : shards_) sum += shard.refills;
-  return sum;
+void ReservoirTable::add_to(SamplingStats& stats) const {
+  for (const Shard& shard : shards_) {
+    stats.rows_live += shard.pool.live_bytes();
+    stats.rows_reserved += shard.pool.reserved_bytes();
+    stats.expiry += shard.calendar.capacity() * sizeof(shard.calendar[0]);
+    stats.refills += shard.refills;
+  }
+  stats.pointers += rows_.bytes() + stage_of_.bytes();
 }
 
 std::uint64_t ReservoirTable::digest(const OwnedBuckets& owned) const {
@@ -484,7 +461,7 @@ void ReservoirTable::check_invariants(const OwnedBuckets& owned, EdgeTime now) c
     if (row == nullptr || row->complete != 0) {
       invariant(count == all.size(), "a complete row of samples lacks candidates");
     } else {
-      invariant(row->count >= query().fanout, "a row of samples is too short");
+      invariant(row->count >= fanout(), "a row of samples is too short");
     }
     for (std::size_t i = 0; i < count; ++i) {
       invariant(row->ids()[i] == all[i].id && row->neighbours()[i] == all[i].neighbour &&

@@ -26,6 +26,7 @@ class ReservoirTable {
   ReservoirTable(const GraphStore& graph, const OneHop& query, const SamplingOptions& options);
 
   const OneHop& query() const { return candidates_.query(); }
+  std::int32_t fanout() const { return query().fanout; }
   int shards() const { return static_cast<int>(shards_.size()); }
 
   void check(const BatchDelta& delta, const OwnedBuckets& owned) const;  // throws Error: a negative weight
@@ -33,29 +34,26 @@ class ReservoirTable {
 
   void grow_stage();  // room for the store's slots; before the shards' stage()
   void stage(int shard, const BatchDelta& delta, const OwnedBuckets& owned, EdgeTime now);
-  void grow(VertexId slot_count);  // rows of new slots; readers are held off
+  void grow_rows();  // of new slots; readers are held off
   void switch_rows();
   void retire();
 
   const Row* row(VertexId v) const { return v < slot_count_ ? rows_[v] : nullptr; }
-  void prefetch_row_pointer(VertexId v) const {
+  void prefetch_row(VertexId v) const {
     if (v < slot_count_) prefetch_line(rows_.data() + v);
   }
-  SampleView view(const Row* row) const { return view(row, 0); }
+  // skipped: the row as it was before so many entries came in front
+  SampleView view(const Row* row, std::int32_t skipped = 0) const;
   std::vector<SampleChange> changes() const;
   // Samples with one of these edges, as changes from themselves; a vertex perhaps twice.
   void add_holders(std::span<const EdgeRecord> edges, std::vector<SampleChange>& found) const;
 
-  std::size_t live_bytes() const;
-  std::size_t reserved_bytes() const;
-  std::size_t pointer_bytes() const;
-  std::size_t expiry_bytes() const;
-  std::int64_t refills() const;
+  void add_to(SamplingStats& stats) const;
   std::uint64_t digest(const OwnedBuckets& owned) const;
   void check_invariants(const OwnedBuckets& owned, EdgeTime now) const;
 
  private:
-  struct Staged {
+  struct StagedRow {
     VertexId vertex;
     std::int32_t in_front;  // entries written before the first of a row that readers see: before == after
     const Row* before;      // may be nullptr; owned by the shard's pool
@@ -64,7 +62,7 @@ class ReservoirTable {
   struct Shard {
     explicit Shard(std::int32_t capacity, bool timed) : pool(capacity, timed ? RowColumns::Times : RowColumns::Ranks) {}
     RowPool pool;
-    std::vector<Staged> staged;
+    std::vector<StagedRow> staged;
     // Heap, earliest first: (row.noted, vertex) for every row with entries, and stale ones.
     std::vector<std::pair<EdgeTime, VertexId>> calendar;
     std::size_t rows = 0;
@@ -72,6 +70,10 @@ class ReservoirTable {
     std::int64_t refills = 0;
   };
 
+  // Zeros for the store's new slots.
+  template <typename T>
+  void grow(Column<T>& column, VertexId& slots) const;
+  static void drop_staged(Shard& shard);
   int shard_of(VertexId v) const { return static_cast<int>((static_cast<std::uint32_t>(v) >> 4) % shards_.size()); }
   bool timed() const { return candidates_.timed(); }
   void prefetch_record(std::span<const EdgeRecord> records, std::size_t at) const;
@@ -79,19 +81,18 @@ class ReservoirTable {
   void visit_records(std::span<const EdgeRecord> records, EdgeTime horizon, int shard, const OwnedBuckets& owned,
                      Visitor&& visitor) const;
 
-  Staged* find_staged(Shard& shard, VertexId v) const;
-  Staged& stage_row(Shard& shard, const Staged& staged);
-  Staged& touch(Shard& shard, VertexId v);
+  StagedRow* find_staged(Shard& shard, VertexId v) const;
+  StagedRow& stage_row(Shard& shard, const StagedRow& staged);
+  StagedRow& touch(Shard& shard, VertexId v);
   const Row* current(Shard& shard, VertexId v) const;
   bool add_in_front(Shard& shard, VertexId v, const RowEntry& entry);
   void add(Shard& shard, VertexId v, const RowEntry& entry);
   void remove(Shard& shard, VertexId v, const RowEntry& entry);
   void expire(Shard& shard, EdgeTime horizon);
-  void settle(Shard& shard, Staged& staged, EdgeTime horizon);
+  void settle(Shard& shard, StagedRow& staged, EdgeTime horizon);
   Row* new_row(Shard& shard, bool complete) const;  // of shard.found
   Row* empty_row(Shard& shard, std::int32_t count, std::int32_t room) const;
   Row* wider_copy(Shard& shard, const Row& row, std::int32_t in_front) const;
-  SampleView view(const Row* row, std::int32_t skipped) const;
 
   void note_expiry(Shard& shard, VertexId v, Row* row) const;
   void tidy_calendar(Shard& shard) const;

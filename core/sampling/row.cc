@@ -26,6 +26,12 @@ std::size_t RowPool::row_bytes(std::int32_t capacity) const {
          (c * words_ + 1) / 2 * 8;
 }
 
+char* RowPool::new_chunk(std::size_t bytes) {
+  char* chunk = static_cast<char*>(chunks_.emplace_back(bytes).data());
+  chunk_total_ += bytes;
+  return chunk;
+}
+
 Row* RowPool::allocate(std::int32_t count) {
   const std::size_t kind = class_of_[static_cast<std::size_t>(count)];
   const std::int32_t capacity = capacities_[kind];
@@ -35,18 +41,16 @@ Row* RowPool::allocate(std::int32_t count) {
     row = free_[kind].back();
     free_[kind].pop_back();
   } else if (bytes > kChunkBytesMax / 4) {
-    large_.emplace_back(bytes);
-    large_bytes_ += bytes;
-    row = static_cast<Row*>(large_.back().data());
+    row = reinterpret_cast<Row*>(new_chunk(bytes));
   } else {
-    if (chunk_used_ + bytes > chunk_bytes_) {
-      chunk_bytes_ = std::clamp(chunk_total_, 4 * bytes, kChunkBytesMax);  // as much again as there is
-      chunks_.emplace_back(chunk_bytes_);
-      chunk_total_ += chunk_bytes_;
-      chunk_used_ = 0;
+    if (bytes > chunk_left_) {
+      const std::size_t size = std::clamp(chunk_total_, 4 * bytes, kChunkBytesMax);  // as much again as there is
+      chunk_ = new_chunk(size);
+      chunk_left_ = size;
     }
-    row = reinterpret_cast<Row*>(static_cast<char*>(chunks_.back().data()) + chunk_used_);
-    chunk_used_ += bytes;
+    row = reinterpret_cast<Row*>(chunk_);
+    chunk_ += bytes;
+    chunk_left_ -= bytes;
   }
   *row = {0, capacity, 1, 0, 0, 0, kNotNoted};
   live_bytes_ += bytes;

@@ -66,21 +66,21 @@ class RowPool {
   Row* allocate(std::int32_t count);  // an empty row with room for so many, 1 <= count <= capacity_max
   void free(Row* row);
   std::size_t live_bytes() const { return live_bytes_; }
-  std::size_t reserved_bytes() const { return chunk_total_ + large_bytes_ - live_bytes_; }
+  std::size_t reserved_bytes() const { return chunk_total_ - live_bytes_; }
 
  private:
   static constexpr std::size_t kChunkBytesMax = std::size_t{1} << 20;
   std::size_t row_bytes(std::int32_t capacity) const;
+  char* new_chunk(std::size_t bytes);
 
   RowColumns columns_;
   std::size_t words_;
   std::vector<std::int32_t> capacities_;  // by class, ascending
   std::vector<std::uint8_t> class_of_;    // by count
   std::vector<std::vector<Row*>> free_;   // by class
-  std::vector<AlignedBytes> chunks_;
-  std::vector<AlignedBytes> large_;  // rows above a quarter of a chunk, each its own; given back with the pool
-  std::size_t chunk_used_ = 0, chunk_bytes_ = 0, chunk_total_ = 0;
-  std::size_t live_bytes_ = 0, large_bytes_ = 0;
+  std::vector<AlignedBytes> chunks_;      // a row above a quarter of the largest has its own
+  char* chunk_ = nullptr;                 // what is left of the one that rows are cut from
+  std::size_t chunk_left_ = 0, chunk_total_ = 0, live_bytes_ = 0;
 };
 
 }  // namespace livegnn

@@ -99,22 +99,13 @@ class CountTable {
 };
 
 void add_sample(Push& push, std::int32_t table, VertexId v, const SampleView& sample, const Reservoirs& reservoirs) {
-  push.table.push_back(table);
-  push.vertex.push_back(v);
-  push.count.push_back(static_cast<std::int32_t>(sample.neighbours.size()));
-  push.neighbours.insert(push.neighbours.end(), sample.neighbours.begin(), sample.neighbours.end());
-  push.edge_ids.insert(push.edge_ids.end(), sample.edge_ids.begin(), sample.edge_ids.end());
+  push.add(table, v, sample);
   const std::int32_t words = reservoirs.edge_columns().words();
   if (words == 0) return;
   for (const EdgeId id : sample.edge_ids) {
     const float* row = reservoirs.edge_row(id);
     push.edge_rows.insert(push.edge_rows.end(), row, row + words);
   }
-}
-
-void drop_sample(Push& push, std::int32_t table, VertexId v) {
-  push.dropped_table.push_back(table);
-  push.dropped.push_back(v);
 }
 }  // namespace
 
@@ -123,6 +114,14 @@ void Reasons::add(std::int32_t t, VertexId v, std::int32_t j, std::int32_t n) {
   vertex.push_back(v);
   serving.push_back(j);
   change.push_back(n);
+}
+
+void Push::add(std::int32_t t, VertexId v, const SampleView& sample) {
+  table.push_back(t);
+  vertex.push_back(v);
+  count.push_back(static_cast<std::int32_t>(sample.neighbours.size()));
+  neighbours.insert(neighbours.end(), sample.neighbours.begin(), sample.neighbours.end());
+  edge_ids.insert(edge_ids.end(), sample.edge_ids.begin(), sample.edge_ids.end());
 }
 
 struct Subscriptions::Impl {
@@ -137,8 +136,8 @@ struct Subscriptions::Impl {
   std::vector<CountTable> counts{};                                              // by table, then of features
   std::vector<std::vector<Delta>> pending{};  // likewise: what is still to be counted
   std::vector<VertexId> features_changed{};
-  Column<std::int32_t> seed_type{};  // by slot: type + 1 of a vertex of mine whose seeds are counted, 0 if none are
-  VertexId slot_count = 0;
+  std::vector<std::int32_t>
+      seed_type{};  // by slot: type + 1 of a vertex of mine whose seeds are counted, 0 if none are
   std::int32_t hops = 0;
   std::int32_t hop = 0;  // that was done last in this step
   bool in_step = false;
@@ -146,7 +145,24 @@ struct Subscriptions::Impl {
   std::vector<Push> pushes = std::vector<Push>(kServingMax);
 
   std::size_t feature_place() const { return tables.size(); }
-  bool is_mine(VertexId v) const { return owners[static_cast<std::size_t>(bucket_of(v))] == worker; }
+  bool is_mine(VertexId v) const { return owners[bucket_of(v)] == worker; }
+
+  // visitor(place of its table, delta) for each of the reasons, which are of vertices of mine.
+  template <typename Visitor>
+  void visit(const Reasons& reasons, const Visitor& visitor) const {
+    const std::size_t size = reasons.size();
+    invariant(reasons.vertex.size() == size && reasons.serving.size() == size && reasons.change.size() == size,
+              "arrays of one message differ in length");
+    for (std::size_t i = 0; i < size; ++i) {
+      const VertexId v = reasons.vertex[i];
+      const std::int32_t j = reasons.serving[i];
+      const std::int32_t table = reasons.table[i];
+      invariant(
+          table >= kFeatureReasons && table < std::ssize(tables) && v >= 0 && is_mine(v) && j >= 0 && j < kServingMax,
+          "reasons for another worker");
+      visitor(table == kFeatureReasons ? feature_place() : table, Delta{key_of(v, j), reasons.change[i]});
+    }
+  }
 
   void begin(bool batch) {
     invariant(!in_step, "a step began before the one before it had ended");
@@ -177,15 +193,9 @@ struct Subscriptions::Impl {
     const std::int32_t now = graph.is_live(v) ? graph.vertex_type(v) + 1 : 0;
     const std::int32_t before = std::exchange(seed_type[v], now);
     if (before == now) return;
-    const std::uint64_t mask = serving[static_cast<std::size_t>(bucket_of(v))];
+    const std::uint64_t mask = serving[bucket_of(v)];
     if (before != 0) add_seed(v, before - 1, mask, -1);
     if (now != 0) add_seed(v, now - 1, mask, 1);
-  }
-
-  void grow() {
-    if (graph.slot_count() <= slot_count) return;
-    seed_type.reserve(graph.slot_count());
-    for (; slot_count < graph.slot_count(); ++slot_count) seed_type[slot_count] = 0;
   }
 
   // visitor(v, place among `changed` or -1, mask before, mask after) for each vertex that is in one of the two.
@@ -211,7 +221,17 @@ struct Subscriptions::Impl {
   }
 
   std::vector<Delta> advance_table(std::size_t place);
-  void pass_on(const SubscribedTable& table, const std::vector<Delta>& caused, std::vector<Reasons>& out);
+  // Mine wait here; what others own goes out under this number of a table.
+  void pass_on(const std::vector<Delta>& caused, std::size_t place, std::int32_t number, std::vector<Reasons>& out) {
+    for (const Delta& delta : caused) {
+      const int owner = owners[bucket_of(delta.vertex())];
+      if (owner == worker) {
+        pending[place].push_back(delta);
+      } else {
+        out[owner].add(number, delta.vertex(), delta.serving(), delta.change);
+      }
+    }
+  }
 };
 
 // The row of the table in docs/sampling-workers.md that fits each vertex; returns what is to be passed on.
@@ -228,42 +248,22 @@ std::vector<Delta> Subscriptions::Impl::advance_table(std::size_t place) {
   const auto visit = [&](VertexId v, std::int64_t at, std::uint64_t was, std::uint64_t is) {
     const std::uint64_t joined = is & ~was, left = was & ~is, stayed = at < 0 ? 0 : was & is;
     if ((joined | left | stayed) == 0) return;
-    SampleView before, after;
-    if (at < 0) {
-      before = after = reservoirs.view(reservoir, v);
-    } else {
-      before = changed[static_cast<std::size_t>(at)].before;
-      after = changed[static_cast<std::size_t>(at)].after;
-    }
+    const SampleView now = at < 0 ? reservoirs.view(reservoir, v) : changed[at].after;
+    const SampleView before = at < 0 ? now : changed[at].before;
     visit_bits(joined | stayed, [&](int j) {
-      if (!after.neighbours.empty()) add_sample(pushes[static_cast<std::size_t>(j)], number, v, after, reservoirs);
+      if (!now.neighbours.empty()) add_sample(pushes[j], number, v, now, reservoirs);
     });
-    visit_bits(left | (after.neighbours.empty() ? stayed : 0), [&](int j) {
-      if (!before.neighbours.empty()) drop_sample(pushes[static_cast<std::size_t>(j)], number, v);
+    visit_bits(left | (now.neighbours.empty() ? stayed : 0), [&](int j) {
+      if (before.neighbours.empty()) return;
+      pushes[j].dropped_table.push_back(number);
+      pushes[j].dropped.push_back(v);
     });
     cause(before, left | stayed, -1);
-    cause(after, joined | stayed, 1);
+    cause(now, joined | stayed, 1);
   };
   visit_changes(place, changed.size(), [&](std::size_t c) { return changed[c].vertex; }, visit);
   net(caused);
   return caused;
-}
-
-void Subscriptions::Impl::pass_on(const SubscribedTable& table, const std::vector<Delta>& caused,
-                                  std::vector<Reasons>& out) {
-  const auto pass = [&](std::size_t place, std::int32_t number) {
-    for (const Delta& delta : caused) {
-      const VertexId v = delta.vertex();
-      const int owner = owners[static_cast<std::size_t>(bucket_of(v))];
-      if (owner == worker) {
-        pending[place].push_back(delta);
-      } else {
-        out[static_cast<std::size_t>(owner)].add(number, v, delta.serving(), delta.change);
-      }
-    }
-  };
-  for (const std::int32_t fed : table.feeds) pass(static_cast<std::size_t>(fed), fed);
-  pass(feature_place(), kFeatureReasons);
 }
 
 Subscriptions::Subscriptions(const GraphStore& graph, const Reservoirs& reservoirs, const FeatureRows& features,
@@ -279,14 +279,13 @@ Subscriptions::Subscriptions(const GraphStore& graph, const Reservoirs& reservoi
   for (const SubscribedTable& table : impl.tables) {
     impl.hops = std::max(impl.hops, table.hop);
     for (const std::int32_t fed : table.feeds) {
-      invariant(fed >= 0 && static_cast<std::size_t>(fed) < impl.tables.size() &&
-                    impl.tables[static_cast<std::size_t>(fed)].hop == table.hop + 1,
+      invariant(fed >= 0 && fed < std::ssize(impl.tables) && impl.tables[fed].hop == table.hop + 1,
                 "a table feeds one that is not of the next hop");
     }
   }
-  impl.grow();
-  for (VertexId v = 0; v < impl.slot_count; ++v) {
-    if (impl.graph.is_live(v) && impl.is_mine(v)) impl.seed_type[v] = impl.graph.vertex_type(v) + 1;
+  impl.seed_type.resize(graph.slot_count());
+  for (VertexId v = 0; v < graph.slot_count(); ++v) {
+    if (graph.is_live(v) && impl.is_mine(v)) impl.seed_type[v] = graph.vertex_type(v) + 1;
   }
 }
 
@@ -296,12 +295,10 @@ std::int32_t Subscriptions::hops() const { return impl_->hops; }
 
 // ---- a step
 
-void Subscriptions::check(const BatchDelta&) const {}
-
 void Subscriptions::follow(const BatchDelta&, const UpdateBuffer& batch) {
   Impl& impl = *impl_;
   impl.begin(true);
-  impl.grow();
+  impl.seed_type.resize(std::max<std::size_t>(impl.seed_type.size(), impl.graph.slot_count()));
   for (const Update& update : batch.updates()) {
     if (update.kind != UpdateKind::AddVertex && update.kind != UpdateKind::RemoveVertex) continue;
     const auto v = static_cast<VertexId>(update.u);
@@ -320,7 +317,7 @@ void Subscriptions::route(std::span<const std::uint64_t> serving) {
   impl.begin(false);
   for (VertexId v = 0; v < impl.graph.slot_count(); ++v) {
     if (impl.seed_type[v] == 0) continue;
-    const auto bucket = static_cast<std::size_t>(bucket_of(v));
+    const int bucket = bucket_of(v);
     impl.add_seed(v, impl.seed_type[v] - 1, impl.serving[bucket] & ~serving[bucket], -1);
     impl.add_seed(v, impl.seed_type[v] - 1, serving[bucket] & ~impl.serving[bucket], 1);
   }
@@ -330,17 +327,10 @@ void Subscriptions::route(std::span<const std::uint64_t> serving) {
 void Subscriptions::take(const Reasons& reasons) {
   Impl& impl = *impl_;
   invariant(impl.in_step && impl.hop > 0, "reasons came in before the first hop was done");
-  for (std::size_t i = 0; i < reasons.size(); ++i) {
-    const std::int32_t table = reasons.table[i], serving = reasons.serving[i];
-    const VertexId v = reasons.vertex[i];
-    invariant(v >= 0 && impl.is_mine(v) && serving >= 0 && serving < kServingMax, "reasons for another worker");
-    std::size_t place = impl.feature_place();
-    if (table != kFeatureReasons) {
-      place = static_cast<std::size_t>(table);
-      invariant(place < impl.tables.size() && impl.tables[place].hop == impl.hop + 1, "reasons for another hop");
-    }
-    impl.pending[place].push_back({key_of(v, serving), reasons.change[i]});
-  }
+  impl.visit(reasons, [&](std::size_t place, const Delta& delta) {
+    invariant(place == impl.feature_place() || impl.tables[place].hop == impl.hop + 1, "reasons for another hop");
+    impl.pending[place].push_back(delta);
+  });
 }
 
 std::vector<Reasons> Subscriptions::advance() {
@@ -350,7 +340,9 @@ std::vector<Reasons> Subscriptions::advance() {
   std::vector<Reasons> out(static_cast<std::size_t>(impl.workers));
   for (std::size_t place = 0; place < impl.tables.size(); ++place) {
     if (impl.tables[place].hop != impl.hop) continue;
-    impl.pass_on(impl.tables[place], impl.advance_table(place), out);
+    const std::vector<Delta> caused = impl.advance_table(place);
+    for (const std::int32_t fed : impl.tables[place].feeds) impl.pass_on(caused, fed, fed, out);
+    impl.pass_on(caused, impl.feature_place(), kFeatureReasons, out);
   }
   return out;
 }
@@ -363,11 +355,11 @@ void Subscriptions::finish() {
     const float* row = impl.features.find(v);
     visit_bits((is & ~was) | (at < 0 ? 0 : was & is), [&](int j) {
       invariant(row != nullptr, "features are needed of a vertex that has none");
-      Push& push = impl.pushes[static_cast<std::size_t>(j)];
+      Push& push = impl.pushes[j];
       push.feature_vertex.push_back(v);
       push.features.insert(push.features.end(), row, row + width);
     });
-    visit_bits(was & ~is, [&](int j) { impl.pushes[static_cast<std::size_t>(j)].features_dropped.push_back(v); });
+    visit_bits(was & ~is, [&](int j) { impl.pushes[j].features_dropped.push_back(v); });
   };
   const std::vector<VertexId>& changed = impl.features_changed;
   impl.visit_changes(impl.feature_place(), changed.size(), [&](std::size_t c) { return changed[c]; }, visit);
@@ -376,7 +368,7 @@ void Subscriptions::finish() {
 
 const Push& Subscriptions::push(int serving) const {
   invariant(!impl_->in_step && serving >= 0 && serving < kServingMax, "a push was asked for in the middle of a step");
-  return impl_->pushes[static_cast<std::size_t>(serving)];
+  return impl_->pushes[serving];
 }
 
 // ---- state
@@ -396,24 +388,13 @@ void Subscriptions::restore(const Reasons& counts, std::span<const std::uint64_t
   Impl& impl = *impl_;
   invariant(serving.size() == kBuckets, "serving workers of buckets of the wrong number");
   impl.serving.assign(serving.begin(), serving.end());
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    const std::int32_t table = counts.table[i];
-    const auto place = table == kFeatureReasons ? impl.feature_place() : static_cast<std::size_t>(table);
-    invariant(place < impl.counts.size() && counts.vertex[i] >= 0 && impl.is_mine(counts.vertex[i]) &&
-                  counts.serving[i] >= 0 && counts.serving[i] < kServingMax,
-              "stored subscriptions of another worker");
-    impl.counts[place].change({key_of(counts.vertex[i], counts.serving[i]), counts.change[i]});
-  }
-}
-
-std::uint64_t Subscriptions::subscribers(std::int32_t table, VertexId v) const {
-  return impl_->counts[table == kFeatureReasons ? impl_->feature_place() : static_cast<std::size_t>(table)].mask(v);
+  impl.visit(counts, [&](std::size_t place, const Delta& delta) { impl.counts[place].change(delta); });
 }
 
 std::size_t Subscriptions::bytes() const {
   std::size_t sum = 0;
   for (const CountTable& table : impl_->counts) sum += table.bytes();
-  return sum + impl_->seed_type.bytes();
+  return sum + impl_->seed_type.capacity() * sizeof(std::int32_t);
 }
 
 }  // namespace livegnn

@@ -16,68 +16,39 @@ std::vector<EdgeId> sorted_ids(const std::vector<EdgeRecord>& edges) {
 
 }  // namespace
 
-bool Arrivals::is_event(const Update& update) const {
-  return edge_types_.empty() || std::ranges::find(edge_types_, update.type) != edge_types_.end();
-}
-
-// The delta knows which edges are there, the batch which end is the source: the two are walked side by side.
-void Arrivals::take_added(const BatchDelta& delta, const UpdateBuffer& batch) {
-  const std::vector<EdgeId> there = sorted_ids(delta.added);
-  auto next = there.begin();
-  for (const Update& update : batch.updates()) {
-    if (update.kind != UpdateKind::AddEdge) continue;
-    const EdgeId id = update.edge_id == kNoEdge ? next_edge_id_ : update.edge_id;
-    next_edge_id_ = id + 1;
-    if (next == there.end() || *next != id) continue;  // came and went within the batch
-    ++next;
-    if (!is_event(update)) continue;
-    added_.src.push_back(update.u);
-    added_.dst.push_back(update.v);
-    added_.time.push_back(update.time == kUnsetTime ? 0 : update.time);
-    added_.id.push_back(id);
-    added_.type.push_back(update.type == kUnsetType ? 0 : update.type);
-  }
-  invariant(next == there.end(), "an edge came that no update added");
-}
-
-void Arrivals::take_removed(const BatchDelta& delta) {
-  if (delta.removed.empty()) return;
-  const std::vector<EdgeId> gone = sorted_ids(delta.removed);
+void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
   std::unordered_set<EdgeId> of_mine;
-  for (const EdgeId id : gone) {
-    if (std::binary_search(added_.id.begin(), added_.id.end(), id)) {
+  for (const EdgeId id : sorted_ids(delta.removed)) {
+    if (std::ranges::binary_search(added_, id, {}, &EdgeEvent::id)) {
       of_mine.insert(id);
     } else {
       removed_.push_back(id);
     }
   }
-  if (of_mine.empty()) return;
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < added_.size(); ++i) {
-    if (of_mine.contains(added_.id[i])) continue;
-    added_.src[kept] = added_.src[i];
-    added_.dst[kept] = added_.dst[i];
-    added_.time[kept] = added_.time[i];
-    added_.type[kept] = added_.type[i];
-    added_.id[kept++] = added_.id[i];
-  }
-  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id, &added_.type}) column->resize(kept);
-}
-
-void Arrivals::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
-  take_removed(delta);
-  take_added(delta, batch);
-  vertices_.insert(vertices_.end(), delta.vertices_removed.begin(), delta.vertices_removed.end());
-  // A vertex removed and added again within the batch is in neither list, but its edges and memory are gone.
+  if (!of_mine.empty()) std::erase_if(added_, [&](const EdgeEvent& event) { return of_mine.contains(event.id); });
+  // The delta knows which edges are there, the batch which end is the source: the two are walked side by side.
+  const std::vector<EdgeId> there = sorted_ids(delta.added);
+  auto next = there.begin();
   for (const Update& update : batch.updates()) {
+    // A vertex removed and added again is in no list of the delta, but its edges and memory are gone.
     if (update.kind == UpdateKind::RemoveVertex) vertices_.push_back(update.u);
+    if (update.kind != UpdateKind::AddEdge) continue;
+    const EdgeId id = update.edge_id == kNoEdge ? next_edge_id_ : update.edge_id;
+    next_edge_id_ = id + 1;
+    if (next == there.end() || *next != id) continue;  // came and went within the batch
+    ++next;
+    if (!edge_types_.empty() && std::ranges::find(edge_types_, update.type) == edge_types_.end()) continue;
+    const std::int64_t time = update.time == kUnsetTime ? 0 : update.time;
+    added_.push_back({update.u, update.v, time, id, update.type == kUnsetType ? 0 : update.type});
   }
+  invariant(next == there.end(), "an edge came that no update added");
+  vertices_.insert(vertices_.end(), delta.vertices_removed.begin(), delta.vertices_removed.end());
   std::sort(vertices_.begin(), vertices_.end());
   vertices_.erase(std::unique(vertices_.begin(), vertices_.end()), vertices_.end());
 }
 
 void Arrivals::clear() {
-  for (auto* column : {&added_.src, &added_.dst, &added_.time, &added_.id, &added_.type}) column->clear();
+  added_.clear();
   removed_.clear();
   vertices_.clear();
 }

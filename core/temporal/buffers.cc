@@ -35,11 +35,4 @@ void TemporalBuffers::give(Buffer buffer) {
   free_.push_back(std::move(buffer));
 }
 
-std::size_t TemporalBuffers::bytes() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t total = 0;
-  for (const Buffer& buffer : free_) total += buffer.capacity * sizeof(std::int64_t);
-  return total;
-}
-
 }  // namespace livegnn

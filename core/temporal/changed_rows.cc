@@ -1,6 +1,5 @@
 // The last word on an id wins: a vertex removed by one batch and added again by the next has a row again, another one.
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "livegnn/feature_cache.h"
@@ -10,9 +9,12 @@ namespace livegnn {
 void ChangedRows::follow(const BatchDelta& delta, const UpdateBuffer&) {
   const std::lock_guard lock(mutex_);
   if (edges_) {
-    follow_edges(delta);
+    for (const EdgeRecord& edge : delta.reattributed) note(edge.id, graph_.edge_attr(edge.id) == nullptr);
+    for (const EdgeRecord& edge : delta.removed) note(edge.id, true);
   } else {
-    follow_vertices(delta);
+    for (const VertexId v : delta.features_changed) note(v, !graph_.is_live(v));
+    for (const VertexId v : delta.vertices_removed) note(v, true);
+    for (const VertexId v : delta.vertices_added) note(v, false);  // a slot that an earlier batch may have left
   }
 }
 
@@ -24,18 +26,7 @@ void ChangedRows::note(std::int64_t id, bool gone) {
   }
 }
 
-void ChangedRows::follow_vertices(const BatchDelta& delta) {
-  for (const VertexId v : delta.features_changed) note(v, !graph_.is_live(v));
-  for (const VertexId v : delta.vertices_removed) note(v, true);
-  for (const VertexId v : delta.vertices_added) note(v, false);  // a slot that an earlier batch may have left
-}
-
-void ChangedRows::follow_edges(const BatchDelta& delta) {
-  for (const EdgeRecord& edge : delta.reattributed) note(edge.id, graph_.edge_attr(edge.id) == nullptr);
-  for (const EdgeRecord& edge : delta.removed) note(edge.id, true);
-}
-
-ChangedRows::Taken ChangedRows::take() {
+RowChanges ChangedRows::take() {
   EdgeIdMap pending;
   {
     const std::lock_guard lock(mutex_);
@@ -46,7 +37,7 @@ ChangedRows::Taken ChangedRows::take() {
   found.reserve(static_cast<std::size_t>(pending.count()));
   pending.visit([&](EdgeId id, std::int64_t gone) { found.emplace_back(id, static_cast<std::uint8_t>(gone)); });
   std::sort(found.begin(), found.end());
-  Taken taken;
+  RowChanges taken;
   for (const auto& [id, gone] : found) {
     taken.ids.push_back(id);
     taken.gone.push_back(gone);

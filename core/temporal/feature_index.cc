@@ -19,7 +19,7 @@ void IdSet::clear(std::size_t count_max) {
   std::size_t cells = 64;
   while (cells < 2 * count_max) cells *= 2;
   if (cells > cells_.size() || ++round_ == 0) {
-    cells_.assign(std::max(cells, cells_.size()), Cell{-1, 0, 0});
+    cells_.assign(std::max(cells, cells_.size()), SeenId{-1, 0, 0});
     round_ = 1;
     shift_ = 64;
     for (std::size_t n = cells_.size(); n > 1; n /= 2) --shift_;
@@ -34,7 +34,7 @@ void IdSet::prefetch(std::int64_t id) const { prefetch_line(&cells_[home(id)]); 
 
 std::int32_t IdSet::place_of(std::int64_t id, std::int32_t next) {
   for (std::size_t at = home(id);; at = (at + 1) & (cells_.size() - 1)) {
-    Cell& cell = cells_[at];
+    SeenId& cell = cells_[at];
     if (cell.round != round_) {
       cell = {id, next, round_};
       return next;

@@ -25,7 +25,7 @@ constexpr int kClasses = 32;  // of searches, by their number of steps
 void Searches::run_together() {
   std::array<std::size_t, kClasses + 1> begin{};  // of the searches of so many steps, from the most on
   const auto steps = [](const Search& search) { return std::bit_width(static_cast<std::uint32_t>(search.count)) - 1; };
-  for (const Search& search : searches_) ++begin[static_cast<std::size_t>(kClasses - steps(search))];
+  for (const Search& search : searches_) ++begin[kClasses - steps(search)];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
   ordered_.resize(searches_.size());
   std::array<std::size_t, kClasses + 1> next = begin;
@@ -34,11 +34,11 @@ void Searches::run_together() {
     const std::int32_t rest = search.count - (std::int32_t{1} << halvings);
     search.times += search.times[rest - (rest > 0)] <= search.time ? rest : 0;
     prefetch_line(search.times + ((std::int32_t{1} << halvings) / 2) - (halvings > 0));
-    ordered_[next[static_cast<std::size_t>(kClasses - 1 - halvings)]++] = search;
+    ordered_[next[kClasses - 1 - halvings]++] = search;
   }
   for (int step = kClasses - 1; step > 0; --step) {
     const std::int32_t half = std::int32_t{1} << (step - 1);
-    Search* const end = ordered_.data() + begin[static_cast<std::size_t>(kClasses - step)];
+    Search* const end = ordered_.data() + begin[kClasses - step];
     for (Search* search = ordered_.data(); search != end; ++search) {
       search->times += search->times[half - 1] <= search->time ? half : 0;
       if (half > 1) prefetch_line(search->times + half / 2 - 1);
@@ -57,20 +57,20 @@ std::int64_t block_of(const BlockTable& table, std::int64_t rank) {
 }
 
 // Every look at a list of edges for a range of times begins here, for hops and for walks, pinned or not.
-void PastFinder::begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice,
-                       FindScratch& scratch) const {
-  const TimeRange range = scratch.ranges[static_cast<std::size_t>(target)] = cut_.range(time);
-  const Adjacency::View list = lists_.view(v);
-  pasts[target] = {0, 0};
+void PastFinder::begin(VertexId v, EdgeTime time, std::int32_t target, PastSlice& slice, FindScratch& scratch) const {
+  const TimeRange range = scratch.ranges[target] = window.range(time);
+  const Adjacency::View list = lists.view(v);
+  Past& past = slice.pasts[target] = {0, 0};
   if (range.first > range.last) return;
-  if (pin_ != nullptr && differs(v, range)) [[unlikely]] {
-    pasts[target] = pinned(v, range, slice);
+  const TemporalPin::Changes* changes = pin == nullptr ? nullptr : pin->changes(v);
+  if (changes != nullptr && changes->any_between(range.first, range.last)) [[unlikely]] {
+    past = pinned(v, range, slice);
   } else if (list.chain != nullptr) {
     prefetch_line(list.chain);
     scratch.hubs.push_back({list.chain, list.count, target, kLastBlock, 0, 0, 0});
   } else if (list.count > 0) {
-    pasts[target] = {list.place, list.count};
-    prefetch_line(pool_.times(list.place) + list.count - 1);
+    past = {list.place, list.count};
+    prefetch_line(pool.times(list.place) + list.count - 1);
     scratch.runs.push_back(target);
   }
 }
@@ -82,107 +82,103 @@ EdgeTypeFilter::EdgeTypeFilter(const GraphStore& graph, const std::vector<std::i
   if (!graph.is_typed()) return;
   for (std::size_t vertex_type = 0; vertex_type < by_vertex_type_.size(); ++vertex_type) {
     bool any = false, all = true;
-    for (std::size_t type = 0; type < graph.options().edge_ends.size(); ++type) {
+    for (std::int32_t type = 0; type < std::ssize(graph.options().edge_ends); ++type) {
       if (graph.options().edge_ends[type].dst != static_cast<std::int32_t>(vertex_type)) continue;
-      const bool wanted = takes(static_cast<std::int32_t>(type));
-      any = any || wanted;
-      all = all && wanted;
+      any = any || takes(type);
+      all = all && takes(type);
     }
     by_vertex_type_[vertex_type] = !any ? Wants::None : all ? Wants::All : Wants::Some;
   }
 }
 
-void PastFinder::find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
-                      PastSlice& slice, FindScratch& scratch) const {
-  find_all(vertices, times, pasts, slice, scratch);
-  if (!filter_.is_set()) return;
-  for (std::size_t i = 0; i < vertices.size(); ++i) {
-    const auto wants = filter_.of(static_cast<VertexId>(vertices[i]), pin_);
-    if (wants == EdgeTypeFilter::Wants::None) pasts[i] = {0, 0};
-    if (wants == EdgeTypeFilter::Wants::Some && pasts[i].count > 0) pasts[i] = filtered(pasts[i], slice);
+void PastFinder::find(const Targets& targets, PastSlice& slice, FindScratch& scratch) const {
+  slice.clear_longs();
+  slice.pasts.resize(targets.size());
+  find_all(targets, slice, scratch);
+  if (!filter.is_set()) return;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto wants = filter.of(targets.vertex(i), pin);
+    if (wants == EdgeTypeFilter::Wants::None) slice.pasts[i] = {0, 0};
+    if (wants == EdgeTypeFilter::Wants::Some) slice.pasts[i] = filtered(slice.pasts[i], slice);
   }
 }
 
 // From the newest on, until enough are found.
 Past PastFinder::filtered(const Past& all, PastSlice& slice) const {
-  FilteredPast found;
+  static constexpr std::int64_t kBefore = 0;
+  std::vector<EdgeEntry> found;
   for (std::int32_t rank = all.count; rank-- > 0;) {
-    if (filtered_enough_ >= 0 && found.edges.size() == static_cast<std::size_t>(filtered_enough_)) break;
-    const EdgeEntry edge = edge_at(pool_, slice, all, static_cast<std::uint32_t>(rank));
-    if (filter_.takes(edge.type)) found.edges.push_back(edge);
+    if (enough >= 0 && found.size() == static_cast<std::size_t>(enough)) break;
+    const EdgeEntry edge = edge_at(pool, slice, all, static_cast<std::uint32_t>(rank));
+    if (filter.takes(edge.type)) found.push_back(edge);
   }
-  if (found.edges.empty()) return {0, 0};
-  std::ranges::reverse(found.edges);
-  slice.filtered.push_back(std::move(found));
-  slice.longs.push_back(slice.filtered.back().long_past());
-  return {~static_cast<std::int64_t>(slice.longs.size() - 1),
-          static_cast<std::int32_t>(slice.filtered.back().edges.size())};
+  if (found.empty()) return {0, 0};
+  std::ranges::reverse(found);
+  const std::vector<EdgeEntry>& edges = slice.filtered.emplace_back(std::move(found));
+  return slice.add({{1, &edges.front().time, &kBefore, &kGonePlace}, 0, edges.data()},
+                   static_cast<std::int32_t>(edges.size()));
 }
 
-void PastFinder::find_all(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
-                          PastSlice& slice, FindScratch& scratch) const {
-  slice.clear();
+void PastFinder::find_all(const Targets& targets, PastSlice& slice, FindScratch& scratch) const {
+  const std::size_t count = targets.size();
+  if (!graph.options().has_time) return take_all(targets, slice);
   scratch.in_runs.clear();
   scratch.in_tables.clear();
   scratch.runs.clear();
   scratch.hubs.clear();
-  const std::size_t count = vertices.size();
-  if (!graph_.options().has_time) return take_all(vertices, pasts, slice);
   scratch.ranges.resize(count);
-  for (std::size_t i = 0; i < std::min(count, kRecordsAhead); ++i) {
-    lists_.prefetch_list(static_cast<VertexId>(vertices[i]));
-  }
+  for (std::size_t i = 0; i < std::min(count, kRecordsAhead); ++i) lists.prefetch_list(targets.vertex(i));
   for (std::size_t i = 0; i < count; ++i) {
-    if (i + kRecordsAhead < count) lists_.prefetch_list(static_cast<VertexId>(vertices[i + kRecordsAhead]));
-    begin(static_cast<VertexId>(vertices[i]), times[i], static_cast<std::int32_t>(i), pasts, slice, scratch);
+    if (i + kRecordsAhead < count) lists.prefetch_list(targets.vertex(i + kRecordsAhead));
+    begin(targets.vertex(i), targets.times[i], static_cast<std::int32_t>(i), slice, scratch);
   }
   for (const HubSearch& hub : scratch.hubs) hub.chain->prefetch_table();
   for (const std::int32_t target : scratch.runs) {
-    const Past& all = pasts[target];
-    const EdgeTime last = scratch.ranges[static_cast<std::size_t>(target)].last;
-    const EdgeTime* in_list = pool_.times(all.place);
-    if (!cut_.has_first() && in_list[all.count - 1] <= last) continue;
+    const Past& all = slice.pasts[target];
+    const EdgeTime last = scratch.ranges[target].last;
+    const EdgeTime* in_list = pool.times(all.place);
+    if (!window.has_first() && in_list[all.count - 1] <= last) continue;
     scratch.in_runs.add(in_list, all.count, last, target);
   }
-  search_hubs(scratch, pasts, slice);
+  search_hubs(scratch, slice);
   scratch.in_runs.run([&](std::int32_t name, const EdgeTime* end) {
-    const std::int64_t place = end - pool_.times(0);
+    const std::int64_t place = end - pool.times(0);
     if (name >= 0) {
-      const std::int64_t first = pasts[name].place;
-      pasts[name] =
-          in_run(first, static_cast<std::int32_t>(place - first), scratch.ranges[static_cast<std::size_t>(name)]);
+      Past& past = slice.pasts[name];
+      past = in_run(past.place, static_cast<std::int32_t>(place - past.place), scratch.ranges[name]);
     } else {
-      const HubSearch& hub = scratch.hubs[static_cast<std::size_t>(~name)];
+      const HubSearch& hub = scratch.hubs[~name];
       const auto in_block = static_cast<std::int32_t>(place - hub.place);
-      pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
+      slice.pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[hub.target], slice);
     }
   });
 }
 
 // Without times every edge is in the past of every target.
-void PastFinder::take_all(std::span<const std::int64_t> vertices, Past* pasts, PastSlice& slice) const {
-  for (std::size_t i = 0; i < vertices.size(); ++i) {
-    if (i + kRecordsAhead < vertices.size()) lists_.prefetch_list(static_cast<VertexId>(vertices[i + kRecordsAhead]));
-    const Adjacency::View list = lists_.view(static_cast<VertexId>(vertices[i]));
-    pasts[i] = {list.place, list.count};
-    if (list.chain == nullptr) continue;
-    slice.longs.push_back({list.chain->table(), 0, nullptr});
-    pasts[i] = {~static_cast<std::int64_t>(slice.longs.size() - 1), list.count};
+void PastFinder::take_all(const Targets& targets, PastSlice& slice) const {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (i + kRecordsAhead < targets.size()) lists.prefetch_list(targets.vertex(i + kRecordsAhead));
+    const Adjacency::View list = lists.view(targets.vertex(i));
+    slice.pasts[i] = {list.place, list.count};
+    if (list.chain != nullptr) slice.pasts[i] = slice.add({list.chain->table(), 0, nullptr}, list.count);
   }
 }
 
 // Which block of each hub the last candidate is in; its search there joins those in runs. Where it is the last block,
 // the table's head says so.
-void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const {
-  const auto last_of = [&](const HubSearch& hub) { return scratch.ranges[static_cast<std::size_t>(hub.target)].last; };
+void PastFinder::search_hubs(FindScratch& scratch, PastSlice& slice) const {
+  const auto last_of = [&](const HubSearch& hub) { return scratch.ranges[hub.target].last; };
+  const auto enter = [&](HubSearch& hub, std::int64_t place, std::int64_t before, std::int64_t end) {
+    hub.before = before;
+    hub.place = place;
+    hub.edges = static_cast<std::int32_t>(end - before);
+    prefetch_line(pool.times(place) + hub.edges - 1);
+  };
   for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
     HubSearch& hub = scratch.hubs[i];
     const BlockTail tail = hub.chain->tail();
     if (tail.first <= last_of(hub)) {
-      hub.before = tail.before;
-      hub.place = tail.place;
-      hub.edges = static_cast<std::int32_t>(hub.count - tail.before);
-      prefetch_line(pool_.times(hub.place) + hub.edges - 1);
+      enter(hub, tail.place, tail.before, hub.count);
     } else {
       const BlockTable table = hub.chain->table();
       scratch.in_tables.add(table.first, static_cast<std::int32_t>(table.blocks), last_of(hub),
@@ -190,7 +186,7 @@ void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice
     }
   }
   scratch.in_tables.run([&](std::int32_t name, const EdgeTime* end) {
-    HubSearch& hub = scratch.hubs[static_cast<std::size_t>(name)];
+    HubSearch& hub = scratch.hubs[name];
     const BlockTable table = hub.chain->table();
     hub.block = std::max<std::int64_t>(end - table.first - 1, 0);  // where all come later, none of the first
     prefetch_line(table.before + hub.block + 1);
@@ -200,16 +196,13 @@ void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice
     if (hub.block == kLastBlock) continue;
     const BlockTable table = hub.chain->table();
     const std::int64_t end = hub.block + 1 < table.blocks ? table.before[hub.block + 1] : hub.count;
-    hub.before = table.before[hub.block];
-    hub.place = table.place[hub.block];
-    hub.edges = static_cast<std::int32_t>(end - hub.before);
-    prefetch_line(pool_.times(hub.place) + hub.edges - 1);
+    enter(hub, table.place[hub.block], table.before[hub.block], end);
   }
   for (std::size_t i = 0; i < scratch.hubs.size(); ++i) {
     const HubSearch& hub = scratch.hubs[i];
-    const EdgeTime* in_block = pool_.times(hub.place);
+    const EdgeTime* in_block = pool.times(hub.place);
     if (in_block[hub.edges - 1] <= last_of(hub)) {
-      pasts[hub.target] = in_chain(hub, hub.edges, scratch.ranges[static_cast<std::size_t>(hub.target)], slice);
+      slice.pasts[hub.target] = in_chain(hub, hub.edges, scratch.ranges[hub.target], slice);
     } else {
       scratch.in_runs.add(in_block, hub.edges, last_of(hub), ~static_cast<std::int32_t>(i));
     }
@@ -217,8 +210,8 @@ void PastFinder::search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice
 }
 
 Past PastFinder::in_run(std::int64_t place, std::int32_t end, const TimeRange& range) const {
-  if (!cut_.has_first() || range.first == INT64_MIN) return {place, end};
-  const std::int32_t first = count_until(pool_.times(place), end, range.first - 1);
+  if (!window.has_first() || range.first == INT64_MIN) return {place, end};
+  const std::int32_t first = count_until(pool.times(place), end, range.first - 1);
   return {place + first, end - first};
 }
 
@@ -226,7 +219,7 @@ Past PastFinder::in_run(std::int64_t place, std::int32_t end, const TimeRange& r
 Past PastFinder::in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const {
   const std::int64_t end = hub.before + in_block;
   std::int64_t first = 0;
-  if (cut_.has_first() && range.first > INT64_MIN) {
+  if (window.has_first() && range.first > INT64_MIN) {
     const BlockTable table = hub.chain->table();
     const std::int64_t last = hub.block == kLastBlock ? table.blocks - 1 : hub.block;
     const std::int32_t blocks =
@@ -235,55 +228,48 @@ Past PastFinder::in_chain(const HubSearch& hub, std::int32_t in_block, const Tim
       const std::int64_t block = blocks - 1;
       const std::int64_t block_end = block == last ? end : table.before[block + 1];
       const auto edges = static_cast<std::int32_t>(block_end - table.before[block]);
-      first = table.before[block] + count_until(pool_.times(table.place[block]), edges, range.first - 1);
+      first = table.before[block] + count_until(pool.times(table.place[block]), edges, range.first - 1);
     }
   }
   auto count = static_cast<std::int32_t>(end - first);
-  if (enough_ >= 0) count = std::min(count, enough_);
+  if (enough_of_any >= 0) count = std::min(count, enough_of_any);
   if (count <= in_block) return {hub.place + in_block - count, count};
-  slice.longs.push_back({hub.chain->table(), end - count, nullptr});
-  return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
+  return slice.add({hub.chain->table(), end - count, nullptr}, count);
 }
 
-void PastFinder::check_loaded(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times,
-                              const Past* pasts, const PastSlice& slice, std::int32_t taken, const char* where) const {
-  if (!graph_.has_offloaded()) return;
-  const EdgeTime before = graph_.offloaded_before();
-  for (std::size_t i = 0; i < vertices.size(); ++i) {
-    const auto v = static_cast<VertexId>(vertices[i]);
-    const TimeRange range = cut_.range(times[i]);
-    if (filter_.is_set() && filter_.of(v, pin_) == EdgeTypeFilter::Wants::None) continue;
-    if (graph_.offloaded_in(v) == 0 || range.first > range.last || range.first >= before) continue;
+void PastFinder::check_loaded(const Targets& targets, const PastSlice& slice, const char* where) const {
+  if (!graph.has_offloaded()) return;
+  const EdgeTime before = graph.offloaded_before();
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const VertexId v = targets.vertex(i);
+    const TimeRange range = window.range(targets.times[i]);
+    if (filter.is_set() && filter.of(v, pin) == EdgeTypeFilter::Wants::None) continue;
+    if (graph.offloaded_in(v) == 0 || range.first > range.last || range.first >= before) continue;
     // edges in memory may be old as well: late ones, and those of a file that came back
-    if (taken >= 0 && pasts[i].count >= taken &&
-        edge_at(pool_, slice, pasts[i], static_cast<std::uint32_t>(pasts[i].count - taken)).time >= before) {
+    const Past& past = slice.pasts[i];
+    if (enough >= 0 && past.count >= enough &&
+        edge_at(pool, slice, past, static_cast<std::uint32_t>(past.count - enough)).time >= before) {
       continue;
     }
     throw Error(ErrorKind::EdgeOffloaded, {.where = where,
                                            .expected = "the past of vertex " + std::to_string(v) + " before " +
-                                                       std::to_string(times[i]) + " in memory",
+                                                       std::to_string(targets.times[i]) + " in memory",
                                            .got = "edges with times before " + std::to_string(before) + " in a file",
                                            .advice = "reload the graph, or look back over a shorter window",
                                            .vertex = v});
   }
 }
 
-bool PastFinder::differs(VertexId v, const TimeRange& range) const {
-  const TemporalPin::Changes* changes = pin_->changes(v);
-  return changes != nullptr && changes->any_between(range.first, range.last);
-}
-
 Past PastFinder::pinned(VertexId v, const TimeRange& range, PastSlice& slice) const {
   const auto [known, fresh] = slice.pinned_place.try_emplace(v, slice.pinned.size());
-  if (fresh) slice.pinned.emplace_back(pool_, lists_.view(v), *pin_, *pin_->changes(v));
+  if (fresh) slice.pinned.emplace_back(pool, lists.view(v), *pin, *pin->changes(v));
   const PinnedList& list = slice.pinned[known->second];
-  const std::int64_t end = list.count_until(pool_, range.last);
-  const std::int64_t first = range.first == INT64_MIN ? 0 : list.count_until(pool_, range.first - 1);
+  const std::int64_t end = list.count_until(pool, range.last);
+  const std::int64_t first = range.first == INT64_MIN ? 0 : list.count_until(pool, range.first - 1);
   auto count = static_cast<std::int32_t>(end - first);
-  if (enough_ >= 0) count = std::min(count, enough_);
+  if (enough_of_any >= 0) count = std::min(count, enough_of_any);
   if (count == 0) return {0, 0};
-  slice.longs.push_back({list.table(), end - count, list.gone()});
-  return {~static_cast<std::int64_t>(slice.longs.size() - 1), count};
+  return slice.add({list.table(), end - count, list.gone()}, count);
 }
 
 // ---- lists as they were at a pin
@@ -338,9 +324,7 @@ std::int64_t PinnedList::count_until(const BlockPool& pool, EdgeTime time) const
   const auto block = static_cast<std::size_t>(blocks - 1);
   const std::int64_t end = block + 1 < before_.size() ? before_[block + 1] : count_;
   const auto edges = static_cast<std::int32_t>(end - before_[block]);
-  if (place_[block] < kGonePlace) {
-    return before_[block] + livegnn::count_until(pool.times(place_[block]), edges, time);
-  }
+  if (place_[block] < kGonePlace) return before_[block] + livegnn::count_until(pool.times(place_[block]), edges, time);
   const EdgeEntry* from = gone_ + (place_[block] - kGonePlace);
   const auto later = [](EdgeTime wanted, const EdgeEntry& edge) { return wanted < edge.time; };
   return before_[block] + (std::upper_bound(from, from + edges, time, later) - from);
@@ -348,11 +332,11 @@ std::int64_t PinnedList::count_until(const BlockPool& pool, EdgeTime time) const
 
 EdgeEntry edge_at(const BlockPool& pool, const PastSlice& slice, const Past& past, std::uint32_t rank) {
   if (past.place >= 0) return pool.read(past.place + rank);
-  const LongPast& found = slice.longs[static_cast<std::size_t>(~past.place)];
+  const LongPast& found = slice.long_past(past);
   const std::int64_t wanted = found.first + rank;
   const std::int64_t block = block_of(found.table, wanted);
   const std::int64_t place = found.table.place[block] + wanted - found.table.before[block];
-  return place < PinnedList::kGonePlace ? pool.read(place) : found.gone[place - PinnedList::kGonePlace];
+  return place < kGonePlace ? pool.read(place) : found.gone[place - kGonePlace];
 }
 
 }  // namespace livegnn

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -22,32 +21,34 @@ struct TimeRange {
   EdgeTime first, last;
 };
 
-// docs/temporal-sampling.md, "The past": what one snapshot of a sampler's options cuts out.
-class Cut {
- public:
-  Cut(const TemporalOptions& options, std::int32_t snapshot)
-      : window_(options.window),
-        back_(static_cast<__int128>(snapshot) * options.window),
-        inclusive_(options.inclusive),
-        side_by_side_(options.snapshots > 1) {}
-  bool has_first() const { return window_ > 0; }
-  TimeRange range(EdgeTime time) const {
-    if (window_ == 0) return {INT64_MIN, inclusive_ ? time : time - (time > INT64_MIN)};
-    const __int128 end = static_cast<__int128>(time) - back_;  // of the snapshot
-    const __int128 start = end - window_;
-    // a single window holds both of its ends when inclusive; windows side by side only the later one
-    return {clamped(start + (inclusive_ && side_by_side_ ? 1 : 0)), clamped(inclusive_ ? end : end - 1)};
+// A vertex at a time each.
+struct Targets {
+  std::span<const std::int64_t> vertices, times;
+  std::size_t size() const { return vertices.size(); }
+  VertexId vertex(std::size_t i) const { return static_cast<VertexId>(vertices[i]); }
+  Targets part(std::int64_t first, std::int64_t count) const {
+    return {vertices.subspan(first, count), times.subspan(first, count)};
   }
+};
 
- private:
+// docs/temporal-sampling.md, "The past": what one snapshot of a sampler's options cuts out.
+struct TimeWindow {
+  const TemporalOptions& options;
+  std::int32_t snapshot;
+
+  bool has_first() const { return options.window > 0; }
+  TimeRange range(EdgeTime time) const {
+    const bool inclusive = options.inclusive;
+    if (options.window == 0) return {INT64_MIN, inclusive ? time : time - (time > INT64_MIN)};
+    const __int128 window = options.window, end = time - snapshot * window;  // of the snapshot
+    // a single window holds both of its ends when inclusive; windows side by side only the later one
+    const bool without_start = inclusive && options.snapshots > 1;
+    return {clamped(end - window + (without_start ? 1 : 0)), clamped(inclusive ? end : end - 1)};
+  }
   static EdgeTime clamped(__int128 time) {
     if (time < INT64_MIN) return INT64_MIN;
     return time > INT64_MAX ? INT64_MAX : static_cast<EdgeTime>(time);
   }
-  std::int64_t window_;
-  __int128 back_;
-  bool inclusive_;
-  bool side_by_side_;
 };
 
 // How many of `count` ascending times are at most `time`: a search without branches.
@@ -69,12 +70,13 @@ struct Past {
 };
 
 // Candidates that are no run of the pool: a part of a hub's chain, of a PinnedList where a pin's version differs from
-// the store's, or a FilteredPast.
+// the store's, or copies of those that are of the wanted edge types.
 struct LongPast {
   BlockTable table;
   std::int64_t first;     // rank of the first in the chain
   const EdgeEntry* gone;  // copies that places from kGonePlace on count in, nullptr for a chain of the store
 };
+inline constexpr std::int64_t kGonePlace = std::int64_t{1} << 62;
 
 // The block that holds the edge of a rank: before[b] <= rank < before[b + 1].
 std::int64_t block_of(const BlockTable& table, std::int64_t rank);
@@ -83,7 +85,6 @@ std::int64_t block_of(const BlockTable& table, std::int64_t rank);
 // gone since, in the order of a chain. Nothing is copied: a place from kGonePlace on counts in the pin's removed edges.
 class PinnedList {
  public:
-  static constexpr std::int64_t kGonePlace = std::int64_t{1} << 62;
   PinnedList(const BlockPool& pool, const Adjacency::View& list, const TemporalPin& pin,
              const TemporalPin::Changes& changes);
   BlockTable table() const {
@@ -101,20 +102,6 @@ class PinnedList {
   std::vector<std::int64_t> before_, place_;
 };
 
-// The candidates of one target that are of the wanted edge types, copied.
-class FilteredPast {
- public:
-  std::vector<EdgeEntry> edges;
-  LongPast long_past() {
-    first_ = edges.front().time;
-    return {{1, &first_, &before_, &place_}, 0, edges.data()};
-  }
-
- private:
-  EdgeTime first_ = 0;
-  std::int64_t before_ = 0, place_ = PinnedList::kGonePlace;
-};
-
 // Which edges a sampler wants, by their type. By vertex type: whether all in-edges of such a vertex are wanted, none,
 // or some, so that only lists of the last kind are looked through.
 class EdgeTypeFilter {
@@ -124,8 +111,7 @@ class EdgeTypeFilter {
   bool is_set() const { return !by_vertex_type_.empty(); }
   bool takes(std::int32_t edge_type) const { return std::ranges::find(types_, edge_type) != types_.end(); }
   Wants of(VertexId v, const TemporalPin* pin) const {
-    const std::int32_t type = pin != nullptr ? pin->vertex_type(v) : graph_.vertex_type(v);
-    return by_vertex_type_[static_cast<std::size_t>(type)];
+    return by_vertex_type_[pin != nullptr ? pin->vertex_type(v) : graph_.vertex_type(v)];
   }
 
  private:
@@ -134,22 +120,24 @@ class EdgeTypeFilter {
   std::vector<Wants> by_vertex_type_;
 };
 
-// The pasts of a slice of targets, and where those that are no runs lie.
+// The pasts of a slice of targets, in their order, and where those that are no runs lie.
 struct PastSlice {
+  std::vector<Past> pasts;
   std::vector<LongPast> longs;
   std::vector<PinnedList> pinned;                          // each vertex that a pin's version differs in once
   std::unordered_map<VertexId, std::size_t> pinned_place;  // in `pinned`
-  std::deque<FilteredPast> filtered;
-  void clear() {
+  std::vector<std::vector<EdgeEntry>> filtered;            // by target
+  void clear_longs() {
     longs.clear();
-    release();
-  }
-  void release() {  // what may be large
-    filtered.clear();
-    if (pinned.empty()) return;
-    pinned = std::vector<PinnedList>();
+    pinned.clear();
     pinned_place.clear();
+    filtered.clear();
   }
+  Past add(const LongPast& past, std::int32_t count) {
+    longs.push_back(past);
+    return {~static_cast<std::int64_t>(longs.size() - 1), count};
+  }
+  const LongPast& long_past(const Past& past) const { return longs[~past.place]; }
 };
 
 // Searches of a slice of targets that go on together, a step of each in turn, so that what each reads next is on its
@@ -203,49 +191,29 @@ struct FindScratch {  // by thread
   std::vector<TimeRange> ranges;
 };
 
-class PastFinder {
- public:
-  // enough: no more than the newest so many candidates are wanted; -1: all.
-  PastFinder(const GraphStore& graph, const Cut& cut, const EdgeTypeFilter& filter, const TemporalPin* pin,
-             std::int32_t enough)
-      : graph_(graph),
-        lists_(graph.in_lists()),
-        pool_(lists_.pool()),
-        cut_(cut),
-        filter_(filter),
-        pin_(pin),
-        enough_(filter.is_set() ? -1 : enough),
-        filtered_enough_(enough) {}
+struct PastFinder {
+  const GraphStore& graph;
+  const TimeWindow window;
+  const EdgeTypeFilter& filter;
+  const TemporalPin* pin;
+  std::int32_t enough;  // no more than the newest so many candidates are wanted; -1: all
+  std::int32_t enough_of_any = filter.is_set() ? -1 : enough;  // before the filter
+  const Adjacency& lists = graph.in_lists();
+  const BlockPool& pool = lists.pool();
 
-  // Of all targets of a slice, in order; `pasts` has room for them.
-  void find(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts, PastSlice& slice,
-            FindScratch& scratch) const;
-  // After find(), of the same slice: throws Error for a target whose past needs edges that were moved to a file. Only
-  // the newest `taken` are wanted (-1: all): enough where so many were found that none of those away can be newer.
-  void check_loaded(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, const Past* pasts,
-                    const PastSlice& slice, std::int32_t taken, const char* where) const;
-  const BlockPool& pool() const { return pool_; }
+  void find(const Targets& targets, PastSlice& slice, FindScratch& scratch) const;
+  // After find(), of the same slice: throws Error for a target whose past needs edges that were moved to a file, unless
+  // enough were found and none of those away can be newer.
+  void check_loaded(const Targets& targets, const PastSlice& slice, const char* where) const;
 
- private:
-  void find_all(std::span<const std::int64_t> vertices, std::span<const std::int64_t> times, Past* pasts,
-                PastSlice& slice, FindScratch& scratch) const;
+  void find_all(const Targets& targets, PastSlice& slice, FindScratch& scratch) const;
   Past filtered(const Past& all, PastSlice& slice) const;
-  void begin(VertexId v, EdgeTime time, std::int32_t target, Past* pasts, PastSlice& slice, FindScratch& scratch) const;
-  void take_all(std::span<const std::int64_t> vertices, Past* pasts, PastSlice& slice) const;
-  void search_hubs(FindScratch& scratch, Past* pasts, PastSlice& slice) const;
+  void begin(VertexId v, EdgeTime time, std::int32_t target, PastSlice& slice, FindScratch& scratch) const;
+  void take_all(const Targets& targets, PastSlice& slice) const;
+  void search_hubs(FindScratch& scratch, PastSlice& slice) const;
   Past in_run(std::int64_t place, std::int32_t end, const TimeRange& range) const;
   Past in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const;
-  bool differs(VertexId v, const TimeRange& range) const;
   Past pinned(VertexId v, const TimeRange& range, PastSlice& slice) const;
-
-  const GraphStore& graph_;
-  const Adjacency& lists_;
-  const BlockPool& pool_;
-  Cut cut_;
-  const EdgeTypeFilter& filter_;
-  const TemporalPin* pin_;
-  std::int32_t enough_;           // of any type
-  std::int32_t filtered_enough_;  // of the wanted ones
 };
 
 }  // namespace livegnn

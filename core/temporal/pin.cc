@@ -1,16 +1,15 @@
 #include "temporal/pin.h"
 
-#include <functional>
+#include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace livegnn {
 
 namespace {
-constexpr std::size_t kScratchMax = 1024;  // changes: memory for more is not kept for the next batch
-
 EdgeKey key_of(const EdgeKey& key) { return key; }
 
-// A batch's changes of one kind, by the list that each is of and in its order.
+// A batch's change of one kind, and the list that it is of.
 template <typename Value>
 struct Changed {
   VertexId list;
@@ -20,36 +19,27 @@ struct Changed {
   }
 };
 
-// visitor(list, first, last) for each list's part.
-template <typename Value, typename Visitor>
-void visit_lists(std::vector<Changed<Value>>& changes, Visitor&& visitor) {
+// Puts the changes among those noted before, noted_of(list), in order. A merge for each list that changed: its cost is
+// that of the batch and of what the list had noted behind it.
+template <typename Value, typename NotedOf>
+void merge(std::vector<Changed<Value>> changes, const NotedOf& noted_of) {
+  const auto in_order = [](const Value& a, const Value& b) { return key_of(a) < key_of(b); };
   if (!std::is_sorted(changes.begin(), changes.end())) std::sort(changes.begin(), changes.end());
-  for (auto first = changes.begin(); first != changes.end();) {
-    auto last = first;
-    while (last != changes.end() && last->list == first->list) ++last;
-    visitor(first->list, first, last);
-    first = last;
+  for (auto change = changes.begin(); change != changes.end();) {
+    const VertexId list = change->list;
+    std::vector<Value>& noted = noted_of(list);
+    const auto from = std::upper_bound(noted.begin(), noted.end(), change->value, in_order) - noted.begin();
+    const auto old = static_cast<std::ptrdiff_t>(noted.size());
+    for (; change != changes.end() && change->list == list; ++change) noted.push_back(change->value);
+    std::inplace_merge(noted.begin() + from, noted.begin() + old, noted.end(), in_order);
   }
 }
 
-template <typename Value, typename Iterator>
-void merge(std::vector<Value>& into, Iterator first, Iterator last) {
-  const auto in_order = [](const Value& a, const Value& b) { return key_of(a) < key_of(b); };
-  const auto from = std::upper_bound(into.begin(), into.end(), first->value, in_order) - into.begin();
-  const auto old = static_cast<std::ptrdiff_t>(into.size());
-  for (; first != last; ++first) into.push_back(first->value);
-  std::inplace_merge(into.begin() + from, into.begin() + old, into.end(), in_order);
-}
-
-// Both are in order.
-template <typename Iterator>
-void subtract(std::vector<EdgeKey>& from, Iterator first, Iterator last) {
-  const auto gone = [&](const EdgeKey& key) {
-    while (first != last && first->value < key) ++first;
-    return first != last && first->value == key;
-  };
-  const auto start = std::lower_bound(from.begin(), from.end(), first->value);
-  from.erase(std::remove_if(start, from.end(), std::ref(gone)), from.end());
+// What a map holds under a key, or nullptr.
+template <typename Map>
+const typename Map::mapped_type* find(const Map& map, typename Map::key_type key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
 }
 }  // namespace
 
@@ -61,9 +51,6 @@ struct TemporalPin::Impl {
   std::unordered_map<EdgeId, std::vector<float>> attr_rows;  // likewise, of edges that were removed or reattributed
   std::unordered_map<VertexId, std::int32_t> types;          // of slots that have another type now
   std::unordered_map<EdgeId, float> weights;                 // of edges that were reweighted
-
-  std::vector<Changed<EdgeEntry>> removed;  // of the batch at work
-  std::vector<Changed<EdgeKey>> removed_newer, added;
 
   bool is_changed(VertexId v) const {
     const auto word = static_cast<std::size_t>(v) / 64;
@@ -81,8 +68,6 @@ TemporalPin::TemporalPin(const GraphStore& graph)
     : graph_(graph), version_(graph.version()), next_edge_id_(graph.next_edge_id()), impl_(std::make_unique<Impl>()) {}
 
 TemporalPin::~TemporalPin() = default;
-
-void TemporalPin::check(const BatchDelta&) const {}
 
 void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
   follow_edges(delta);
@@ -107,56 +92,43 @@ void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
   }
 }
 
-// A merge for each list that changed: its cost is that of the batch and of what the list had noted behind it.
 void TemporalPin::follow_edges(const BatchDelta& delta) {
-  Impl& impl = *impl_;
-  impl.removed.clear();
-  impl.removed_newer.clear();
-  impl.added.clear();
-  for (const EdgeRecord& edge : delta.removed) {
-    if (edge.id >= next_edge_id_) {
-      impl.removed_newer.push_back({edge.dst, {edge.time, edge.id}});
-    } else {
-      impl.removed.push_back({edge.dst, {edge.src, edge.type, edge.weight, edge.id, edge.time}});
-    }
+  std::vector<Changed<EdgeEntry>> removed;
+  std::vector<Changed<EdgeKey>> added;
+  for (const EdgeRecord& edge : delta.removed) {  // the key of one that is newer than the pin stays noted
+    if (edge.id < next_edge_id_) removed.push_back({edge.dst, {edge.src, edge.type, edge.weight, edge.id, edge.time}});
   }
-  for (const EdgeRecord& edge : delta.added) impl.added.push_back({edge.dst, {edge.time, edge.id}});
-  visit_lists(impl.removed, [&](VertexId v, auto first, auto last) { merge(impl.list(v).removed, first, last); });
-  visit_lists(impl.removed_newer,
-              [&](VertexId v, auto first, auto last) { subtract(impl.list(v).added, first, last); });
-  visit_lists(impl.added, [&](VertexId v, auto first, auto last) { merge(impl.list(v).added, first, last); });
-  if (delta.removed.size() + delta.added.size() > kScratchMax) {
-    for (auto* keys : {&impl.removed_newer, &impl.added}) *keys = std::vector<Changed<EdgeKey>>();
-    impl.removed = std::vector<Changed<EdgeEntry>>();
-  }
+  for (const EdgeRecord& edge : delta.added) added.push_back({edge.dst, {edge.time, edge.id}});
+  merge(std::move(removed), [&](VertexId v) -> std::vector<EdgeEntry>& { return impl_->list(v).removed; });
+  merge(std::move(added), [&](VertexId v) -> std::vector<EdgeKey>& { return impl_->list(v).added; });
 }
 
 bool TemporalPin::is_live(std::int64_t v) const {
   if (v < 0 || v >= graph_.slot_count()) return false;
-  const auto known = impl_->was_live.find(static_cast<VertexId>(v));
-  return known == impl_->was_live.end() ? graph_.is_live(static_cast<VertexId>(v)) : known->second;
+  const bool* was = find(impl_->was_live, static_cast<VertexId>(v));
+  return was != nullptr ? *was : graph_.is_live(static_cast<VertexId>(v));
 }
 
 void TemporalPin::read_features(VertexId v, float* out, std::int32_t width) const {
-  const auto kept = impl_->feature_rows.find(v);
-  if (kept == impl_->feature_rows.end()) return graph_.read_features(v, out, width);
-  std::copy_n(kept->second.data(), width, out);
+  const std::vector<float>* kept = find(impl_->feature_rows, v);
+  if (kept == nullptr) return graph_.read_features(v, out, width);
+  std::copy_n(kept->data(), width, out);
 }
 
 const float* TemporalPin::edge_attr(EdgeId id) const {
   if (id < 0 || id >= next_edge_id_) return nullptr;
-  const auto kept = impl_->attr_rows.find(id);
-  return kept == impl_->attr_rows.end() ? graph_.loaded_attr(id) : kept->second.data();
+  const std::vector<float>* kept = find(impl_->attr_rows, id);
+  return kept == nullptr ? graph_.loaded_attr(id) : kept->data();
 }
 
 std::int32_t TemporalPin::vertex_type(VertexId v) const {
-  const auto kept = impl_->types.find(v);
-  return kept == impl_->types.end() ? graph_.vertex_type(v) : kept->second;
+  const std::int32_t* kept = find(impl_->types, v);
+  return kept == nullptr ? graph_.vertex_type(v) : *kept;
 }
 
 float TemporalPin::weight(EdgeId id, float now) const {
-  const auto kept = impl_->weights.find(id);
-  return kept == impl_->weights.end() ? now : kept->second;
+  const float* kept = find(impl_->weights, id);
+  return kept == nullptr ? now : *kept;
 }
 
 const EdgeEntry* TemporalPin::removed(const EdgeKey& key, VertexId v) const {
@@ -166,10 +138,11 @@ const EdgeEntry* TemporalPin::removed(const EdgeKey& key, VertexId v) const {
   return at < of->removed.size() && key_of(of->removed[at]) == key ? &of->removed[at] : nullptr;
 }
 
-bool TemporalPin::keeps_features(VertexId v) const { return impl_->feature_rows.contains(v); }
-bool TemporalPin::keeps_attrs(EdgeId id) const { return impl_->attr_rows.contains(id); }
 bool TemporalPin::keeps_weights() const { return !impl_->weights.empty(); }
 bool TemporalPin::keeps_rows() const { return !impl_->feature_rows.empty() || !impl_->attr_rows.empty(); }
+bool TemporalPin::keeps_row(std::int64_t id, bool edge) const {
+  return edge ? impl_->attr_rows.contains(id) : impl_->feature_rows.contains(static_cast<VertexId>(id));
+}
 
 const TemporalPin::Changes* TemporalPin::changes(VertexId v) const {
   return impl_->is_changed(v) ? &impl_->lists.find(v)->second : nullptr;
@@ -177,10 +150,8 @@ const TemporalPin::Changes* TemporalPin::changes(VertexId v) const {
 
 std::size_t TemporalPin::bytes() const {
   std::size_t total = impl_->changed.size() * sizeof(std::uint64_t) +
-                      impl_->removed.capacity() * sizeof(Changed<EdgeEntry>) +
                       impl_->types.size() * sizeof(std::pair<VertexId, std::int32_t>) +
-                      impl_->weights.size() * sizeof(std::pair<EdgeId, float>) +
-                      (impl_->removed_newer.capacity() + impl_->added.capacity()) * sizeof(Changed<EdgeKey>);
+                      impl_->weights.size() * sizeof(std::pair<EdgeId, float>);
   for (const auto& [v, changes] : impl_->lists) {
     total +=
         sizeof(changes) + changes.added.capacity() * sizeof(EdgeKey) + changes.removed.capacity() * sizeof(EdgeEntry);
@@ -188,6 +159,26 @@ std::size_t TemporalPin::bytes() const {
   for (const auto& [v, row] : impl_->feature_rows) total += row.capacity() * sizeof(float);
   for (const auto& [id, row] : impl_->attr_rows) total += row.capacity() * sizeof(float);
   return total;
+}
+
+void read_event_weights(const GraphStore& graph, std::span<const std::int64_t> dst, std::span<const std::int64_t> time,
+                        std::span<const std::int64_t> ids, const TemporalPin* pin, float* out) {
+  const Adjacency& lists = graph.in_lists();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto v = static_cast<VertexId>(dst[i]);
+    const EdgeKey key{graph.options().has_time ? time[i] : 0, ids[i]};
+    const EdgeEntry* gone = pin == nullptr ? nullptr : pin->removed(key, v);
+    const std::int64_t place = gone == nullptr ? lists.find_place(v, key) : -1;
+    if (gone == nullptr && place < 0) {
+      throw Error(graph.has_offloaded() ? ErrorKind::EdgeOffloaded : ErrorKind::EdgeMissing,
+                  {.where = "weights",
+                   .expected = "edges in memory",
+                   .got = "edge " + std::to_string(ids[i]) + ", which was removed or lies in a file",
+                   .advice = "reload the graph, or leave it out"});
+    }
+    const float now = gone != nullptr ? gone->weight : lists.pool().read(place).weight;
+    out[i] = pin == nullptr ? now : pin->weight(ids[i], now);
+  }
 }
 
 }  // namespace livegnn

@@ -49,30 +49,25 @@ class AccessLog {
     }
   }
   void remove(std::int32_t slot) { stamps_[slot] = kOut; }
-  // Takes out the `count` oldest slots; there are so many with an entry before `end`.
-  void take_oldest(std::int64_t count, std::int32_t end, std::vector<std::int32_t>& slots) {
+  // Takes out the `count` oldest slots with an entry before `end` that `stays(slot)` does not keep; there are so many.
+  template <typename Stays>
+  void take_oldest(std::int64_t count, std::int32_t end, std::vector<std::int32_t>& slots, const Stays& stays) {
     std::size_t taken = slots.size();
     const std::size_t wanted = taken + static_cast<std::size_t>(count);
     slots.resize(wanted + 1);  // a place for the one that may not be taken
-    for (; taken < wanted && head_ < end; ++head_) {
-      if (head_ + kAheadOfWalk < end_) prefetch_line(&stamps_[log_[head_ + kAheadOfWalk]]);
-      const std::int32_t slot = log_[head_], stamp = stamps_[slot];
-      const bool is_live = stamp == head_;
+    bool at_head = true;       // nothing before is live
+    for (std::int32_t at = head_; taken < wanted && at < end; ++at) {
+      if (at + kAheadOfWalk < end_) prefetch_line(&stamps_[log_[at + kAheadOfWalk]]);
+      const std::int32_t slot = log_[at], stamp = stamps_[slot];
+      const bool is_taken = stamp == at && !stays(slot);
+      at_head = at_head && (is_taken || stamp != at);
+      head_ += at_head ? 1 : 0;
       slots[taken] = slot;
-      stamps_[slot] = is_live ? kOut : stamp;
-      taken += is_live ? 1 : 0;
+      stamps_[slot] = is_taken ? kOut : stamp;
+      taken += is_taken ? 1 : 0;
     }
     invariant(taken == wanted, "fewer rows to evict than there should be");
     slots.resize(wanted);
-  }
-  // visitor(slot) for the live entries from the oldest on, until it says false; stale ones at the head are let go.
-  template <typename Visitor>
-  void walk(Visitor&& visitor) {
-    for (std::int32_t at = head_; at < end_; ++at) {
-      if (at + kAheadOfWalk < end_) prefetch_line(&stamps_[log_[at + kAheadOfWalk]]);
-      if (is_live(at) && !visitor(log_[at])) return;
-      if (at == head_ && !is_live(at)) ++head_;  // was stale, or the visitor took it out
-    }
   }
   void list(std::vector<std::int32_t>& slots) const {
     for (std::int32_t at = head_; at < end_; ++at) {
@@ -132,7 +127,9 @@ class LeastRecent final : public Logged {
     log_.append_new(places, begin_);
     return log_.end() - begin_;
   }
-  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override { log_.take_oldest(count, begin_, slots); }
+  void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
+    log_.take_oldest(count, begin_, slots, [](std::int32_t) { return false; });  // what is used stands behind begin_
+  }
   std::size_t bytes() const override { return log_.bytes(); }
 
  private:
@@ -153,15 +150,7 @@ class FirstIn final : public Logged {
     return count;
   }
   void evict(std::int64_t count, std::vector<std::int32_t>& slots) override {
-    log_.walk([&](std::int32_t slot) {
-      if (count == 0) return false;
-      if (used_[slot] == fetch_) return true;
-      --count;
-      slots.push_back(slot);
-      log_.remove(slot);
-      return true;
-    });
-    invariant(count == 0, "fewer rows to evict than there should be");
+    log_.take_oldest(count, log_.end(), slots, [&](std::int32_t slot) { return used_[slot] == fetch_; });
   }
   std::size_t bytes() const override { return log_.bytes() + used_.bytes(); }
 
@@ -172,7 +161,7 @@ class FirstIn final : public Logged {
 
 class LeastFrequent final : public Replacement {
  public:
-  explicit LeastFrequent(std::int32_t capacity) : capacity_(capacity), entries_(filled(capacity, Entry{})) {}
+  explicit LeastFrequent(std::int32_t capacity) : capacity_(capacity), entries_(filled(capacity, SlotEntry{})) {}
   std::int64_t use(std::span<const std::int32_t> places) override {
     ++fetch_;
     std::int64_t count = 0;
@@ -212,7 +201,7 @@ class LeastFrequent final : public Replacement {
     }
   }
   void assign(std::span<const std::int32_t> slots, std::span<const std::int64_t> uses) override {
-    std::fill(entries_.data(), entries_.data() + capacity_, Entry{});
+    std::fill(entries_.data(), entries_.data() + capacity_, SlotEntry{});
     lists_.clear();
     spare_.clear();
     first_ = kNone;
@@ -226,22 +215,22 @@ class LeastFrequent final : public Replacement {
     }
   }
   std::size_t bytes() const override {
-    return entries_.bytes() + lists_.capacity() * sizeof(List) + spare_.capacity() * sizeof(int);
+    return entries_.bytes() + lists_.capacity() * sizeof(UseList) + spare_.capacity() * sizeof(int);
   }
 
  private:
   static constexpr std::int32_t kNone = -1;
-  struct Entry {  // of a slot
+  struct SlotEntry {  // of a slot
     std::int32_t previous = kNone, next = kNone, list = kNone;
     std::int64_t used = 0;  // the last fetch that used it
   };
-  struct List {  // slots of one number of uses, the one used longest ago first; never empty between two calls
+  struct UseList {  // slots of one number of uses, the one used longest ago first; never empty between two calls
     std::int64_t uses = 0;
     std::int32_t first = kNone, last = kNone, previous = kNone, next = kNone;
   };
 
   void prefetch_beside(std::int32_t slot) const {
-    const Entry& entry = entries_[slot];
+    const SlotEntry& entry = entries_[slot];
     prefetch_line(&entries_[std::max(entry.previous, 0)]);
     prefetch_line(&entries_[std::max(entry.next, 0)]);
   }
@@ -270,8 +259,8 @@ class LeastFrequent final : public Replacement {
     return made;
   }
   void append(std::int32_t slot, std::int32_t at) {
-    Entry& entry = entries_[slot];
-    List& list = lists_[at];
+    SlotEntry& entry = entries_[slot];
+    UseList& list = lists_[at];
     entry.previous = list.last;
     entry.next = kNone;
     entry.list = at;
@@ -279,9 +268,9 @@ class LeastFrequent final : public Replacement {
     list.last = slot;
   }
   void unlink(std::int32_t slot) {
-    const Entry& entry = entries_[slot];
+    const SlotEntry& entry = entries_[slot];
     const std::int32_t at = entry.list;
-    List& list = lists_[at];
+    UseList& list = lists_[at];
     (entry.previous == kNone ? list.first : entries_[entry.previous].next) = entry.next;
     (entry.next == kNone ? list.last : entries_[entry.next].previous) = entry.previous;
     if (list.first != kNone) return;
@@ -291,8 +280,8 @@ class LeastFrequent final : public Replacement {
   }
 
   std::int32_t capacity_;
-  Column<Entry> entries_;
-  std::vector<List> lists_;
+  Column<SlotEntry> entries_;
+  std::vector<UseList> lists_;
   std::vector<std::int32_t> spare_;  // places of lists_ that hold none
   std::int32_t first_ = kNone;
   std::int64_t fetch_ = 0;

@@ -12,9 +12,7 @@ constexpr std::size_t kAhead = 16, kAheadBytes = 256;      // the rest of a long
 constexpr std::size_t kChunkBytes = std::size_t{1} << 17;  // less is not worth a thread
 }  // namespace
 
-RowCopier::RowCopier(int threads) {
-  if (threads > 1) pool_ = std::make_unique<ThreadPool>(threads);
-}
+RowCopier::RowCopier(int threads) : pool_(std::make_unique<ThreadPool>(threads)) {}
 
 RowCopier::~RowCopier() = default;
 
@@ -33,10 +31,7 @@ void RowCopier::copy(std::size_t count, std::size_t row_bytes, const From& from,
 
 void RowCopier::in_chunks(std::size_t count, std::size_t chunk,
                           const std::function<void(std::size_t, std::size_t)>& run) {
-  if (!pool_ || count <= chunk) {
-    for (std::size_t begin = 0; begin < count; begin += chunk) run(begin, std::min(begin + chunk, count));
-    return;
-  }
+  if (count <= chunk) return run(0, count);
   const std::lock_guard lock(mutex_);
   pool_->run(static_cast<std::int64_t>((count + chunk - 1) / chunk), [&](std::int64_t index, int) {
     const std::size_t begin = static_cast<std::size_t>(index) * chunk;

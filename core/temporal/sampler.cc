@@ -1,6 +1,6 @@
 // A hop in two passes over slices of its targets, in parallel: the first finds each past and counts what will be taken,
 // so that every edge's place in the answer is known and one allocation has the exact size; the second copies.
-#include <cstring>
+#include <numeric>
 #include <string>
 
 #include "livegnn/temporal.h"
@@ -36,44 +36,31 @@ void check_targets(const GraphStore& graph, std::span<const std::int64_t> vertic
 }  // namespace
 
 struct TemporalSampler::Impl {
-  Impl(const GraphStore& store, TemporalOptions wanted)
-      : graph(store),
-        options(std::move(wanted)),
-        filter(graph, options.edge_types),
-        pool(options.threads),
-        searches(static_cast<std::size_t>(pool.threads())),
-        scratch(static_cast<std::size_t>(pool.threads())) {
-    invariant(graph.options().has_time || options.window == 0, "a window in a graph without times");
-  }
-
   // Several slices for each thread, so that none waits long for another's last.
   std::int64_t slice_of(std::int64_t count) const {
     return pool.threads() == 1 ? kSliceMax : std::clamp(count / (4 * pool.threads()), kSliceMin, kSliceMax);
   }
-  TemporalHopArrays hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
-                        std::span<const std::int64_t> rows, const HopPlace& place, const TemporalPin* pin);
-  std::int64_t find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, const Taken& taken,
-                    const PastFinder& finder);
-  void check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times, std::int32_t taken,
-                    const PastFinder& finder) const;
-  void write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key, std::span<const std::int64_t> rows);
+  TemporalHopArrays hop(const Targets& targets, std::span<const std::int64_t> rows, const HopPlace& place,
+                        const TemporalPin* pin);
+  std::int64_t find(const Targets& targets, const TakeRule& taken, const PastFinder& finder);
+  void write(TemporalHopArrays& made, const TakeRule& taken, std::uint64_t part_key,
+             std::span<const std::int64_t> rows);
   void name_types(TemporalHopArrays& made, const TemporalPin* pin) const;
   TemporalHopArrays arrays(std::int64_t targets, std::int64_t edges) const;
 
   const GraphStore& graph;
   const TemporalOptions options;
-  const EdgeTypeFilter filter;
-  ThreadPool pool;
+  const EdgeTypeFilter filter{graph, options.edge_types};
+  ThreadPool pool{options.threads};
   std::shared_ptr<TemporalBuffers> buffers = std::make_shared<TemporalBuffers>();
-  std::mutex one_call;
+  std::mutex one_call{};
   // of the hop at work
   std::int64_t slice_size = kSliceMax;
-  std::vector<Past> pasts;
-  std::vector<PastSlice> slices;
-  std::vector<std::int64_t> slice_edges;
-  std::vector<FindScratch> searches;  // by thread
-  std::vector<WriteScratch> scratch;
-  RowTableOfPairs pairs;
+  std::vector<PastSlice> slices{};
+  std::vector<std::int64_t> slice_edges{};
+  std::vector<FindScratch> searches{static_cast<std::size_t>(pool.threads())};  // by thread
+  std::vector<WriteScratch> scratch{static_cast<std::size_t>(pool.threads())};
+  RowTableOfPairs pairs{};
 };
 
 std::ptrdiff_t row_without_time(std::span<const std::int64_t> times) {
@@ -82,7 +69,9 @@ std::ptrdiff_t row_without_time(std::span<const std::int64_t> times) {
 }
 
 TemporalSampler::TemporalSampler(const GraphStore& graph, TemporalOptions options)
-    : impl_(std::make_unique<Impl>(graph, std::move(options))) {}
+    : impl_(new Impl{graph, std::move(options)}) {
+  invariant(graph.options().has_time || impl_->options.window == 0, "a window in a graph without times");
+}
 
 TemporalSampler::~TemporalSampler() = default;
 
@@ -90,35 +79,25 @@ const std::shared_ptr<TemporalBuffers>& TemporalSampler::buffers() const { retur
 const GraphStore& TemporalSampler::graph() const { return impl_->graph; }
 
 // First pass: how many edges in all; slice_edges becomes where each slice's edges begin.
-std::int64_t TemporalSampler::Impl::find(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
-                                         const Taken& taken, const PastFinder& finder) {
+std::int64_t TemporalSampler::Impl::find(const Targets& targets, const TakeRule& taken, const PastFinder& finder) {
   const auto count = static_cast<std::int64_t>(targets.size());
   slice_size = slice_of(count);
   const std::int64_t slice_count = (count + slice_size - 1) / slice_size;
-  pasts.resize(targets.size());
-  if (slices.size() < static_cast<std::size_t>(slice_count)) slices.resize(static_cast<std::size_t>(slice_count));
-  slice_edges.assign(static_cast<std::size_t>(slice_count), 0);
+  const auto part = [&](std::int64_t index) {
+    return targets.part(index * slice_size, std::min(slice_size, count - index * slice_size));
+  };
+  if (slices.size() < static_cast<std::size_t>(slice_count)) slices.resize(slice_count);
+  slice_edges.resize(slice_count);
   pool.run(slice_count, [&](std::int64_t index, int thread) {
-    const auto first = static_cast<std::size_t>(index * slice_size);
-    const auto size = static_cast<std::size_t>(std::min(slice_size, count - index * slice_size));
-    finder.find(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
-                slices[static_cast<std::size_t>(index)], searches[static_cast<std::size_t>(thread)]);
+    finder.find(part(index), slices[index], searches[thread]);
     std::int64_t edges = 0;
-    for (std::size_t i = first; i < first + size; ++i) edges += taken.of(pasts[i].count);
-    slice_edges[static_cast<std::size_t>(index)] = edges;
+    for (const Past& past : slices[index].pasts) edges += taken.of(past.count);
+    slice_edges[index] = edges;
   });
+  for (std::int64_t index = 0; index < slice_count; ++index) finder.check_loaded(part(index), slices[index], "sample");
   std::int64_t total = 0;
   for (std::int64_t& edges : slice_edges) total += std::exchange(edges, total);
   return total;
-}
-
-void TemporalSampler::Impl::check_loaded(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
-                                         std::int32_t taken, const PastFinder& finder) const {
-  for (std::size_t first = 0; first < targets.size(); first += static_cast<std::size_t>(slice_size)) {
-    const std::size_t size = std::min<std::size_t>(static_cast<std::size_t>(slice_size), targets.size() - first);
-    finder.check_loaded(targets.subspan(first, size), times.subspan(first, size), pasts.data() + first,
-                        slices[first / static_cast<std::size_t>(slice_size)], taken, "sample");
-  }
 }
 
 TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64_t edges) const {
@@ -149,35 +128,26 @@ TemporalHopArrays TemporalSampler::Impl::arrays(std::int64_t targets, std::int64
 }
 
 // Second pass.
-void TemporalSampler::Impl::write(TemporalHopArrays& made, const Taken& taken, std::uint64_t part_key,
+void TemporalSampler::Impl::write(TemporalHopArrays& made, const TakeRule& taken, std::uint64_t part_key,
                                   std::span<const std::int64_t> rows) {
-  const auto count = static_cast<std::int64_t>(made.targets.size());
-  const bool recent = options.by == TemporalBy::Recent;
   pool.run(static_cast<std::int64_t>(slice_edges.size()), [&](std::int64_t index, int thread) {
-    const std::int64_t first = index * slice_size, last = std::min(first + slice_size, count);
-    const auto slice = static_cast<std::size_t>(index);
-    SliceWriter writer(graph.in_lists().pool(), {pasts.data() + first, pasts.data() + last}, slices[slice], taken,
-                       first, slice_edges[slice], made, scratch[static_cast<std::size_t>(thread)]);
-    if (recent) {
-      writer.recent();
-    } else {
-      writer.uniform(part_key, rows);
-    }
+    SliceWriter writer{graph.in_lists().pool(), slices[index], taken,          index * slice_size,
+                       slice_edges[index],      made,          scratch[thread]};
+    writer.write(options.by == TemporalBy::Uniform, part_key, rows);
     if (!options.unique) writer.source_rows();
     if (options.prop_time && !options.unique) writer.root_times();
+    slices[index].clear_longs();
   });
   made.ptr[made.targets.size()] = static_cast<std::int64_t>(made.src.size());
 }
 
-TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targets, std::span<const std::int64_t> times,
-                                             std::span<const std::int64_t> rows, const HopPlace& place,
-                                             const TemporalPin* pin) {
+TemporalHopArrays TemporalSampler::Impl::hop(const Targets& targets, std::span<const std::int64_t> rows,
+                                             const HopPlace& place, const TemporalPin* pin) {
   const std::int32_t fan_out = options.fan_outs[place.hop], newest = options.by == TemporalBy::Recent ? fan_out : -1;
-  const PastFinder finder(graph, Cut(options, place.snapshot), filter, pin, newest);
+  const PastFinder finder{graph, {options, place.snapshot}, filter, pin, newest};
   const std::uint64_t part = (static_cast<std::uint64_t>(place.snapshot) << 16) + place.hop;
-  const Taken taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
-  const std::int64_t edges = find(targets, times, taken, finder);
-  check_loaded(targets, times, newest, finder);
+  const TakeRule taken{fan_out, options.replace && options.by == TemporalBy::Uniform};
+  const std::int64_t edges = find(targets, taken, finder);
   const std::int64_t row_count = edges + static_cast<std::int64_t>(targets.size());
   if (row_count > kRowsMax) {
     throw Error(ErrorKind::ValueInvalid, {.where = "sample",
@@ -186,15 +156,12 @@ TemporalHopArrays TemporalSampler::Impl::hop(std::span<const std::int64_t> targe
                                           .advice = "ask for fewer targets or a smaller fan-out"});
   }
   TemporalHopArrays made = arrays(static_cast<std::int64_t>(targets.size()), edges);
-  std::copy(targets.begin(), targets.end(), made.targets.begin());
-  std::copy(times.begin(), times.end(), made.target_times.begin());
+  std::ranges::copy(targets.vertices, made.targets.begin());
+  std::ranges::copy(targets.times, made.target_times.begin());
   write(made, taken, draw_part(options.seed, place.call, part), rows);
-  for (PastSlice& slice : slices) slice.release();
   if (!graph.options().has_time) {  // an edge is then at its target's time
     const std::span<const std::int64_t> dst = made.edge_index.subspan(made.src.size());
-    for (std::size_t edge = 0; edge < dst.size(); ++edge) {
-      made.times[edge] = made.target_times[static_cast<std::size_t>(dst[edge])];
-    }
+    for (std::size_t edge = 0; edge < dst.size(); ++edge) made.times[edge] = made.target_times[dst[edge]];
   }
   if (options.unique) pairs.name_rows(made, options.prop_time);
   name_types(made, pin);
@@ -225,9 +192,9 @@ std::vector<TemporalHopArrays> TemporalSampler::sample(std::span<const std::int6
   std::vector<TemporalHopArrays> hops;
   hops.reserve(options.fan_outs.size());
   for (std::size_t hop = 0; hop < options.fan_outs.size(); ++hop) {
-    const auto targets = hop == 0 ? vertices : std::span<const std::int64_t>(hops.back().next_targets);
-    const auto target_times = hop == 0 ? times : std::span<const std::int64_t>(hops.back().next_times);
-    hops.push_back(impl_->hop(targets, target_times, {}, {hop, call, snapshot}, pin));
+    const Targets targets =
+        hop == 0 ? Targets{vertices, times} : Targets{hops[hop - 1].next_targets, hops[hop - 1].next_times};
+    hops.push_back(impl_->hop(targets, {}, {hop, call, snapshot}, pin));
   }
   return hops;
 }
@@ -238,7 +205,7 @@ TemporalHopArrays TemporalSampler::sample_rows(std::span<const std::int64_t> ver
   const std::lock_guard one(impl_->one_call);
   invariant(place.hop < impl_->options.fan_outs.size(), "a hop that the sampler does not have");
   check_targets(impl_->graph, vertices, nullptr, "sample");
-  return impl_->hop(vertices, times, rows, place, nullptr);
+  return impl_->hop({vertices, times}, rows, place, nullptr);
 }
 
 // All walks of a slice step by step, so that the lists of one step are on their way together.
@@ -251,36 +218,31 @@ TemporalWalkArrays TemporalSampler::walks(std::span<const std::int64_t> vertices
   made.vertices.assign(vertices.size() * static_cast<std::size_t>(length + 1), -1);
   made.edge_ids.assign(vertices.size() * static_cast<std::size_t>(length), -1);
   made.times.assign(made.edge_ids.size(), 0);
-  const PastFinder finder(impl_->graph, Cut(impl_->options, 0), impl_->filter, pin, -1);
+  const PastFinder finder{impl_->graph, {impl_->options, 0}, impl_->filter, pin, -1};
   const bool timed = impl_->graph.options().has_time;
   const std::int64_t slice_size = impl_->slice_of(count);
   impl_->pool.run((count + slice_size - 1) / slice_size, [&](std::int64_t index, int thread) {
-    const std::int64_t first = index * slice_size;
-    const auto size = static_cast<std::size_t>(std::min(slice_size, count - first));
-    std::vector<std::int64_t> rows(size), at(size), now(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      rows[i] = first + static_cast<std::int64_t>(i);
-      at[i] = vertices[static_cast<std::size_t>(rows[i])];
-      now[i] = times[static_cast<std::size_t>(rows[i])];
-      made.vertices[static_cast<std::size_t>(rows[i] * (length + 1))] = at[i];
-    }
-    std::vector<Past> pasts(size);
+    const std::int64_t first = index * slice_size, last = std::min(first + slice_size, count);
+    std::vector<std::int64_t> rows(last - first), at(vertices.begin() + first, vertices.begin() + last),
+        now(times.begin() + first, times.begin() + last);
+    std::iota(rows.begin(), rows.end(), first);
+    for (const std::int64_t row : rows) made.vertices[row * (length + 1)] = vertices[row];
     PastSlice slice;
     for (std::int64_t step = 0; step < length && !rows.empty(); ++step) {
-      finder.find(at, now, pasts.data(), slice, impl_->searches[static_cast<std::size_t>(thread)]);
-      finder.check_loaded(at, now, pasts.data(), slice, -1, "walks");
+      finder.find({at, now}, slice, impl_->searches[thread]);
+      finder.check_loaded({at, now}, slice, "walks");
       const std::uint64_t key = draw_part(impl_->options.seed, call, kWalkPart + static_cast<std::uint64_t>(step));
       std::size_t going = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) {
-        if (pasts[i].count == 0) continue;
+        const Past& past = slice.pasts[i];
+        if (past.count == 0) continue;
         Draw draw(key, static_cast<std::uint64_t>(rows[i]));
-        const std::uint32_t rank = draw.rank(static_cast<std::uint32_t>(pasts[i].count));
-        const EdgeEntry edge = edge_at(finder.pool(), slice, pasts[i], rank);
-        const auto place = static_cast<std::size_t>(rows[i] * length + step);
+        const EdgeEntry edge = edge_at(finder.pool, slice, past, draw.rank(static_cast<std::uint32_t>(past.count)));
+        const std::int64_t place = rows[i] * length + step;
         made.edge_ids[place] = edge.id;
         if (timed) now[i] = edge.time;  // else the walk stays at its target's
         made.times[place] = now[i];
-        made.vertices[static_cast<std::size_t>(rows[i] * (length + 1) + step + 1)] = edge.neighbour;
+        made.vertices[rows[i] * (length + 1) + step + 1] = edge.neighbour;
         rows[going] = rows[i];
         at[going] = edge.neighbour;
         now[going++] = now[i];

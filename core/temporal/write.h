@@ -13,7 +13,7 @@
 namespace livegnn {
 
 // How many edges a target takes of so many candidates.
-struct Taken {
+struct TakeRule {
   std::int32_t fan_out;  // -1: all
   bool replace;
   std::int32_t of(std::int32_t candidates) const {
@@ -36,31 +36,26 @@ struct WriteScratch {
   std::array<EdgesToCome, 2> edges;
 };
 
-class SliceWriter {
- public:
-  SliceWriter(const BlockPool& pool, std::span<const Past> pasts, const PastSlice& slice, const Taken& taken,
-              std::int64_t first_row, std::int64_t first_edge, TemporalHopArrays& made, WriteScratch& scratch)
-      : pool_(pool),
-        pasts_(pasts),
-        slice_(slice),
-        taken_(taken),
-        row_(first_row),
-        edge_(first_edge),
-        made_(made),
-        ranks_(scratch.ranks),
-        left_(scratch.left),
-        next_(&scratch.edges[0]),
-        coming_(&scratch.edges[1]) {}
+struct SliceWriter {
+  const BlockPool& pool;
+  const PastSlice& slice;
+  TakeRule taken;
+  std::int64_t first_row, first_edge;  // of the slice in the answer
+  TemporalHopArrays& made;
+  WriteScratch& scratch;
+  EdgesToCome* next = &scratch.edges[0];    // being filled
+  EdgesToCome* coming = &scratch.edges[1];  // full, copied when the next are
 
-  void recent();  // the newest
-  // Each target draws as its row of a larger hop would; rows: of all targets, or empty where this hop is all of it.
-  void uniform(std::uint64_t part_key, std::span<const std::int64_t> rows);
+  // The newest of each target, or, where `drawn`, what it draws as its row of a larger hop would. rows: of all targets,
+  // or empty where this hop is all of it.
+  void write(bool drawn, std::uint64_t part_key, std::span<const std::int64_t> rows);
   void source_rows() const;  // each edge's source has a row of its own, after the targets
   void root_times() const;   // next_times of the sources: their targets' times
 
  private:
-  void begin();
-  void end();
+  // visitor(to, from) for each column that the store has: of the answer, and of the pool from place 0 on.
+  template <typename Visitor>
+  void visit_columns(const Visitor& visitor) const;
   void turn(std::int64_t edge);
   void make_room(std::int64_t edge, std::int32_t take);
   void add_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);
@@ -71,16 +66,6 @@ class SliceWriter {
   void copy_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take) const;
   void copy_run(std::int64_t place, std::int64_t edge, std::int32_t count) const;
   void put(std::int64_t edge, const EdgeEntry& entry) const;
-
-  const BlockPool& pool_;
-  std::span<const Past> pasts_;
-  const PastSlice& slice_;
-  Taken taken_;
-  std::int64_t row_, edge_;
-  TemporalHopArrays& made_;
-  std::vector<std::uint32_t>&ranks_, &left_;
-  EdgesToCome* next_;    // being filled
-  EdgesToCome* coming_;  // full, copied when the next are
 };
 
 }  // namespace livegnn

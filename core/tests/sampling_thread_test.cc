@@ -98,7 +98,7 @@ TEST(rows_equal_a_scan_after_every_batch) {
         tracked.check_invariants();
         CHECK(many.digest() == tracked.digest());
       }
-      CHECK(many.refills() > 0);
+      CHECK(many.stats().refills > 0);
       Reservoirs owned(world.graph, {11, 1, false, false}, std::vector<std::uint8_t>(kBuckets, 0));
       owned.add_table({});
       owned.check_invariants();
@@ -164,7 +164,7 @@ TEST(readers_see_whole_versions) {
     });
   }
   readers.emplace_back([&] {  // tables that come and go, and numbers that are looked at, disturb nobody
-    while (!stop) wrong += reservoirs.bytes().rows_live == 0 || reservoirs.refills() != 0 || reservoirs.now() < 1;
+    while (!stop) wrong += reservoirs.stats().rows_live == 0 || reservoirs.stats().refills != 0 || reservoirs.now() < 1;
   });
   while (reads == 0) std::this_thread::yield();
   for (int round = 2; round <= kRounds; ++round) {

@@ -7,10 +7,9 @@
 
 namespace livegnn {
 
-// Columns of events in order of edge id, src and dst as the update named them (an undirected edge is one event).
-struct Events {
-  std::vector<std::int64_t> src, dst, time, id, type;  // type: 0 in a graph whose edges have none
-  std::size_t size() const { return id.size(); }
+// src and dst as the update named them: an undirected edge is one event.
+struct EdgeEvent {
+  std::int64_t src, dst, time, id, type;  // type: 0 in a graph whose edges have none
 };
 
 // Not thread-safe: the caller holds the graph's lock.
@@ -22,19 +21,14 @@ class Arrivals final : public BatchFollower {
   void check(const BatchDelta&) const override {}
   void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
 
-  const Events& added() const { return added_; }                           // since the last clear(), less the removed
+  const std::vector<EdgeEvent>& added() const { return added_; }           // since the last clear(), less the removed
   const std::vector<std::int64_t>& removed() const { return removed_; }    // ids of edges that had come before that
   const std::vector<std::int64_t>& vertices() const { return vertices_; }  // slots that lost their vertex, ascending
   void clear();
 
  private:
-  void take_added(const BatchDelta& delta, const UpdateBuffer& batch);
-  void take_removed(const BatchDelta& delta);
-
-  bool is_event(const Update& update) const;
-
   std::vector<std::int32_t> edge_types_;
-  Events added_;
+  std::vector<EdgeEvent> added_;  // by id
   std::vector<std::int64_t> removed_;
   std::vector<std::int64_t> vertices_;
   EdgeId next_edge_id_;

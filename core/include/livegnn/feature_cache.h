@@ -32,13 +32,13 @@ class IdSet {
   void prefetch(std::int64_t id) const;
 
  private:
-  struct Cell {
+  struct SeenId {
     std::int64_t id;
     std::int32_t place;
     std::uint32_t round;  // of this round or empty
   };
   std::size_t home(std::int64_t id) const;
-  std::vector<Cell> cells_;
+  std::vector<SeenId> cells_;
   std::uint32_t round_ = 0;
   int shift_ = 64;
 };
@@ -95,7 +95,7 @@ class RowCopier final {
   void copy(std::size_t count, std::size_t row_bytes, const From& from, const To& to);
 
   std::mutex mutex_;
-  std::unique_ptr<ThreadPool> pool_;  // none for one thread
+  std::unique_ptr<ThreadPool> pool_;
 };
 
 // Which ids are cached in which of `capacity` slots. Not thread-safe: the cache's lock is held.
@@ -148,21 +148,19 @@ class FeatureIndex final {
 };
 
 // What the batches of a graph did to its rows since the last take(): the vertices' features, or the edges' attributes.
+struct RowChanges {
+  std::vector<std::int64_t> ids;   // ascending
+  std::vector<std::uint8_t> gone;  // 1 where it is no more, 0 where its row is another
+};
 class ChangedRows final : public BatchFollower {
  public:
-  struct Taken {
-    std::vector<std::int64_t> ids;   // ascending
-    std::vector<std::uint8_t> gone;  // 1 where it is no more, 0 where its row is another
-  };
   ChangedRows(const GraphStore& graph, bool edges) : graph_(graph), edges_(edges) {}
   void check(const BatchDelta&) const override {}
   void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
-  Taken take();  // from any thread
+  RowChanges take();  // from any thread
 
  private:
   void note(std::int64_t id, bool gone);
-  void follow_vertices(const BatchDelta& delta);
-  void follow_edges(const BatchDelta& delta);
 
   const GraphStore& graph_;
   const bool edges_;

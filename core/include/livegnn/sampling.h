@@ -76,13 +76,14 @@ struct SampleRequest {
   }
 };
 
-struct SamplingBytes {
+struct SamplingStats {        // bytes, and a count
   std::size_t rows_live;      // rows that readers can see
   std::size_t rows_reserved;  // places of freed rows, ends of chunks
   std::size_t pointers;       // per vertex and table
   std::size_t features;
-  std::size_t edges;   // copied columns
-  std::size_t expiry;  // the calendar of what expires when
+  std::size_t edges;     // copied columns
+  std::size_t expiry;    // the calendar of what expires when
+  std::int64_t refills;  // rows filled again by a scan, since the start
 };
 
 // One changed sample, as subscriptions need it: the first fanout entries before and after.
@@ -104,7 +105,7 @@ class Reservoirs final : public BatchFollower {
   // ---- tables; the caller holds the graph's writer lock. Numbers are never used again.
   std::int32_t add_table(const OneHop& query);  // back-filled from the store; throws Error, then nothing has changed
   void drop_table(std::int32_t table);
-  OneHop query(std::int32_t table) const;
+  std::int32_t fanout(std::int32_t table) const;
 
   // ---- BatchFollower
   void check(const BatchDelta& delta) const override;  // throws Error: a negative weight in a weighted table
@@ -123,8 +124,7 @@ class Reservoirs final : public BatchFollower {
   const float* edge_row(EdgeId id) const;                       // edge_columns().words() words of a sampled edge
   SampleView view(std::int32_t table, VertexId v) const;
 
-  SamplingBytes bytes() const;
-  std::int64_t refills() const;  // rows filled again by a scan, since the start
+  SamplingStats stats() const;   // of the version
   std::uint64_t digest() const;  // order-free, of every sample; equal iff the samples are
   void check_invariants() const;
 
@@ -133,13 +133,10 @@ class Reservoirs final : public BatchFollower {
   std::unique_ptr<Impl> impl_;
 };
 
-// The same answers computed when they are asked, from the store, by the caller's lock. Throws Error for a seed that is
-// not live.
-enum class AdHocMethod : std::uint8_t {
-  Index,   // reads what it must: the ends of the time-ordered lists, one pass for the other strategies
-  SortAll  // collects and sorts all neighbours, as graph databases do (Helios, section 3.1)
-};
+// The same answers computed when they are asked, from the store, by the caller's lock; throws Error likewise. It reads
+// what it must: the ends of the time-ordered lists, one pass for the other strategies. sort_all: it collects and sorts
+// all neighbours, as graph databases do (Helios, section 3.1).
 void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::uint64_t seed, EdgeTime now,
-                   AdHocMethod method, const SampleRequest& request, int threads);
+                   bool sort_all, const SampleRequest& request, int threads);
 
 }  // namespace livegnn

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "livegnn/detail/graph_attributes.h"
 #include "livegnn/follower.h"
 #include "livegnn/graph.h"
 #include "livegnn/sampling.h"
@@ -21,10 +22,9 @@ namespace livegnn {
 enum class EdgePolicy : std::uint8_t { BySource, ByDestination, Both };
 
 struct PartitionedUpdates {
-  UpdateBuffer buffer;     // what one partition takes of a batch: no features, edges with their global ids
-  EdgeId next_edge_id;     // after the batch
-  EdgeTime latest;         // the largest time of an added edge, of any partition; INT64_MIN if there is none
-  std::int64_t additions;  // edges that the whole batch adds
+  UpdateBuffer buffer;  // what one partition takes of a batch: no features, edges with their global ids
+  EdgeId next_edge_id;  // after the batch
+  EdgeTime latest;      // the largest time of an added edge, of any partition; INT64_MIN if there is none
 };
 
 // owned: kBuckets flags. next_edge_id: of the whole graph, before the batch. attributes: whether the partition keeps
@@ -51,24 +51,25 @@ class BatchTap final : public BatchFollower {
 class FeatureRows {
  public:
   explicit FeatureRows(std::int32_t width, FeatureDtype dtype = FeatureDtype::Float32);
-  ~FeatureRows();
-  FeatureRows(const FeatureRows&) = delete;
-  FeatureRows& operator=(const FeatureRows&) = delete;
 
-  std::int32_t width() const;
-  std::int64_t count() const;
-  const float* find(VertexId v) const;  // nullptr if it has none; until the next change
-  void prefetch(VertexId v) const;
+  std::int32_t width() const { return width_; }
+  std::int64_t count() const { return rows_.count(); }
+  const float* find(VertexId v) const { return rows_.find(v); }  // nullptr if it has none; until the next change
+  void read(VertexId v, float* out, std::int32_t width) const;   // the first `width` floats; zeros if it has none
+  void prefetch(VertexId v) const { rows_.prefetch(v); }
   bool set(VertexId v, std::span<const float> row);  // shorter rows end in zeros; whether any bit is new
   void erase(VertexId v);                            // which may have none
   // What a whole batch does to the features of owned vertices; those with new bits, once each, ascending.
   std::vector<VertexId> follow(const UpdateBuffer& batch, std::span<const std::uint8_t> owned);
   std::vector<VertexId> vertices() const;  // ascending
-  std::size_t bytes() const;
+  std::size_t bytes() const { return rows_.bytes(); }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::int32_t width_;
+  FeatureDtype dtype_;
+  AttributeTable rows_;              // by vertex; of one float where the width is 0
+  std::vector<float> row_;           // as it is to be stored
+  std::vector<std::uint16_t> bits_;  // of it
 };
 
 // ---- who needs what
@@ -99,6 +100,7 @@ struct Push {
   std::vector<VertexId> feature_vertex;
   std::vector<float> features;  // rows of the feature width
   std::vector<VertexId> features_dropped;
+  void add(std::int32_t t, VertexId v, const SampleView& sample);  // but for the edge rows
 };
 
 struct SubscribedTable {
@@ -118,7 +120,7 @@ class Subscriptions final : public BatchFollower {
   ~Subscriptions() override;
 
   // ---- a step
-  void check(const BatchDelta& delta) const override;                        // refuses nothing
+  void check(const BatchDelta&) const override {}
   void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;  // begins the step of a batch
   void features_changed(std::span<const VertexId> vertices);  // after follow: of owned vertices, ascending
   void route(std::span<const std::uint64_t> serving);  // begins a step that gives buckets to other serving workers
@@ -132,7 +134,6 @@ class Subscriptions final : public BatchFollower {
   // ---- state between steps
   Reasons counts() const;  // all of them, as changes from nothing, sorted
   void restore(const Reasons& counts, std::span<const std::uint64_t> serving);
-  std::uint64_t subscribers(std::int32_t table, VertexId v) const;  // a bit a serving worker; kFeatureReasons likewise
   std::size_t bytes() const;
 
  private:
@@ -162,7 +163,7 @@ class ServingTables {
   std::int64_t version() const;
   EdgeColumns edge_columns() const;
   Push contents() const;  // everything, sorted; a push that fills empty tables
-  std::vector<std::int32_t> fanouts() const;
+  std::int32_t fanout(std::int32_t table) const;
   ServingBytes bytes() const;
 
  private:

@@ -42,12 +42,11 @@ class TemporalBuffers {
   };
   Buffer take(std::size_t count);  // at least so many values, not set
   void give(Buffer buffer);        // from any thread
-  std::size_t bytes() const;       // of buffers that wait
 
  private:
   static constexpr std::size_t kBuffersMax = 16;
   static constexpr std::size_t kValuesMax = std::size_t{1} << 25;  // of one buffer that is kept: 256 MiB
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<Buffer> free_;
 };
 
@@ -80,20 +79,19 @@ class TemporalPin final : public BatchFollower {
   explicit TemporalPin(const GraphStore& graph);
   ~TemporalPin() override;
 
-  void check(const BatchDelta& delta) const override;
+  void check(const BatchDelta&) const override {}
   void follow(const BatchDelta& delta, const UpdateBuffer& batch) override;
 
   std::int64_t version() const { return version_; }
   EdgeId next_edge_id() const { return next_edge_id_; }  // edges from this id on came later
   bool is_live(std::int64_t v) const;                    // in the pinned version; any number may be asked for
   void read_features(VertexId v, float* out, std::int32_t width) const;  // of a vertex that is live in it
-  const float* edge_attr(EdgeId id) const;  // attr_width floats, nullptr of an edge that was not there
-  bool keeps_rows() const;                  // whether rows of any vertex or edge have changed since
-  bool keeps_features(VertexId v) const;    // whether this one's have
-  bool keeps_attrs(EdgeId id) const;
-  bool keeps_weights() const;
-  std::int32_t vertex_type(VertexId v) const;                      // of a vertex that is live in it
-  float weight(EdgeId id, float now) const;                        // of an edge of it that weighs `now` in the store
+  const float* edge_attr(EdgeId id) const;           // attr_width floats, nullptr of an edge that was not there
+  bool keeps_weights() const;                        // whether any edge weighs something else now
+  bool keeps_rows() const;                           // whether rows of any vertex or edge have changed since
+  bool keeps_row(std::int64_t id, bool edge) const;  // whether this one's has
+  std::int32_t vertex_type(VertexId v) const;        // of a vertex that is live in it
+  float weight(EdgeId id, float now) const;          // of an edge of it that weighs `now` in the store
   const EdgeEntry* removed(const EdgeKey& key, VertexId v) const;  // of v's in-edges; nullptr where none such has gone
   std::size_t bytes() const;                                       // held because of changes since
 

@@ -64,6 +64,7 @@ class Adjacency {
   EdgeEntry find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const;
   EdgeEntry first(VertexId v) const;  // first edge of a non-empty list
   EdgeKey last_key(VertexId v) const { return last_key(lists_[v]); }
+  std::int64_t find_place(VertexId v, const EdgeKey& key) const { return find_place(lists_[v], key); }  // or -1
   EdgeTime first_time_from(VertexId v, EdgeTime time) const;  // of the first edge from that time on; INT64_MAX: none
   std::int64_t erase_before(VertexId v, EdgeTime time);       // edges with an earlier time; returns how many
   void clear(VertexId v);

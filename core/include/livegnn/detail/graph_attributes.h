@@ -77,6 +77,7 @@ class AttributeTable {
   void insert(EdgeId id, const float* row);  // id is not there
   void erase(EdgeId id);
   std::int64_t count() const { return rows_of_.count(); }
+  const EdgeIdMap& index() const { return rows_of_; }
   std::size_t bytes() const;
   bool wants_compaction() const;
   void compact();
