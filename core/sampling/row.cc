@@ -35,17 +35,17 @@ Row* RowPool::allocate(std::int32_t count) {
     row = free_[kind].back();
     free_[kind].pop_back();
   } else if (bytes > kChunkBytesMax / 4) {
-    large_.emplace_back(bytes);
+    large_.emplace_back().reserve(static_cast<std::int64_t>(bytes));
     large_bytes_ += bytes;
-    row = static_cast<Row*>(large_.back().data());
+    row = reinterpret_cast<Row*>(large_.back().data());
   } else {
     if (chunk_used_ + bytes > chunk_bytes_) {
       chunk_bytes_ = std::clamp(chunk_total_, 4 * bytes, kChunkBytesMax);  // as much again as there is
-      chunks_.emplace_back(chunk_bytes_);
+      chunks_.emplace_back().reserve(static_cast<std::int64_t>(chunk_bytes_));
       chunk_total_ += chunk_bytes_;
       chunk_used_ = 0;
     }
-    row = reinterpret_cast<Row*>(static_cast<char*>(chunks_.back().data()) + chunk_used_);
+    row = reinterpret_cast<Row*>(chunks_.back().data() + chunk_used_);
     chunk_used_ += bytes;
   }
   *row = {0, capacity, 1, 0, 0, 0, kNotNoted};

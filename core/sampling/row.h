@@ -77,8 +77,8 @@ class RowPool {
   std::vector<std::int32_t> capacities_;  // by class, ascending
   std::vector<std::uint8_t> class_of_;    // by count
   std::vector<std::vector<Row*>> free_;   // by class
-  std::vector<AlignedBytes> chunks_;
-  std::vector<AlignedBytes> large_;  // rows above a quarter of a chunk, each its own; given back with the pool
+  std::vector<Column<std::byte>> chunks_;
+  std::vector<Column<std::byte>> large_;  // rows above a quarter of a chunk, each its own; given back with the pool
   std::size_t chunk_used_ = 0, chunk_bytes_ = 0, chunk_total_ = 0;
   std::size_t live_bytes_ = 0, large_bytes_ = 0;
 };
