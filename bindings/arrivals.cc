@@ -4,36 +4,30 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <tuple>
 #include <vector>
 
 #include "bindings.h"
-#include "sampling_arrays.h"
+#include "graph_arrays.h"
 
 namespace livegnn {
 namespace {
 
-Out<std::int64_t> copied(const std::vector<std::int64_t>& values) {
-  NewArray<std::int64_t> out({values.size()});
-  std::copy(values.begin(), values.end(), out.data());
-  return out.release();
-}
+namespace nb = nanobind;
+using graph_arrays::make_array;
 
 // src, dst, time, id and type of the events, ids of the edges removed, slots of the vertices removed; and begins anew.
-using Int64 = Out<std::int64_t>;
-
-std::tuple<Int64, Int64, Int64, Int64, Int64, Int64, Int64> take(Arrivals& arrivals) {
+auto take(Arrivals& arrivals) {
   const Events& events = arrivals.added();
-  std::tuple taken(copied(events.src), copied(events.dst), copied(events.time), copied(events.id), copied(events.type),
-                   copied(arrivals.removed()), copied(arrivals.vertices()));
+  std::tuple taken(make_array(events.src), make_array(events.dst), make_array(events.time), make_array(events.id),
+                   make_array(events.type), make_array(arrivals.removed()), make_array(arrivals.vertices()));
   arrivals.clear();
   return taken;
 }
 
 }  // namespace
 
-void bind_arrivals(nb::module_& m) {
+void bind_arrivals(nanobind::module_& m) {
   nb::class_<Arrivals, BatchFollower>(m, "Arrivals")
       .def(nb::init<const GraphStore&, std::vector<std::int32_t>>(), nb::arg("graph"),
            nb::arg("edge_types") = std::vector<std::int32_t>(), nb::keep_alive<1, 2>())

@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "bindings.h"
+#include "data.h"
 #include "livegnn/cpu.h"
 #include "livegnn/error.h"
 
@@ -15,40 +16,6 @@ namespace nb = nanobind;
 
 namespace livegnn {
 namespace {
-
-const char* class_name(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::VertexUnknown:
-      return "VertexUnknown";
-    case ErrorKind::VertexExists:
-      return "VertexExists";
-    case ErrorKind::VertexIdGap:
-      return "VertexIdGap";
-    case ErrorKind::EdgeMissing:
-      return "EdgeMissing";
-    case ErrorKind::EdgeOffloaded:
-      return "EdgeOffloaded";
-    case ErrorKind::EdgeDuplicate:
-      return "EdgeDuplicate";
-    case ErrorKind::ValueInvalid:
-      return "ValueInvalid";
-    case ErrorKind::WidthMismatch:
-      return "WidthMismatch";
-    case ErrorKind::ColumnMissing:
-      return "ColumnMissing";
-    case ErrorKind::RangeOverflow:
-      return "RangeOverflow";
-    case ErrorKind::DegreeNegative:
-      return "DegreeNegative";
-    case ErrorKind::SpillUnavailable:
-      return "SpillUnavailable";
-    case ErrorKind::StateMismatch:
-      return "StateMismatch";
-    case ErrorKind::InvariantBroken:
-      return "InvariantBroken";
-  }
-  return "InvariantBroken";
-}
 
 // The facts that there are, by the names of errors.Facts.
 nb::dict facts_of(const ErrorFacts& facts) {
@@ -72,7 +39,7 @@ void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const nb::object type = nb::module_::import_("livegnn.errors").attr(class_name(e.kind()));
+    const nb::object type = nb::module_::import_("livegnn.errors").attr(name_of(e.kind()).data());
     PyErr_SetObject(type.ptr(), type(e.what(), **facts_of(e.facts())).ptr());
   }
 }

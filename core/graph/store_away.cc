@@ -114,14 +114,9 @@ void GraphStore::insert_copies(const std::string& where, VertexId slots, const E
 }
 
 // Edges of another store, in any order.
-void GraphStore::insert_copies(const std::string& where, std::vector<std::pair<VertexId, EdgeEntry>>& edges,
-                               const GraphStore& from) {
-  std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
-  EdgeRun run;
-  const PoolColumns columns = out_.pool().columns();
-  run.reserve(edges.size(), columns);
-  for (const auto& [u, entry] : edges) run.add(u, entry, columns);
-  insert_copies(where, from.slot_count_, run, [&](std::size_t i) { return from.loaded_attr(run.ids[i]); });
+void GraphStore::copy_from(const GraphStore& other, const std::string& where, EdgeRun& edges) {
+  std::sort(edges.begin(), edges.end(), [](const EdgeRecord& a, const EdgeRecord& b) { return a.id < b.id; });
+  insert_copies(where, other.slot_count_, edges, [&](std::size_t i) { return other.loaded_attr(edges[i].id); });
 }
 
 void GraphStore::copy_offloaded(const std::string& where, const std::string& folder,
@@ -130,8 +125,7 @@ void GraphStore::copy_offloaded(const std::string& where, const std::string& fol
   const auto width = static_cast<std::size_t>(options_.attr_width);
   for (EdgeColumnsView edges; next(edges);) {
     checked_reload(edges);
-    const float* rows = edges.attr.data();
-    made->insert_copies(where, slot_count_, run_of(edges), [&](std::size_t i) { return rows + i * width; });
+    made->insert_copies(where, slot_count_, edges.run(), [&](std::size_t i) { return edges.attr.data() + i * width; });
   }
   if (!are_copies(*made)) {
     throw Error(ErrorKind::StateMismatch, {.where = where,
@@ -145,14 +139,14 @@ void GraphStore::copy_offloaded(const std::string& where, const std::string& fol
 // Those that stay away when these ids come back.
 std::unique_ptr<GraphStore> GraphStore::copies_without(std::span<const std::int64_t> ids) const {
   std::unique_ptr<GraphStore> made = empty_copies(away_->folder_);
-  std::vector<std::pair<VertexId, EdgeEntry>> chunk;
+  EdgeRun chunk;
   const auto flush = [&] {
-    made->insert_copies("reload", chunk, *away_);
+    made->copy_from(*away_, "reload", chunk);
     chunk.clear();
   };
-  away_->visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    if (std::binary_search(ids.begin(), ids.end(), id)) return;
-    chunk.push_back({u, {v, type, weight, id, time}});
+  away_->visit_loaded_edges([&](const EdgeRecord& edge) {
+    if (std::binary_search(ids.begin(), ids.end(), edge.id)) return;
+    chunk.push_back(edge);
     if (chunk.size() == kChunk) flush();
   });
   flush();
@@ -168,9 +162,7 @@ bool GraphStore::are_copies(const GraphStore& away) const {
     }
   }
   std::uint64_t digest = 0;
-  away.visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    digest += edge_digest(u, {v, type, weight, id, time}, away.loaded_attr(id));
-  });
+  away.visit_loaded_edges([&](const EdgeRecord& edge) { digest += edge_digest(edge, away.loaded_attr(edge.id)); });
   return digest == offloaded_.digest;
 }
 

@@ -84,7 +84,7 @@ struct OneWorker {
   OneWorker() : store(options()), rows(1) {
     const std::vector<float> none;
     const std::vector<std::int64_t> src{0, 1, 2}, dst{1, 3, 3}, time{1, 1, 1};
-    store.load(4, none, src, dst, {}, time, {}, {}, 1);
+    store.load({4, none, {}, {src, dst, {}, {}, time}}, 1);
     for (VertexId v = 0; v < 4; ++v) rows.set(v, std::vector<float>{static_cast<float>(v)});
     reservoirs = std::make_unique<Reservoirs>(store, SamplingOptions{0, 1, false, true});
     for (std::int32_t hop = 1; hop <= 2; ++hop) {
