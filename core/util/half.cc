@@ -15,15 +15,11 @@ extern const HalfCodec kHalfAvx512;
 #endif
 
 namespace {
-void decode_float16(float* out, const std::uint16_t* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = float16_to_float32(in[i]);
-}
+void decode_one(float* out, const std::uint16_t* in) { *out = float16_to_float32(*in); }
+void encode_one(std::uint16_t* out, const float* in) { *out = float32_to_float16(*in); }
 
-void encode_float16(std::uint16_t* out, const float* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = float32_to_float16(in[i]);
-}
-
-constexpr HalfCodec kHalfGeneric{"generic", decode_float16, encode_float16, bfloat16_to_float32, float32_to_bfloat16};
+constexpr HalfCodec kHalfGeneric{"generic", decode_float16<1, decode_one>, encode_float16<1, encode_one>,
+                                 bfloat16_to_float32, float32_to_bfloat16};
 }  // namespace
 
 const HalfCodec* half_codec_named(const char* name) {
