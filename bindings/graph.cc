@@ -112,10 +112,13 @@ Columns neighbours(const GraphStore& store, const char* where, std::int64_t vert
   return EdgeColumns(store, edges).give(store.options(), !outgoing, outgoing);
 }
 
-template <typename T, typename Read>
-Out1<T> read_each(const GraphStore& store, const char* where, const Ids& ids, Read&& read) {
-  return make_array(
-      column_of<T>(span_of(ids), [&](std::int64_t id) { return read(checked_vertex(store, where, id)); }));
+// What a method of the store says of each of some live vertices.
+template <typename T, auto kRead>
+auto reader(const char* where) {
+  return [where](const GraphStore& store, Ids ids) {
+    const auto read = [&](std::int64_t id) { return (store.*kRead)(checked_vertex(store, where, id)); };
+    return make_array(column_of<T>(span_of(ids), read));
+  };
 }
 
 template <typename T, typename Read>
@@ -234,33 +237,23 @@ void restore_offloaded(GraphStore& store, const Columns& arrays) {
 // ---- whole graphs
 
 // Feature rows as they come in: float32, or the store's own 16 bits.
-struct FeatureRowsIn {
-  std::optional<Rows> floats;
-  std::optional<In2<std::uint16_t>> halves;
+using FeatureRowsIn = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-  FeatureRowsIn(const GraphStore& store, const nb::object& rows) {
-    Rows wide;
-    In2<std::uint16_t> narrow;
-    if (nb::try_cast(rows, wide, false)) {
-      floats = wide;
-    } else if (store.features().is_half() && nb::try_cast(rows, narrow, false)) {
-      halves = narrow;
-    } else {
-      throw nb::type_error("[load] expected features of the store's dtype, (V, F), got others; convert them");
-    }
+void give_features(const GraphStore& store, const FeatureRowsIn& rows, GraphArrays& input) {
+  input.slot_count = static_cast<std::int64_t>(rows.shape(0));
+  if (rows.dtype() == nb::dtype<float>()) {
+    input.features = {static_cast<const float*>(rows.data()), rows.size()};
+  } else if (store.features().is_half() && rows.dtype() == nb::dtype<std::uint16_t>()) {
+    input.features_half = {static_cast<const std::uint16_t*>(rows.data()), rows.size()};
+  } else {
+    throw nb::type_error("[load] expected features of the store's dtype, (V, F), got others; convert them");
   }
-  std::size_t shape(std::size_t axis) const { return floats ? floats->shape(axis) : halves->shape(axis); }
-  void give(GraphArrays& input) const {
-    input.slot_count = static_cast<std::int64_t>(shape(0));
-    if (floats) input.features = {floats->data(), floats->size()};
-    if (halves) input.features_half = {halves->data(), halves->size()};
-  }
-};
+}
 
 // edge ids count from 0 where none are given; live: all are where there are no flags.
 void load(GraphStore& store, const Columns& arrays, int threads, std::int64_t next_edge_id) {
   const GraphOptions& options = store.options();
-  const FeatureRowsIn x(store, nb::object(arrays["features"]));
+  const auto x = stored<FeatureRowsIn>(arrays, "features");
   const EdgesIn edges(options, arrays);
   const auto live = stored_if<In1<std::uint8_t>>(arrays.contains("live"), arrays, "live");
   const auto vertex_type = stored_if<In1<std::int32_t>>(store.is_typed(), arrays, "vertex_type");
@@ -270,7 +263,7 @@ void load(GraphStore& store, const Columns& arrays, int threads, std::int64_t ne
   }
   if (live) check_lengths("load", x.shape(0), live->size(), "live");
   GraphArrays input;
-  x.give(input);
+  give_features(store, x, input);
   input.live = span_of(live);
   input.edges = edges.view;
   input.next_edge_id = next_edge_id;
@@ -420,14 +413,9 @@ void bind_store(nb::module_& m) {
            [](const GraphStore& s) {
              return give<Out1<bool>>(live_flags(s), {static_cast<std::size_t>(s.slot_count())});
            })
-      .def("features", &features, nb::arg("ids").noconvert(), "width"_a = nb::none())
+      .def("features", &features, array("ids"), "width"_a = nb::none())
       .def("vertex_types", [](const GraphStore& store) { return make_array(types_of_all(store)); })
-      .def(
-          "slot_types",
-          [](const GraphStore& s, Ids slots) {
-            return read_each<std::int32_t>(s, "slot_types", slots, [&](VertexId v) { return s.vertex_type(v); });
-          },
-          nb::arg("slots").noconvert())
+      .def("slot_types", reader<std::int32_t, &GraphStore::vertex_type>("slot_types"), array("slots"))
       .def("edges", &edges)
       .def(
           "out_neighbours",
@@ -435,18 +423,8 @@ void bind_store(nb::module_& m) {
       .def(
           "in_neighbours", [](const GraphStore& s, std::int64_t v) { return neighbours(s, "in_neighbours", v, false); },
           "v"_a)
-      .def(
-          "out_degree",
-          [](const GraphStore& s, Ids ids) {
-            return read_each<std::int64_t>(s, "out_degree", ids, [&](VertexId v) { return s.out_degree(v); });
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "in_degree",
-          [](const GraphStore& s, Ids ids) {
-            return read_each<std::int64_t>(s, "in_degree", ids, [&](VertexId v) { return s.in_degree(v); });
-          },
-          nb::arg("ids").noconvert())
+      .def("out_degree", reader<std::int64_t, &GraphStore::out_degree>("out_degree"), array("ids"))
+      .def("in_degree", reader<std::int64_t, &GraphStore::in_degree>("in_degree"), array("ids"))
       .def("scan_out_sum", &scan_out_sum, Release())
       .def("memory", &memory)
       .def("block_stats", &block_stats, "outgoing"_a)
@@ -463,7 +441,7 @@ void bind_store(nb::module_& m) {
 void bind_graph(nb::module_& m) {
   bind_updates(m);
   bind_store(m);
-  m.def("scan_csr_sum", &scan_csr_sum, nb::arg("starts").noconvert(), nb::arg("neighbours").noconvert());
+  m.def("scan_csr_sum", &scan_csr_sum, array("starts"), array("neighbours"));
 }
 
 }  // namespace livegnn

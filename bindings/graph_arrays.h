@@ -33,6 +33,9 @@ using Rows = In2<float>;
 using Columns = nb::typed<nb::dict, nb::str, nb::ndarray<nb::numpy>>;  // by name
 using Counts = nb::typed<nb::dict, nb::str, std::int64_t>;
 
+// An argument that takes an array of exactly its dtype.
+inline auto array(const char* name) { return nb::arg(name).noconvert(); }
+
 // An array that keeps the values.
 template <typename Array, typename T>
 Array give(std::vector<T> values, std::initializer_list<std::size_t> shape) {

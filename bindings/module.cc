@@ -52,24 +52,12 @@ NB_MODULE(_core, m) {
   nb::register_exception_translator(livegnn::translate, nullptr);
   m.attr("__version__") = LIVEGNN_VERSION;
   m.def("cpu_features", &livegnn::cpu_features, "Instruction sets of this machine that kernels exist for.");
-#ifdef LIVEGNN_BIND_GRAPH
   livegnn::bind_graph(m);
-#endif
-#ifdef LIVEGNN_BIND_ENGINE
   livegnn::bind_program(m);
   livegnn::bind_engine(m);
-#endif
-#ifdef LIVEGNN_BIND_SAMPLING
   livegnn::bind_sampling(m);
   livegnn::bind_sampling_workers(m);
-#endif
-#ifdef LIVEGNN_BIND_ARRIVALS
   livegnn::bind_arrivals(m);
-#endif
-#ifdef LIVEGNN_BIND_TEMPORAL
   livegnn::bind_temporal(m);
-#endif
-#ifdef LIVEGNN_BIND_FEATURE_CACHE
   livegnn::bind_feature_cache(m);
-#endif
 }

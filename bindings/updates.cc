@@ -27,6 +27,12 @@ namespace {
 
 using namespace graph_arrays;
 
+using Type = std::optional<std::int32_t>;  // of one update, and of many
+using Types = std::optional<In1<std::int32_t>>;
+using Time = std::optional<std::int64_t>;
+using Times = std::optional<Ids>;
+using Id = std::optional<std::int64_t>;
+
 // Refuses NaN and infinity where they come in; apply() would name the update, this names the call. Rows of `width`.
 void check_finite(const UpdateBuffer& buffer, const char* where, const char* name, const float* values,
                   std::size_t count, std::size_t width) {
@@ -66,12 +72,13 @@ struct Many {
   const char* where;
   UpdateKind kind;
   Ids u;
-  std::optional<Ids> v{}, time{};
+  Times v{};
+  Types types{};
   std::optional<In1<float>> weight{};
-  std::optional<In1<std::int32_t>> type{};
+  Times time{};
   std::optional<Rows> rows{};
   const char* rows_name = "x";
-  std::int32_t type_of_all = kUnsetType;
+  Type type{};  // of all
   bool missing_ignore = false;
 };
 
@@ -83,7 +90,7 @@ void add_many(UpdateBuffer& buffer, const Many& many) {
   check(many.v, "dst");
   check(many.weight, "weight");
   check(many.time, "time");
-  check(many.type, "type");
+  check(many.types, "type");
   check(many.rows, "rows");
   const std::size_t width = many.rows ? many.rows->shape(1) : 0;
   if (many.rows) check_finite(buffer, many.where, many.rows_name, many.rows->data(), many.rows->size(), width);
@@ -92,19 +99,28 @@ void add_many(UpdateBuffer& buffer, const Many& many) {
     Update update{.kind = many.kind,
                   .missing_ignore = many.missing_ignore,
                   .has_weight = many.weight.has_value(),
-                  .type = many.type_of_all,
+                  .type = many.type.value_or(kUnsetType),
                   .u = many.u.data()[i]};
     if (many.v) update.v = many.v->data()[i];
     if (many.weight) update.weight = many.weight->data()[i];
     if (many.time) update.time = many.time->data()[i];
-    if (many.type) update.type = many.type->data()[i];
+    if (many.types) update.type = many.types->data()[i];
     if (many.rows) give_row(buffer, update, many.rows->data() + i * width, width);
     buffer.add(update);
   }
 }
 
-void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<float> weight,
-              std::optional<std::int64_t> time, std::optional<std::int32_t> type, std::optional<Row> attr) {
+// Of an edge that is there.
+Update change_of(UpdateKind kind, std::int64_t u, std::int64_t v, Id edge_id, Type type) {
+  return {.kind = kind, .type = type.value_or(kUnsetType), .u = u, .v = v, .edge_id = edge_id.value_or(kNoEdge)};
+}
+
+Update of_vertex(UpdateKind kind, std::int64_t u, Type type) {
+  return {.kind = kind, .type = type.value_or(kUnsetType), .u = u};
+}
+
+void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<float> weight, Time time, Type type,
+              std::optional<Row> attr) {
   const Update update{.kind = UpdateKind::AddEdge,
                       .has_weight = weight.has_value(),
                       .type = type.value_or(kUnsetType),
@@ -116,15 +132,50 @@ void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optiona
   buffer.add(update);
 }
 
-void remove_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<std::int64_t> time,
-                 std::optional<std::int32_t> type, std::optional<std::int64_t> edge_id, bool missing_ignore) {
-  buffer.add({.kind = UpdateKind::RemoveEdge,
-              .missing_ignore = missing_ignore,
-              .type = type.value_or(kUnsetType),
-              .u = u,
-              .v = v,
-              .time = time.value_or(kUnsetTime),
-              .edge_id = edge_id.value_or(kNoEdge)});
+void add_edges(UpdateBuffer& buffer, Ids src, Ids dst, std::optional<In1<float>> weight, Times time, Types type,
+               std::optional<Rows> attr) {
+  add_many(buffer, {"add_edges", UpdateKind::AddEdge, src, dst, type, weight, time, attr, "edge_attr"});
+}
+
+void remove_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Time time, Type type, Id edge_id,
+                 bool missing_ignore) {
+  Update update = change_of(UpdateKind::RemoveEdge, u, v, edge_id, type);
+  update.time = time.value_or(kUnsetTime);
+  update.missing_ignore = missing_ignore;
+  buffer.add(update);
+}
+
+void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore, Types type) {
+  Many many{"remove_edges", UpdateKind::RemoveEdge, src, dst, type};
+  many.missing_ignore = missing_ignore;
+  add_many(buffer, many);
+}
+
+void remove_edges_before(UpdateBuffer& buffer, std::int64_t time, Type type) {
+  buffer.add({.kind = UpdateKind::RemoveEdgesBefore, .type = type.value_or(kUnsetType), .time = time});
+}
+
+void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, Id edge_id, Type type) {
+  Update update = change_of(UpdateKind::SetWeight, u, v, edge_id, type);
+  update.has_weight = true;
+  update.weight = w;
+  buffer.add(update);
+}
+
+void set_weights(UpdateBuffer& buffer, Ids src, Ids dst, In1<float> w, Types type) {
+  add_many(buffer, {"set_weights", UpdateKind::SetWeight, src, dst, type, w});
+}
+
+void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row attr, Id edge_id, Type type) {
+  add_with_row(buffer, change_of(UpdateKind::SetEdgeAttr, u, v, edge_id, type), "set_edge_attr", "attr", attr);
+}
+
+void remove_vertex(UpdateBuffer& buffer, std::int64_t u, Type type) {
+  buffer.add(of_vertex(UpdateKind::RemoveVertex, u, type));
+}
+
+void remove_vertices(UpdateBuffer& buffer, Ids ids, Type type) {
+  add_many(buffer, {.where = "remove_vertices", .kind = UpdateKind::RemoveVertex, .u = ids, .type = type});
 }
 
 // types: UNSET for all edges. The buffer with the removals in it, and `now` after it.
@@ -137,16 +188,6 @@ std::tuple<UpdateBuffer, std::int64_t> buffer_with_expiry(const UpdateBuffer& bu
   for (std::size_t i = 0; i < types.size(); ++i) lifetimes.push_back({types[i], ttls[i]});
   ExplicitBatch made = with_expiry(buffer, lifetimes, now, simple);
   return {std::move(made.buffer), made.now};
-}
-
-// Of an edge that is there, for set_weight() and set_edge_attr().
-Update change_of(UpdateKind kind, std::int64_t u, std::int64_t v, std::optional<std::int64_t> edge_id,
-                 std::optional<std::int32_t> type) {
-  return {.kind = kind, .type = type.value_or(kUnsetType), .u = u, .v = v, .edge_id = edge_id.value_or(kNoEdge)};
-}
-
-Update of_vertex(UpdateKind kind, std::int64_t u, std::optional<std::int32_t> type) {
-  return {.kind = kind, .type = type.value_or(kUnsetType), .u = u};
 }
 
 std::tuple<Out1<std::int64_t>, Out1<std::int64_t>> buffer_ids(const UpdateBuffer& buffer) {
@@ -165,8 +206,22 @@ void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
 
 // ---- updates as columns, for logs
 
-// One value an update; optional fields hold what Update holds when they are not given. row_width is -1 without a row;
-// rows are joined in the order of the updates.
+// visit(name, member, a value as it is stored) for the fields that are columns, one value an update. Optional ones hold
+// what Update holds when they are not given.
+template <typename Visit>
+void each_field(Visit&& visit) {
+  visit("kind", &Update::kind, std::uint8_t{});
+  visit("missing_ignore", &Update::missing_ignore, std::uint8_t{});
+  visit("has_weight", &Update::has_weight, std::uint8_t{});
+  visit("type", &Update::type, std::int32_t{});
+  visit("u", &Update::u, std::int64_t{});
+  visit("v", &Update::v, std::int64_t{});
+  visit("time", &Update::time, std::int64_t{});
+  visit("edge_id", &Update::edge_id, std::int64_t{});
+  visit("weight", &Update::weight, float{});
+}
+
+// With row_width, -1 without a row, and with the rows, joined in the order of the updates.
 Columns buffer_columns(const UpdateBuffer& buffer) {
   const std::span<const Update> updates = buffer.updates();
   std::vector<float> rows;
@@ -175,15 +230,9 @@ Columns buffer_columns(const UpdateBuffer& buffer) {
   }
   const auto row_width = [](const Update& update) { return update.row < 0 ? -1 : update.row_width; };
   Columns out;
-  out["kind"] = make_array(column_of<std::uint8_t>(updates, &Update::kind));
-  out["missing_ignore"] = make_array(column_of<std::uint8_t>(updates, &Update::missing_ignore));
-  out["has_weight"] = make_array(column_of<std::uint8_t>(updates, &Update::has_weight));
-  out["type"] = make_array(column_of<std::int32_t>(updates, &Update::type));
-  out["u"] = make_array(column_of<std::int64_t>(updates, &Update::u));
-  out["v"] = make_array(column_of<std::int64_t>(updates, &Update::v));
-  out["time"] = make_array(column_of<std::int64_t>(updates, &Update::time));
-  out["edge_id"] = make_array(column_of<std::int64_t>(updates, &Update::edge_id));
-  out["weight"] = make_array(column_of<float>(updates, &Update::weight));
+  each_field([&](const char* name, auto member, auto stored_as) {
+    out[name] = make_array(column_of<decltype(stored_as)>(updates, member));
+  });
   out["row_width"] = make_array(column_of<std::int32_t>(updates, row_width));
   out["rows"] = make_array(std::move(rows));
   return out;
@@ -191,49 +240,36 @@ Columns buffer_columns(const UpdateBuffer& buffer) {
 
 // Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
 void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
-  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
-             has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
-             missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
-  const auto type = stored<In1<std::int32_t>>(arrays, "type"),
-             row_width = stored<In1<std::int32_t>>(arrays, "row_width");
-  const auto u = stored<Ids>(arrays, "u"), v = stored<Ids>(arrays, "v"), time = stored<Ids>(arrays, "time"),
-             edge_id = stored<Ids>(arrays, "edge_id");
-  const auto weight = stored<Row>(arrays, "weight"), rows = stored<Row>(arrays, "rows");
-  const std::size_t count = kind.size();
-  for (const std::size_t size : {has_weight.size(), missing_ignore.size(), type.size(), row_width.size(), u.size(),
-                                 v.size(), time.size(), edge_id.size(), weight.size()}) {
-    check_lengths("from_arrays", count, size, "each column");
-  }
+  const auto row_width = stored<In1<std::int32_t>>(arrays, "row_width");
+  const auto rows = stored<Row>(arrays, "rows");
+  std::vector<Update> updates(row_width.size());
+  each_field([&](const char* name, auto member, auto stored_as) {
+    const auto column = stored<In1<decltype(stored_as)>>(arrays, name);
+    check_lengths("from_arrays", updates.size(), column.size(), "each column");
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      auto& field = updates[i].*member;
+      field = static_cast<std::remove_reference_t<decltype(field)>>(column.data()[i]);
+    }
+  });
   std::size_t floats = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (kind.data()[i] > static_cast<std::uint8_t>(UpdateKind::RemoveVertex)) {
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].kind > UpdateKind::RemoveVertex) {
       throw Error(ErrorKind::ValueInvalid, {.where = "from_arrays",
                                             .expected = "a kind of update from 0 to 7",
-                                            .got = std::to_string(kind.data()[i]),
+                                            .got = std::to_string(static_cast<int>(updates[i].kind)),
                                             .advice = "save the updates again"});
     }
     floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
   }
   check_lengths("from_arrays", floats, rows.size(), "rows");
   buffer.clear();
-  buffer.reserve(count);
+  buffer.reserve(updates.size());
   const float* row = rows.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    Update update{.kind = static_cast<UpdateKind>(kind.data()[i]),
-                  .missing_ignore = missing_ignore.data()[i] != 0,
-                  .has_weight = has_weight.data()[i] != 0,
-                  .type = type.data()[i],
-                  .u = u.data()[i],
-                  .v = v.data()[i],
-                  .time = time.data()[i],
-                  .edge_id = edge_id.data()[i],
-                  .weight = weight.data()[i]};
-    if (row_width.data()[i] >= 0) {
-      const auto width = static_cast<std::size_t>(row_width.data()[i]);
-      give_row(buffer, update, row, width);
-      row += width;
-    }
-    buffer.add(update);
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const std::int32_t width = row_width.data()[i];
+    if (width >= 0) give_row(buffer, updates[i], row, static_cast<std::size_t>(width));
+    row += std::max(width, 0);
+    buffer.add(updates[i]);
   }
 }
 
@@ -251,86 +287,17 @@ void set_buffer_types(UpdateBuffer& buffer, In1<std::int32_t> types) {
   for (std::size_t i = 0; i < buffer.size(); ++i) buffer.updates()[i].type = types.data()[i];
 }
 
-// Single updates, and many at once.
-void bind_edges(nb::class_<UpdateBuffer>& bound) {
-  using Times = std::optional<Ids>;
-  using Weights = std::optional<In1<float>>;
-  using Types = std::optional<In1<std::int32_t>>;
-  bound
-      .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
-           nb::arg("attr").noconvert() = nb::none())
-      .def(
-          "add_edges",
-          [](UpdateBuffer& b, Ids src, Ids dst, Weights weight, Times time, Types type, std::optional<Rows> attr) {
-            add_many(b, {"add_edges", UpdateKind::AddEdge, src, dst, time, weight, type, attr, "edge_attr"});
-          },
-          nb::arg("src").noconvert(), nb::arg("dst").noconvert(), nb::arg("weight").noconvert() = nb::none(),
-          nb::arg("time").noconvert() = nb::none(), nb::arg("type").noconvert() = nb::none(),
-          nb::arg("attr").noconvert() = nb::none())
-      .def("remove_edge", &remove_edge, "u"_a, "v"_a, "time"_a = nb::none(), "type"_a = nb::none(),
-           "edge_id"_a = nb::none(), "missing_ignore"_a = false)
-      .def(
-          "remove_edges",
-          [](UpdateBuffer& b, Ids src, Ids dst, bool missing_ignore, Types type) {
-            add_many(b, {.where = "remove_edges",
-                         .kind = UpdateKind::RemoveEdge,
-                         .u = src,
-                         .v = dst,
-                         .type = type,
-                         .missing_ignore = missing_ignore});
-          },
-          nb::arg("src").noconvert(), nb::arg("dst").noconvert(), "missing_ignore"_a = false,
-          nb::arg("type").noconvert() = nb::none())
-      .def(
-          "remove_edges_before",
-          [](UpdateBuffer& b, std::int64_t time, std::optional<std::int32_t> type) {
-            b.add({.kind = UpdateKind::RemoveEdgesBefore, .type = type.value_or(kUnsetType), .time = time});
-          },
-          "time"_a, "type"_a = nb::none())
-      .def("with_expiry", &buffer_with_expiry, "types"_a, "ttls"_a, "now"_a, "simple"_a)
-      .def(
-          "set_weight",
-          [](UpdateBuffer& b, std::int64_t u, std::int64_t v, float w, std::optional<std::int64_t> edge_id,
-             std::optional<std::int32_t> type) {
-            Update update = change_of(UpdateKind::SetWeight, u, v, edge_id, type);
-            update.has_weight = true;
-            update.weight = w;
-            b.add(update);
-          },
-          "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none(), "type"_a = nb::none())
-      .def(
-          "set_weights",
-          [](UpdateBuffer& b, Ids src, Ids dst, In1<float> w, Types type) {
-            add_many(b, {"set_weights", UpdateKind::SetWeight, src, dst, {}, w, type});
-          },
-          nb::arg("src").noconvert(), nb::arg("dst").noconvert(), nb::arg("w").noconvert(),
-          nb::arg("type").noconvert() = nb::none())
-      .def(
-          "set_edge_attr",
-          [](UpdateBuffer& b, std::int64_t u, std::int64_t v, Row attr, std::optional<std::int64_t> edge_id,
-             std::optional<std::int32_t> type) {
-            const Update update = change_of(UpdateKind::SetEdgeAttr, u, v, edge_id, type);
-            add_with_row(b, update, "set_edge_attr", "attr", attr);
-          },
-          "u"_a, "v"_a, nb::arg("attr").noconvert(), "edge_id"_a = nb::none(), "type"_a = nb::none());
-}
-
 // The two methods of a kind of update that gives vertices rows.
 template <UpdateKind kKind>
 void bind_rows(nb::class_<UpdateBuffer>& bound, const char* one, const char* many) {
-  bound
-      .def(
-          one,
-          [one](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
-            add_with_row(b, of_vertex(kKind, u, type), one, "x", x);
-          },
-          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          many,
-          [many](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
-            add_many(b, {.where = many, .kind = kKind, .u = ids, .rows = x, .type_of_all = type.value_or(kUnsetType)});
-          },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none());
+  const auto add_one = [one](UpdateBuffer& buffer, std::int64_t u, Row x, Type type) {
+    add_with_row(buffer, of_vertex(kKind, u, type), one, "x", x);
+  };
+  const auto add_all = [many](UpdateBuffer& buffer, Ids ids, Rows x, Type type) {
+    add_many(buffer, {.where = many, .kind = kKind, .u = ids, .rows = x, .type = type});
+  };
+  bound.def(one, add_one, "u"_a, array("x"), "type"_a = nb::none())
+      .def(many, add_all, array("ids"), array("x"), "type"_a = nb::none());
 }
 
 }  // namespace
@@ -345,32 +312,31 @@ void bind_updates(nb::module_& m) {
       .def("ids", &buffer_ids)
       .def("to_arrays", &buffer_columns)
       .def("from_arrays", &set_buffer_columns, "arrays"_a)
-      .def("set_ids", &set_buffer_ids, nb::arg("u").noconvert(), nb::arg("v").noconvert())
+      .def("set_ids", &set_buffer_ids, array("u"), array("v"))
       .def("kinds",
            [](const UpdateBuffer& b) { return make_array(column_of<std::uint8_t>(b.updates(), &Update::kind)); })
       .def("given_places", &given_places)
       .def("types",
            [](const UpdateBuffer& b) { return make_array(column_of<std::int32_t>(b.updates(), &Update::type)); })
-      .def("set_types", &set_buffer_types, nb::arg("types").noconvert());
-  bind_edges(bound);
+      .def("set_types", &set_buffer_types, array("types"))
+      .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
+           array("attr") = nb::none())
+      .def("add_edges", &add_edges, array("src"), array("dst"), array("weight") = nb::none(),
+           array("time") = nb::none(), array("type") = nb::none(), array("attr") = nb::none())
+      .def("remove_edge", &remove_edge, "u"_a, "v"_a, "time"_a = nb::none(), "type"_a = nb::none(),
+           "edge_id"_a = nb::none(), "missing_ignore"_a = false)
+      .def("remove_edges", &remove_edges, array("src"), array("dst"), "missing_ignore"_a = false,
+           array("type") = nb::none())
+      .def("remove_edges_before", &remove_edges_before, "time"_a, "type"_a = nb::none())
+      .def("with_expiry", &buffer_with_expiry, "types"_a, "ttls"_a, "now"_a, "simple"_a)
+      .def("set_weight", &set_weight, "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none(), "type"_a = nb::none())
+      .def("set_weights", &set_weights, array("src"), array("dst"), array("w"), array("type") = nb::none())
+      .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, array("attr"), "edge_id"_a = nb::none(),
+           "type"_a = nb::none());
   bind_rows<UpdateKind::SetFeatures>(bound, "set_features", "set_features_rows");
   bind_rows<UpdateKind::AddVertex>(bound, "add_vertex", "add_vertices");
-  bound
-      .def(
-          "remove_vertex",
-          [](UpdateBuffer& b, std::int64_t u, std::optional<std::int32_t> type) {
-            b.add(of_vertex(UpdateKind::RemoveVertex, u, type));
-          },
-          "u"_a, "type"_a = nb::none())
-      .def(
-          "remove_vertices",
-          [](UpdateBuffer& b, Ids ids, std::optional<std::int32_t> type) {
-            add_many(b, {.where = "remove_vertices",
-                         .kind = UpdateKind::RemoveVertex,
-                         .u = ids,
-                         .type_of_all = type.value_or(kUnsetType)});
-          },
-          nb::arg("ids").noconvert(), "type"_a = nb::none());
+  bound.def("remove_vertex", &remove_vertex, "u"_a, "type"_a = nb::none())
+      .def("remove_vertices", &remove_vertices, array("ids"), "type"_a = nb::none());
 }
 
 }  // namespace livegnn
