@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <string>
 
-#include "graph/parallel.h"
 #include "livegnn/detail/graph_adjacency.h"
 #include "livegnn/error.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
@@ -44,8 +44,8 @@ void Adjacency::cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_
   }
 }
 
-void Adjacency::finish(int threads) {
-  graph_parallel::run_pieces(threads, slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
+void Adjacency::finish(ThreadPool& threads) {
+  threads.run_pieces(slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
     for (auto v = static_cast<VertexId>(begin); v < end; ++v) {
       EdgeList& list = lists_[v];
       if (list.count == 0) continue;

@@ -66,18 +66,9 @@ void UpdateBuffer::extend(const UpdateBuffer& other) {
 }
 
 void BatchDelta::clear() {
-  removed.clear();
-  added.clear();
-  reweighted.clear();
-  reattributed.clear();
-  attrs_changed.clear();
-  attrs_before.clear();
-  vertices_added.clear();
-  vertices_removed.clear();
-  vertices_retyped.clear();
-  types_before.clear();
-  features_changed.clear();
-  features_before.clear();
+  const auto clear_all = [](auto&... values) { (values.clear(), ...); };
+  clear_all(removed, added, reweighted, reattributed, attrs_changed, attrs_before, vertices_added, vertices_removed,
+            vertices_retyped, types_before, features_changed, features_before);
   journal.reset();
 }
 

@@ -1,6 +1,7 @@
 // Copies of the edges that are away, for readers of whole lists: a store of its own, whose columns lie in files without
 // names. A list is read as if all of it were in memory: its edges in the order of their keys, whichever store has them.
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "graph/journal.h"
@@ -16,16 +17,9 @@ constexpr std::size_t kChunk = std::size_t{1} << 20;  // edges that are copied a
 EdgeKey key_at(const EdgeSpan& span, std::int32_t i) { return {span.times[i], span.ids[i]}; }
 
 std::int32_t count_below(const EdgeSpan& span, const EdgeKey& key) {
-  std::int32_t low = 0, high = span.count;
-  while (low < high) {
-    const std::int32_t middle = low + (high - low) / 2;
-    if (key_at(span, middle) < key) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const auto places = std::views::iota(std::int32_t{0}, span.count);
+  const auto below = [&](std::int32_t i) { return key_at(span, i) < key; };
+  return static_cast<std::int32_t>(std::ranges::partition_point(places, below) - places.begin());
 }
 
 // The first edges of a span; what follows them stays in it.
@@ -83,16 +77,12 @@ void GraphStore::merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall
   }
 }
 
-EdgeEntry GraphStore::newest(VertexId u, VertexId v) const {
+EdgeEntry GraphStore::newest_edge(VertexId u, VertexId v) const {
   const EdgeEntry loaded = find_edge(u, v, {});
   if (away_ == nullptr || offloaded_out(u) == 0 || offloaded_in(v) == 0) return loaded;
   const EdgeEntry away = away_->find_edge(u, v, {});
   return away.id > loaded.id ? away : loaded;
 }
-
-EdgeId GraphStore::newest_edge(VertexId u, VertexId v) const { return newest(u, v).id; }
-
-float GraphStore::newest_edge_weight(VertexId u, VertexId v) const { return newest(u, v).weight; }
 
 std::unique_ptr<GraphStore> GraphStore::empty_copies(const std::string& folder) const {
   GraphOptions options = options_;

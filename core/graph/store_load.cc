@@ -6,14 +6,12 @@
 #include <string>
 
 #include "graph/journal.h"
-#include "graph/parallel.h"
 #include "livegnn/graph.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
 namespace {
-using graph_parallel::run_parts;
-using graph_parallel::run_pieces;
 using std::to_string;
 
 constexpr int kThreadsMax = 64;
@@ -30,9 +28,9 @@ constexpr int kThreadsMax = 64;
 
 // Smallest i in [0, count) with bad(i), or count; the same for any number of threads.
 template <typename Predicate>
-std::int64_t first_bad(int threads, std::int64_t count, Predicate&& bad) {
+std::int64_t first_bad(ThreadPool& threads, std::int64_t count, Predicate&& bad) {
   std::atomic<std::int64_t> first{count};
-  run_parts(threads, count, [&](int, std::int64_t begin, std::int64_t end) {
+  threads.run_parts(count, [&](std::size_t, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       if (!bad(i)) continue;
       for (std::int64_t known = first.load(); i < known && !first.compare_exchange_weak(known, i);) {
@@ -59,7 +57,7 @@ ErrorFacts edge_at(const EdgeColumnsView& edges, std::int64_t edge) {
 ErrorFacts vertex_at(std::int64_t v) { return {.vertex = v, .subject = "vertex " + to_string(v)}; }
 }  // namespace
 
-void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_edge_columns(const GraphArrays& arrays, ThreadPool& threads) const {
   const EdgeColumnsView& edges = arrays.edges;
   const auto count = static_cast<std::int64_t>(edges.size());
   // Refuses the first edge that has a bad value among its `values`; `got` names it.
@@ -102,7 +100,7 @@ void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) cons
 }
 
 // Types of vertices: there where the graph is typed, known, and no features beyond their width.
-void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_types(const GraphArrays& arrays, ThreadPool& threads) const {
   check_count("vertex_type", arrays.vertex_type.size(), is_typed() ? arrays.slot_count : 0);
   if (!is_typed()) return;
   const auto types = static_cast<std::int32_t>(options_.type_widths.size());
@@ -129,7 +127,7 @@ void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
 }
 
 // Features: as many as there are slots, finite, and within what the store keeps them as.
-void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_features(const GraphArrays& arrays, ThreadPool& threads) const {
   const std::span<const float> rows = arrays.features;
   const std::span<const std::uint16_t> halves = arrays.features_half;
   invariant(halves.empty() || (features_.is_half() && rows.empty()),
@@ -157,7 +155,7 @@ void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
          "scale them down, or make the graph with a feature_dtype that holds them");
 }
 
-void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_arrays(const GraphArrays& arrays, ThreadPool& threads) const {
   if (slot_count_ != 0 || next_edge_id_ != 0) {
     refuse(ErrorKind::StateMismatch, {}, "an empty store", to_string(slot_count_) + " vertices", "load into a new one");
   }
@@ -178,9 +176,9 @@ void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
   check_edge_columns(arrays, threads);
 }
 
-void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
+void GraphStore::load_vertices(const GraphArrays& arrays, ThreadPool& threads) {
   resize_slots(static_cast<VertexId>(arrays.slot_count));
-  run_pieces(threads, slot_count_, 4096, [&](std::int64_t begin, std::int64_t end) {
+  threads.run_pieces(slot_count_, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       live_[v] = arrays.live.empty() || arrays.live[v] != 0;
       const std::int32_t width = live_[v] ? options_.feature_width : 0;
@@ -196,25 +194,27 @@ void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
   for (VertexId v = 0; v < slot_count_; ++v) vertex_count_ += live_[v];
 }
 
-// How many edges each vertex has in each thread's part of the input: cursors[thread][v].
+// How many edges each vertex has in each thread's part of the input: cursors[part][v].
 std::vector<std::vector<std::int64_t>> GraphStore::count_degrees(bool by_src, const EdgeColumnsView& edges,
-                                                                 int threads) const {
+                                                                 ThreadPool& threads) const {
   const std::int64_t* owner = (by_src ? edges.src : edges.dst).data();
   const std::int64_t* other = (by_src ? edges.dst : edges.src).data();
-  std::vector<std::vector<std::int64_t>> cursors(static_cast<std::size_t>(threads));
-  run_parts(threads, static_cast<std::int64_t>(edges.size()), [&](int thread, std::int64_t begin, std::int64_t end) {
-    std::vector<std::int64_t>& counts = cursors[thread];
-    counts.assign(static_cast<std::size_t>(slot_count_), 0);
-    for (std::int64_t i = begin; i < end; ++i) {
-      ++counts[owner[i]];
-      if (options_.undirected && owner[i] != other[i]) ++counts[other[i]];
-    }
-  });
+  std::vector<std::vector<std::int64_t>> cursors(static_cast<std::size_t>(threads.threads()));
+  threads.run_parts(static_cast<std::int64_t>(edges.size()),
+                    [&](std::size_t part, std::int64_t begin, std::int64_t end) {
+                      std::vector<std::int64_t>& counts = cursors[part];
+                      counts.assign(static_cast<std::size_t>(slot_count_), 0);
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        ++counts[owner[i]];
+                        if (options_.undirected && owner[i] != other[i]) ++counts[other[i]];
+                      }
+                    });
   return cursors;
 }
 
 // Gives every vertex its run of places; cursors become the place of each thread's first edge of a vertex.
-void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const {
+void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors,
+                            ThreadPool& threads) const {
   std::vector<std::int32_t> degrees(static_cast<std::size_t>(slot_count_));
   for (VertexId v = 0; v < slot_count_; ++v) {
     std::int64_t degree = 0;
@@ -226,8 +226,7 @@ void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::i
     degrees[v] = static_cast<std::int32_t>(degree);
   }
   adjacency.plan(degrees);
-  const auto threads = static_cast<int>(cursors.size());
-  run_parts(threads, slot_count_, [&](int, std::int64_t begin, std::int64_t end) {
+  threads.run_parts(slot_count_, [&](std::size_t, std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       std::int64_t place = adjacency.place_of(static_cast<VertexId>(v));
       for (auto& counts : cursors) {
@@ -240,27 +239,29 @@ void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::i
 }
 
 // A list's edges come in input order, which is id order: thread t places its part of the edges behind those of t - 1.
-void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const EdgeColumnsView& edges, int threads) {
+void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const EdgeColumnsView& edges, ThreadPool& threads) {
   std::vector<std::vector<std::int64_t>> cursors = count_degrees(by_src, edges, threads);
-  plan_lists(adjacency, cursors);
+  plan_lists(adjacency, cursors, threads);
   const std::int64_t* owner = (by_src ? edges.src : edges.dst).data();
   const std::int64_t* other = (by_src ? edges.dst : edges.src).data();
-  run_parts(threads, static_cast<std::int64_t>(edges.size()), [&](int thread, std::int64_t begin, std::int64_t end) {
-    std::vector<std::int64_t>& next = cursors[thread];
-    BlockPool& pool = adjacency.pool();
-    constexpr std::int64_t kAhead = 16;
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
-      const EdgeRecord edge = edges.edge(static_cast<std::size_t>(i));
-      pool.write(next[owner[i]]++, by_src ? edge.in_out_list() : edge.in_in_list());
-      if (options_.undirected && owner[i] != other[i]) pool.write(next[other[i]]++, edge.in_in_list());
-    }
-  });
+  threads.run_parts(static_cast<std::int64_t>(edges.size()),
+                    [&](std::size_t part, std::int64_t begin, std::int64_t end) {
+                      std::vector<std::int64_t>& next = cursors[part];
+                      BlockPool& pool = adjacency.pool();
+                      constexpr std::int64_t kAhead = 16;
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
+                        const EdgeRecord edge = edges.edge(static_cast<std::size_t>(i));
+                        pool.write(next[owner[i]]++, by_src ? edge.in_out_list() : edge.in_in_list());
+                        if (options_.undirected && owner[i] != other[i])
+                          pool.write(next[other[i]]++, edge.in_in_list());
+                      }
+                    });
   cursors.clear();
   adjacency.finish(threads);
 }
 
-void GraphStore::check_simple(int threads) const {
+void GraphStore::check_simple(ThreadPool& threads) const {
   const auto duplicate_of = [&](std::int64_t u) {
     std::vector<VertexId> found;
     visit_out(static_cast<VertexId>(u),
@@ -276,8 +277,8 @@ void GraphStore::check_simple(int threads) const {
          "remove the duplicate or create the graph with simple=False");
 }
 
-void GraphStore::load(const GraphArrays& arrays, int threads) {
-  threads = std::clamp(threads, 1, kThreadsMax);
+void GraphStore::load(const GraphArrays& arrays, int threads_max) {
+  ThreadPool threads(std::clamp(threads_max, 1, kThreadsMax), ThreadPool::kNoSpin);
   check_arrays(arrays, threads);
   const EdgeColumnsView& edges = arrays.edges;
   try {

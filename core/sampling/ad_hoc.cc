@@ -3,10 +3,10 @@
 #include <cstring>
 #include <string>
 
-#include "graph/parallel.h"
 #include "livegnn/sampling.h"
 #include "sampling/candidates.h"
 #include "sampling/read.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
@@ -107,9 +107,9 @@ void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::u
   for (const OneHop& hop : hops) fanouts.push_back(hop.fanout);
   const QueryShape shape(fanouts);
   const auto count = static_cast<std::int64_t>(request.seeds.size());
-  graph_parallel::run_pieces(static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1))), count,
-                             1,
-                             [&](std::int64_t first, std::int64_t last) { ad_hoc.read(request, shape, first, last); });
+  ThreadPool pool(static_cast<int>(std::min<std::int64_t>(std::max<std::int64_t>(count, 1), threads)),
+                  ThreadPool::kNoSpin);
+  pool.run(count, [&](std::int64_t row, int) { ad_hoc.read(request, shape, row, row + 1); });
 }
 
 }  // namespace livegnn

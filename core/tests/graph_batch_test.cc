@@ -161,8 +161,8 @@ TEST(the_newest_edge_goes_first) {
   batch.add(edge_update(UpdateKind::RemoveEdge, 0, 1));
   const BatchDelta delta = store->apply(batch);
   CHECK(delta.removed.size() == 1 && delta.removed[0].id == 1 && delta.removed[0].weight == 2);
-  CHECK(store->newest_edge(0, 1) == 0 && store->newest_edge_weight(0, 1) == 1);
-  CHECK(store->newest_edge(3, 1) == kNoEdge);
+  CHECK(store->newest_edge(0, 1).id == 0 && store->newest_edge(0, 1).weight == 1);
+  CHECK(store->newest_edge(3, 1).id == kNoEdge);
 }
 
 TEST(what_came_and_went_does_not_show) {

@@ -102,7 +102,7 @@ TEST(a_hub_is_emptied_in_random_order) {
       UpdateBuffer batch;
       batch.add(removal(edges.src[order[i]], edges.dst[order[i]]));
       const EdgeId newest =
-          store->newest_edge(static_cast<VertexId>(edges.src[order[i]]), static_cast<VertexId>(edges.dst[order[i]]));
+          store->newest_edge(static_cast<VertexId>(edges.src[order[i]]), static_cast<VertexId>(edges.dst[order[i]])).id;
       store->apply_into(batch, &delta);
       CHECK(delta.removed.size() == 1 && delta.removed[0].id == newest);
       if (i % 3000 == 0) store->check_invariants(), check_memory(*store);

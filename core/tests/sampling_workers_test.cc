@@ -58,7 +58,7 @@ TEST(a_store_takes_given_edge_ids_with_gaps) {
   batch.add(edge(UpdateKind::RemoveEdge, 0, 1));
   const BatchDelta delta = store.apply(batch);
   CHECK(delta.added.size() == 1 && delta.added[0].id == 9 && delta.removed.empty());
-  CHECK(store.next_edge_id() == 10 && store.newest_edge(1, 2) == 9);
+  CHECK(store.next_edge_id() == 10 && store.newest_edge(1, 2).id == 9);
   batch.clear();
   batch.add(second);  // an id that was given before
   CHECK_THROWS(store.apply(batch), ErrorKind::ValueInvalid);

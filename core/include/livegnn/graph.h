@@ -144,6 +144,8 @@ struct GraphMemory {           // bytes; parts do not overlap
   std::size_t vertices, features, attributes;
 };
 
+class ThreadPool;
+
 // One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers
 // must be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features. Features are
 // read as float32, whatever they are stored as.
@@ -183,7 +185,7 @@ class GraphStore {
   template <typename Visitor>
   void visit_edges_before(EdgeTime before, Visitor&& visitor) const {
     for (VertexId u = 0; u < slot_count_; ++u) {
-      visit_out_between(u, INT64_MIN, before, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
+      visit_between(u, true, INT64_MIN, before, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
         visit_once(u, span, first, last, visitor);
       });
     }
@@ -215,30 +217,36 @@ class GraphStore {
   }
 
   // ---- reading (the writer, or between batches)
-  const GraphOptions& options() const;
-  std::int64_t version() const;       // number of batches applied
-  void set_version(std::int64_t);     // for loading a saved graph
-  VertexId slot_count() const;        // ids run from 0 to slot_count() - 1; some may be removed
-  std::int64_t vertex_count() const;  // live vertices
-  std::int64_t edge_count() const;    // live edges in memory; undirected edges count once
+  const GraphOptions& options() const { return options_; }
+  std::int64_t version() const { return version_; }    // number of batches applied
+  void set_version(std::int64_t version);              // for loading a saved graph
+  VertexId slot_count() const { return slot_count_; }  // ids run from 0 to slot_count() - 1; some may be removed
+  std::int64_t vertex_count() const { return vertex_count_; }  // live vertices
+  std::int64_t edge_count() const { return edge_count_; }      // live edges in memory; undirected edges count once
   std::int64_t all_edge_count() const { return edge_count_ + offloaded_.count; }
-  EdgeId next_edge_id() const;
-  bool is_live(VertexId v) const;
-  bool is_typed() const;                                       // whether vertices have types
-  std::int32_t vertex_type(VertexId v) const;                  // 0 in a graph without; kNoVertexType in a free slot
-  std::int32_t width_of_type(std::int32_t vertex_type) const;  // floats of a row that are features of that type
-  std::int32_t in_degree(VertexId v) const;  // edges, parallel ones, self-loops and those away counted
-  std::int32_t out_degree(VertexId v) const;
+  EdgeId next_edge_id() const { return next_edge_id_; }
+  bool is_live(VertexId v) const { return v >= 0 && v < slot_count_ && live_[v] != 0; }
+  bool is_typed() const { return !options_.type_widths.empty(); }  // whether vertices have types
+  // 0 in a graph without types; kNoVertexType in a free slot.
+  std::int32_t vertex_type(VertexId v) const { return is_typed() ? vertex_types_[v] : 0; }
+  std::int32_t width_of_type(std::int32_t vertex_type) const {  // floats of a row that are features of that type
+    return is_typed() ? options_.type_widths[static_cast<std::size_t>(vertex_type)] : options_.feature_width;
+  }
+  // Edges, parallel ones, self-loops and those away counted.
+  std::int32_t in_degree(VertexId v) const { return in_->count(v) + offloaded_in(v); }
+  std::int32_t out_degree(VertexId v) const { return out_.count(v) + offloaded_out(v); }
   // feature_width floats, padded with zeros to feature_stride(): the stored row itself, or, where features are stored
   // in 16 bits, `buffer`, into which it is decoded. The row is 64-byte aligned where the buffer is.
   const float* feature_row(VertexId v, float* buffer) const { return features_.row(v, buffer); }
   void read_features(VertexId v, float* out, std::int32_t width) const { features_.read(v, out, width); }
   const FeatureTable& features() const { return features_; }
-  std::int32_t feature_stride() const;  // feature_width rounded up to 16
+  std::int32_t feature_stride() const { return features_.stride(); }  // feature_width rounded up to 16
   // Whole lists: what is in memory, and the copies of what is away where there are copies.
-  const float* edge_attr(EdgeId id) const;                 // attr_width floats or nullptr
-  EdgeId newest_edge(VertexId u, VertexId v) const;        // largest id among edges u -> v, or kNoEdge
-  float newest_edge_weight(VertexId u, VertexId v) const;  // its weight (1 where the graph has no weights)
+  const float* edge_attr(EdgeId id) const {  // attr_width floats or nullptr
+    const float* row = loaded_attr(id);
+    return row == nullptr && away_ != nullptr ? away_->loaded_attr(id) : row;
+  }
+  EdgeEntry newest_edge(VertexId u, VertexId v) const;  // with the largest id among edges u -> v; its id may be kNoEdge
   // visitor(const EdgeSpan&), spans in time order; inline, no allocation; the hot path of the engine
   template <typename Visitor>
   void visit_out(VertexId u, Visitor&& visitor) const {
@@ -255,20 +263,14 @@ class GraphStore {
   // Hints, in this order and some vertices ahead: first the record, then, once that is there, the first edges.
   void prefetch_out(VertexId u) const { out_.prefetch_list(u); }
   void prefetch_in(VertexId v) const { in_->prefetch_list(v); }
-  void prefetch_out_edges(VertexId u) const { out_.prefetch_edges(u); }
   void prefetch_in_edges(VertexId v) const { in_->prefetch_edges(v); }
 
-  // visitor(const EdgeSpan&, first, last): edges with t_from <= time < t_to, by two binary searches; the graph has
-  // times
+  // visitor(const EdgeSpan&, first, last): edges in memory with t_from <= time < t_to, by two binary searches; the
+  // graph has times
   template <typename Visitor>
-  void visit_out_between(VertexId u, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
+  void visit_between(VertexId v, bool outgoing, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
     invariant(options_.has_time, "a graph without times was asked for a range of times");
-    out_.visit_between(u, t_from, t_to, visitor);
-  }
-  template <typename Visitor>
-  void visit_in_between(VertexId v, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
-    invariant(options_.has_time, "a graph without times was asked for a range of times");
-    in_->visit_between(v, t_from, t_to, visitor);
+    (outgoing ? &out_ : in_)->visit_between(v, t_from, t_to, visitor);
   }
   const Adjacency& in_lists() const { return *in_; }  // for readers with loops of their own
   // visitor(const EdgeRecord&) once per edge, by src; undirected edges with src <= dst
@@ -327,7 +329,6 @@ class GraphStore {
   EdgeId checked_edge_id(const Update& update) const;
   EdgeEntry find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const;
   EdgeRecord found_edge(const Update& update);
-  EdgeEntry newest(VertexId u, VertexId v) const;
   void check_pair_loaded(const Update& update, VertexId u, VertexId v, EdgeId found) const;
   void check_vertex_loaded(VertexId v) const;
   [[noreturn]] void refuse_offloaded(const char* expected) const;
@@ -381,15 +382,16 @@ class GraphStore {
   bool are_copies(const GraphStore& away) const;
   std::uint64_t edge_digest(const EdgeRecord& edge, const float* attr) const;
 
-  void check_arrays(const GraphArrays& arrays, int threads) const;
-  void check_edge_columns(const GraphArrays& arrays, int threads) const;
-  void check_features(const GraphArrays& arrays, int threads) const;
-  void check_types(const GraphArrays& arrays, int threads) const;
-  void load_vertices(const GraphArrays& arrays, int threads);
-  std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const EdgeColumnsView& edges, int threads) const;
-  void plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const;
-  void load_direction(Adjacency& adjacency, bool by_src, const EdgeColumnsView& edges, int threads);
-  void check_simple(int threads) const;
+  void check_arrays(const GraphArrays& arrays, ThreadPool& threads) const;
+  void check_edge_columns(const GraphArrays& arrays, ThreadPool& threads) const;
+  void check_features(const GraphArrays& arrays, ThreadPool& threads) const;
+  void check_types(const GraphArrays& arrays, ThreadPool& threads) const;
+  void load_vertices(const GraphArrays& arrays, ThreadPool& threads);
+  std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const EdgeColumnsView& edges,
+                                                       ThreadPool& threads) const;
+  void plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors, ThreadPool& threads) const;
+  void load_direction(Adjacency& adjacency, bool by_src, const EdgeColumnsView& edges, ThreadPool& threads);
+  void check_simple(ThreadPool& threads) const;
   void check_edges() const;
   void check_vertices() const;
   void check_offloaded() const;
@@ -419,26 +421,5 @@ class GraphStore {
     std::atomic<std::int64_t> version = 0, slot_count = 0, vertex_count = 0, edge_count = 0;
   } published_;
 };
-
-// Short readers, inline for the engine's loops.
-inline const GraphOptions& GraphStore::options() const { return options_; }
-inline std::int64_t GraphStore::version() const { return version_; }
-inline VertexId GraphStore::slot_count() const { return slot_count_; }
-inline std::int64_t GraphStore::vertex_count() const { return vertex_count_; }
-inline std::int64_t GraphStore::edge_count() const { return edge_count_; }
-inline EdgeId GraphStore::next_edge_id() const { return next_edge_id_; }
-inline bool GraphStore::is_live(VertexId v) const { return v >= 0 && v < slot_count_ && live_[v] != 0; }
-inline bool GraphStore::is_typed() const { return !options_.type_widths.empty(); }
-inline std::int32_t GraphStore::vertex_type(VertexId v) const { return is_typed() ? vertex_types_[v] : 0; }
-inline std::int32_t GraphStore::width_of_type(std::int32_t vertex_type) const {
-  return is_typed() ? options_.type_widths[static_cast<std::size_t>(vertex_type)] : options_.feature_width;
-}
-inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v) + offloaded_in(v); }
-inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v) + offloaded_out(v); }
-inline std::int32_t GraphStore::feature_stride() const { return features_.stride(); }
-inline const float* GraphStore::edge_attr(EdgeId id) const {
-  const float* row = loaded_attr(id);
-  return row == nullptr && away_ != nullptr ? away_->loaded_attr(id) : row;
-}
 
 }  // namespace livegnn

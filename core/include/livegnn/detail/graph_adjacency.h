@@ -14,6 +14,8 @@
 
 namespace livegnn {
 
+class ThreadPool;
+
 // Which of several parallel edges is meant; unset fields match all.
 struct EdgeFilter {
   EdgeTime time = INT64_MIN;
@@ -133,7 +135,7 @@ class Adjacency {
   }  // start of v's contiguous run; before finish() only
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
-  void finish(int threads);  // sorts by time where needed, cuts hubs into blocks
+  void finish(ThreadPool& threads);  // sorts by time where needed, cuts hubs into blocks
 
   BlockStats block_stats() const;
   std::size_t live_bytes() const { return static_cast<std::size_t>(entry_count_) * pool_.place_bytes(); }
