@@ -28,4 +28,11 @@ class GilRelease {
   PyThreadState* state_;
 };
 
+/// What the work gives, done without the lock.
+template <typename Work>
+auto without_gil(Work&& work) {
+  const GilRelease release;
+  return work();
+}
+
 }  // namespace livegnn

@@ -81,15 +81,13 @@ struct EdgeColumns {
 // The edges that `visit` shows to a visitor, by id.
 template <typename Visit>
 Columns collected(const GraphStore& store, Visit&& visit) {
-  std::optional<EdgeColumns> columns;
-  {
-    GilRelease release;
+  EdgeColumns columns = without_gil([&] {
     EdgeRun edges;
     visit([&](const EdgeRecord& edge) { edges.push_back(edge); });
     std::sort(edges.begin(), edges.end(), [](const EdgeRecord& a, const EdgeRecord& b) { return a.id < b.id; });
-    columns.emplace(store, edges);
-  }
-  return std::move(*columns).give(store.options());
+    return EdgeColumns(store, edges);
+  });
+  return std::move(columns).give(store.options());
 }
 
 Columns edges(const GraphStore& store) {
@@ -147,21 +145,13 @@ std::vector<std::uint8_t> live_flags(const GraphStore& store) {
 }
 
 Counts memory(const GraphStore& store) {
-  GraphMemory total{};
-  {
-    GilRelease release;
-    total = store.memory();
-  }
+  const GraphMemory total = without_gil([&] { return store.memory(); });
   return counts_of<&GraphMemory::edges_live, &GraphMemory::edges_reserved, &GraphMemory::index, &GraphMemory::vertices,
                    &GraphMemory::features, &GraphMemory::attributes>(total);
 }
 
 Counts block_stats(const GraphStore& store, bool outgoing) {
-  BlockStats stats;
-  {
-    GilRelease release;
-    stats = store.block_stats(outgoing);
-  }
+  const BlockStats stats = without_gil([&] { return store.block_stats(outgoing); });
   return counts_of<&BlockStats::lists, &BlockStats::blocks, &BlockStats::blocks_max, &BlockStats::edges,
                    &BlockStats::places>(stats);
 }
