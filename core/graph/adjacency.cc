@@ -324,6 +324,11 @@ EdgeEntry Adjacency::find_by_index(const EdgeList& list, VertexId neighbour, con
   return {};
 }
 
+std::optional<EdgeEntry> Adjacency::find(VertexId v, const EdgeKey& key) const {
+  const std::int64_t place = find_place(lists_[v], key);
+  return place < 0 ? std::nullopt : std::optional(pool_.read(place));
+}
+
 EdgeEntry Adjacency::first(VertexId v) const {
   const EdgeList& list = lists_[v];
   return pool_.read(list.capacity == kHub ? list.hub->edges.pages().front().front().place : list.place);

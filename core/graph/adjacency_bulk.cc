@@ -1,5 +1,6 @@
 // Whole lists at once: bulk load, indexes of hubs, compaction, and the checks.
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "livegnn/detail/graph_adjacency.h"
@@ -34,16 +35,6 @@ void Adjacency::plan(std::span<const std::int32_t> degrees) {
   pool_.extend(places);
 }
 
-void Adjacency::cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_t place, std::int64_t count) {
-  while (count > 0) {
-    const auto block = static_cast<std::int32_t>(std::min<std::int64_t>(count, pool.block_edges_max()));
-    const std::int32_t capacity = pool.fit(block);
-    chain.append_block(pool, place, block, capacity);
-    place += capacity;
-    count -= block;
-  }
-}
-
 void Adjacency::finish(ThreadPool& threads) {
   threads.run_pieces(slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
     for (auto v = static_cast<VertexId>(begin); v < end; ++v) {
@@ -54,9 +45,15 @@ void Adjacency::finish(ThreadPool& threads) {
         list.capacity = pool_.fit(list.count);
         continue;
       }
-      auto* hub = new Hub;
-      cut_blocks(pool_, hub->edges, list.place, list.count);
-      list.hub = hub;
+      auto hub = std::make_unique<Hub>();
+      std::int64_t place = list.place;
+      for (std::int32_t left = list.count; left > 0;) {
+        const std::int32_t block = std::min(left, pool_.block_edges_max()), capacity = pool_.fit(block);
+        hub->edges.append_block(pool_, place, block, capacity);
+        place += capacity;
+        left -= block;
+      }
+      list.hub = hub.release();
       list.capacity = kHub;
     }
   });
@@ -127,44 +124,29 @@ bool Adjacency::wants_compaction() const {
   return idle(pool_) || idle(index_pool_);
 }
 
+// The same lists, loaded anew.
 void Adjacency::compact() {
-  std::int64_t places = 0, index_places = 0;
+  Adjacency packed;
+  packed.configure(pool_.columns(), pool_.block_edges_max(), indexed_);
+  packed.resize(slot_count_);
+  std::vector<std::int32_t> degrees(static_cast<std::size_t>(slot_count_));
+  for (VertexId v = 0; v < slot_count_; ++v) degrees[v] = lists_[v].count;
+  packed.plan(degrees);
   for (VertexId v = 0; v < slot_count_; ++v) {
-    places += run_length(lists_[v].count);
-    if (is_indexed(v)) index_places += run_length(lists_[v].count);
+    std::int64_t end = packed.place_of(v);
+    visit(v, [&](const EdgeSpan& span) {
+      packed.pool_.write_run(end, span, 0, span.count);
+      end += span.count;
+    });
   }
-  BlockPool packed(pool_.columns(), pool_.block_edges_max());
-  BlockPool packed_index(index_pool_.columns(), pool_.block_edges_max());
-  packed.reserve(places + places / 8);
-  packed_index.reserve(index_places + index_places / 8);
-  const auto append = [](BlockPool& to, std::int64_t& end, const EdgeSpan& span) {
-    to.write_run(end, span, 0, span.count);
-    end += span.count;
-  };
+  ThreadPool alone(1);
+  packed.finish(alone);
   for (VertexId v = 0; v < slot_count_; ++v) {
-    EdgeList& list = lists_[v];
-    if (list.count == 0) continue;
-    const std::int64_t place = packed.extend(run_length(list.count));
-    std::int64_t end = place;
-    visit(v, [&](const EdgeSpan& span) { append(packed, end, span); });
-    if (list.capacity != kHub) {
-      list.place = place;
-      list.capacity = packed.fit(list.count);
-      continue;
-    }
-    BlockChain edges, index;
-    cut_blocks(packed, edges, place, list.count);
-    if (list.hub->indexed) {
-      const std::int64_t index_place = packed_index.extend(run_length(list.count));
-      std::int64_t index_end = index_place;
-      list.hub->index.visit(index_pool_, [&](const EdgeSpan& span) { append(packed_index, index_end, span); });
-      cut_blocks(packed_index, index, index_place, list.count);
-    }
-    list.hub->edges = std::move(edges);
-    list.hub->index = std::move(index);
+    if (is_indexed(v)) packed.build_index(*packed.lists_[v].hub, packed.lists_[v].count);
   }
-  pool_ = std::move(packed);
-  index_pool_ = std::move(packed_index);
+  std::swap(pool_, packed.pool_);
+  std::swap(index_pool_, packed.index_pool_);
+  lists_.swap(packed.lists_);
 }
 
 namespace {

@@ -59,10 +59,9 @@ class Rest {
 }  // namespace
 
 // As a rule all that is away is older than all that is in memory; not where edges came late or are back.
-void GraphStore::merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall call) const {
+void GraphStore::merge_copies(bool outgoing, VertexId v, const std::function<void(const EdgeSpan&)>& visit) const {
   const Adjacency& loaded = outgoing ? out_ : *in_;
   const Adjacency& away = outgoing ? away_->out_ : *away_->in_;
-  const auto visit = [&](const EdgeSpan& span) { call(visitor, span); };
   if (loaded.count(v) == 0 || away.last_key(v) < loaded.key(loaded.first(v))) {
     away.visit(v, visit);
     return loaded.visit(v, visit);

@@ -14,7 +14,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "livegnn/detail/graph_adjacency.h"
@@ -251,13 +250,13 @@ class GraphStore {
   template <typename Visitor>
   void visit_out(VertexId u, Visitor&& visitor) const {
     if (away_ != nullptr && offloaded_out(u) > 0) [[unlikely]]
-      return visit_with_copies(true, u, visitor);
+      return merge_copies(true, u, [&](const EdgeSpan& span) { visitor(span); });
     out_.visit(u, visitor);
   }
   template <typename Visitor>
   void visit_in(VertexId v, Visitor&& visitor) const {
     if (away_ != nullptr && offloaded_in(v) > 0) [[unlikely]]
-      return visit_with_copies(false, v, visitor);
+      return merge_copies(false, v, [&](const EdgeSpan& span) { visitor(span); });
     in_->visit(v, visitor);
   }
   // Hints, in this order and some vertices ahead: first the record, then, once that is there, the first edges.
@@ -306,14 +305,7 @@ class GraphStore {
       if (!options_.undirected || span.neighbours[i] >= u) visitor(EdgeRecord::of(u, span.entry(i)));
     }
   }
-  using SpanCall = void (*)(void* visitor, const EdgeSpan& span);
-  void merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall call) const;
-  template <typename Visitor>
-  void visit_with_copies(bool outgoing, VertexId v, Visitor& visitor) const {
-    using Plain = std::remove_const_t<Visitor>;
-    merge_copies(outgoing, v, const_cast<Plain*>(&visitor),
-                 [](void* to, const EdgeSpan& span) { (*static_cast<Plain*>(to))(span); });
-  }
+  void merge_copies(bool outgoing, VertexId v, const std::function<void(const EdgeSpan&)>& visit) const;
 
   struct Scratch;  // buffers that batches use again, so that a small batch allocates nothing
 

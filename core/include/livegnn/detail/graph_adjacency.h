@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -65,6 +66,7 @@ class Adjacency {
   }  // shorter lists are scanned rather than looked up
   // The edge of v's list with this neighbour, the filter's match with the largest id; id == kNoEdge when there is none.
   EdgeEntry find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const;
+  std::optional<EdgeEntry> find(VertexId v, const EdgeKey& key) const;
   EdgeEntry first(VertexId v) const;  // first edge of a non-empty list
   EdgeKey last_key(VertexId v) const { return last_key(lists_[v]); }
   EdgeTime first_time_from(VertexId v, EdgeTime time) const;  // of the first edge from that time on; INT64_MAX: none
@@ -190,7 +192,6 @@ class Adjacency {
   EdgeEntry find_by_scan(const EdgeList& list, VertexId neighbour, const EdgeFilter& filter) const;
   EdgeEntry find_by_index(const EdgeList& list, VertexId neighbour, const EdgeFilter& filter) const;
   void check_hub(VertexId v, const EdgeList& list) const;
-  static void cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_t place, std::int64_t count);
   std::int64_t run_length(std::int64_t count) const;  // places of a list of so many edges when loaded at once
 
   BlockPool pool_;
