@@ -69,12 +69,15 @@ void GroupedRun::assign(const EdgeRun& run, RunSide side, VertexId slot_count, c
   times_.resize(columns.time ? count : 0);
   types_.resize(columns.type ? count : 0);
   groups_.clear();
+  const auto edge_at = [&](std::size_t i) { return &run[static_cast<std::uint32_t>(keys_[i]) >> ends_bits]; };
+  constexpr std::size_t kAhead = 16;
   VertexId known = kNoVertex;
   for (std::size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) prefetch_line(edge_at(i + kAhead));
     const auto owner = static_cast<VertexId>(keys_[i] >> 32);
     if (owner != known) groups_.push_back({owner, static_cast<std::int64_t>(i)});
     known = owner;
-    const EdgeRecord& edge = run[static_cast<std::uint32_t>(keys_[i]) >> ends_bits];
+    const EdgeRecord& edge = *edge_at(i);
     const bool owner_is_src = both ? (keys_[i] & 1) == 0 : side == RunSide::BySrc;
     neighbours_[i] = owner_is_src ? edge.dst : edge.src;
     ids_[i] = edge.id;
