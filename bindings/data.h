@@ -44,6 +44,15 @@ void bind_value(Bound& bound) {
   if constexpr (!unqualified<kValue>().empty()) bound.value(kName<kValue>.data(), kValue);
 }
 
+template <typename Enum>
+std::string_view name_of(Enum value) {  // it ends with a 0
+  return [&]<int... kValues>(std::integer_sequence<int, kValues...>) {
+    std::string_view found;
+    ((value == static_cast<Enum>(kValues) ? (void)(found = kName<static_cast<Enum>(kValues)>.data()) : (void)0), ...);
+    return found;
+  }(std::make_integer_sequence<int, kEnumeratorsMax>{});
+}
+
 // Enumerators count from 0.
 template <typename Enum>
 void bind_enum(nanobind::module_& m, const char* name) {

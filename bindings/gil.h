@@ -28,9 +28,9 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-/// What `work` gives, without the lock.
+/// What the work gives, done without the lock.
 template <typename Work>
-auto without_gil(const Work& work) {
+auto without_gil(Work&& work) {
   const GilRelease release;
   return work();
 }

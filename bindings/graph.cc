@@ -9,11 +9,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <new>
 #include <optional>
+#include <ranges>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -41,118 +41,87 @@ VertexId checked_vertex(const GraphStore& store, const char* where, std::int64_t
                                          .vertex = id});
 }
 
-// Edges as columns, in whatever order they are added; arranged by id if asked.
+// Edges as columns, in memory that arrays can keep.
 struct EdgeColumns {
   std::vector<std::int64_t> src, dst, id, time;
   std::vector<float> weight, attr;
   std::vector<std::int32_t> type;
 
-  void reserve(std::size_t count, const GraphOptions& options) {
-    src.reserve(count);
-    dst.reserve(count);
-    id.reserve(count);
-    if (options.has_weight) weight.reserve(count);
-    if (options.has_time) time.reserve(count);
-    if (options.has_type) type.reserve(count);
-  }
-
-  void add(const GraphOptions& options, VertexId u, VertexId v, EdgeId edge_id, float w, EdgeTime t,
-           std::int32_t kind) {
-    src.push_back(u);
-    dst.push_back(v);
-    id.push_back(edge_id);
-    if (options.has_weight) weight.push_back(w);
-    if (options.has_time) time.push_back(t);
-    if (options.has_type) type.push_back(kind);
-  }
-
-  void sort_by_id() {
-    std::vector<std::int64_t> order(id.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-    std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return id[a] < id[b]; });
-    const auto arrange = [&](auto& column) {
-      if (column.empty()) return;
-      auto sorted = column;
-      for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-      column.swap(sorted);
-    };
-    arrange(src);
-    arrange(dst);
-    arrange(id);
-    arrange(weight);
-    arrange(time);
-    arrange(type);
-  }
-
-  void collect_attr(const GraphStore& store) {
-    const std::int32_t width = store.options().attr_width;
-    attr.reserve(id.size() * static_cast<std::size_t>(width));
-    for (const EdgeId each : id) {
-      const float* row = store.loaded_attr(each);
-      attr.insert(attr.end(), row, row + width);
+  EdgeColumns(const GraphStore& store, const EdgeRun& edges)
+      : src(column_of<std::int64_t>(edges, &EdgeRecord::src)),
+        dst(column_of<std::int64_t>(edges, &EdgeRecord::dst)),
+        id(column_of<std::int64_t>(edges, &EdgeRecord::id)) {
+    const GraphOptions& options = store.options();
+    if (options.has_weight) weight = column_of<float>(edges, &EdgeRecord::weight);
+    if (options.has_time) time = column_of<std::int64_t>(edges, &EdgeRecord::time);
+    if (options.has_type) type = column_of<std::int32_t>(edges, &EdgeRecord::type);
+    if (options.attr_width == 0) return;
+    attr.reserve(edges.size() * static_cast<std::size_t>(options.attr_width));
+    for (const EdgeRecord& edge : edges) {
+      const float* row = store.loaded_attr(edge.id);
+      attr.insert(attr.end(), row, row + options.attr_width);
     }
   }
 
-  void give(nb::dict& out, const GraphOptions& options) {
+  Columns give(const GraphOptions& options, bool with_src = true, bool with_dst = true) && {
     const std::size_t count = id.size();
+    Columns out;
+    if (with_src) out["src"] = make_array(std::move(src));
+    if (with_dst) out["dst"] = make_array(std::move(dst));
     out["id"] = make_array(std::move(id));
     if (options.has_weight) out["weight"] = make_array(std::move(weight));
     if (options.has_time) out["time"] = make_array(std::move(time));
     if (options.has_type) out["type"] = make_array(std::move(type));
-    if (options.attr_width > 0) {
-      out["attr"] = make_rows(std::move(attr), count, static_cast<std::size_t>(options.attr_width));
-    }
+    const auto width = static_cast<std::size_t>(options.attr_width);
+    if (width > 0) out["attr"] = graph_arrays::give<Out2<float>>(std::move(attr), {count, width});
+    return out;
   }
 };
 
-EdgeColumns collect_edges(const GraphStore& store) {
-  EdgeColumns columns;
-  columns.reserve(static_cast<std::size_t>(store.edge_count()), store.options());
-  store.visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    columns.add(store.options(), u, v, id, weight, time, type);
+// The edges that `visit` shows to a visitor, by id.
+template <typename Visit>
+Columns collected(const GraphStore& store, Visit&& visit) {
+  EdgeColumns columns = without_gil([&] {
+    EdgeRun edges;
+    visit([&](const EdgeRecord& edge) { edges.push_back(edge); });
+    std::sort(edges.begin(), edges.end(), [](const EdgeRecord& a, const EdgeRecord& b) { return a.id < b.id; });
+    return EdgeColumns(store, edges);
   });
-  columns.sort_by_id();
-  if (store.options().attr_width > 0) columns.collect_attr(store);
-  return columns;
+  return std::move(columns).give(store.options());
 }
 
 Columns edges(const GraphStore& store) {
-  EdgeColumns columns;
-  {
-    GilRelease release;
-    columns = collect_edges(store);
-  }
-  Columns out;
-  out["src"] = make_array(std::move(columns.src));
-  out["dst"] = make_array(std::move(columns.dst));
-  columns.give(out, store.options());
-  return out;
+  return collected(store, [&](auto&& visitor) { store.visit_loaded_edges(visitor); });
+}
+
+Columns edges_before(const GraphStore& store, std::int64_t before) {
+  return collected(store, [&](auto&& visitor) { store.visit_edges_before(before, visitor); });
 }
 
 Columns neighbours(const GraphStore& store, const char* where, std::int64_t vertex, bool outgoing) {
   const VertexId v = checked_vertex(store, where, vertex);
-  EdgeColumns columns;
-  const auto visitor = [&](const EdgeSpan& span) {
-    for (std::int32_t i = 0; i < span.count; ++i) {
-      columns.add(store.options(), span.neighbours[i], v, span.ids[i], span.weights ? span.weights[i] : 1.0f,
-                  span.times ? span.times[i] : 0, span.types ? span.types[i] : 0);
-    }
-  };
-  store.visit_loaded(v, outgoing, visitor);
-  if (store.options().attr_width > 0) columns.collect_attr(store);
-  Columns out;
-  out[outgoing ? "dst" : "src"] = make_array(std::move(columns.src));
-  columns.give(out, store.options());
-  return out;
+  EdgeRun edges;
+  store.visit_loaded(v, outgoing, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) edges.push_back(EdgeRecord::of(v, span.entry(i)));
+  });
+  if (!outgoing) {
+    for (EdgeRecord& edge : edges) std::swap(edge.src, edge.dst);
+  }
+  return EdgeColumns(store, edges).give(store.options(), !outgoing, outgoing);
 }
 
-Out1<std::int64_t> degrees(const GraphStore& store, const char* where, const Ids& ids, bool outgoing) {
-  std::vector<std::int64_t> found(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const VertexId v = checked_vertex(store, where, ids.data()[i]);
-    found[i] = outgoing ? store.out_degree(v) : store.in_degree(v);
-  }
-  return make_array(std::move(found));
+// What a method of the store says of each of some live vertices.
+template <typename T, auto kRead>
+auto reader(const char* where) {
+  return [where](const GraphStore& store, Ids ids) {
+    const auto read = [&](std::int64_t id) { return (store.*kRead)(checked_vertex(store, where, id)); };
+    return make_array(column_of<T>(span_of(ids), read));
+  };
+}
+
+template <typename T, typename Read>
+std::vector<T> read_slots(const GraphStore& store, Read&& read) {
+  return column_of<T>(std::views::iota(VertexId{0}, store.slot_count()), read);
 }
 
 // width: floats of each row to give, all of them unless said.
@@ -164,111 +133,53 @@ Out2<float> features(const GraphStore& store, Ids ids, std::optional<std::int32_
     const VertexId v = checked_vertex(store, "features", ids.data()[i]);
     store.read_features(v, rows.data() + i * width, static_cast<std::int32_t>(width));
   }
-  return make_rows(std::move(rows), ids.size(), width);
+  return give<Out2<float>>(std::move(rows), {ids.size(), width});
 }
 
 std::vector<std::int32_t> types_of_all(const GraphStore& store) {
-  std::vector<std::int32_t> types(static_cast<std::size_t>(store.slot_count()));
-  for (VertexId v = 0; v < store.slot_count(); ++v) types[static_cast<std::size_t>(v)] = store.vertex_type(v);
-  return types;
-}
-
-Out1<std::int32_t> slot_types(const GraphStore& store, const Ids& slots) {
-  std::vector<std::int32_t> types(slots.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    types[i] = store.vertex_type(checked_vertex(store, "slot_types", slots.data()[i]));
-  }
-  return make_array(std::move(types));
+  return read_slots<std::int32_t>(store, [&](VertexId v) { return store.vertex_type(v); });
 }
 
 std::vector<std::uint8_t> live_flags(const GraphStore& store) {
-  std::vector<std::uint8_t> flags(static_cast<std::size_t>(store.slot_count()));
-  for (VertexId v = 0; v < store.slot_count(); ++v) flags[static_cast<std::size_t>(v)] = store.is_live(v);
-  return flags;
-}
-
-Out1<bool> live(const GraphStore& store) {
-  const std::vector<std::uint8_t> flags = live_flags(store);
-  auto* values = new bool[flags.size() + 1];
-  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
-  for (std::size_t i = 0; i < flags.size(); ++i) values[i] = flags[i] != 0;
-  return Out1<bool>(values, {flags.size()}, owner);
+  return read_slots<std::uint8_t>(store, [&](VertexId v) { return store.is_live(v); });
 }
 
 Counts memory(const GraphStore& store) {
-  GraphMemory total{};
-  {
-    GilRelease release;
-    total = store.memory();
-  }
-  Counts out;
-  out["edges_live"] = total.edges_live;
-  out["edges_reserved"] = total.edges_reserved;
-  out["index"] = total.index;
-  out["vertices"] = total.vertices;
-  out["features"] = total.features;
-  out["attributes"] = total.attributes;
-  return out;
+  const GraphMemory total = without_gil([&] { return store.memory(); });
+  return counts_of<&GraphMemory::edges_live, &GraphMemory::edges_reserved, &GraphMemory::index, &GraphMemory::vertices,
+                   &GraphMemory::features, &GraphMemory::attributes>(total);
 }
 
 Counts block_stats(const GraphStore& store, bool outgoing) {
-  BlockStats stats;
-  {
-    GilRelease release;
-    stats = store.block_stats(outgoing);
-  }
-  Counts out;
-  out["lists"] = stats.lists;
-  out["blocks"] = stats.blocks;
-  out["blocks_max"] = stats.blocks_max;
-  out["edges"] = stats.edges;
-  out["places"] = stats.places;
-  return out;
+  const BlockStats stats = without_gil([&] { return store.block_stats(outgoing); });
+  return counts_of<&BlockStats::lists, &BlockStats::blocks, &BlockStats::blocks_max, &BlockStats::edges,
+                   &BlockStats::places>(stats);
 }
 
 // ---- edges in files
 
-// The edges with a time before `before`, by id.
-Columns edges_before(const GraphStore& store, std::int64_t before) {
-  EdgeColumns columns;
-  {
-    GilRelease release;
-    store.visit_edges_before(before, [&](VertexId u, const EdgeEntry& entry) {
-      columns.add(store.options(), u, entry.neighbour, entry.id, entry.weight, entry.time, entry.type);
-    });
-    columns.sort_by_id();
-    if (store.options().attr_width > 0) columns.collect_attr(store);
-  }
-  Columns out;
-  out["src"] = make_array(std::move(columns.src));
-  out["dst"] = make_array(std::move(columns.dst));
-  columns.give(out, store.options());
-  return out;
-}
-
-// The rows of files, held as long as their view is read.
-struct EdgesOfFiles {
-  Ids src, dst, id, time;
+// Columns of edges that come in, held as long as their view is read. Ids may be missing.
+struct EdgesIn {
+  Ids src, dst;
+  std::optional<Ids> id, time;
   std::optional<In1<float>> weight;
   std::optional<In1<std::int32_t>> type;
   std::optional<Rows> attr;
   EdgeColumnsView view;
 
-  EdgesOfFiles(const GraphOptions& options, const Columns& arrays)
+  EdgesIn(const GraphOptions& options, const nb::dict& arrays)
       : src(stored<Ids>(arrays, "src")),
         dst(stored<Ids>(arrays, "dst")),
-        id(stored<Ids>(arrays, "id")),
-        time(stored<Ids>(arrays, "time")) {
-    if (options.has_weight) weight = stored<In1<float>>(arrays, "weight");
-    if (options.has_type) type = stored<In1<std::int32_t>>(arrays, "type");
-    if (options.attr_width > 0) attr = stored<Rows>(arrays, "attr");
-    view = {span_of(src), span_of(dst), span_of(id), span_of(weight), span_of(time), span_of(type), {}};
-    if (attr) view.attr = {attr->data(), attr->size()};
-  }
+        id(stored_if<Ids>(is_given(arrays, "id"), arrays, "id")),
+        time(stored_if<Ids>(options.has_time, arrays, "time")),
+        weight(stored_if<In1<float>>(options.has_weight, arrays, "weight")),
+        type(stored_if<In1<std::int32_t>>(options.has_type, arrays, "type")),
+        attr(stored_if<Rows>(options.attr_width > 0, arrays, "attr")),
+        view{span_of(src), span_of(dst), span_of(id), span_of(weight), span_of(time), span_of(type), span_of(attr)} {}
 };
 
 void reload(GraphStore& store, const Columns& arrays, std::int64_t before) {
-  const EdgesOfFiles edges(store.options(), arrays);
+  const EdgesIn edges(store.options(), arrays);
   GilRelease release;
   store.reload(edges.view, before);
 }
@@ -276,7 +187,7 @@ void reload(GraphStore& store, const Columns& arrays, std::int64_t before) {
 // parts: gives the columns of one file after the other, and None at the end.
 void copy_offloaded(GraphStore& store, const std::string& where, const std::string& folder,
                     const nb::typed<nb::callable, std::optional<Columns>()>& parts) {
-  std::optional<EdgesOfFiles> held;
+  std::optional<EdgesIn> held;
   const GilRelease release;
   store.copy_offloaded(where, folder, [&](EdgeColumnsView& view) {
     const nb::gil_scoped_acquire acquire;
@@ -316,51 +227,39 @@ void restore_offloaded(GraphStore& store, const Columns& arrays) {
 // ---- whole graphs
 
 // Feature rows as they come in: float32, or the store's own 16 bits.
-struct FeatureRowsIn {
-  std::optional<Rows> floats;
-  std::optional<In2<std::uint16_t>> halves;
+using FeatureRowsIn = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-  FeatureRowsIn(const GraphStore& store, const nb::object& rows) {
-    Rows wide;
-    In2<std::uint16_t> narrow;
-    if (nb::try_cast(rows, wide, false)) {
-      floats = wide;
-    } else if (store.features().is_half() && nb::try_cast(rows, narrow, false)) {
-      halves = narrow;
-    } else {
-      throw nb::type_error("[load] expected features of the store's dtype, (V, F), got others; convert them");
-    }
+void give_features(const GraphStore& store, const FeatureRowsIn& rows, GraphArrays& input) {
+  input.slot_count = static_cast<std::int64_t>(rows.shape(0));
+  if (rows.dtype() == nb::dtype<float>()) {
+    input.features = {static_cast<const float*>(rows.data()), rows.size()};
+  } else if (store.features().is_half() && rows.dtype() == nb::dtype<std::uint16_t>()) {
+    input.features_half = {static_cast<const std::uint16_t*>(rows.data()), rows.size()};
+  } else {
+    throw nb::type_error("[load] expected features of the store's dtype, (V, F), got others; convert them");
   }
-  std::size_t shape(std::size_t axis) const { return floats ? floats->shape(axis) : halves->shape(axis); }
-  void give(GraphArrays& input) const {
-    input.slot_count = static_cast<std::int64_t>(shape(0));
-    if (floats) input.features = {floats->data(), floats->size()};
-    if (halves) input.features_half = {halves->data(), halves->size()};
-  }
-};
+}
 
-void load(GraphStore& store, const nb::object& features_in, Ids src, Ids dst, std::optional<In1<float>> weight,
-          std::optional<In1<std::int64_t>> time, std::optional<In1<std::int32_t>> type, std::optional<Rows> attr,
-          int threads, std::optional<In1<std::int32_t>> vertex_type, std::optional<In1<std::int64_t>> edge_id,
-          std::int64_t next_edge_id) {
-  const FeatureRowsIn x(store, features_in);
-  check_lengths("load", static_cast<std::size_t>(store.options().feature_width), x.shape(1), "each feature row");
-  if (attr) {
-    check_lengths("load", static_cast<std::size_t>(store.options().attr_width), attr->shape(1), "each attribute row");
+// edge ids count from 0 where none are given; live: all are where there are no flags.
+void load(GraphStore& store, const Columns& arrays, int threads, std::int64_t next_edge_id) {
+  const GraphOptions& options = store.options();
+  const auto x = stored<FeatureRowsIn>(arrays, "features");
+  const EdgesIn edges(options, arrays);
+  const auto live = stored_if<In1<std::uint8_t>>(arrays.contains("live"), arrays, "live");
+  const auto vertex_type = stored_if<In1<std::int32_t>>(store.is_typed(), arrays, "vertex_type");
+  check_lengths("load", static_cast<std::size_t>(options.feature_width), x.shape(1), "each feature row");
+  if (edges.attr) {
+    check_lengths("load", static_cast<std::size_t>(options.attr_width), edges.attr->shape(1), "each attribute row");
   }
+  if (live) check_lengths("load", x.shape(0), live->size(), "live");
   GraphArrays input;
-  x.give(input);
-  input.src = span_of(src);
-  input.dst = span_of(dst);
-  input.weight = span_of(weight);
-  input.time = span_of(time);
-  input.type = span_of(type);
-  if (attr) input.attr = {attr->data(), attr->size()};
-  input.vertex_type = span_of(vertex_type);
-  input.id = span_of(edge_id);
+  give_features(store, x, input);
+  input.live = span_of(live);
+  input.edges = edges.view;
   input.next_edge_id = next_edge_id;
+  input.vertex_type = span_of(vertex_type);
   GilRelease release;
-  store.restore(input, threads);
+  store.load(input, threads);
 }
 
 // All rows without their padding, as they are stored.
@@ -371,7 +270,7 @@ Out2<T> stored_rows(const GraphStore& store, const T* table) {
   const auto stride = static_cast<std::size_t>(store.feature_stride());
   std::vector<T> rows(slots * width);
   for (std::size_t v = 0; v < slots; ++v) std::copy_n(table + v * stride, width, rows.data() + v * width);
-  return make_rows(std::move(rows), slots, width);
+  return give<Out2<T>>(std::move(rows), {slots, width});
 }
 
 Columns to_arrays(const GraphStore& store) {
@@ -388,38 +287,13 @@ Columns to_arrays(const GraphStore& store) {
 }
 
 void from_arrays(GraphStore& store, const Columns& arrays) {
-  const GraphOptions& options = store.options();
-  const FeatureRowsIn x(store, nb::object(arrays["features"]));
-  const auto live_slots = stored<In1<std::uint8_t>>(arrays, "live");
+  for (const char* name : {"live", "id"}) {
+    if (!arrays.contains(name)) throw nb::key_error(name);
+  }
   const auto counters = stored<Ids>(arrays, "counters");
-  const auto src = stored<Ids>(arrays, "src"), dst = stored<Ids>(arrays, "dst"), id = stored<Ids>(arrays, "id");
-  std::optional<In1<float>> weight;
-  std::optional<In1<std::int64_t>> time;
-  std::optional<In1<std::int32_t>> type, vertex_type;
-  std::optional<Rows> attr;
-  if (store.is_typed()) vertex_type = stored<In1<std::int32_t>>(arrays, "vertex_type");
-  if (options.has_weight) weight = stored<In1<float>>(arrays, "weight");
-  if (options.has_time) time = stored<In1<std::int64_t>>(arrays, "time");
-  if (options.has_type) type = stored<In1<std::int32_t>>(arrays, "type");
-  if (options.attr_width > 0) attr = stored<Rows>(arrays, "attr");
   check_lengths("from_arrays", 2, counters.size(), "counters");
-  check_lengths("from_arrays", x.shape(0), live_slots.size(), "live");
-  GraphArrays input;
-  x.give(input);
-  input.live = span_of(live_slots);
-  input.src = span_of(src);
-  input.dst = span_of(dst);
-  input.id = span_of(id);
-  input.weight = span_of(weight);
-  input.time = span_of(time);
-  input.type = span_of(type);
-  if (attr) input.attr = {attr->data(), attr->size()};
-  input.vertex_type = span_of(vertex_type);
-  input.next_edge_id = counters.data()[1];
-  const std::int64_t version = counters.data()[0];
-  GilRelease release;
-  store.restore(input, 1);
-  store.set_version(version);
+  load(store, arrays, 1, counters.data()[1]);
+  store.set_version(counters.data()[0]);
 }
 
 }  // namespace
@@ -507,16 +381,12 @@ void bind_store(nb::module_& m) {
            "block_edges_max"_a = 128, "type_widths"_a = std::vector<std::int32_t>{},
            "src_types"_a = std::vector<std::int32_t>{}, "dst_types"_a = std::vector<std::int32_t>{},
            "feature_dtype"_a = "float32")
-      .def("load", &load, nb::arg("features").noconvert(), nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
-           nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none(), "threads"_a = 1,
-           nb::arg("vertex_type").noconvert() = nb::none(), nb::arg("edge_id").noconvert() = nb::none(),
-           "next_edge_id"_a = 0)
+      .def("load", &load, "arrays"_a, "threads"_a, "next_edge_id"_a)
       .def("set_apply_threads", &GraphStore::set_apply_threads, "threads"_a)
       .def(
           "apply",
           [](GraphStore& store, const UpdateBuffer& buffer) {
-            store.apply_unread(buffer);
+            store.apply_into(buffer, nullptr);
             store.publish();
           },
           "buffer"_a, Release())
@@ -529,10 +399,13 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("published_vertex_count", &GraphStore::published_vertex_count)
       .def_prop_ro("published_edge_count", &GraphStore::published_edge_count)
       .def_prop_ro("next_edge_id", &GraphStore::next_edge_id)
-      .def("live", &live)
-      .def("features", &features, nb::arg("ids").noconvert(), "width"_a = nb::none())
+      .def("live",
+           [](const GraphStore& s) {
+             return give<Out1<bool>>(live_flags(s), {static_cast<std::size_t>(s.slot_count())});
+           })
+      .def("features", &features, array("ids"), "width"_a = nb::none())
       .def("vertex_types", [](const GraphStore& store) { return make_array(types_of_all(store)); })
-      .def("slot_types", &slot_types, nb::arg("slots").noconvert())
+      .def("slot_types", reader<std::int32_t, &GraphStore::vertex_type>("slot_types"), array("slots"))
       .def("edges", &edges)
       .def(
           "out_neighbours",
@@ -540,12 +413,8 @@ void bind_store(nb::module_& m) {
       .def(
           "in_neighbours", [](const GraphStore& s, std::int64_t v) { return neighbours(s, "in_neighbours", v, false); },
           "v"_a)
-      .def(
-          "out_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "out_degree", ids, true); },
-          nb::arg("ids").noconvert())
-      .def(
-          "in_degree", [](const GraphStore& s, Ids ids) { return degrees(s, "in_degree", ids, false); },
-          nb::arg("ids").noconvert())
+      .def("out_degree", reader<std::int64_t, &GraphStore::out_degree>("out_degree"), array("ids"))
+      .def("in_degree", reader<std::int64_t, &GraphStore::in_degree>("in_degree"), array("ids"))
       .def("scan_out_sum", &scan_out_sum, Release())
       .def("memory", &memory)
       .def("block_stats", &block_stats, "outgoing"_a)
@@ -562,7 +431,7 @@ void bind_store(nb::module_& m) {
 void bind_graph(nb::module_& m) {
   bind_updates(m);
   bind_store(m);
-  m.def("scan_csr_sum", &scan_csr_sum, nb::arg("starts").noconvert(), nb::arg("neighbours").noconvert());
+  m.def("scan_csr_sum", &scan_csr_sum, array("starts"), array("neighbours"));
 }
 
 }  // namespace livegnn

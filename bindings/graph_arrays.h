@@ -4,12 +4,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "data.h"
 #include "livegnn/error.h"
 
 namespace livegnn::graph_arrays {
@@ -30,27 +33,46 @@ using Rows = In2<float>;
 using Columns = nb::typed<nb::dict, nb::str, nb::ndarray<nb::numpy>>;  // by name
 using Counts = nb::typed<nb::dict, nb::str, std::int64_t>;
 
+// An argument that takes an array of exactly its dtype.
+inline auto array(const char* name) { return nb::arg(name).noconvert(); }
+
+// An array that keeps the values.
+template <typename Array, typename T>
+Array give(std::vector<T> values, std::initializer_list<std::size_t> shape) {
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Array(reinterpret_cast<typename Array::Scalar*>(kept->data()), shape, owner);
+}
 template <typename T>
 Out1<T> make_array(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Out1<T>(kept->data(), {kept->size()}, owner);
+  const std::size_t count = values.size();
+  return give<Out1<T>>(std::move(values), {count});
 }
 
-template <typename T>
-Out2<T> make_rows(std::vector<T> values, std::size_t count, std::size_t width) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Out2<T>(kept->data(), {count, width}, owner);
+// One value of each item; `read` may be a member.
+template <typename T, typename Items, typename Read>
+std::vector<T> column_of(const Items& items, Read&& read) {
+  std::vector<T> values;
+  values.reserve(items.size());
+  for (const auto& item : items) values.push_back(static_cast<T>(std::invoke(read, item)));
+  return values;
+}
+
+template <auto... kMembers, typename Struct>
+Counts counts_of(const Struct& counted) {
+  Counts out;
+  ((out[kName<kMembers>.data()] = counted.*kMembers), ...);
+  return out;
 }
 
 template <typename T>
 std::span<const T> span_of(const In1<T>& array) {
   return {array.data(), array.size()};
 }
-template <typename T>
-std::span<const T> span_of(const std::optional<In1<T>>& array) {
-  return array ? std::span<const T>{array->data(), array->size()} : std::span<const T>{};
+template <typename Array>
+std::span<const typename Array::Scalar> span_of(const std::optional<Array>& array) {
+  if (!array) return {};
+  return {array->data(), array->size()};
 }
 
 inline void check_lengths(const char* where, std::size_t expected, std::size_t got, const char* name) {
@@ -72,6 +94,16 @@ Array stored(const nb::dict& arrays, const char* name) {
                              .c_str());
   }
   return array;
+}
+
+inline bool is_given(const nb::dict& arrays, const char* name) {
+  return arrays.contains(name) && !arrays[name].is_none();
+}
+
+template <typename Array>
+std::optional<Array> stored_if(bool wanted, const nb::dict& arrays, const char* name) {
+  if (!wanted) return std::nullopt;
+  return stored<Array>(arrays, name);
 }
 
 }  // namespace livegnn::graph_arrays

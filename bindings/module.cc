@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "bindings.h"
+#include "data.h"
 #include "livegnn/cpu.h"
 #include "livegnn/error.h"
 
@@ -15,40 +16,6 @@ namespace nb = nanobind;
 
 namespace livegnn {
 namespace {
-
-const char* class_name(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::VertexUnknown:
-      return "VertexUnknown";
-    case ErrorKind::VertexExists:
-      return "VertexExists";
-    case ErrorKind::VertexIdGap:
-      return "VertexIdGap";
-    case ErrorKind::EdgeMissing:
-      return "EdgeMissing";
-    case ErrorKind::EdgeOffloaded:
-      return "EdgeOffloaded";
-    case ErrorKind::EdgeDuplicate:
-      return "EdgeDuplicate";
-    case ErrorKind::ValueInvalid:
-      return "ValueInvalid";
-    case ErrorKind::WidthMismatch:
-      return "WidthMismatch";
-    case ErrorKind::ColumnMissing:
-      return "ColumnMissing";
-    case ErrorKind::RangeOverflow:
-      return "RangeOverflow";
-    case ErrorKind::DegreeNegative:
-      return "DegreeNegative";
-    case ErrorKind::SpillUnavailable:
-      return "SpillUnavailable";
-    case ErrorKind::StateMismatch:
-      return "StateMismatch";
-    case ErrorKind::InvariantBroken:
-      return "InvariantBroken";
-  }
-  return "InvariantBroken";
-}
 
 // The facts that there are, by the names of errors.Facts.
 nb::dict facts_of(const ErrorFacts& facts) {
@@ -72,7 +39,7 @@ void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const nb::object type = nb::module_::import_("livegnn.errors").attr(class_name(e.kind()));
+    const nb::object type = nb::module_::import_("livegnn.errors").attr(name_of(e.kind()).data());
     PyErr_SetObject(type.ptr(), type(e.what(), **facts_of(e.facts())).ptr());
   }
 }
@@ -85,24 +52,12 @@ NB_MODULE(_core, m) {
   nb::register_exception_translator(livegnn::translate, nullptr);
   m.attr("__version__") = LIVEGNN_VERSION;
   m.def("cpu_features", &livegnn::cpu_features, "Instruction sets of this machine that kernels exist for.");
-#ifdef LIVEGNN_BIND_GRAPH
   livegnn::bind_graph(m);
-#endif
-#ifdef LIVEGNN_BIND_ENGINE
   livegnn::bind_program(m);
   livegnn::bind_engine(m);
-#endif
-#ifdef LIVEGNN_BIND_SAMPLING
   livegnn::bind_sampling(m);
   livegnn::bind_sampling_workers(m);
-#endif
-#ifdef LIVEGNN_BIND_ARRIVALS
   livegnn::bind_arrivals(m);
-#endif
-#ifdef LIVEGNN_BIND_TEMPORAL
   livegnn::bind_temporal(m);
-#endif
-#ifdef LIVEGNN_BIND_FEATURE_CACHE
   livegnn::bind_feature_cache(m);
-#endif
 }

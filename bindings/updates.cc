@@ -27,13 +27,11 @@ namespace {
 
 using namespace graph_arrays;
 
-Update make_update(UpdateKind kind, std::int64_t u, std::int64_t v = -1) {
-  Update update{};
-  update.kind = kind;
-  update.u = u;
-  update.v = v;
-  return update;
-}
+using Type = std::optional<std::int32_t>;  // of one update, and of many
+using Types = std::optional<In1<std::int32_t>>;
+using Time = std::optional<std::int64_t>;
+using Times = std::optional<Ids>;
+using Id = std::optional<std::int64_t>;
 
 // Refuses NaN and infinity where they come in; apply() would name the update, this names the call. Rows of `width`.
 void check_finite(const UpdateBuffer& buffer, const char* where, const char* name, const float* values,
@@ -63,70 +61,121 @@ void give_row(UpdateBuffer& buffer, Update& update, const float* row, std::size_
   update.row_width = static_cast<std::int32_t>(width);
 }
 
-void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<float> weight,
-              std::optional<std::int64_t> time, std::optional<std::int32_t> type, std::optional<Row> attr) {
-  Update update = make_update(UpdateKind::AddEdge, u, v);
-  update.has_weight = weight.has_value();
-  update.weight = weight.value_or(1.0f);
-  update.time = time.value_or(kUnsetTime);
-  update.type = type.value_or(kUnsetType);
-  if (attr) {
-    check_finite(buffer, "add_edge", "edge_attr", attr->data(), attr->size(), attr->size());
-    give_row(buffer, update, attr->data(), attr->size());
-  }
+void add_with_row(UpdateBuffer& buffer, Update update, const char* where, const char* name, const Row& row) {
+  check_finite(buffer, where, name, row.data(), row.size(), row.size());
+  give_row(buffer, update, row.data(), row.size());
   buffer.add(update);
 }
 
-void add_edges(UpdateBuffer& buffer, Ids src, Ids dst, std::optional<In1<float>> weight,
-               std::optional<In1<std::int64_t>> time, std::optional<In1<std::int32_t>> type, std::optional<Rows> attr) {
-  const std::size_t count = src.size();
-  check_lengths("add_edges", count, dst.size(), "dst");
-  if (weight) check_lengths("add_edges", count, weight->size(), "weight");
-  if (time) check_lengths("add_edges", count, time->size(), "time");
-  if (type) check_lengths("add_edges", count, type->size(), "type");
-  if (attr) {
-    check_lengths("add_edges", count, attr->shape(0), "attr");
-    check_finite(buffer, "add_edges", "edge_attr", attr->data(), attr->size(), attr->shape(1));
-  }
+// Updates of one kind as columns; what has no column stays unset.
+struct Many {
+  const char* where;
+  UpdateKind kind;
+  Ids u;
+  Times v{};
+  Types types{};
+  std::optional<In1<float>> weight{};
+  Times time{};
+  std::optional<Rows> rows{};
+  const char* rows_name = "x";
+  Type type{};  // of all
+  bool missing_ignore = false;
+};
+
+void add_many(UpdateBuffer& buffer, const Many& many) {
+  const std::size_t count = many.u.size();
+  const auto check = [&](const auto& column, const char* name) {
+    if (column) check_lengths(many.where, count, column->shape(0), name);
+  };
+  check(many.v, "dst");
+  check(many.weight, "weight");
+  check(many.time, "time");
+  check(many.types, "type");
+  check(many.rows, "rows");
+  const std::size_t width = many.rows ? many.rows->shape(1) : 0;
+  if (many.rows) check_finite(buffer, many.where, many.rows_name, many.rows->data(), many.rows->size(), width);
   buffer.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    Update update = make_update(UpdateKind::AddEdge, src.data()[i], dst.data()[i]);
-    update.has_weight = weight.has_value();
-    if (weight) update.weight = weight->data()[i];
-    if (time) update.time = time->data()[i];
-    if (type) update.type = type->data()[i];
-    if (attr) give_row(buffer, update, attr->data() + i * attr->shape(1), attr->shape(1));
+    Update update{.kind = many.kind,
+                  .missing_ignore = many.missing_ignore,
+                  .has_weight = many.weight.has_value(),
+                  .type = many.type.value_or(kUnsetType),
+                  .u = many.u.data()[i]};
+    if (many.v) update.v = many.v->data()[i];
+    if (many.weight) update.weight = many.weight->data()[i];
+    if (many.time) update.time = many.time->data()[i];
+    if (many.types) update.type = many.types->data()[i];
+    if (many.rows) give_row(buffer, update, many.rows->data() + i * width, width);
     buffer.add(update);
   }
 }
 
-void remove_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<std::int64_t> time,
-                 std::optional<std::int32_t> type, std::optional<std::int64_t> edge_id, bool missing_ignore) {
-  Update update = make_update(UpdateKind::RemoveEdge, u, v);
+// Of an edge that is there.
+Update change_of(UpdateKind kind, std::int64_t u, std::int64_t v, Id edge_id, Type type) {
+  return {.kind = kind, .type = type.value_or(kUnsetType), .u = u, .v = v, .edge_id = edge_id.value_or(kNoEdge)};
+}
+
+Update of_vertex(UpdateKind kind, std::int64_t u, Type type) {
+  return {.kind = kind, .type = type.value_or(kUnsetType), .u = u};
+}
+
+void add_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, std::optional<float> weight, Time time, Type type,
+              std::optional<Row> attr) {
+  const Update update{.kind = UpdateKind::AddEdge,
+                      .has_weight = weight.has_value(),
+                      .type = type.value_or(kUnsetType),
+                      .u = u,
+                      .v = v,
+                      .time = time.value_or(kUnsetTime),
+                      .weight = weight.value_or(1.0f)};
+  if (attr) return add_with_row(buffer, update, "add_edge", "edge_attr", *attr);
+  buffer.add(update);
+}
+
+void add_edges(UpdateBuffer& buffer, Ids src, Ids dst, std::optional<In1<float>> weight, Times time, Types type,
+               std::optional<Rows> attr) {
+  add_many(buffer, {"add_edges", UpdateKind::AddEdge, src, dst, type, weight, time, attr, "edge_attr"});
+}
+
+void remove_edge(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Time time, Type type, Id edge_id,
+                 bool missing_ignore) {
+  Update update = change_of(UpdateKind::RemoveEdge, u, v, edge_id, type);
   update.time = time.value_or(kUnsetTime);
-  update.type = type.value_or(kUnsetType);
-  update.edge_id = edge_id.value_or(kNoEdge);
   update.missing_ignore = missing_ignore;
   buffer.add(update);
 }
 
-void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore, std::optional<In1<std::int32_t>> type) {
-  check_lengths("remove_edges", src.size(), dst.size(), "dst");
-  if (type) check_lengths("remove_edges", src.size(), type->size(), "type");
-  buffer.reserve(src.size());
-  for (std::size_t i = 0; i < src.size(); ++i) {
-    Update update = make_update(UpdateKind::RemoveEdge, src.data()[i], dst.data()[i]);
-    update.missing_ignore = missing_ignore;
-    if (type) update.type = type->data()[i];
-    buffer.add(update);
-  }
+void remove_edges(UpdateBuffer& buffer, Ids src, Ids dst, bool missing_ignore, Types type) {
+  Many many{"remove_edges", UpdateKind::RemoveEdge, src, dst, type};
+  many.missing_ignore = missing_ignore;
+  add_many(buffer, many);
 }
 
-void remove_edges_before(UpdateBuffer& buffer, std::int64_t time, std::optional<std::int32_t> type) {
-  Update update = make_update(UpdateKind::RemoveEdgesBefore, -1);
-  update.time = time;
-  update.type = type.value_or(kUnsetType);
+void remove_edges_before(UpdateBuffer& buffer, std::int64_t time, Type type) {
+  buffer.add({.kind = UpdateKind::RemoveEdgesBefore, .type = type.value_or(kUnsetType), .time = time});
+}
+
+void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, Id edge_id, Type type) {
+  Update update = change_of(UpdateKind::SetWeight, u, v, edge_id, type);
+  update.has_weight = true;
+  update.weight = w;
   buffer.add(update);
+}
+
+void set_weights(UpdateBuffer& buffer, Ids src, Ids dst, In1<float> w, Types type) {
+  add_many(buffer, {"set_weights", UpdateKind::SetWeight, src, dst, type, w});
+}
+
+void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row attr, Id edge_id, Type type) {
+  add_with_row(buffer, change_of(UpdateKind::SetEdgeAttr, u, v, edge_id, type), "set_edge_attr", "attr", attr);
+}
+
+void remove_vertex(UpdateBuffer& buffer, std::int64_t u, Type type) {
+  buffer.add(of_vertex(UpdateKind::RemoveVertex, u, type));
+}
+
+void remove_vertices(UpdateBuffer& buffer, Ids ids, Type type) {
+  add_many(buffer, {.where = "remove_vertices", .kind = UpdateKind::RemoveVertex, .u = ids, .type = type});
 }
 
 // types: UNSET for all edges. The buffer with the removals in it, and `now` after it.
@@ -141,68 +190,9 @@ std::tuple<UpdateBuffer, std::int64_t> buffer_with_expiry(const UpdateBuffer& bu
   return {std::move(made.buffer), made.now};
 }
 
-void set_weight(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, float w, std::optional<std::int64_t> edge_id,
-                std::optional<std::int32_t> type) {
-  Update update = make_update(UpdateKind::SetWeight, u, v);
-  update.has_weight = true;
-  update.weight = w;
-  update.type = type.value_or(kUnsetType);
-  update.edge_id = edge_id.value_or(kNoEdge);
-  buffer.add(update);
-}
-
-void set_weights(UpdateBuffer& buffer, Ids src, Ids dst, In1<float> w, std::optional<In1<std::int32_t>> type) {
-  check_lengths("set_weights", src.size(), dst.size(), "dst");
-  check_lengths("set_weights", src.size(), w.size(), "w");
-  if (type) check_lengths("set_weights", src.size(), type->size(), "type");
-  buffer.reserve(src.size());
-  for (std::size_t i = 0; i < src.size(); ++i) {
-    const std::optional<std::int32_t> one = type ? std::optional{type->data()[i]} : std::nullopt;
-    set_weight(buffer, src.data()[i], dst.data()[i], w.data()[i], std::nullopt, one);
-  }
-}
-
-void set_edge_attr(UpdateBuffer& buffer, std::int64_t u, std::int64_t v, Row attr, std::optional<std::int64_t> edge_id,
-                   std::optional<std::int32_t> type) {
-  Update update = make_update(UpdateKind::SetEdgeAttr, u, v);
-  update.type = type.value_or(kUnsetType);
-  update.edge_id = edge_id.value_or(kNoEdge);
-  check_finite(buffer, "set_edge_attr", "attr", attr.data(), attr.size(), attr.size());
-  give_row(buffer, update, attr.data(), attr.size());
-  buffer.add(update);
-}
-
-void add_with_row(UpdateBuffer& buffer, UpdateKind kind, const char* where, std::int64_t u, const Row& x,
-                  std::optional<std::int32_t> type) {
-  check_finite(buffer, where, "x", x.data(), x.size(), x.size());
-  Update update = make_update(kind, u);
-  update.type = type.value_or(kUnsetType);
-  give_row(buffer, update, x.data(), x.size());
-  buffer.add(update);
-}
-
-void add_with_rows(UpdateBuffer& buffer, UpdateKind kind, const char* where, const Ids& ids, const Rows& rows,
-                   std::optional<std::int32_t> type) {
-  check_lengths(where, ids.size(), rows.shape(0), "rows");
-  check_finite(buffer, where, "x", rows.data(), rows.size(), rows.shape(1));
-  buffer.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    Update update = make_update(kind, ids.data()[i]);
-    update.type = type.value_or(kUnsetType);
-    give_row(buffer, update, rows.data() + i * rows.shape(1), rows.shape(1));
-    buffer.add(update);
-  }
-}
-
 std::tuple<Out1<std::int64_t>, Out1<std::int64_t>> buffer_ids(const UpdateBuffer& buffer) {
-  std::vector<std::int64_t> u, v;
-  u.reserve(buffer.size());
-  v.reserve(buffer.size());
-  for (const Update& update : buffer.updates()) {
-    u.push_back(update.u);
-    v.push_back(update.v);
-  }
-  return {make_array(std::move(u)), make_array(std::move(v))};
+  return {make_array(column_of<std::int64_t>(buffer.updates(), &Update::u)),
+          make_array(column_of<std::int64_t>(buffer.updates(), &Update::v))};
 }
 
 void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
@@ -216,120 +206,80 @@ void set_buffer_ids(UpdateBuffer& buffer, Ids u, Ids v) {
 
 // ---- updates as columns, for logs
 
-// One value an update; optional fields hold what Update holds when they are not given. row_width is -1 without a row;
-// rows are joined in the order of the updates.
+// visit(name, member, a value as it is stored) for the fields that are columns, one value an update. Optional ones hold
+// what Update holds when they are not given.
+template <typename Visit>
+void each_field(Visit&& visit) {
+  visit("kind", &Update::kind, std::uint8_t{});
+  visit("missing_ignore", &Update::missing_ignore, std::uint8_t{});
+  visit("has_weight", &Update::has_weight, std::uint8_t{});
+  visit("type", &Update::type, std::int32_t{});
+  visit("u", &Update::u, std::int64_t{});
+  visit("v", &Update::v, std::int64_t{});
+  visit("time", &Update::time, std::int64_t{});
+  visit("edge_id", &Update::edge_id, std::int64_t{});
+  visit("weight", &Update::weight, float{});
+}
+
+// With row_width, -1 without a row, and with the rows, joined in the order of the updates.
 Columns buffer_columns(const UpdateBuffer& buffer) {
-  std::vector<std::uint8_t> kind, missing_ignore, has_weight;
-  std::vector<std::int32_t> type, row_width;
-  std::vector<std::int64_t> u, v, time, edge_id;
-  std::vector<float> weight, rows;
-  for (const Update& update : buffer.updates()) {
-    kind.push_back(static_cast<std::uint8_t>(update.kind));
-    missing_ignore.push_back(update.missing_ignore);
-    has_weight.push_back(update.has_weight);
-    type.push_back(update.type);
-    u.push_back(update.u);
-    v.push_back(update.v);
-    time.push_back(update.time);
-    edge_id.push_back(update.edge_id);
-    weight.push_back(update.weight);
-    row_width.push_back(update.row < 0 ? -1 : update.row_width);
+  const std::span<const Update> updates = buffer.updates();
+  std::vector<float> rows;
+  for (const Update& update : updates) {
     if (update.row >= 0) rows.insert(rows.end(), buffer.row(update), buffer.row(update) + update.row_width);
   }
+  const auto row_width = [](const Update& update) { return update.row < 0 ? -1 : update.row_width; };
   Columns out;
-  out["kind"] = make_array(std::move(kind));
-  out["missing_ignore"] = make_array(std::move(missing_ignore));
-  out["has_weight"] = make_array(std::move(has_weight));
-  out["type"] = make_array(std::move(type));
-  out["u"] = make_array(std::move(u));
-  out["v"] = make_array(std::move(v));
-  out["time"] = make_array(std::move(time));
-  out["edge_id"] = make_array(std::move(edge_id));
-  out["weight"] = make_array(std::move(weight));
-  out["row_width"] = make_array(std::move(row_width));
+  each_field([&](const char* name, auto member, auto stored_as) {
+    out[name] = make_array(column_of<decltype(stored_as)>(updates, member));
+  });
+  out["row_width"] = make_array(column_of<std::int32_t>(updates, row_width));
   out["rows"] = make_array(std::move(rows));
   return out;
 }
 
 // Into an empty buffer. Checks what memory safety needs; apply() checks the rest.
 void set_buffer_columns(UpdateBuffer& buffer, const Columns& arrays) {
-  const auto kind = stored<In1<std::uint8_t>>(arrays, "kind"),
-             has_weight = stored<In1<std::uint8_t>>(arrays, "has_weight"),
-             missing_ignore = stored<In1<std::uint8_t>>(arrays, "missing_ignore");
-  const auto type = stored<In1<std::int32_t>>(arrays, "type"),
-             row_width = stored<In1<std::int32_t>>(arrays, "row_width");
-  const auto u = stored<Ids>(arrays, "u"), v = stored<Ids>(arrays, "v"), time = stored<Ids>(arrays, "time"),
-             edge_id = stored<Ids>(arrays, "edge_id");
-  const auto weight = stored<Row>(arrays, "weight"), rows = stored<Row>(arrays, "rows");
-  const std::size_t count = kind.size();
-  for (const std::size_t size : {has_weight.size(), missing_ignore.size(), type.size(), row_width.size(), u.size(),
-                                 v.size(), time.size(), edge_id.size(), weight.size()}) {
-    check_lengths("from_arrays", count, size, "each column");
-  }
+  const auto row_width = stored<In1<std::int32_t>>(arrays, "row_width");
+  const auto rows = stored<Row>(arrays, "rows");
+  std::vector<Update> updates(row_width.size());
+  each_field([&](const char* name, auto member, auto stored_as) {
+    const auto column = stored<In1<decltype(stored_as)>>(arrays, name);
+    check_lengths("from_arrays", updates.size(), column.size(), "each column");
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      auto& field = updates[i].*member;
+      field = static_cast<std::remove_reference_t<decltype(field)>>(column.data()[i]);
+    }
+  });
   std::size_t floats = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (kind.data()[i] > static_cast<std::uint8_t>(UpdateKind::RemoveVertex)) {
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (updates[i].kind > UpdateKind::RemoveVertex) {
       throw Error(ErrorKind::ValueInvalid, {.where = "from_arrays",
                                             .expected = "a kind of update from 0 to 7",
-                                            .got = std::to_string(kind.data()[i]),
+                                            .got = std::to_string(static_cast<int>(updates[i].kind)),
                                             .advice = "save the updates again"});
     }
     floats += static_cast<std::size_t>(std::max(row_width.data()[i], 0));
   }
   check_lengths("from_arrays", floats, rows.size(), "rows");
   buffer.clear();
-  buffer.reserve(count);
+  buffer.reserve(updates.size());
   const float* row = rows.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    Update update = make_update(static_cast<UpdateKind>(kind.data()[i]), u.data()[i], v.data()[i]);
-    update.missing_ignore = missing_ignore.data()[i] != 0;
-    update.has_weight = has_weight.data()[i] != 0;
-    update.type = type.data()[i];
-    update.time = time.data()[i];
-    update.edge_id = edge_id.data()[i];
-    update.weight = weight.data()[i];
-    if (row_width.data()[i] >= 0) {
-      const auto width = static_cast<std::size_t>(row_width.data()[i]);
-      give_row(buffer, update, row, width);
-      row += width;
-    }
-    buffer.add(update);
-  }
-}
-
-void remove_vertices(UpdateBuffer& buffer, Ids ids, std::optional<std::int32_t> type) {
-  buffer.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    Update update = make_update(UpdateKind::RemoveVertex, ids.data()[i]);
-    update.type = type.value_or(kUnsetType);
-    buffer.add(update);
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const std::int32_t width = row_width.data()[i];
+    if (width >= 0) give_row(buffer, updates[i], row, static_cast<std::size_t>(width));
+    row += std::max(width, 0);
+    buffer.add(updates[i]);
   }
 }
 
 // By update, its place among those that were given; of an expiry, that of the update behind it.
 Out1<std::int64_t> given_places(const UpdateBuffer& buffer) {
-  std::vector<std::int64_t> places;
-  places.reserve(buffer.size());
   std::int64_t given = 0;
-  for (const Update& update : buffer.updates()) {
+  return make_array(column_of<std::int64_t>(buffer.updates(), [&](const Update& update) {
     given += !update.is_expiry;
-    places.push_back(std::max<std::int64_t>(given - 1, 0));
-  }
-  return make_array(std::move(places));
-}
-
-Out1<std::int32_t> buffer_types(const UpdateBuffer& buffer) {
-  std::vector<std::int32_t> types;
-  types.reserve(buffer.size());
-  for (const Update& update : buffer.updates()) types.push_back(update.type);
-  return make_array(std::move(types));
-}
-
-Out1<std::uint8_t> buffer_kinds(const UpdateBuffer& buffer) {
-  std::vector<std::uint8_t> kinds;
-  kinds.reserve(buffer.size());
-  for (const Update& update : buffer.updates()) kinds.push_back(static_cast<std::uint8_t>(update.kind));
-  return make_array(std::move(kinds));
+    return std::max<std::int64_t>(given - 1, 0);
+  }));
 }
 
 void set_buffer_types(UpdateBuffer& buffer, In1<std::int32_t> types) {
@@ -337,72 +287,56 @@ void set_buffer_types(UpdateBuffer& buffer, In1<std::int32_t> types) {
   for (std::size_t i = 0; i < buffer.size(); ++i) buffer.updates()[i].type = types.data()[i];
 }
 
+// The two methods of a kind of update that gives vertices rows.
+template <UpdateKind kKind>
+void bind_rows(nb::class_<UpdateBuffer>& bound, const char* one, const char* many) {
+  const auto add_one = [one](UpdateBuffer& buffer, std::int64_t u, Row x, Type type) {
+    add_with_row(buffer, of_vertex(kKind, u, type), one, "x", x);
+  };
+  const auto add_all = [many](UpdateBuffer& buffer, Ids ids, Rows x, Type type) {
+    add_many(buffer, {.where = many, .kind = kKind, .u = ids, .rows = x, .type = type});
+  };
+  bound.def(one, add_one, "u"_a, array("x"), "type"_a = nb::none())
+      .def(many, add_all, array("ids"), array("x"), "type"_a = nb::none());
+}
+
 }  // namespace
 
 void bind_updates(nb::module_& m) {
   bind_enum<UpdateKind>(m, "UpdateKind");
-  nb::class_<UpdateBuffer>(m, "UpdateBuffer", "Updates waiting to be applied, in order.")
-      .def(nb::init<>())
+  nb::class_<UpdateBuffer> bound(m, "UpdateBuffer", "Updates waiting to be applied, in order.");
+  bound.def(nb::init<>())
       .def("__len__", &UpdateBuffer::size)
       .def("clear", &UpdateBuffer::clear)
       .def("extend", &UpdateBuffer::extend, "other"_a)
       .def("ids", &buffer_ids)
       .def("to_arrays", &buffer_columns)
       .def("from_arrays", &set_buffer_columns, "arrays"_a)
-      .def("set_ids", &set_buffer_ids, nb::arg("u").noconvert(), nb::arg("v").noconvert())
-      .def("kinds", &buffer_kinds)
+      .def("set_ids", &set_buffer_ids, array("u"), array("v"))
+      .def("kinds",
+           [](const UpdateBuffer& b) { return make_array(column_of<std::uint8_t>(b.updates(), &Update::kind)); })
       .def("given_places", &given_places)
-      .def("types", &buffer_types)
-      .def("set_types", &set_buffer_types, nb::arg("types").noconvert())
+      .def("types",
+           [](const UpdateBuffer& b) { return make_array(column_of<std::int32_t>(b.updates(), &Update::type)); })
+      .def("set_types", &set_buffer_types, array("types"))
       .def("add_edge", &add_edge, "u"_a, "v"_a, "weight"_a = nb::none(), "time"_a = nb::none(), "type"_a = nb::none(),
-           nb::arg("attr").noconvert() = nb::none())
-      .def("add_edges", &add_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           nb::arg("weight").noconvert() = nb::none(), nb::arg("time").noconvert() = nb::none(),
-           nb::arg("type").noconvert() = nb::none(), nb::arg("attr").noconvert() = nb::none())
+           array("attr") = nb::none())
+      .def("add_edges", &add_edges, array("src"), array("dst"), array("weight") = nb::none(),
+           array("time") = nb::none(), array("type") = nb::none(), array("attr") = nb::none())
       .def("remove_edge", &remove_edge, "u"_a, "v"_a, "time"_a = nb::none(), "type"_a = nb::none(),
            "edge_id"_a = nb::none(), "missing_ignore"_a = false)
-      .def("remove_edges", &remove_edges, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           "missing_ignore"_a = false, nb::arg("type").noconvert() = nb::none())
+      .def("remove_edges", &remove_edges, array("src"), array("dst"), "missing_ignore"_a = false,
+           array("type") = nb::none())
       .def("remove_edges_before", &remove_edges_before, "time"_a, "type"_a = nb::none())
       .def("with_expiry", &buffer_with_expiry, "types"_a, "ttls"_a, "now"_a, "simple"_a)
       .def("set_weight", &set_weight, "u"_a, "v"_a, "w"_a, "edge_id"_a = nb::none(), "type"_a = nb::none())
-      .def("set_weights", &set_weights, nb::arg("src").noconvert(), nb::arg("dst").noconvert(),
-           nb::arg("w").noconvert(), nb::arg("type").noconvert() = nb::none())
-      .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, nb::arg("attr").noconvert(), "edge_id"_a = nb::none(),
-           "type"_a = nb::none())
-      .def(
-          "set_features",
-          [](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
-            add_with_row(b, UpdateKind::SetFeatures, "set_features", u, x, type);
-          },
-          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "set_features_rows",
-          [](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
-            add_with_rows(b, UpdateKind::SetFeatures, "set_features_rows", ids, x, type);
-          },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "add_vertex",
-          [](UpdateBuffer& b, std::int64_t u, Row x, std::optional<std::int32_t> type) {
-            add_with_row(b, UpdateKind::AddVertex, "add_vertex", u, x, type);
-          },
-          "u"_a, nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "add_vertices",
-          [](UpdateBuffer& b, Ids ids, Rows x, std::optional<std::int32_t> type) {
-            add_with_rows(b, UpdateKind::AddVertex, "add_vertices", ids, x, type);
-          },
-          nb::arg("ids").noconvert(), nb::arg("x").noconvert(), "type"_a = nb::none())
-      .def(
-          "remove_vertex",
-          [](UpdateBuffer& b, std::int64_t u, std::optional<std::int32_t> type) {
-            Update update = make_update(UpdateKind::RemoveVertex, u);
-            update.type = type.value_or(kUnsetType);
-            b.add(update);
-          },
-          "u"_a, "type"_a = nb::none())
-      .def("remove_vertices", &remove_vertices, nb::arg("ids").noconvert(), "type"_a = nb::none());
+      .def("set_weights", &set_weights, array("src"), array("dst"), array("w"), array("type") = nb::none())
+      .def("set_edge_attr", &set_edge_attr, "u"_a, "v"_a, array("attr"), "edge_id"_a = nb::none(),
+           "type"_a = nb::none());
+  bind_rows<UpdateKind::SetFeatures>(bound, "set_features", "set_features_rows");
+  bind_rows<UpdateKind::AddVertex>(bound, "add_vertex", "add_vertices");
+  bound.def("remove_vertex", &remove_vertex, "u"_a, "type"_a = nb::none())
+      .def("remove_vertices", &remove_vertices, array("ids"), "type"_a = nb::none());
 }
 
 }  // namespace livegnn

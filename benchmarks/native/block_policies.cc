@@ -378,16 +378,13 @@ double inject(Policy& policy, const Work& work) {
     run.clear();
     for (std::size_t i = first; i < std::min(first + work.batch, events); ++i) {
       const std::int64_t* event = work.events.data() + 3 * i;
-      EdgeEntry entry;
-      entry.neighbour = static_cast<VertexId>(event[1]);
-      entry.id = static_cast<EdgeId>(i);
-      entry.time = event[2];
-      run.add(static_cast<VertexId>(event[0]), entry, columns);
+      run.push_back({static_cast<VertexId>(event[0]), static_cast<VertexId>(event[1]), 1.0f, 0, static_cast<EdgeId>(i),
+                     event[2]});
     }
     const Clock::time_point begin = Clock::now();
-    grouped.assign(run, RunSide::ByDst, work.vertices);
+    grouped.assign(run, RunSide::ByDst, work.vertices, columns);
     for (std::size_t g = 0; g < grouped.groups().size(); ++g) {
-      policy.append(grouped.groups()[g].owner, grouped.span(grouped.groups()[g].begin, grouped.end_of(g)));
+      policy.append(grouped.groups()[g].owner, grouped.span(g));
     }
     seconds += seconds_since(begin);
   }

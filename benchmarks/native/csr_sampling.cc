@@ -387,8 +387,11 @@ int main(int count, char** arguments) {
   livegnn::GraphOptions options;
   options.has_time = true;
   livegnn::GraphStore store(options);
-  store.load(values[0], {}, all.subspan(4, edges), all.subspan(4 + edges, edges), {}, all.subspan(4 + 2 * edges, edges),
-             {}, {}, 1);
+  store.load({values[0],
+              {},
+              {},
+              {all.subspan(4, edges), all.subspan(4 + edges, edges), {}, {}, all.subspan(4 + 2 * edges, edges)}},
+             1);
   measure("livegnn", StoreSampler(store, fan_outs, recent, threads), vertices, times, batches, repeats);
   measure("growing", GrowingSampler(csr, fan_outs, recent, threads), vertices, times, batches, repeats);
   return 0;

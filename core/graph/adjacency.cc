@@ -33,7 +33,9 @@ bool add_to_index(BlockChain& index, BlockPool& pool, const EdgeEntry& entry) {
 }
 }  // namespace
 
-Adjacency::~Adjacency() {
+Adjacency::~Adjacency() { delete_hubs(); }
+
+void Adjacency::delete_hubs() {
   for (VertexId v = 0; v < slot_count_; ++v) {
     if (lists_[v].capacity == kHub) delete lists_[v].hub;
   }
@@ -50,11 +52,11 @@ void Adjacency::configure(PoolColumns columns, std::int32_t block_edges_max, boo
 
 void Adjacency::resize(VertexId slot_count) {
   lists_.reserve(slot_count);
-  for (VertexId v = slot_count_; v < slot_count; ++v) lists_[v] = List{{0}, 0, 0};
+  for (VertexId v = slot_count_; v < slot_count; ++v) lists_[v] = EdgeList{{0}, 0, 0};
   slot_count_ = slot_count;
 }
 
-void Adjacency::resize_block(List& list, std::int32_t capacity) {
+void Adjacency::resize_block(EdgeList& list, std::int32_t capacity) {
   const std::int64_t place = pool_.allocate(capacity);
   if (list.capacity > 0) {
     pool_.copy(place, list.place, list.count);
@@ -64,33 +66,38 @@ void Adjacency::resize_block(List& list, std::int32_t capacity) {
   list.capacity = capacity;
 }
 
-void Adjacency::make_hub(List& list) {
+void Adjacency::make_hub(EdgeList& list) {
   auto hub = std::make_unique<Hub>();
   hub->edges.append_block(pool_, list.place, list.count, list.capacity);
   list.hub = hub.release();
   list.capacity = kHub;
 }
 
-void Adjacency::make_single(List& list) {
-  Hub* hub = list.hub;
-  const std::int32_t capacity = pool_.fit(list.count);
-  const std::int64_t place = pool_.allocate(capacity);
-  std::int64_t end = place;
-  for (const BlockChain::Page& page : hub->edges.pages()) {
-    for (const BlockChain::Block& block : page) {
-      pool_.copy(end, block.place, block.count);
-      end += block.count;
-    }
+void Adjacency::make_single(EdgeList& list) {
+  const EdgeList single{{pool_.allocate(pool_.fit(list.count))}, list.count, pool_.fit(list.count)};
+  std::int64_t end = single.place;
+  list.hub->edges.each_block([&](const BlockChain::Block& block) {
+    pool_.copy(end, block.place, block.count);
+    end += block.count;
+  });
+  release(list);
+  list = single;
+}
+
+// Its blocks are free; it has no edges.
+void Adjacency::release(EdgeList& list) {
+  if (list.capacity == kHub) {
+    list.hub->edges.clear(pool_);
+    list.hub->index.clear(index_pool_);
+    delete list.hub;
+  } else if (list.capacity > 0) {
+    pool_.free(list.place, list.capacity);
   }
-  hub->edges.clear(pool_);
-  hub->index.clear(index_pool_);
-  delete hub;
-  list.place = place;
-  list.capacity = capacity;
+  list = EdgeList{{0}, 0, 0};
 }
 
 void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
-  List& list = lists_[v];
+  EdgeList& list = lists_[v];
   const std::int32_t largest = pool_.block_edges_max();
   if (list.capacity != kHub && list.count == list.capacity) {
     if (list.count == largest) {
@@ -117,7 +124,7 @@ void Adjacency::insert(VertexId v, const EdgeEntry& entry) {
   ++entry_count_;
 }
 
-EdgeKey Adjacency::last_key(const List& list) const {
+EdgeKey Adjacency::last_key(const EdgeList& list) const {
   if (list.capacity != kHub) return pool_.key(list.place + list.count - 1);
   const BlockChain::Block& block = list.hub->edges.pages().back().back();
   return pool_.key(block.place + block.count - 1);
@@ -126,12 +133,10 @@ EdgeKey Adjacency::last_key(const List& list) const {
 // Pieces that rise and begin behind the list's end are copied there; a late edge goes in alone.
 void Adjacency::insert_run(VertexId v, const EdgeSpan& run) {
   for (std::int32_t first = 0; first < run.count;) {
-    List& list = lists_[v];
+    EdgeList& list = lists_[v];
     const EdgeKey key{run.times != nullptr ? run.times[first] : 0, run.ids[first]};
     if (list.count > 0 && key < last_key(list)) {
-      insert(v, {run.neighbours[first], run.types != nullptr ? run.types[first] : 0,
-                 run.weights != nullptr ? run.weights[first] : 1.0f, run.ids[first], key.major});
-      ++first;
+      insert(v, run.entry(first++));
       continue;
     }
     std::int32_t last = run.times != nullptr ? first + 1 : run.count;
@@ -143,13 +148,11 @@ void Adjacency::insert_run(VertexId v, const EdgeSpan& run) {
   }
 }
 
-void Adjacency::append(List& list, const EdgeSpan& run, std::int32_t first) {
+void Adjacency::append(EdgeList& list, const EdgeSpan& run, std::int32_t first) {
   const std::int32_t largest = pool_.block_edges_max(), added = run.count - first;
   if (list.capacity != kHub) {
     const std::int32_t in_block = std::min(added, largest - list.count);
-    if (list.count + in_block > list.capacity) {
-      resize_block(list, pool_.grown(list.count + in_block));
-    }
+    if (list.count + in_block > list.capacity) resize_block(list, pool_.grown(list.count + in_block));
     pool_.write_run(list.place + list.count, run, first, in_block);
     list.count += in_block;
     entry_count_ += in_block;
@@ -163,9 +166,7 @@ void Adjacency::append(List& list, const EdgeSpan& run, std::int32_t first) {
   } catch (...) {  // the caller takes out again what is in
     const std::int32_t before = list.count;
     list.count = 0;
-    for (const BlockChain::Page& page : hub.edges.pages()) {
-      for (const BlockChain::Block& block : page) list.count += block.count;
-    }
+    hub.edges.each_block([&](const BlockChain::Block& block) { list.count += block.count; });
     entry_count_ += list.count - before;
     drop_index(hub);
     throw;
@@ -174,56 +175,60 @@ void Adjacency::append(List& list, const EdgeSpan& run, std::int32_t first) {
   entry_count_ += run.count - first;
   if (hub.indexed) {
     for (std::int32_t i = first; i < run.count && hub.indexed; ++i) {
-      const EdgeTime time = run.times != nullptr ? run.times[i] : 0;
-      const EdgeEntry entry{run.neighbours[i], 0, 1.0f, run.ids[i], time};
-      if (!add_to_index(hub.index, index_pool_, entry)) drop_index(hub);
+      if (!add_to_index(hub.index, index_pool_, run.entry(i))) drop_index(hub);
     }
   } else if (wants_index(list)) {
     build_index(hub, list.count);
   }
 }
 
-bool Adjacency::wants_index(const List& list) const {
-  constexpr std::int32_t kScansMax =
-      16;  // many scans cost less than one sort: hubs that are rarely searched go without
+// Many scans cost less than one sort: hubs that are rarely searched go without.
+bool Adjacency::wants_index(const EdgeList& list) const {
+  constexpr std::int32_t kScansMax = 16;
   return indexed_ && list.count > index_min() && list.hub->scans.load(std::memory_order_relaxed) >= kScansMax;
 }
 
 void Adjacency::note_scan(VertexId v) const {
-  const List& list = lists_[v];
+  const EdgeList& list = lists_[v];
   if (list.capacity == kHub && !list.hub->indexed) list.hub->scans.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Adjacency::index_if_wanted(VertexId v) {
-  List& list = lists_[v];
+  EdgeList& list = lists_[v];
   if (list.capacity == kHub && !list.hub->indexed && wants_index(list)) build_index(*list.hub, list.count);
 }
 
-std::int64_t Adjacency::find_place(const List& list, const EdgeKey& key) const {
+// The place of the first edge whose key is not below this one; -1 behind the last edge.
+std::int64_t Adjacency::place_from(const EdgeList& list, const EdgeKey& key) const {
   if (list.capacity != kHub) {
     const std::int32_t offset = pool_.lower_bound(list.place, list.count, key);
-    const std::int64_t place = list.place + offset;
-    return offset < list.count && pool_.key(place) == key ? place : -1;
+    return offset < list.count ? list.place + offset : -1;
   }
   const BlockChain::Cursor at = list.hub->edges.lower_bound(pool_, key);
-  if (list.hub->edges.at_end(at)) return -1;
-  const std::int64_t place = list.hub->edges.place(at);
-  return pool_.key(place) == key ? place : -1;
+  return list.hub->edges.at_end(at) ? -1 : list.hub->edges.place(at);
 }
 
-std::int64_t Adjacency::place_at(const List& list, const EdgeKey& key) const {
+std::int64_t Adjacency::find_place(const EdgeList& list, const EdgeKey& key) const {
+  const std::int64_t place = place_from(list, key);
+  return place >= 0 && pool_.key(place) == key ? place : -1;
+}
+
+std::int64_t Adjacency::place_at(const EdgeList& list, const EdgeKey& key) const {
   const std::int64_t place = find_place(list, key);
   invariant(place >= 0, "an edge is missing from one direction");
   return place;
 }
 
 void Adjacency::erase(VertexId v, const EdgeKey& key) {
-  List& list = lists_[v];
+  invariant(erase_found(v, key), "an edge is missing from one direction");
+}
+
+bool Adjacency::erase_found(VertexId v, const EdgeKey& key) {
+  EdgeList& list = lists_[v];
   if (list.capacity == kHub) {
     Hub& hub = *list.hub;
     const BlockChain::Cursor at = hub.edges.lower_bound(pool_, key);
-    invariant(!hub.edges.at_end(at) && pool_.key(hub.edges.place(at)) == key,
-              "an edge is missing from one direction of a hub");
+    if (hub.edges.at_end(at) || !(pool_.key(hub.edges.place(at)) == key)) return false;
     if (hub.indexed) {
       const EdgeKey index_key{pool_.read(hub.edges.place(at)).neighbour, key.minor};
       hub.index.erase(index_pool_, hub.index.lower_bound(index_pool_, index_key));
@@ -232,30 +237,28 @@ void Adjacency::erase(VertexId v, const EdgeKey& key) {
     --list.count;
     shrink_hub(list);
   } else {
-    const auto offset = static_cast<std::int32_t>(place_at(list, key) - list.place);
+    const std::int64_t place = find_place(list, key);
+    if (place < 0) return false;
     --list.count;
-    pool_.copy(list.place + offset, list.place + offset + 1, list.count - offset);
+    pool_.copy(place, place + 1, static_cast<std::int32_t>(list.place + list.count - place));
     shrink_single(list);
   }
   --entry_count_;
+  return true;
 }
 
-void Adjacency::shrink_single(List& list) {
+void Adjacency::shrink_single(EdgeList& list) {
   if (list.count == 0) {
-    pool_.free(list.place, list.capacity);
-    list = List{{0}, 0, 0};
+    release(list);
   } else if (3 * list.count <= list.capacity) {
     resize_block(list, pool_.fit(list.count + list.count / 2));
   }
 }
 
-void Adjacency::shrink_hub(List& list) {
-  Hub& hub = *list.hub;
-  if (hub.indexed && list.count < index_min() / 2) drop_index(hub);
+void Adjacency::shrink_hub(EdgeList& list) {
+  if (list.hub->indexed && list.count < index_min() / 2) drop_index(*list.hub);
   if (list.count == 0) {
-    hub.edges.clear(pool_);
-    delete list.hub;
-    list = List{{0}, 0, 0};
+    release(list);
   } else if (list.count <= pool_.block_edges_max() / 2) {
     make_single(list);
   }
@@ -266,7 +269,7 @@ void Adjacency::set_weight(VertexId v, const EdgeKey& key, float weight) {
 }
 
 EdgeEntry Adjacency::find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const {
-  const List& list = lists_[v];
+  const EdgeList& list = lists_[v];
   if (list.count == 0) return {};
   const bool has_time = pool_.columns().time;
   if (filter.id != kNoEdge && (!has_time || filter.time != INT64_MIN)) {  // the key is known
@@ -279,7 +282,7 @@ EdgeEntry Adjacency::find_newest(VertexId v, VertexId neighbour, const EdgeFilte
   return find_by_scan(list, neighbour, filter);
 }
 
-EdgeEntry Adjacency::find_by_scan(const List& list, VertexId neighbour, const EdgeFilter& filter) const {
+EdgeEntry Adjacency::find_by_scan(const EdgeList& list, VertexId neighbour, const EdgeFilter& filter) const {
   EdgeEntry best;
   const bool in_id_order = !pool_.columns().time;  // then the first match from the back is the newest
   const auto scan_block = [&](std::int64_t place, std::int32_t count) {
@@ -307,7 +310,7 @@ EdgeEntry Adjacency::find_by_scan(const List& list, VertexId neighbour, const Ed
   return best;
 }
 
-EdgeEntry Adjacency::find_by_index(const List& list, VertexId neighbour, const EdgeFilter& filter) const {
+EdgeEntry Adjacency::find_by_index(const EdgeList& list, VertexId neighbour, const EdgeFilter& filter) const {
   const BlockChain& index = list.hub->index;
   const EdgeKey past{neighbour, filter.id == kNoEdge || filter.id == INT64_MAX ? INT64_MAX : filter.id + 1};
   BlockChain::Cursor at = index.lower_bound(index_pool_, past);
@@ -321,23 +324,22 @@ EdgeEntry Adjacency::find_by_index(const List& list, VertexId neighbour, const E
   return {};
 }
 
+std::optional<EdgeEntry> Adjacency::find(VertexId v, const EdgeKey& key) const {
+  const std::int64_t place = find_place(lists_[v], key);
+  return place < 0 ? std::nullopt : std::optional(pool_.read(place));
+}
+
 EdgeEntry Adjacency::first(VertexId v) const {
-  const List& list = lists_[v];
+  const EdgeList& list = lists_[v];
   return pool_.read(list.capacity == kHub ? list.hub->edges.pages().front().front().place : list.place);
 }
 
 EdgeTime Adjacency::first_time_from(VertexId v, EdgeTime time) const {
-  const List& list = lists_[v];
-  const EdgeKey key{time, INT64_MIN};
-  if (list.capacity == kHub) {
-    const BlockChain::Cursor at = list.hub->edges.lower_bound(pool_, key);
-    return list.hub->edges.at_end(at) ? INT64_MAX : pool_.read(list.hub->edges.place(at)).time;
-  }
-  const std::int32_t at = list.count == 0 ? 0 : pool_.lower_bound(list.place, list.count, key);
-  return at == list.count ? INT64_MAX : pool_.read(list.place + at).time;
+  const std::int64_t place = place_from(lists_[v], {time, INT64_MIN});
+  return place < 0 ? INT64_MAX : pool_.read(place).time;
 }
 
-void Adjacency::erase_before_in_index(List& list, EdgeTime time) {
+void Adjacency::erase_before_in_index(EdgeList& list, EdgeTime time) {
   Hub& hub = *list.hub;
   std::vector<EdgeKey> keys;
   const auto few = static_cast<std::size_t>(list.count / 8);
@@ -352,7 +354,7 @@ void Adjacency::erase_before_in_index(List& list, EdgeTime time) {
 }
 
 std::int64_t Adjacency::erase_before(VertexId v, EdgeTime time) {
-  List& list = lists_[v];
+  EdgeList& list = lists_[v];
   if (list.count == 0 || first(v).time >= time) return 0;
   const EdgeKey key{time, INT64_MIN};
   std::int64_t erased;
@@ -373,20 +375,12 @@ std::int64_t Adjacency::erase_before(VertexId v, EdgeTime time) {
 }
 
 void Adjacency::clear(VertexId v) {
-  List& list = lists_[v];
-  entry_count_ -= list.count;
-  if (list.capacity == kHub) {
-    list.hub->edges.clear(pool_);
-    list.hub->index.clear(index_pool_);
-    delete list.hub;
-  } else if (list.capacity > 0) {
-    pool_.free(list.place, list.capacity);
-  }
-  list = List{{0}, 0, 0};
+  entry_count_ -= lists_[v].count;
+  release(lists_[v]);
 }
 
 void Adjacency::prefetch_append(VertexId v, int step) const {
-  const List& list = lists_[v];
+  const EdgeList& list = lists_[v];
   if (step == 0) return prefetch_line(&list);
   if (list.capacity != kHub) {
     if (step == 1 && list.capacity > 0) pool_.prefetch_append(list.place + list.count);

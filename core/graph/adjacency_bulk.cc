@@ -1,10 +1,11 @@
 // Whole lists at once: bulk load, indexes of hubs, compaction, and the checks.
 #include <algorithm>
+#include <memory>
 #include <string>
 
-#include "graph/parallel.h"
 #include "livegnn/detail/graph_adjacency.h"
 #include "livegnn/error.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
@@ -16,9 +17,7 @@ std::int64_t Adjacency::run_length(std::int64_t count) const {
 }
 
 void Adjacency::reset() {
-  for (VertexId v = 0; v < slot_count_; ++v) {
-    if (lists_[v].capacity == kHub) delete lists_[v].hub;
-  }
+  delete_hubs();
   slot_count_ = 0;
   entry_count_ = 0;
   pool_ = BlockPool(pool_.columns(), pool_.block_edges_max());
@@ -28,7 +27,7 @@ void Adjacency::reset() {
 void Adjacency::plan(std::span<const std::int32_t> degrees) {
   std::int64_t places = 0;
   for (VertexId v = 0; v < slot_count_; ++v) {
-    lists_[v] = List{{places}, degrees[v], 0};
+    lists_[v] = EdgeList{{places}, degrees[v], 0};
     places += run_length(degrees[v]);
     entry_count_ += degrees[v];
   }
@@ -36,51 +35,40 @@ void Adjacency::plan(std::span<const std::int32_t> degrees) {
   pool_.extend(places);
 }
 
-void Adjacency::cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_t place, std::int64_t count) {
-  while (count > 0) {
-    const auto block = static_cast<std::int32_t>(std::min<std::int64_t>(count, pool.block_edges_max()));
-    const std::int32_t capacity = pool.fit(block);
-    chain.append_block(pool, place, block, capacity);
-    place += capacity;
-    count -= block;
-  }
-}
-
-void Adjacency::finish(int threads) {
-  graph_parallel::run_pieces(threads, slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
+void Adjacency::finish(ThreadPool& threads) {
+  threads.run_pieces(slot_count_, 1024, [&](std::int64_t begin, std::int64_t end) {
     for (auto v = static_cast<VertexId>(begin); v < end; ++v) {
-      List& list = lists_[v];
+      EdgeList& list = lists_[v];
       if (list.count == 0) continue;
       if (pool_.columns().time) pool_.sort(list.place, list.count);
       if (list.count <= pool_.block_edges_max()) {
         list.capacity = pool_.fit(list.count);
         continue;
       }
-      auto* hub = new Hub;
-      cut_blocks(pool_, hub->edges, list.place, list.count);
-      list.hub = hub;
+      auto hub = std::make_unique<Hub>();
+      std::int64_t place = list.place;
+      for (std::int32_t left = list.count; left > 0;) {
+        const std::int32_t block = std::min(left, pool_.block_edges_max()), capacity = pool_.fit(block);
+        hub->edges.append_block(pool_, place, block, capacity);
+        place += capacity;
+        left -= block;
+      }
+      list.hub = hub.release();
       list.capacity = kHub;
     }
   });
 }
 
-std::vector<EdgeEntry> Adjacency::entries_by_neighbour(const Hub& hub, std::int32_t count) const {
+// Where there is no memory for it, the hub goes on without, and it is tried again after as many scans.
+void Adjacency::build_index(Hub& hub, std::int32_t count) try {
   std::vector<EdgeEntry> entries;
   entries.reserve(static_cast<std::size_t>(count));
-  for (const BlockChain::Page& page : hub.edges.pages()) {
-    for (const BlockChain::Block& block : page) {
-      for (std::int32_t i = 0; i < block.count; ++i) entries.push_back(pool_.read(block.place + i));
-    }
-  }
+  hub.edges.visit(pool_, [&](const EdgeSpan& span) {
+    for (std::int32_t i = 0; i < span.count; ++i) entries.push_back(span.entry(i));
+  });
   std::sort(entries.begin(), entries.end(), [](const EdgeEntry& a, const EdgeEntry& b) {
     return a.neighbour < b.neighbour || (a.neighbour == b.neighbour && a.id < b.id);
   });
-  return entries;
-}
-
-// Where there is no memory for it, the hub goes on without, and it is tried again after as many scans.
-void Adjacency::build_index(Hub& hub, std::int32_t count) try {
-  const std::vector<EdgeEntry> entries = entries_by_neighbour(hub, count);
   const std::int32_t largest = index_pool_.block_edges_max();
   for (std::int32_t begin = 0; begin < count; begin += largest) {
     const std::int32_t block = std::min(largest, count - begin);
@@ -113,18 +101,13 @@ std::size_t Adjacency::index_bytes() const {
 BlockStats Adjacency::block_stats() const {
   BlockStats stats;
   for (VertexId v = 0; v < slot_count_; ++v) {
-    const List& list = lists_[v];
+    const EdgeList& list = lists_[v];
     if (list.count == 0) continue;
     std::int64_t blocks = 0;
-    if (list.capacity != kHub) {
-      blocks = 1;
-      stats.places += list.capacity;
-    } else {
-      for (const BlockChain::Page& page : list.hub->edges.pages()) {
-        blocks += static_cast<std::int64_t>(page.size());
-        for (const BlockChain::Block& block : page) stats.places += block.capacity;
-      }
-    }
+    each_block(list, [&](std::int64_t, std::int32_t, std::int32_t capacity) {
+      ++blocks;
+      stats.places += capacity;
+    });
     ++stats.lists;
     stats.blocks += blocks;
     stats.blocks_max = std::max(stats.blocks_max, blocks);
@@ -141,47 +124,29 @@ bool Adjacency::wants_compaction() const {
   return idle(pool_) || idle(index_pool_);
 }
 
+// The same lists, loaded anew.
 void Adjacency::compact() {
-  std::int64_t places = 0, index_places = 0;
+  Adjacency packed;
+  packed.configure(pool_.columns(), pool_.block_edges_max(), indexed_);
+  packed.resize(slot_count_);
+  std::vector<std::int32_t> degrees(static_cast<std::size_t>(slot_count_));
+  for (VertexId v = 0; v < slot_count_; ++v) degrees[v] = lists_[v].count;
+  packed.plan(degrees);
   for (VertexId v = 0; v < slot_count_; ++v) {
-    places += run_length(lists_[v].count);
-    if (is_indexed(v)) index_places += run_length(lists_[v].count);
+    std::int64_t end = packed.place_of(v);
+    visit(v, [&](const EdgeSpan& span) {
+      packed.pool_.write_run(end, span, 0, span.count);
+      end += span.count;
+    });
   }
-  BlockPool packed(pool_.columns(), pool_.block_edges_max());
-  BlockPool packed_index(index_pool_.columns(), pool_.block_edges_max());
-  packed.reserve(places + places / 8);
-  packed_index.reserve(index_places + index_places / 8);
-  const auto append = [](BlockPool& to, const EdgeSpan& span, std::int64_t first_place, const BlockPool& from) {
-    std::int64_t place = first_place;
-    const std::int64_t start = span.neighbours - from.neighbours(0);
-    for (std::int32_t i = 0; i < span.count; ++i) to.write(place++, from.read(start + i));
-    return place;
-  };
+  ThreadPool alone(1);
+  packed.finish(alone);
   for (VertexId v = 0; v < slot_count_; ++v) {
-    List& list = lists_[v];
-    if (list.count == 0) continue;
-    const std::int64_t place = packed.extend(run_length(list.count));
-    std::int64_t end = place;
-    visit(v, [&](const EdgeSpan& span) { end = append(packed, span, end, pool_); });
-    if (list.capacity != kHub) {
-      list.place = place;
-      list.capacity = packed.fit(list.count);
-      continue;
-    }
-    BlockChain edges, index;
-    cut_blocks(packed, edges, place, list.count);
-    if (list.hub->indexed) {
-      const std::int64_t index_place = packed_index.extend(run_length(list.count));
-      std::int64_t index_end = index_place;
-      list.hub->index.visit(index_pool_,
-                            [&](const EdgeSpan& s) { index_end = append(packed_index, s, index_end, index_pool_); });
-      cut_blocks(packed_index, index, index_place, list.count);
-    }
-    list.hub->edges = std::move(edges);
-    list.hub->index = std::move(index);
+    if (is_indexed(v)) packed.build_index(*packed.lists_[v].hub, packed.lists_[v].count);
   }
-  pool_.swap(packed);
-  index_pool_.swap(packed_index);
+  std::swap(pool_, packed.pool_);
+  std::swap(index_pool_, packed.index_pool_);
+  lists_.swap(packed.lists_);
 }
 
 namespace {
@@ -208,7 +173,7 @@ std::int64_t check_chain(const BlockPool& pool, const BlockChain& chain) {
 }
 }  // namespace
 
-void Adjacency::check_hub(VertexId v, const List& list) const {
+void Adjacency::check_hub(VertexId v, const EdgeList& list) const {
   const Hub& hub = *list.hub;
   invariant(check_chain(pool_, hub.edges) == list.count, "a hub's blocks do not hold its degree");
   invariant(hub.indexed || hub.index.empty(), "a hub without an index has index blocks");
@@ -230,17 +195,14 @@ void Adjacency::check_hub(VertexId v, const List& list) const {
 void Adjacency::check_invariants() const {
   std::int64_t entries = 0, places = 0;
   for (VertexId v = 0; v < slot_count_; ++v) {
-    const List& list = lists_[v];
+    const EdgeList& list = lists_[v];
     entries += list.count;
+    each_block(list, [&](std::int64_t, std::int32_t, std::int32_t capacity) { places += capacity; });
     if (list.capacity == kHub) {
       invariant(list.count > pool_.block_edges_max() / 2, "a short list is stored as a hub");
       check_hub(v, list);
-      for (const BlockChain::Page& page : list.hub->edges.pages()) {
-        for (const BlockChain::Block& block : page) places += block.capacity;
-      }
       continue;
     }
-    places += list.capacity;
     invariant(list.count <= list.capacity && list.capacity <= std::max(3 * list.count, 1),
               "a single block is too short or too empty");
     for (std::int32_t i = 1; i < list.count; ++i) {

@@ -10,9 +10,9 @@
 namespace livegnn {
 
 void EdgeIdMap::rehash(std::size_t cells) {
-  Column<Cell> old;
+  Column<IdCell> old;
   old.reserve(static_cast<std::int64_t>(cells));
-  std::fill_n(old.data(), cells, Cell{kNoEdge, kNone});
+  std::fill_n(old.data(), cells, IdCell{kNoEdge, kNone});
   old.swap(cells_);
   const std::size_t old_size = std::exchange(size_, cells);
   mask_ = cells - 1;
@@ -37,13 +37,10 @@ void EdgeIdMap::insert(EdgeId id, std::int64_t value) {
 }
 
 std::int64_t EdgeIdMap::erase(EdgeId id) {
-  if (count_ == 0) return kNone;
-  std::size_t hole = home(id);
-  while (cells_[hole].id != id) {
-    if (cells_[hole].id == kNoEdge) return kNone;
-    hole = (hole + 1) & mask_;
-  }
-  const std::int64_t value = cells_[hole].value;
+  const IdCell* cell = cell_of(id);
+  if (cell == nullptr) return kNone;
+  const std::int64_t value = cell->value;
+  auto hole = static_cast<std::size_t>(cell - cells_.data());
   for (std::size_t at = (hole + 1) & mask_; cells_[at].id != kNoEdge; at = (at + 1) & mask_) {
     // A cell may move into the hole if the hole lies between its home and where it is.
     if (((at - home(cells_[at].id)) & mask_) < ((at - hole) & mask_)) continue;

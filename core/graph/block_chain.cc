@@ -257,9 +257,7 @@ std::int64_t BlockChain::erase_before(BlockPool& pool, const EdgeKey& key) {
 
 void BlockChain::clear(BlockPool& pool) {
   table_.drop();
-  for (const Page& page : pages_) {
-    for (const Block& block : page) pool.free(block.place, block.capacity);
-  }
+  each_block([&](const Block& block) { pool.free(block.place, block.capacity); });
   pages_.clear();
 }
 
@@ -270,15 +268,13 @@ void BlockChain::make_table() const {
   values[0] = static_cast<std::int64_t>(blocks);
   std::int64_t* at = values.get() + BlockTableSlot::kHead;
   std::int64_t before = 0;
-  for (const Page& page : pages_) {
-    for (const Block& block : page) {
-      at[0] = block.first.major;
-      at[blocks] = before;
-      at[2 * blocks] = block.place;
-      before += block.count;
-      ++at;
-    }
-  }
+  each_block([&](const Block& block) {
+    at[0] = block.first.major;
+    at[blocks] = before;
+    at[2 * blocks] = block.place;
+    before += block.count;
+    ++at;
+  });
   for (std::size_t column = 0; column < 3; ++column) {
     values[1 + column] = values[BlockTableSlot::kHead + (column + 1) * blocks - 1];
   }

@@ -133,19 +133,4 @@ std::size_t BlockPool::place_bytes() const {
          (columns_.time ? sizeof(EdgeTime) : 0) + (columns_.type ? sizeof(std::int32_t) : 0);
 }
 
-void BlockPool::swap(BlockPool& other) noexcept {
-  std::swap(columns_, other.columns_);
-  std::swap(page_blocks_max_, other.page_blocks_max_);
-  neighbours_.swap(other.neighbours_);
-  ids_.swap(other.ids_);
-  weights_.swap(other.weights_);
-  times_.swap(other.times_);
-  types_.swap(other.types_);
-  std::swap(top_, other.top_);
-  std::swap(free_, other.free_);
-  class_capacity_.swap(other.class_capacity_);
-  class_of_.swap(other.class_of_);
-  class_head_.swap(other.class_head_);
-}
-
 }  // namespace livegnn

@@ -15,8 +15,7 @@ enum class EdgeChangeKind : std::uint8_t { Added, AddedRun, Removed, Reweighted,
 
 struct EdgeChange {
   EdgeChangeKind kind;
-  VertexId u;
-  EdgeEntry entry;          // neighbour is v; the weight after the change, for Removed the weight it had
+  EdgeRecord edge;          // with its weight after the change, for Removed the one it had
   float weight_before;      // Reweighted
   std::int64_t row_before;  // Removed, AttrSet: the attribute row as it was, offset into rows; -1 without attributes.
                             // AddedRun: place in runs, and nothing else
@@ -43,21 +42,15 @@ struct BatchDelta::Journal {
   std::int64_t serial = 0;         // of this batch; 0 while it is not committed
   std::int64_t serial_before = 0;  // of the batch before
 
-  EdgeRun& next_run() {
+  EdgeRun& begin_run() {
     if (run_count == runs.size()) runs.emplace_back();
-    return runs[run_count];
-  }
-  void keep_run() {
-    edges.push_back({EdgeChangeKind::AddedRun, kNoVertex, {}, 0.0f, static_cast<std::int64_t>(run_count)});
-    ++run_count;
-  }
-  void drop_run() {
-    --run_count;
-    edges.pop_back();
+    runs[run_count].clear();
+    edges.push_back({EdgeChangeKind::AddedRun, {}, 0.0f, static_cast<std::int64_t>(run_count)});
+    return runs[run_count++];
   }
   std::size_t run_bytes() const {
     std::size_t total = 0;
-    for (const EdgeRun& run : runs) total += run.bytes();
+    for (const EdgeRun& run : runs) total += run.capacity() * sizeof(EdgeRecord);
     return total;
   }
 
@@ -69,16 +62,11 @@ struct BatchDelta::Journal {
 };
 
 struct GraphStore::Scratch {
-  struct NewEdge {
-    EdgeRecord record;
-    bool alive;
-  };
   std::shared_ptr<BatchDelta::Journal> journal;  // of the running or the latest batch
-  std::vector<NewEdge> new_edges;                // by ascending id
   GroupedRun grouped[2];                         // by direction
   std::unique_ptr<ThreadPool> pool;              // for long runs, made by the first
   std::vector<VertexId> sparse;  // by vertex: place in journal->vertices, valid if that names the vertex
-  EdgeIdMap reweighted;          // id -> place in delta.reweighted, used by large batches
+  EdgeIdMap reweighted;          // id -> place in delta.reweighted; empty between batches
   std::vector<EdgeEntry> incident;
   std::vector<float> zeros;
   std::vector<float> row;  // a feature row of 16 bits, decoded
@@ -87,12 +75,10 @@ struct GraphStore::Scratch {
   // them.
   static constexpr std::size_t kRunBytesMax = std::size_t{64} << 20;
   std::size_t run_bytes() const {
-    return (journal == nullptr ? 0 : journal->run_bytes()) + grouped[0].bytes() + grouped[1].bytes() +
-           new_edges.capacity() * sizeof(NewEdge);
+    return (journal == nullptr ? 0 : journal->run_bytes()) + grouped[0].bytes() + grouped[1].bytes();
   }
   void release_runs() {
     for (GroupedRun& half : grouped) half = {};
-    new_edges = std::vector<NewEdge>();
     if (journal != nullptr && journal.use_count() == 1) {
       journal->runs.resize(journal->run_count);
       journal->runs.shrink_to_fit();

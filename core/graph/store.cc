@@ -66,18 +66,9 @@ void UpdateBuffer::extend(const UpdateBuffer& other) {
 }
 
 void BatchDelta::clear() {
-  removed.clear();
-  added.clear();
-  reweighted.clear();
-  reattributed.clear();
-  attrs_changed.clear();
-  attrs_before.clear();
-  vertices_added.clear();
-  vertices_removed.clear();
-  vertices_retyped.clear();
-  types_before.clear();
-  features_changed.clear();
-  features_before.clear();
+  const auto clear_all = [](auto&... values) { (values.clear(), ...); };
+  clear_all(removed, added, reweighted, reattributed, attrs_changed, attrs_before, vertices_added, vertices_removed,
+            vertices_retyped, types_before, features_changed, features_before);
   journal.reset();
 }
 
@@ -141,34 +132,25 @@ bool GraphStore::fits_ends(std::int32_t edge_type, std::int32_t src_type, std::i
   return options_.edge_ends[static_cast<std::size_t>(edge_type)] == EdgeEnds{src_type, dst_type};
 }
 
-void GraphStore::link(VertexId u, const EdgeEntry& entry) {
-  const VertexId v = entry.neighbour;
-  out_.insert(u, entry);
-  if (!options_.undirected || u != v) {
-    EdgeEntry twin = entry;
-    twin.neighbour = u;
-    try {
-      in_->insert(v, twin);
-    } catch (...) {  // out of memory: leave no half of an edge
-      out_.erase(u, out_.key(entry));
-      throw;
-    }
-  }
+// What throws leaves the edge in one of its lists or in none.
+void GraphStore::link(const EdgeRecord& edge) {
+  out_.insert(edge.src, edge.in_out_list());
+  if (!options_.undirected || edge.src != edge.dst) in_->insert(edge.dst, edge.in_in_list());
   ++edge_count_;
-  if (!oldest_.empty()) note_oldest(u, entry.type, entry.time);
+  note_oldest({&edge, 1});
 }
 
-void GraphStore::unlink(VertexId u, const EdgeEntry& entry) {
-  const EdgeKey key = out_.key(entry);
-  out_.erase(u, key);
-  if (!options_.undirected || u != entry.neighbour) in_->erase(entry.neighbour, key);
+void GraphStore::unlink(const EdgeRecord& edge) {
+  const EdgeKey key = out_.key(edge.in_out_list());
+  out_.erase(edge.src, key);
+  if (!options_.undirected || edge.src != edge.dst) in_->erase(edge.dst, key);
   --edge_count_;
 }
 
-void GraphStore::relabel(VertexId u, const EdgeEntry& entry, float weight) {
-  const EdgeKey key = out_.key(entry);
-  out_.set_weight(u, key, weight);
-  if (!options_.undirected || u != entry.neighbour) in_->set_weight(entry.neighbour, key, weight);
+void GraphStore::relabel(const EdgeRecord& edge, float weight) {
+  const EdgeKey key = out_.key(edge.in_out_list());
+  out_.set_weight(edge.src, key, weight);
+  if (!options_.undirected || edge.src != edge.dst) in_->set_weight(edge.dst, key, weight);
 }
 
 // The shorter side is scanned; where both are long, the destination's index knows, once there is one. entry.neighbour
@@ -187,12 +169,11 @@ EdgeEntry GraphStore::find_edge(VertexId u, VertexId v, const EdgeFilter& filter
 
 GraphMemory GraphStore::memory() const {
   GraphMemory total{};
-  for (const Adjacency* lists : {static_cast<const Adjacency*>(&out_), static_cast<const Adjacency*>(in_)}) {
+  for (const Adjacency* lists : {&out_, &in_lists_}) {
     total.edges_live += lists->live_bytes();
     total.edges_reserved += lists->reserved_bytes() - lists->live_bytes();
     total.index += lists->index_bytes();
     total.vertices += lists->list_bytes();
-    if (options_.undirected) break;
   }
   total.vertices += live_.bytes() + vertex_types_.bytes() + scratch_->sparse.capacity() * sizeof(VertexId);
   total.vertices += offloaded_.bytes() + scratch_->run_bytes();

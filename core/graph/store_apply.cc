@@ -1,7 +1,9 @@
 // Batches: one update at a time, each checked against the graph as it is by then, then journaled, then done.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
+#include <utility>
 
 #include "graph/journal.h"
 #include "livegnn/graph.h"
@@ -16,51 +18,36 @@ using std::to_string;
   throw Error(kind, {.expected = expected, .got = got, .advice = advice, .vertex = vertex});
 }
 
-// "remove_edge 3 -> 5": an update as messages name it.
-std::string name_of(const Update& update) {
-  const std::string pair = " " + to_string(update.u) + " -> " + to_string(update.v);
-  switch (update.kind) {
-    case UpdateKind::AddEdge:
-      return "add_edge" + pair;
-    case UpdateKind::RemoveEdge:
-      return "remove_edge" + pair;
-    case UpdateKind::RemoveEdgesBefore:
-      return (update.is_expiry ? "expiry of edges before " : "remove_edges_before ") + to_string(update.time);
-    case UpdateKind::SetWeight:
-      return "set_weight" + pair;
-    case UpdateKind::SetEdgeAttr:
-      return "set_edge_attr" + pair;
-    case UpdateKind::SetFeatures:
-      return "set_features " + to_string(update.u);
-    case UpdateKind::AddVertex:
-      return "add_vertex " + to_string(update.u);
-    case UpdateKind::RemoveVertex:
-      return "remove_vertex " + to_string(update.u);
-  }
-  return "unknown update";
-}
-
-// What a check of one update has found, with the update.
+// What a check of one update has found, with the update: "remove_edge 3 -> 5".
 ErrorFacts facts_of(ErrorFacts facts, const Update& update, std::size_t at) {
+  constexpr const char* kNames[] = {"add_edge",      "remove_edge",  "remove_edges_before", "set_weight",
+                                    "set_edge_attr", "set_features", "add_vertex",          "remove_vertex"};
   facts.where = "apply";
-  facts.subject = name_of(update);
+  facts.subject =
+      std::string(update.is_expiry ? "expiry of edges before" : kNames[static_cast<int>(update.kind)]) + " ";
   facts.update = static_cast<std::int64_t>(at);
-  switch (update.kind) {
-    case UpdateKind::AddEdge:
-    case UpdateKind::RemoveEdge:
-    case UpdateKind::SetWeight:
-    case UpdateKind::SetEdgeAttr:
-      facts.edge = {update.u, update.v};
-      break;
-    case UpdateKind::SetFeatures:
-    case UpdateKind::AddVertex:
-    case UpdateKind::RemoveVertex:
-      facts.vertex = update.u;
-      break;
-    case UpdateKind::RemoveEdgesBefore:
-      break;
+  if (update.kind == UpdateKind::RemoveEdgesBefore) {
+    facts.subject += to_string(update.time);
+  } else if (update.kind >= UpdateKind::SetFeatures) {
+    facts.subject += to_string(update.u);
+    facts.vertex = update.u;
+  } else {
+    facts.subject += to_string(update.u) + " -> " + to_string(update.v);
+    facts.edge = {update.u, update.v};
   }
   return facts;
+}
+
+// One past the last update of the run of additions that starts at `first`.
+std::size_t end_of_run(std::span<const Update> updates, std::size_t first) {
+  while (first < updates.size() && updates[first].kind == UpdateKind::AddEdge) ++first;
+  return first;
+}
+
+void check_weight(const Update& update) {
+  if (update.has_weight && !std::isfinite(update.weight)) {
+    refuse(ErrorKind::ValueInvalid, "a finite weight", to_string(update.weight), "correct the weight");
+  }
 }
 
 // The place of an update in the batch as the user gave it; of an expiry, that of the update behind it.
@@ -112,12 +99,6 @@ void GraphStore::check_feature_row(const UpdateBuffer& batch, const Update& upda
          "scale it down, or make the graph with a feature_dtype that holds it");
 }
 
-void GraphStore::check_weight(const Update& update) const {
-  if (update.has_weight && !std::isfinite(update.weight)) {
-    refuse(ErrorKind::ValueInvalid, "a finite weight", to_string(update.weight), "correct the weight");
-  }
-}
-
 void GraphStore::check_filter(const Update& update) const {
   if (!options_.has_time && update.time != kUnsetTime) {
     refuse(ErrorKind::ColumnMissing, "no time (the graph has none)", "one", "create the graph with times");
@@ -165,7 +146,8 @@ VertexId GraphStore::typed_vertex(const Update& update) const {
   return v;
 }
 
-EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const {
+EdgeRecord GraphStore::checked_edge(const UpdateBuffer& batch, const Update& update) const {
+  const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
   const auto check_column = [](bool has, bool given, const char* name) {
     if (has == given) return;
     refuse(ErrorKind::ColumnMissing, has ? std::string("a ") + name : std::string("no ") + name, has ? "none" : "one",
@@ -186,13 +168,12 @@ EdgeEntry GraphStore::checked_entry(const UpdateBuffer& batch, const Update& upd
   if (out_degree(u) == INT32_MAX || in_degree(v) == INT32_MAX) {
     refuse(ErrorKind::RangeOverflow, "fewer than 2^31 edges per vertex", "one more", "split the vertex");
   }
-  EdgeEntry entry;
-  entry.neighbour = v;
-  entry.id = checked_edge_id(update);
-  if (options_.has_weight) entry.weight = update.weight;
-  if (options_.has_time) entry.time = update.time;
-  if (options_.has_type) entry.type = update.type;
-  return entry;
+  return {u,
+          v,
+          options_.has_weight ? update.weight : 1.0f,
+          options_.has_type ? update.type : 0,
+          checked_edge_id(update),
+          options_.has_time ? update.time : 0};
 }
 
 // Ids rise with every addition, so that the newest edge has the largest.
@@ -205,7 +186,7 @@ EdgeId GraphStore::checked_edge_id(const Update& update) const {
   return update.edge_id;
 }
 
-EdgeEntry GraphStore::found_edge(const Update& update) {
+EdgeRecord GraphStore::found_edge(const Update& update) {
   const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
   check_filter(update);
   in_->index_if_wanted(v);
@@ -216,73 +197,64 @@ EdgeEntry GraphStore::found_edge(const Update& update) {
     refuse(ErrorKind::EdgeMissing, "an edge", "none",
            update.kind == UpdateKind::RemoveEdge ? "add it first, or pass missing=\"ignore\"" : "add it first");
   }
-  return entry;
+  return EdgeRecord::of(u, entry);
 }
 
 // ---- one update each
 
 void GraphStore::add_edge(const UpdateBuffer& batch, const Update& update) {
-  const VertexId u = live_vertex(update.u), v = live_vertex(update.v);
-  const EdgeEntry entry = checked_entry(batch, update, u, v);
-  BatchDelta::Journal& journal = *scratch_->journal;
-  journal.edges.push_back({EdgeChangeKind::Added, u, entry, entry.weight, -1});
-  try {
-    if (options_.attr_width > 0) attributes_.insert(entry.id, batch.row(update));
-    link(u, entry);
-  } catch (...) {
-    journal.edges.pop_back();
-    throw;
-  }
-  next_edge_id_ = entry.id + 1;
+  const EdgeRecord edge = checked_edge(batch, update);
+  scratch_->journal->edges.push_back({EdgeChangeKind::Added, edge, edge.weight, -1});
+  if (options_.attr_width > 0) attributes_.insert(edge.id, batch.row(update));
+  link(edge);
+  next_edge_id_ = edge.id + 1;
 }
 
-void GraphStore::journal_removed(VertexId u, const EdgeEntry& entry) {
+void GraphStore::journal_removed(const EdgeRecord& edge) {
   BatchDelta::Journal& journal = *scratch_->journal;
   std::int64_t row = -1;
   if (options_.attr_width > 0) {
-    row = journal.save_row(attributes_.find(entry.id), options_.attr_width);
-    attributes_.erase(entry.id);
+    row = journal.save_row(attributes_.find(edge.id), options_.attr_width);
+    attributes_.erase(edge.id);
   }
-  journal.edges.push_back({EdgeChangeKind::Removed, u, entry, entry.weight, row});
+  journal.edges.push_back({EdgeChangeKind::Removed, edge, edge.weight, row});
 }
 
 void GraphStore::remove_edge(const Update& update) {
-  const EdgeEntry entry = found_edge(update);
-  if (entry.id == kNoEdge) return;
-  const auto u = static_cast<VertexId>(update.u);
-  journal_removed(u, entry);
-  unlink(u, entry);
+  const EdgeRecord edge = found_edge(update);
+  if (edge.id == kNoEdge) return;
+  journal_removed(edge);
+  unlink(edge);
 }
 
 void GraphStore::set_weight(const Update& update) {
-  const VertexId u = live_vertex(update.u);
+  live_vertex(update.u);
   live_vertex(update.v);
   if (!options_.has_weight) {
     refuse(ErrorKind::ColumnMissing, "a graph with weights", "one without", "create the graph with weights");
   }
   if (!update.has_weight) refuse(ErrorKind::ValueInvalid, "a weight", "none", "give the weight");
   check_weight(update);
-  EdgeEntry entry = found_edge(update);
-  if (entry.id == kNoEdge) return;
-  const float before = entry.weight;
-  entry.weight = update.weight;
-  scratch_->journal->edges.push_back({EdgeChangeKind::Reweighted, u, entry, before, -1});
-  relabel(u, entry, update.weight);
+  EdgeRecord edge = found_edge(update);
+  if (edge.id == kNoEdge) return;
+  const float before = std::exchange(edge.weight, update.weight);
+  scratch_->journal->edges.push_back({EdgeChangeKind::Reweighted, edge, before, -1});
+  relabel(edge, update.weight);
 }
 
 void GraphStore::set_edge_attr(const UpdateBuffer& batch, const Update& update) {
-  const VertexId u = live_vertex(update.u);
+  live_vertex(update.u);
   live_vertex(update.v);
   if (options_.attr_width == 0) {
     refuse(ErrorKind::ColumnMissing, "a graph with edge attributes", "one without", "create the graph with attributes");
   }
   check_row(batch, update, options_.attr_width);
-  const EdgeEntry entry = found_edge(update);
-  if (entry.id == kNoEdge) return;
+  const EdgeRecord edge = found_edge(update);
+  if (edge.id == kNoEdge) return;
   BatchDelta::Journal& journal = *scratch_->journal;
-  float* row = attributes_.find(entry.id);
+  float* row = attributes_.find(edge.id);
   const std::int64_t saved = journal.save_row(row, options_.attr_width);
-  journal.edges.push_back({EdgeChangeKind::AttrSet, u, entry, entry.weight, saved});
+  journal.edges.push_back({EdgeChangeKind::AttrSet, edge, edge.weight, saved});
   std::memcpy(row, batch.row(update), static_cast<std::size_t>(options_.attr_width) * sizeof(float));
 }
 
@@ -335,34 +307,24 @@ void GraphStore::remove_vertex(const Update& update) {
   check_vertex_loaded(u);
   std::vector<EdgeEntry>& incident = scratch_->incident;
   const auto collect = [&](const EdgeSpan& span) {
-    for (std::int32_t i = 0; i < span.count; ++i) {
-      EdgeEntry entry;
-      entry.neighbour = span.neighbours[i];
-      entry.id = span.ids[i];
-      if (span.weights != nullptr) entry.weight = span.weights[i];
-      if (span.times != nullptr) entry.time = span.times[i];
-      if (span.types != nullptr) entry.type = span.types[i];
-      incident.push_back(entry);
-    }
+    for (std::int32_t i = 0; i < span.count; ++i) incident.push_back(span.entry(i));
   };
   incident.clear();
   visit_out(u, collect);
   for (const EdgeEntry& entry : incident) {
-    journal_removed(u, entry);
+    journal_removed(EdgeRecord::of(u, entry));
     if (!options_.undirected || entry.neighbour != u) in_->erase(entry.neighbour, out_.key(entry));
-    --edge_count_;
   }
+  edge_count_ -= static_cast<std::int64_t>(incident.size());
   out_.clear(u);
   if (!options_.undirected) {
     incident.clear();
     visit_in(u, collect);
-    for (EdgeEntry& entry : incident) {
-      const VertexId src = entry.neighbour;
-      entry.neighbour = u;
-      journal_removed(src, entry);
-      out_.erase(src, out_.key(entry));
-      --edge_count_;
+    for (const EdgeEntry& entry : incident) {
+      journal_removed({entry.neighbour, u, entry.weight, entry.type, entry.id, entry.time});
+      out_.erase(entry.neighbour, out_.key(entry));
     }
+    edge_count_ -= static_cast<std::int64_t>(incident.size());
     in_->clear(u);
   }
   journal_vertex(u);
@@ -412,21 +374,8 @@ void GraphStore::prefetch_update(const UpdateBuffer& batch, std::size_t at) cons
   }
 }
 
-BatchDelta GraphStore::apply(const UpdateBuffer& batch) {
-  BatchDelta delta;
-  apply_into(batch, delta);
-  return delta;
-}
-
-void GraphStore::apply_unread(const UpdateBuffer& batch) {
-  BatchDelta unread;
-  apply_batch(batch, unread, false);
-}
-
-void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta& delta) { apply_batch(batch, delta, true); }
-
-void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool delta_read) {
-  delta.clear();
+// The journal of the batch before, where nothing else holds it.
+BatchDelta::Journal& GraphStore::begin_journal() {
   std::shared_ptr<BatchDelta::Journal>& journal = scratch_->journal;
   if (journal == nullptr || journal.use_count() > 1) journal = std::make_shared<BatchDelta::Journal>();
   journal->edges.clear();
@@ -441,11 +390,21 @@ void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool 
   journal->vertex_count_before = vertex_count_;
   journal->edge_count_before = edge_count_;
   journal->slot_count_before = slot_count_;
+  return *journal;
+}
+
+void GraphStore::apply_into(const UpdateBuffer& batch, BatchDelta* delta) {
+  if (delta != nullptr) delta->clear();
+  BatchDelta::Journal& journal = begin_journal();
   const std::span<const Update> updates = batch.updates();
+  const auto take_back = [&] {
+    roll_back(journal);
+    if (delta != nullptr) delta->clear();
+  };
   std::size_t at = 0;
   try {
     for (std::size_t end_seen = 0; at < updates.size();) {
-      const std::size_t end = at < end_seen ? at : end_of_run(batch, at);  // a run too short is measured once
+      const std::size_t end = at < end_seen ? at : end_of_run(updates, at);  // a run too short is measured once
       end_seen = std::max(end_seen, end);
       if (takes_run(end - at)) {
         add_run(batch, at, end);
@@ -455,20 +414,19 @@ void GraphStore::apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool 
         ++at;
       }
     }
-    if (delta_read) write_delta(*journal, delta);
+    if (delta != nullptr && !journal.edges.empty()) write_edges(journal, *delta);
+    if (delta != nullptr && !journal.vertices.empty()) write_vertices(journal, *delta);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::InvariantBroken) throw;
-    roll_back(*journal);
-    delta.clear();
+    take_back();
     throw Error(error.kind(), facts_of(error.facts(), updates[at], given_before(updates, at)));
   } catch (...) {
-    roll_back(*journal);
-    delta.clear();
+    take_back();
     throw;
   }
   ++version_;
-  journal->serial = scratch_->serial_latest = scratch_->serial_next++;
-  delta.journal = journal;
+  journal.serial = scratch_->serial_latest = scratch_->serial_next++;
+  if (delta != nullptr) delta->journal = scratch_->journal;
   compact_if_idle();
 }
 

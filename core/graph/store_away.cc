@@ -1,6 +1,7 @@
 // Copies of the edges that are away, for readers of whole lists: a store of its own, whose columns lie in files without
 // names. A list is read as if all of it were in memory: its edges in the order of their keys, whichever store has them.
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "graph/journal.h"
@@ -16,16 +17,9 @@ constexpr std::size_t kChunk = std::size_t{1} << 20;  // edges that are copied a
 EdgeKey key_at(const EdgeSpan& span, std::int32_t i) { return {span.times[i], span.ids[i]}; }
 
 std::int32_t count_below(const EdgeSpan& span, const EdgeKey& key) {
-  std::int32_t low = 0, high = span.count;
-  while (low < high) {
-    const std::int32_t middle = low + (high - low) / 2;
-    if (key_at(span, middle) < key) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const auto places = std::views::iota(std::int32_t{0}, span.count);
+  const auto below = [&](std::int32_t i) { return key_at(span, i) < key; };
+  return static_cast<std::int32_t>(std::ranges::partition_point(places, below) - places.begin());
 }
 
 // The first edges of a span; what follows them stays in it.
@@ -65,10 +59,9 @@ class Rest {
 }  // namespace
 
 // As a rule all that is away is older than all that is in memory; not where edges came late or are back.
-void GraphStore::merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall call) const {
+void GraphStore::merge_copies(bool outgoing, VertexId v, const std::function<void(const EdgeSpan&)>& visit) const {
   const Adjacency& loaded = outgoing ? out_ : *in_;
   const Adjacency& away = outgoing ? away_->out_ : *away_->in_;
-  const auto visit = [&](const EdgeSpan& span) { call(visitor, span); };
   if (loaded.count(v) == 0 || away.last_key(v) < loaded.key(loaded.first(v))) {
     away.visit(v, visit);
     return loaded.visit(v, visit);
@@ -83,16 +76,12 @@ void GraphStore::merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall
   }
 }
 
-EdgeEntry GraphStore::newest(VertexId u, VertexId v) const {
+EdgeEntry GraphStore::newest_edge(VertexId u, VertexId v) const {
   const EdgeEntry loaded = find_edge(u, v, {});
   if (away_ == nullptr || offloaded_out(u) == 0 || offloaded_in(v) == 0) return loaded;
   const EdgeEntry away = away_->find_edge(u, v, {});
   return away.id > loaded.id ? away : loaded;
 }
-
-EdgeId GraphStore::newest_edge(VertexId u, VertexId v) const { return newest(u, v).id; }
-
-float GraphStore::newest_edge_weight(VertexId u, VertexId v) const { return newest(u, v).weight; }
 
 std::unique_ptr<GraphStore> GraphStore::empty_copies(const std::string& folder) const {
   GraphOptions options = options_;
@@ -114,14 +103,9 @@ void GraphStore::insert_copies(const std::string& where, VertexId slots, const E
 }
 
 // Edges of another store, in any order.
-void GraphStore::insert_copies(const std::string& where, std::vector<std::pair<VertexId, EdgeEntry>>& edges,
-                               const GraphStore& from) {
-  std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
-  EdgeRun run;
-  const PoolColumns columns = out_.pool().columns();
-  run.reserve(edges.size(), columns);
-  for (const auto& [u, entry] : edges) run.add(u, entry, columns);
-  insert_copies(where, from.slot_count_, run, [&](std::size_t i) { return from.loaded_attr(run.ids[i]); });
+void GraphStore::copy_from(const GraphStore& other, const std::string& where, EdgeRun& edges) {
+  std::sort(edges.begin(), edges.end(), [](const EdgeRecord& a, const EdgeRecord& b) { return a.id < b.id; });
+  insert_copies(where, other.slot_count_, edges, [&](std::size_t i) { return other.loaded_attr(edges[i].id); });
 }
 
 void GraphStore::copy_offloaded(const std::string& where, const std::string& folder,
@@ -130,8 +114,7 @@ void GraphStore::copy_offloaded(const std::string& where, const std::string& fol
   const auto width = static_cast<std::size_t>(options_.attr_width);
   for (EdgeColumnsView edges; next(edges);) {
     checked_reload(edges);
-    const float* rows = edges.attr.data();
-    made->insert_copies(where, slot_count_, run_of(edges), [&](std::size_t i) { return rows + i * width; });
+    made->insert_copies(where, slot_count_, edges.run(), [&](std::size_t i) { return edges.attr.data() + i * width; });
   }
   if (!are_copies(*made)) {
     throw Error(ErrorKind::StateMismatch, {.where = where,
@@ -145,14 +128,14 @@ void GraphStore::copy_offloaded(const std::string& where, const std::string& fol
 // Those that stay away when these ids come back.
 std::unique_ptr<GraphStore> GraphStore::copies_without(std::span<const std::int64_t> ids) const {
   std::unique_ptr<GraphStore> made = empty_copies(away_->folder_);
-  std::vector<std::pair<VertexId, EdgeEntry>> chunk;
+  EdgeRun chunk;
   const auto flush = [&] {
-    made->insert_copies("reload", chunk, *away_);
+    made->copy_from(*away_, "reload", chunk);
     chunk.clear();
   };
-  away_->visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    if (std::binary_search(ids.begin(), ids.end(), id)) return;
-    chunk.push_back({u, {v, type, weight, id, time}});
+  away_->visit_loaded_edges([&](const EdgeRecord& edge) {
+    if (std::binary_search(ids.begin(), ids.end(), edge.id)) return;
+    chunk.push_back(edge);
     if (chunk.size() == kChunk) flush();
   });
   flush();
@@ -168,9 +151,7 @@ bool GraphStore::are_copies(const GraphStore& away) const {
     }
   }
   std::uint64_t digest = 0;
-  away.visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    digest += edge_digest(u, {v, type, weight, id, time}, away.loaded_attr(id));
-  });
+  away.visit_loaded_edges([&](const EdgeRecord& edge) { digest += edge_digest(edge, away.loaded_attr(edge.id)); });
   return digest == offloaded_.digest;
 }
 

@@ -7,18 +7,11 @@
 
 #include "graph/journal.h"
 #include "livegnn/graph.h"
+#include "util/hash.h"
 
 namespace livegnn {
 
 namespace {
-// Finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit moves every output bit.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ull;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
 std::uint64_t chain(std::uint64_t hash, std::uint64_t word) { return mix(hash ^ word) + hash * 0xD6E8FEB86659FD93ull; }
 
 std::uint64_t chain_row(std::uint64_t hash, const float* row, std::int32_t width) {
@@ -46,10 +39,9 @@ std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
     std::int32_t count = 0;
     lists.visit(v, [&](const EdgeSpan& span) {
       for (std::int32_t i = 0; i < span.count; ++i) {
-        const VertexId other = span.neighbours[i];
-        all.emplace_back(
-            owner_is_src ? v : other, owner_is_src ? other : v, span.ids[i], span.times ? span.times[i] : 0,
-            span.weights ? std::bit_cast<std::uint32_t>(span.weights[i]) : 0, span.types ? span.types[i] : 0);
+        const EdgeEntry e = span.entry(i);
+        all.emplace_back(owner_is_src ? v : e.neighbour, owner_is_src ? e.neighbour : v, e.id, e.time,
+                         std::bit_cast<std::uint32_t>(e.weight), e.type);
       }
       count += span.count;
     });
@@ -61,13 +53,11 @@ std::vector<EdgeTuple> collect(const Adjacency& lists, bool owner_is_src) {
 }  // namespace
 
 // An edge's part of the digest; an undirected one's is that of the smaller end first.
-std::uint64_t GraphStore::edge_digest(VertexId u, const EdgeEntry& entry, const float* attr) const {
-  VertexId v = entry.neighbour;
-  if (options_.undirected && v < u) std::swap(u, v);
-  const std::uint64_t label = static_cast<std::uint64_t>(std::bit_cast<std::uint32_t>(entry.weight)) << 32 |
-                              static_cast<std::uint32_t>(entry.type);
-  const std::uint64_t hash =
-      chain(chain(chain(kEdgeSeed, word_of(u, v)), label), static_cast<std::uint64_t>(entry.time));
+std::uint64_t GraphStore::edge_digest(const EdgeRecord& edge, const float* attr) const {
+  const bool turned = options_.undirected && edge.dst < edge.src;
+  const std::uint64_t ends = turned ? word_of(edge.dst, edge.src) : word_of(edge.src, edge.dst);
+  const std::uint64_t label = word_of(std::bit_cast<std::int32_t>(edge.weight), edge.type);
+  const std::uint64_t hash = chain(chain(chain(kEdgeSeed, ends), label), static_cast<std::uint64_t>(edge.time));
   return options_.attr_width > 0 ? chain_row(hash, attr, options_.attr_width) : hash;
 }
 
@@ -83,9 +73,7 @@ std::uint64_t GraphStore::digest() const {
     if (is_typed()) hash = chain(hash, static_cast<std::uint64_t>(vertex_types_[v]));
     sum += chain_row(hash, feature_row(v, row.data()), width_of_type(vertex_type(v)));
   }
-  visit_loaded_edges([&](VertexId u, VertexId v, EdgeId id, float weight, EdgeTime time, std::int32_t type) {
-    sum += edge_digest(u, {v, type, weight, id, time}, loaded_attr(id));
-  });
+  visit_loaded_edges([&](const EdgeRecord& edge) { sum += edge_digest(edge, loaded_attr(edge.id)); });
   return sum;
 }
 
@@ -137,10 +125,11 @@ void GraphStore::check_offloaded() const {
 // Each edge that a removal by time would take is behind the bound of one of its ends.
 void GraphStore::check_oldest() const {
   for (const OldestEdges& each : oldest_) {
-    visit_loaded_edges([&](VertexId u, VertexId v, EdgeId, float, EdgeTime time, std::int32_t type) {
-      if (each.type() != kUnsetType && each.type() != type) return;
-      const EdgeTime bound = options_.undirected ? std::min(each.bound(u), each.bound(v)) : each.bound(u);
-      invariant(bound <= time, "an edge is older than the bound of its vertex");
+    visit_loaded_edges([&](const EdgeRecord& edge) {
+      if (each.type() != kUnsetType && each.type() != edge.type) return;
+      const EdgeTime bound = each.bound(edge.src);
+      invariant((options_.undirected ? std::min(bound, each.bound(edge.dst)) : bound) <= edge.time,
+                "an edge is older than the bound of its vertex");
     });
   }
 }

@@ -10,133 +10,90 @@
 namespace livegnn {
 
 namespace {
-constexpr std::size_t kScanMax = 16;  // up to here a linear scan beats a table
+constexpr std::size_t kTableBytesMax = std::size_t{1} << 16;  // of the index of changed weights, kept between batches
 
 bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
-EdgeRecord mirrored(const EdgeRecord& record) {
-  EdgeRecord turned = record;
-  std::swap(turned.src, turned.dst);
-  return turned;
-}
+EdgeRecord& edge_of(EdgeRecord& record) { return record; }
+EdgeRecord& edge_of(EdgeReweighted& change) { return change.before; }
 
 // Each undirected edge a second time, the other way round; self-loops once.
-void add_mirrored(std::vector<EdgeRecord>& records) {
+template <typename Record>
+void add_mirrored(std::vector<Record>& records) {
   const std::size_t count = records.size();
   for (std::size_t i = 0; i < count; ++i) {
-    if (records[i].src != records[i].dst) records.push_back(mirrored(records[i]));
+    Record turned = records[i];
+    EdgeRecord& edge = edge_of(turned);
+    if (edge.src == edge.dst) continue;
+    std::swap(edge.src, edge.dst);
+    records.push_back(turned);
   }
 }
 
-// delta.reweighted by edge id.
-class ReweightedIndex {
- public:
-  ReweightedIndex(std::vector<EdgeReweighted>& entries, EdgeIdMap& table) : entries_(entries), table_(table) {}
-  ~ReweightedIndex() {
-    if (tabled_) table_ = EdgeIdMap();
-  }
-  EdgeReweighted* find(EdgeId id) {
-    if (tabled_) {
-      const std::int64_t at = table_.find(id);
-      return at == EdgeIdMap::kNone ? nullptr : &entries_[static_cast<std::size_t>(at)];
-    }
-    for (EdgeReweighted& entry : entries_) {
-      if (entry.before.id == id) return &entry;
-    }
-    return nullptr;
-  }
-  void add(const EdgeReweighted& entry) {
-    entries_.push_back(entry);
-    if (tabled_) {
-      table_.insert(entry.before.id, static_cast<std::int64_t>(entries_.size()) - 1);
-    } else if (entries_.size() > kScanMax) {
-      tabled_ = true;
-      for (std::size_t i = 0; i < entries_.size(); ++i) {
-        table_.insert(entries_[i].before.id, static_cast<std::int64_t>(i));
-      }
-    }
-  }
-
- private:
-  std::vector<EdgeReweighted>& entries_;
-  EdgeIdMap& table_;
-  bool tabled_ = false;
-};
-}  // namespace
-
-namespace {
 // The edge with this id among those that a batch added, by ascending id: by position, unless ids were given with gaps.
-template <typename NewEdge>
-NewEdge& new_edge(std::vector<NewEdge>& edges, EdgeId id) {
-  const EdgeId first = edges.front().record.id;
-  const auto place = static_cast<std::size_t>(id - first);
-  if (place < edges.size() && edges[place].record.id == id) return edges[place];
+EdgeRecord& new_edge(std::vector<EdgeRecord>& edges, EdgeId id) {
+  const auto place = static_cast<std::size_t>(id - edges.front().id);
+  if (place < edges.size() && edges[place].id == id) return edges[place];
   return *std::lower_bound(edges.begin(), edges.end(), id,
-                           [](const NewEdge& edge, EdgeId wanted) { return edge.record.id < wanted; });
+                           [](const EdgeRecord& edge, EdgeId wanted) { return edge.id < wanted; });
 }
 }  // namespace
 
-// Ids from next_edge_id_before on are new in this batch; older edges can be removed only once.
+// Ids from next_edge_id_before on are new in this batch; older edges can be removed only once. A new edge that goes
+// again has no source until the end, where it is dropped.
 void GraphStore::write_edges(const BatchDelta::Journal& journal, BatchDelta& delta) {
-  std::vector<Scratch::NewEdge>& new_edges = scratch_->new_edges;
-  new_edges.clear();
-  ReweightedIndex reweighted(delta.reweighted, scratch_->reweighted);
+  EdgeIdMap& reweighted = scratch_->reweighted;
+  if (reweighted.count() > 0) reweighted = EdgeIdMap();  // of a batch for which there was no memory
+  const auto reweighted_before = [&](EdgeId id) -> EdgeReweighted* {
+    const std::int64_t at = reweighted.find(id);
+    return at == EdgeIdMap::kNone ? nullptr : &delta.reweighted[static_cast<std::size_t>(at)];
+  };
   for (const EdgeChange& change : journal.edges) {
-    if (change.kind == EdgeChangeKind::AddedRun) {
-      const EdgeRun& run = journal.runs[static_cast<std::size_t>(change.row_before)];
-      for (std::size_t i = 0; i < run.size(); ++i) {
-        const EdgeEntry entry = run.entry(i);
-        new_edges.push_back({{run.src[i], entry.neighbour, entry.weight, entry.type, entry.id, entry.time}, true});
-      }
-      continue;
-    }
-    const EdgeEntry& entry = change.entry;
-    const EdgeRecord record{change.u, entry.neighbour, entry.weight, entry.type, entry.id, entry.time};
+    const EdgeRecord& edge = change.edge;
+    const bool is_new = edge.id >= journal.next_edge_id_before;
     const bool loses_row = change.kind == EdgeChangeKind::AttrSet || change.kind == EdgeChangeKind::Removed;
-    if (loses_row && change.row_before >= 0 && entry.id < journal.next_edge_id_before) {
-      delta.attrs_changed.push_back(entry.id);
+    if (loses_row && change.row_before >= 0 && !is_new) {
+      delta.attrs_changed.push_back(edge.id);
       const auto row = journal.rows.begin() + change.row_before;
       delta.attrs_before.insert(delta.attrs_before.end(), row, row + options_.attr_width);
     }
-    if (change.kind == EdgeChangeKind::AttrSet) {
-      delta.reattributed.push_back(record);
-      continue;
-    }
-    if (change.kind == EdgeChangeKind::Added) {
-      new_edges.push_back({record, true});
-    } else if (entry.id >= journal.next_edge_id_before) {
-      Scratch::NewEdge& edge = new_edge(new_edges, entry.id);
-      if (change.kind == EdgeChangeKind::Removed) edge.alive = false;
-      edge.record.weight = entry.weight;
+    if (change.kind == EdgeChangeKind::AddedRun) {
+      const EdgeRun& run = journal.runs[static_cast<std::size_t>(change.row_before)];
+      delta.added.insert(delta.added.end(), run.begin(), run.end());
+    } else if (change.kind == EdgeChangeKind::Added) {
+      delta.added.push_back(edge);
+    } else if (change.kind == EdgeChangeKind::AttrSet) {
+      delta.reattributed.push_back(edge);
+    } else if (is_new) {
+      EdgeRecord& added = new_edge(delta.added, edge.id);
+      if (change.kind == EdgeChangeKind::Removed) added.src = kNoVertex;
+      added.weight = edge.weight;
     } else if (change.kind == EdgeChangeKind::Reweighted) {
-      if (EdgeReweighted* known = reweighted.find(entry.id)) {
-        known->weight_after = entry.weight;
+      if (EdgeReweighted* known = reweighted_before(edge.id)) {
+        known->weight_after = edge.weight;
       } else {
-        reweighted.add({record, entry.weight});
+        reweighted.insert(edge.id, static_cast<std::int64_t>(delta.reweighted.size()));
+        delta.reweighted.push_back({edge, edge.weight});
         delta.reweighted.back().before.weight = change.weight_before;
       }
     } else {
-      delta.removed.push_back(record);
-      if (EdgeReweighted* known = reweighted.find(entry.id)) {
+      delta.removed.push_back(edge);
+      if (EdgeReweighted* known = reweighted_before(edge.id)) {
         delta.removed.back().weight = known->before.weight;
         known->weight_after = known->before.weight;  // drops out below
       }
     }
   }
-  for (const Scratch::NewEdge& edge : new_edges) {
-    if (edge.alive) delta.added.push_back(edge.record);
-  }
+  for (const EdgeReweighted& change : delta.reweighted) reweighted.erase(change.before.id);
+  if (reweighted.bytes() > kTableBytesMax) reweighted = EdgeIdMap();
+  std::erase_if(delta.added, [](const EdgeRecord& edge) { return edge.src == kNoVertex; });
   std::erase_if(delta.reweighted,
-                [](const EdgeReweighted& entry) { return same_bits(entry.before.weight, entry.weight_after); });
+                [](const EdgeReweighted& change) { return same_bits(change.before.weight, change.weight_after); });
   if (!options_.undirected) return;
   add_mirrored(delta.removed);
   add_mirrored(delta.added);
   add_mirrored(delta.reattributed);
-  const std::size_t count = delta.reweighted.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const EdgeReweighted entry = delta.reweighted[i];
-    if (entry.before.src != entry.before.dst) delta.reweighted.push_back({mirrored(entry.before), entry.weight_after});
-  }
+  add_mirrored(delta.reweighted);
 }
 
 // A row of 16 bits is compared decoded: as different as the bits that are stored.
@@ -158,40 +115,26 @@ void GraphStore::write_vertices(const BatchDelta::Journal& journal, BatchDelta& 
   }
 }
 
-void GraphStore::write_delta(const BatchDelta::Journal& journal, BatchDelta& delta) {
-  if (!journal.edges.empty()) write_edges(journal, delta);
-  if (!journal.vertices.empty()) write_vertices(journal, delta);
-}
-
-// The last edge first: each is then at the end of its lists, or near it.
-void GraphStore::unlink_run(const EdgeRun& run) {
-  for (std::size_t i = run.size(); i-- > 0;) {
-    unlink(run.src[i], run.entry(i));
-    if (options_.attr_width > 0) attributes_.erase(run.ids[i]);
-  }
-}
-
 void GraphStore::roll_back(const BatchDelta::Journal& journal) {
   for (auto change = journal.edges.rbegin(); change != journal.edges.rend(); ++change) {
+    const EdgeRecord& edge = change->edge;
     const float* row = change->row_before < 0 ? nullptr : journal.rows.data() + change->row_before;
     switch (change->kind) {
       case EdgeChangeKind::AddedRun:
-        unlink_run(journal.runs[static_cast<std::size_t>(change->row_before)]);
+        take_out(journal.runs[static_cast<std::size_t>(change->row_before)]);
         break;
       case EdgeChangeKind::Added:
-        unlink(change->u, change->entry);
-        if (options_.attr_width > 0) attributes_.erase(change->entry.id);
+        take_out({&edge, 1});
         break;
       case EdgeChangeKind::Removed:
-        link(change->u, change->entry);
-        if (row != nullptr) attributes_.insert(change->entry.id, row);
+        link(edge);
+        if (row != nullptr) attributes_.insert(edge.id, row);
         break;
       case EdgeChangeKind::Reweighted:
-        relabel(change->u, change->entry, change->weight_before);
+        relabel(edge, change->weight_before);
         break;
       case EdgeChangeKind::AttrSet:
-        std::memcpy(attributes_.find(change->entry.id), row,
-                    static_cast<std::size_t>(options_.attr_width) * sizeof(float));
+        std::memcpy(attributes_.find(edge.id), row, static_cast<std::size_t>(options_.attr_width) * sizeof(float));
         break;
     }
   }

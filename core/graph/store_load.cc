@@ -6,14 +6,12 @@
 #include <string>
 
 #include "graph/journal.h"
-#include "graph/parallel.h"
 #include "livegnn/graph.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
 namespace {
-using graph_parallel::run_parts;
-using graph_parallel::run_pieces;
 using std::to_string;
 
 constexpr int kThreadsMax = 64;
@@ -30,9 +28,9 @@ constexpr int kThreadsMax = 64;
 
 // Smallest i in [0, count) with bad(i), or count; the same for any number of threads.
 template <typename Predicate>
-std::int64_t first_bad(int threads, std::int64_t count, Predicate&& bad) {
+std::int64_t first_bad(ThreadPool& threads, std::int64_t count, Predicate&& bad) {
   std::atomic<std::int64_t> first{count};
-  run_parts(threads, count, [&](int, std::int64_t begin, std::int64_t end) {
+  threads.run_parts(count, [&](std::size_t, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       if (!bad(i)) continue;
       for (std::int64_t known = first.load(); i < known && !first.compare_exchange_weak(known, i);) {
@@ -50,8 +48,8 @@ void check_count(const char* name, std::size_t got, std::int64_t expected) {
          to_string(got), "give exactly the columns that the graph was created with, one value per edge or vertex");
 }
 
-ErrorFacts edge_at(const GraphArrays& arrays, std::int64_t edge) {
-  const std::int64_t src = arrays.src[edge], dst = arrays.dst[edge];
+ErrorFacts edge_at(const EdgeColumnsView& edges, std::int64_t edge) {
+  const std::int64_t src = edges.src[edge], dst = edges.dst[edge];
   return {.edge = {{src, dst}},
           .subject = "edge " + to_string(edge) + " (" + to_string(src) + " -> " + to_string(dst) + ")"};
 }
@@ -59,68 +57,50 @@ ErrorFacts edge_at(const GraphArrays& arrays, std::int64_t edge) {
 ErrorFacts vertex_at(std::int64_t v) { return {.vertex = v, .subject = "vertex " + to_string(v)}; }
 }  // namespace
 
-void GraphStore::load(std::int64_t vertex_count, std::span<const float> features, std::span<const std::int64_t> src,
-                      std::span<const std::int64_t> dst, std::span<const float> weight,
-                      std::span<const std::int64_t> time, std::span<const std::int32_t> type,
-                      std::span<const float> attr, int threads) {
-  GraphArrays arrays;
-  arrays.slot_count = vertex_count;
-  arrays.features = features;
-  arrays.src = src;
-  arrays.dst = dst;
-  arrays.weight = weight;
-  arrays.time = time;
-  arrays.type = type;
-  arrays.attr = attr;
-  restore(arrays, threads);
-}
-
-void GraphStore::check_edge_columns(const GraphArrays& arrays, int threads) const {
-  const auto count = static_cast<std::int64_t>(arrays.src.size());
+void GraphStore::check_edge_columns(const GraphArrays& arrays, ThreadPool& threads) const {
+  const EdgeColumnsView& edges = arrays.edges;
+  const auto count = static_cast<std::int64_t>(edges.size());
+  // Refuses the first edge that has a bad value among its `values`; `got` names it.
+  const auto check = [&](std::int64_t values, auto&& bad, ErrorKind kind, const std::string& expected, auto&& got,
+                         const char* advice) {
+    const std::int64_t first = first_bad(threads, count * values, bad);
+    if (first < count * values) refuse(kind, edge_at(edges, first / values), expected, got(first), advice);
+  };
   const auto live = [&](std::int64_t v) {
     return v >= 0 && v < arrays.slot_count && (arrays.live.empty() || arrays.live[v] != 0);
   };
-  std::int64_t bad = first_bad(threads, count, [&](auto i) { return !live(arrays.src[i]) || !live(arrays.dst[i]); });
-  if (bad < count) {
-    const std::int64_t id = live(arrays.src[bad]) ? arrays.dst[bad] : arrays.src[bad];
-    refuse(ErrorKind::VertexUnknown, edge_at(arrays, bad),
-           "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1), to_string(id),
-           "correct the edge or add the vertex");
-  }
+  check(
+      1, [&](auto i) { return !live(edges.src[i]) || !live(edges.dst[i]); }, ErrorKind::VertexUnknown,
+      "live vertex ids in 0 .. " + to_string(arrays.slot_count - 1),
+      [&](auto i) { return to_string(live(edges.src[i]) ? edges.dst[i] : edges.src[i]); },
+      "correct the edge or add the vertex");
+  const auto type_of = [&](std::int64_t v) { return arrays.vertex_type[v]; };
   if (is_typed()) {
-    const auto type_of = [&](std::int64_t v) { return arrays.vertex_type[v]; };
-    bad = first_bad(threads, count,
-                    [&](auto i) { return !fits_ends(arrays.type[i], type_of(arrays.src[i]), type_of(arrays.dst[i])); });
-    if (bad < count) {
-      refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad), "an edge type that joins its ends",
-             "edge type " + to_string(arrays.type[bad]) + " between vertex types " +
-                 to_string(type_of(arrays.src[bad])) + " -> " + to_string(type_of(arrays.dst[bad])),
-             "correct the edge type");
-    }
+    check(
+        1, [&](auto i) { return !fits_ends(edges.type[i], type_of(edges.src[i]), type_of(edges.dst[i])); },
+        ErrorKind::ValueInvalid, "an edge type that joins its ends",
+        [&](auto i) {
+          return "edge type " + to_string(edges.type[i]) + " between vertex types " + to_string(type_of(edges.src[i])) +
+                 " -> " + to_string(type_of(edges.dst[i]));
+        },
+        "correct the edge type");
   }
-  if (options_.has_weight) {
-    bad = first_bad(threads, count, [&](auto i) { return !std::isfinite(arrays.weight[i]); });
-    if (bad < count) {
-      refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad), "a finite weight", to_string(arrays.weight[bad]),
-             "correct the weight");
-    }
-  }
-  const std::int64_t values = count * options_.attr_width;
-  bad = first_bad(threads, values, [&](auto i) { return !std::isfinite(arrays.attr[i]); });
-  if (bad < values) {
-    refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad / options_.attr_width), "finite attributes",
-           to_string(arrays.attr[bad]), "clean the row");
-  }
-  if (arrays.id.empty()) return;
-  bad = first_bad(threads, count, [&](auto i) { return arrays.id[i] <= (i > 0 ? arrays.id[i - 1] : -1); });
-  if (bad < count) {
-    refuse(ErrorKind::ValueInvalid, edge_at(arrays, bad), "ascending edge ids from 0", to_string(arrays.id[bad]),
-           "sort edges by id");
-  }
+  const auto check_finite = [&](std::int64_t values, std::span<const float> column, const char* expected,
+                                const char* advice) {
+    check(
+        values, [&](auto i) { return !std::isfinite(column[i]); }, ErrorKind::ValueInvalid, expected,
+        [&](auto i) { return to_string(column[i]); }, advice);
+  };
+  check_finite(options_.has_weight, edges.weight, "a finite weight", "correct the weight");
+  check_finite(options_.attr_width, edges.attr, "finite attributes", "clean the row");
+  if (edges.id.empty()) return;
+  check(
+      1, [&](auto i) { return edges.id[i] <= (i > 0 ? edges.id[i - 1] : -1); }, ErrorKind::ValueInvalid,
+      "ascending edge ids from 0", [&](auto i) { return to_string(edges.id[i]); }, "sort edges by id");
 }
 
 // Types of vertices: there where the graph is typed, known, and no features beyond their width.
-void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_types(const GraphArrays& arrays, ThreadPool& threads) const {
   check_count("vertex_type", arrays.vertex_type.size(), is_typed() ? arrays.slot_count : 0);
   if (!is_typed()) return;
   const auto types = static_cast<std::int32_t>(options_.type_widths.size());
@@ -147,7 +127,7 @@ void GraphStore::check_types(const GraphArrays& arrays, int threads) const {
 }
 
 // Features: as many as there are slots, finite, and within what the store keeps them as.
-void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_features(const GraphArrays& arrays, ThreadPool& threads) const {
   const std::span<const float> rows = arrays.features;
   const std::span<const std::uint16_t> halves = arrays.features_half;
   invariant(halves.empty() || (features_.is_half() && rows.empty()),
@@ -175,29 +155,30 @@ void GraphStore::check_features(const GraphArrays& arrays, int threads) const {
          "scale them down, or make the graph with a feature_dtype that holds them");
 }
 
-void GraphStore::check_arrays(const GraphArrays& arrays, int threads) const {
+void GraphStore::check_arrays(const GraphArrays& arrays, ThreadPool& threads) const {
   if (slot_count_ != 0 || next_edge_id_ != 0) {
     refuse(ErrorKind::StateMismatch, {}, "an empty store", to_string(slot_count_) + " vertices", "load into a new one");
   }
   if (arrays.slot_count < 0 || arrays.slot_count > INT32_MAX) {
     refuse(ErrorKind::RangeOverflow, {}, "0 .. 2^31 - 1 vertices", to_string(arrays.slot_count), "split the graph");
   }
-  const auto edges = static_cast<std::int64_t>(arrays.src.size());
-  check_count("dst", arrays.dst.size(), edges);
+  const EdgeColumnsView& columns = arrays.edges;
+  const auto edges = static_cast<std::int64_t>(columns.size());
+  check_count("dst", columns.dst.size(), edges);
   if (!arrays.live.empty()) check_count("live", arrays.live.size(), arrays.slot_count);
-  if (!arrays.id.empty()) check_count("id", arrays.id.size(), edges);
-  check_count("weight", arrays.weight.size(), options_.has_weight ? edges : 0);
-  check_count("time", arrays.time.size(), options_.has_time ? edges : 0);
-  check_count("type", arrays.type.size(), options_.has_type ? edges : 0);
-  check_count("attr", arrays.attr.size(), edges * options_.attr_width);
+  if (!columns.id.empty()) check_count("id", columns.id.size(), edges);
+  check_count("weight", columns.weight.size(), options_.has_weight ? edges : 0);
+  check_count("time", columns.time.size(), options_.has_time ? edges : 0);
+  check_count("type", columns.type.size(), options_.has_type ? edges : 0);
+  check_count("attr", columns.attr.size(), edges * options_.attr_width);
   check_features(arrays, threads);
   check_types(arrays, threads);
   check_edge_columns(arrays, threads);
 }
 
-void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
+void GraphStore::load_vertices(const GraphArrays& arrays, ThreadPool& threads) {
   resize_slots(static_cast<VertexId>(arrays.slot_count));
-  run_pieces(threads, slot_count_, 4096, [&](std::int64_t begin, std::int64_t end) {
+  threads.run_pieces(slot_count_, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       live_[v] = arrays.live.empty() || arrays.live[v] != 0;
       const std::int32_t width = live_[v] ? options_.feature_width : 0;
@@ -213,26 +194,27 @@ void GraphStore::load_vertices(const GraphArrays& arrays, int threads) {
   for (VertexId v = 0; v < slot_count_; ++v) vertex_count_ += live_[v];
 }
 
-// How many edges each vertex has in each thread's part of the input: cursors[thread][v].
-std::vector<std::vector<std::int64_t>> GraphStore::count_degrees(bool by_src, const GraphArrays& arrays,
-                                                                 int threads) const {
-  const std::int64_t* owner = (by_src ? arrays.src : arrays.dst).data();
-  const std::int64_t* other = (by_src ? arrays.dst : arrays.src).data();
-  std::vector<std::vector<std::int64_t>> cursors(static_cast<std::size_t>(threads));
-  run_parts(threads, static_cast<std::int64_t>(arrays.src.size()),
-            [&](int thread, std::int64_t begin, std::int64_t end) {
-              std::vector<std::int64_t>& counts = cursors[thread];
-              counts.assign(static_cast<std::size_t>(slot_count_), 0);
-              for (std::int64_t i = begin; i < end; ++i) {
-                ++counts[owner[i]];
-                if (options_.undirected && owner[i] != other[i]) ++counts[other[i]];
-              }
-            });
+// How many edges each vertex has in each thread's part of the input: cursors[part][v].
+std::vector<std::vector<std::int64_t>> GraphStore::count_degrees(bool by_src, const EdgeColumnsView& edges,
+                                                                 ThreadPool& threads) const {
+  const std::int64_t* owner = (by_src ? edges.src : edges.dst).data();
+  const std::int64_t* other = (by_src ? edges.dst : edges.src).data();
+  std::vector<std::vector<std::int64_t>> cursors(static_cast<std::size_t>(threads.threads()));
+  threads.run_parts(static_cast<std::int64_t>(edges.size()),
+                    [&](std::size_t part, std::int64_t begin, std::int64_t end) {
+                      std::vector<std::int64_t>& counts = cursors[part];
+                      counts.assign(static_cast<std::size_t>(slot_count_), 0);
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        ++counts[owner[i]];
+                        if (options_.undirected && owner[i] != other[i]) ++counts[other[i]];
+                      }
+                    });
   return cursors;
 }
 
 // Gives every vertex its run of places; cursors become the place of each thread's first edge of a vertex.
-void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const {
+void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors,
+                            ThreadPool& threads) const {
   std::vector<std::int32_t> degrees(static_cast<std::size_t>(slot_count_));
   for (VertexId v = 0; v < slot_count_; ++v) {
     std::int64_t degree = 0;
@@ -244,8 +226,7 @@ void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::i
     degrees[v] = static_cast<std::int32_t>(degree);
   }
   adjacency.plan(degrees);
-  const auto threads = static_cast<int>(cursors.size());
-  run_parts(threads, slot_count_, [&](int, std::int64_t begin, std::int64_t end) {
+  threads.run_parts(slot_count_, [&](std::size_t, std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       std::int64_t place = adjacency.place_of(static_cast<VertexId>(v));
       for (auto& counts : cursors) {
@@ -258,86 +239,64 @@ void GraphStore::plan_lists(Adjacency& adjacency, std::vector<std::vector<std::i
 }
 
 // A list's edges come in input order, which is id order: thread t places its part of the edges behind those of t - 1.
-void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads) {
-  std::vector<std::vector<std::int64_t>> cursors = count_degrees(by_src, arrays, threads);
-  plan_lists(adjacency, cursors);
-  const std::int64_t* owner = (by_src ? arrays.src : arrays.dst).data();
-  const std::int64_t* other = (by_src ? arrays.dst : arrays.src).data();
-  run_parts(threads, static_cast<std::int64_t>(arrays.src.size()),
-            [&](int thread, std::int64_t begin, std::int64_t end) {
-              std::vector<std::int64_t>& next = cursors[thread];
-              BlockPool& pool = adjacency.pool();
-              constexpr std::int64_t kAhead = 16;
-              for (std::int64_t i = begin; i < end; ++i) {
-                if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
-                EdgeEntry entry;
-                entry.neighbour = static_cast<VertexId>(other[i]);
-                entry.id = arrays.id.empty() ? i : arrays.id[i];
-                if (options_.has_weight) entry.weight = arrays.weight[i];
-                if (options_.has_time) entry.time = arrays.time[i];
-                if (options_.has_type) entry.type = arrays.type[i];
-                pool.write(next[owner[i]]++, entry);
-                if (!options_.undirected || owner[i] == other[i]) continue;
-                entry.neighbour = static_cast<VertexId>(owner[i]);
-                pool.write(next[other[i]]++, entry);
-              }
-            });
+void GraphStore::load_direction(Adjacency& adjacency, bool by_src, const EdgeColumnsView& edges, ThreadPool& threads) {
+  std::vector<std::vector<std::int64_t>> cursors = count_degrees(by_src, edges, threads);
+  plan_lists(adjacency, cursors, threads);
+  const std::int64_t* owner = (by_src ? edges.src : edges.dst).data();
+  const std::int64_t* other = (by_src ? edges.dst : edges.src).data();
+  threads.run_parts(static_cast<std::int64_t>(edges.size()),
+                    [&](std::size_t part, std::int64_t begin, std::int64_t end) {
+                      std::vector<std::int64_t>& next = cursors[part];
+                      BlockPool& pool = adjacency.pool();
+                      constexpr std::int64_t kAhead = 16;
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        if (i + kAhead < end) pool.prefetch(next[owner[i + kAhead]]);
+                        const EdgeRecord edge = edges.edge(static_cast<std::size_t>(i));
+                        pool.write(next[owner[i]]++, by_src ? edge.in_out_list() : edge.in_in_list());
+                        if (options_.undirected && owner[i] != other[i])
+                          pool.write(next[other[i]]++, edge.in_in_list());
+                      }
+                    });
   cursors.clear();
   adjacency.finish(threads);
 }
 
-void GraphStore::check_simple(int threads) const {
-  std::atomic<std::int64_t> first{slot_count_};
-  std::vector<std::vector<VertexId>> seen(static_cast<std::size_t>(threads));
-  const auto duplicate_of = [&](std::vector<VertexId>& marks, VertexId u) {
-    VertexId duplicate = kNoVertex;
-    visit_out(u, [&](const EdgeSpan& span) {
-      for (std::int32_t i = 0; i < span.count; ++i) {
-        VertexId& mark = marks[span.neighbours[i]];
-        if (mark == u) duplicate = span.neighbours[i];
-        mark = u;
-      }
-    });
-    return duplicate;
+void GraphStore::check_simple(ThreadPool& threads) const {
+  const auto duplicate_of = [&](std::int64_t u) {
+    std::vector<VertexId> found;
+    visit_out(static_cast<VertexId>(u),
+              [&](const EdgeSpan& span) { found.insert(found.end(), span.neighbours, span.neighbours + span.count); });
+    std::sort(found.begin(), found.end());
+    const auto twice = std::adjacent_find(found.begin(), found.end());
+    return twice == found.end() ? kNoVertex : *twice;
   };
-  run_parts(threads, slot_count_, [&](int thread, std::int64_t begin, std::int64_t end) {
-    seen[thread].assign(static_cast<std::size_t>(slot_count_), kNoVertex);
-    for (std::int64_t u = begin; u < end; ++u) {
-      if (duplicate_of(seen[thread], static_cast<VertexId>(u)) == kNoVertex) continue;
-      for (std::int64_t known = first.load(); u < known && !first.compare_exchange_weak(known, u);) {
-      }
-      return;
-    }
-  });
-  const auto u = static_cast<VertexId>(first.load());
+  const std::int64_t u = first_bad(threads, slot_count_, [&](auto v) { return duplicate_of(v) != kNoVertex; });
   if (u == slot_count_) return;
-  std::vector<VertexId> marks(static_cast<std::size_t>(slot_count_), kNoVertex);
   refuse(ErrorKind::EdgeDuplicate, {}, "at most one edge between a pair in a simple graph",
-         "a second " + to_string(u) + " -> " + to_string(duplicate_of(marks, u)),
+         "a second " + to_string(u) + " -> " + to_string(duplicate_of(u)),
          "remove the duplicate or create the graph with simple=False");
 }
 
-void GraphStore::restore(const GraphArrays& arrays, int threads) {
-  threads = std::clamp(threads, 1, kThreadsMax);
+void GraphStore::load(const GraphArrays& arrays, int threads_max) {
+  ThreadPool threads(std::clamp(threads_max, 1, kThreadsMax), ThreadPool::kNoSpin);
   check_arrays(arrays, threads);
-  const auto edges = static_cast<std::int64_t>(arrays.src.size());
+  const EdgeColumnsView& edges = arrays.edges;
   try {
     load_vertices(arrays, threads);
-    load_direction(out_, true, arrays, threads);
+    load_direction(out_, true, edges, threads);
     if (options_.simple) check_simple(threads);
-    if (!options_.undirected) load_direction(*in_, false, arrays, threads);
+    if (!options_.undirected) load_direction(*in_, false, edges, threads);
     if (options_.attr_width > 0) {
-      attributes_.reserve(edges);
-      for (std::int64_t i = 0; i < edges; ++i) {
-        attributes_.insert(arrays.id.empty() ? i : arrays.id[i], arrays.attr.data() + i * options_.attr_width);
-      }
+      attributes_.reserve(static_cast<std::int64_t>(edges.size()));
+      const auto width = static_cast<std::size_t>(options_.attr_width);
+      for (std::size_t i = 0; i < edges.size(); ++i) attributes_.insert(edges.id_of(i), edges.attr.data() + i * width);
     }
   } catch (...) {
     reset();
     throw;
   }
-  edge_count_ = edges;
-  const EdgeId past = edges == 0 ? 0 : (arrays.id.empty() ? edges : arrays.id[edges - 1] + 1);
+  edge_count_ = static_cast<std::int64_t>(edges.size());
+  const EdgeId past = edges.size() == 0 ? 0 : edges.id_of(edges.size() - 1) + 1;
   next_edge_id_ = std::max(arrays.next_edge_id, past);
   publish();
 }

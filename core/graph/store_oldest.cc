@@ -25,16 +25,11 @@ OldestEdges& GraphStore::oldest_of(std::int32_t type) {
   return oldest_.back();
 }
 
-void GraphStore::note_oldest(VertexId u, std::int32_t type, EdgeTime time) {
+void GraphStore::note_oldest(std::span<const EdgeRecord> run) {
   for (OldestEdges& each : oldest_) {
-    if (each.type() == kUnsetType || each.type() == type) each.note(u, time);
-  }
-}
-
-void GraphStore::note_oldest(const EdgeRun& run) {
-  for (std::size_t i = 0; i < run.size() && !oldest_.empty(); ++i) {
-    const EdgeEntry entry = run.entry(i);
-    note_oldest(run.src[i], entry.type, entry.time);
+    for (const EdgeRecord& edge : run) {
+      if (each.type() == kUnsetType || each.type() == edge.type) each.note(edge.src, edge.time);
+    }
   }
 }
 
@@ -44,14 +39,7 @@ void GraphStore::collect_between(VertexId u, EdgeTime from, EdgeTime before, std
   found.clear();
   out_.visit_between(u, from, before, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
     for (std::int32_t i = first; i < last; ++i) {
-      if (type != kUnsetType && span.types[i] != type) continue;
-      EdgeEntry entry;
-      entry.neighbour = span.neighbours[i];
-      entry.id = span.ids[i];
-      entry.time = span.times[i];
-      if (span.weights != nullptr) entry.weight = span.weights[i];
-      if (span.types != nullptr) entry.type = span.types[i];
-      found.push_back(entry);
+      if (type == kUnsetType || span.types[i] == type) found.push_back(span.entry(i));
     }
   });
 }
@@ -77,8 +65,9 @@ void GraphStore::remove_edges_before(const Update& update) {
     }
     collect_between(u, due->first, before, update.type);
     for (const EdgeEntry& entry : scratch_->incident) {
-      journal_removed(u, entry);
-      if (!whole_lists) unlink(u, entry);
+      const EdgeRecord edge = EdgeRecord::of(u, entry);
+      journal_removed(edge);
+      if (!whole_lists) unlink(edge);
     }
     if (whole_lists) {
       out_.erase_before(u, before);

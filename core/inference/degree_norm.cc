@@ -50,8 +50,10 @@ void DegreeNorm::reserve(std::int64_t slots) {
 
 float DegreeNorm::loop_weight(const GraphStore& graph, VertexId v) const {
   if (!spec_.self_loops) return 0.0f;
-  if (!spec_.weighted || graph.newest_edge(v, v) == kNoEdge) return spec_.fill;
-  if (spec_.relation < 0) return graph.newest_edge_weight(v, v);
+  if (!spec_.weighted) return spec_.fill;
+  const EdgeEntry loop = graph.newest_edge(v, v);
+  if (loop.id == kNoEdge) return spec_.fill;
+  if (spec_.relation < 0) return loop.weight;
   EdgeId newest = kNoEdge;
   float weight = spec_.fill;
   graph.visit_in(v, [&](const EdgeSpan& span) {

@@ -1,10 +1,10 @@
 // Queries sampled when they are asked, from the store: what pre-sampling is compared with, and checked against.
 #include <algorithm>
 
-#include "graph/parallel.h"
 #include "livegnn/sampling.h"
 #include "sampling/candidates.h"
 #include "sampling/read.h"
+#include "util/thread_pool.h"
 
 namespace livegnn {
 
@@ -63,8 +63,9 @@ void sample_ad_hoc(const GraphStore& graph, std::span<const OneHop> hops, std::u
                });
   };
   const auto count = static_cast<std::int64_t>(request.seeds.size());
-  const int used = static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1)));
-  graph_parallel::run_pieces(used, count, 1, read);
+  ThreadPool pool(static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(count, 1))),
+                  ThreadPool::kNoSpin);
+  pool.run_pieces(count, 1, read);
 }
 
 }  // namespace livegnn

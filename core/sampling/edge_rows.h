@@ -36,8 +36,7 @@ class EdgeRows {
       : graph_(graph), columns_(columns), buffer_(static_cast<std::size_t>(columns.words())), rows_(columns.words()) {
     if (columns_.words() == 0) return;
     rows_.reserve(graph.all_edge_count());
-    graph.visit_edges(
-        [&](VertexId, VertexId, EdgeId id, float weight, EdgeTime time, std::int32_t) { insert(id, weight, time); });
+    graph.visit_edges([&](const EdgeRecord& edge) { insert(edge.id, edge.weight, edge.time); });
   }
 
   // The store holds the batch; readers are held off.
@@ -83,9 +82,9 @@ class EdgeRows {
     if (columns_.words() == 0) return;
     invariant(rows_.count() == graph_.all_edge_count(), "copied rows of edges are not those of the graph");
     std::vector<float> expected(buffer_.size());
-    graph_.visit_edges([&](VertexId, VertexId, EdgeId id, float weight, EdgeTime time, std::int32_t) {
-      fill(id, weight, time, expected.data());
-      const float* row = rows_.find(id);
+    graph_.visit_edges([&](const EdgeRecord& edge) {
+      fill(edge.id, edge.weight, edge.time, expected.data());
+      const float* row = rows_.find(edge.id);
       invariant(row != nullptr && std::memcmp(row, expected.data(), expected.size() * sizeof(float)) == 0,
                 "a copied row of an edge is out of date");
     });

@@ -128,9 +128,7 @@ Reservoirs::Reservoirs(const GraphStore& graph, const SamplingOptions& options, 
   impl_->version = graph.version();
   impl_->note_stats();
   if (graph.options().has_time) {
-    graph.visit_edges([&](VertexId, VertexId, EdgeId, float, EdgeTime time, std::int32_t) {
-      impl_->now = std::max(impl_->now, time);
-    });
+    graph.visit_edges([&](const EdgeRecord& edge) { impl_->now = std::max(impl_->now, edge.time); });
   }
 }
 

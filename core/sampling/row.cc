@@ -27,9 +27,10 @@ std::size_t RowPool::row_bytes(std::int32_t capacity) const {
 }
 
 char* RowPool::new_chunk(std::size_t bytes) {
-  char* chunk = static_cast<char*>(chunks_.emplace_back(bytes).data());
+  Column<std::byte>& chunk = chunks_.emplace_back();
+  chunk.reserve(static_cast<std::int64_t>(bytes));
   chunk_total_ += bytes;
-  return chunk;
+  return reinterpret_cast<char*>(chunk.data());
 }
 
 Row* RowPool::allocate(std::int32_t count) {

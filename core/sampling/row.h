@@ -75,11 +75,11 @@ class RowPool {
 
   RowColumns columns_;
   std::size_t words_;
-  std::vector<std::int32_t> capacities_;  // by class, ascending
-  std::vector<std::uint8_t> class_of_;    // by count
-  std::vector<std::vector<Row*>> free_;   // by class
-  std::vector<AlignedBytes> chunks_;      // a row above a quarter of the largest has its own
-  char* chunk_ = nullptr;                 // what is left of the one that rows are cut from
+  std::vector<std::int32_t> capacities_;   // by class, ascending
+  std::vector<std::uint8_t> class_of_;     // by count
+  std::vector<std::vector<Row*>> free_;    // by class
+  std::vector<Column<std::byte>> chunks_;  // a row above a quarter of the largest has its own
+  char* chunk_ = nullptr;                  // what is left of the one that rows are cut from
   std::size_t chunk_left_ = 0, chunk_total_ = 0, live_bytes_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "temporal/pin.h"
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -163,21 +164,19 @@ std::size_t TemporalPin::bytes() const {
 
 void read_event_weights(const GraphStore& graph, std::span<const std::int64_t> dst, std::span<const std::int64_t> time,
                         std::span<const std::int64_t> ids, const TemporalPin* pin, float* out) {
-  const Adjacency& lists = graph.in_lists();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto v = static_cast<VertexId>(dst[i]);
     const EdgeKey key{graph.options().has_time ? time[i] : 0, ids[i]};
     const EdgeEntry* gone = pin == nullptr ? nullptr : pin->removed(key, v);
-    const std::int64_t place = gone == nullptr ? lists.find_place(v, key) : -1;
-    if (gone == nullptr && place < 0) {
+    const std::optional<EdgeEntry> found = gone != nullptr ? std::optional(*gone) : graph.in_lists().find(v, key);
+    if (!found) {
       throw Error(graph.has_offloaded() ? ErrorKind::EdgeOffloaded : ErrorKind::EdgeMissing,
                   {.where = "weights",
                    .expected = "edges in memory",
                    .got = "edge " + std::to_string(ids[i]) + ", which was removed or lies in a file",
                    .advice = "reload the graph, or leave it out"});
     }
-    const float now = gone != nullptr ? gone->weight : lists.pool().read(place).weight;
-    out[i] = pin == nullptr ? now : pin->weight(ids[i], now);
+    out[i] = pin == nullptr ? found->weight : pin->weight(ids[i], found->weight);
   }
 }
 

@@ -112,8 +112,8 @@ struct World {
       for (const bool out : {true, false}) check_list(*store, model, v, out);
       EdgeId newest = kNoEdge;
       for (const auto& [id, other] : model.list(0, false)) newest = other == v ? std::max(newest, id) : newest;
-      CHECK(store->newest_edge(v, 0) == newest);
-      if (newest != kNoEdge) CHECK(store->newest_edge_weight(v, 0) == model.edges.at(newest).weight);
+      CHECK(store->newest_edge(v, 0).id == newest);
+      if (newest != kNoEdge) CHECK(store->newest_edge(v, 0).weight == model.edges.at(newest).weight);
     }
     std::int64_t edges = 0, loaded = 0;
     store->visit_edges([&](auto...) { ++edges; });

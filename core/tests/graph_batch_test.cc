@@ -55,7 +55,7 @@ std::unique_ptr<GraphStore> small_graph(bool undirected = false) {
   auto store = std::make_unique<GraphStore>(options);
   const Row x = {0, 0, 1, 1, 2, 2, 3, 3}, weight = {1, 2, 3, 4};
   const std::vector<std::int64_t> src = {0, 0, 1, 2}, dst = {1, 1, 1, 0};
-  store->load(4, x, src, dst, weight, {}, {}, {}, 1);
+  store->load({4, x, {}, {src, dst, {}, weight}}, 1);
   return store;
 }
 
@@ -161,8 +161,8 @@ TEST(the_newest_edge_goes_first) {
   batch.add(edge_update(UpdateKind::RemoveEdge, 0, 1));
   const BatchDelta delta = store->apply(batch);
   CHECK(delta.removed.size() == 1 && delta.removed[0].id == 1 && delta.removed[0].weight == 2);
-  CHECK(store->newest_edge(0, 1) == 0 && store->newest_edge_weight(0, 1) == 1);
-  CHECK(store->newest_edge(3, 1) == kNoEdge);
+  CHECK(store->newest_edge(0, 1).id == 0 && store->newest_edge(0, 1).weight == 1);
+  CHECK(store->newest_edge(3, 1).id == kNoEdge);
 }
 
 TEST(what_came_and_went_does_not_show) {
@@ -255,9 +255,9 @@ TEST(small_batches_allocate_nothing) {
   long before = 0;
   for (int i = 0; i < 20; ++i) {
     if (i == 10) before = allocations;
-    for (const UpdateBuffer* batch : {&add, &change, &remove}) store->apply_into(*batch, delta);
+    for (const UpdateBuffer* batch : {&add, &change, &remove}) store->apply_into(*batch, &delta);
     store->undo(delta);
-    store->apply_into(remove, delta);
+    store->apply_into(remove, &delta);
   }
   CHECK(allocations == before);
 }
@@ -277,7 +277,7 @@ TEST(a_run_that_finds_no_memory_leaves_nothing) {
     options.undirected = undirected;
     options.block_edges_max = 4;
     GraphStore store(options);
-    store.load(40, {}, {}, {}, {}, {}, {}, {}, 1);
+    store.load({.slot_count = 40}, 1);
     const auto runs = [](std::int64_t first_time) {
       UpdateBuffer batch;
       for (int i = 0; i < 600; ++i) {

@@ -27,7 +27,7 @@ std::unique_ptr<GraphStore> load(const Edges& edges, int vertices, bool timed, i
   GraphOptions options;
   options.has_time = timed;
   auto store = std::make_unique<GraphStore>(options);
-  store->load(vertices, {}, edges.src, edges.dst, {}, timed ? edges.time : std::vector<std::int64_t>(), {}, {},
+  store->load({vertices, {}, {}, {edges.src, edges.dst, {}, {}, timed ? edges.time : std::vector<std::int64_t>()}},
               threads);
   return store;
 }
@@ -102,8 +102,8 @@ TEST(a_hub_is_emptied_in_random_order) {
       UpdateBuffer batch;
       batch.add(removal(edges.src[order[i]], edges.dst[order[i]]));
       const EdgeId newest =
-          store->newest_edge(static_cast<VertexId>(edges.src[order[i]]), static_cast<VertexId>(edges.dst[order[i]]));
-      store->apply_into(batch, delta);
+          store->newest_edge(static_cast<VertexId>(edges.src[order[i]]), static_cast<VertexId>(edges.dst[order[i]])).id;
+      store->apply_into(batch, &delta);
       CHECK(delta.removed.size() == 1 && delta.removed[0].id == newest);
       if (i % 3000 == 0) store->check_invariants(), check_memory(*store);
     }
@@ -171,7 +171,7 @@ TEST(churn_compacts_by_itself) {
   GraphOptions options;
   GraphStore store(options);
   const int vertices = 100000;
-  store.load(vertices, {}, {}, {}, {}, {}, {}, {}, 1);
+  store.load({.slot_count = vertices}, 1);
   BatchDelta delta;
   UpdateBuffer grow, shrink;
   for (int i = 0; i < 800000; ++i) {
@@ -180,8 +180,8 @@ TEST(churn_compacts_by_itself) {
     update.kind = UpdateKind::AddEdge;
     grow.add(update);
   }
-  store.apply_into(grow, delta);
-  store.apply_into(shrink, delta);
+  store.apply_into(grow, &delta);
+  store.apply_into(shrink, &delta);
   CHECK(store.edge_count() == 0);
   check_memory(store);
   store.undo(delta);
@@ -197,23 +197,23 @@ TEST(load_refuses_and_stays_empty) {
   GraphStore store(options);
   const std::vector<std::int64_t> src = {0, 1, 0}, dst = {1, 2, 1}, outside = {1, 3, 1}, other = {1, 2, 2};
   const Row x = {1, 2, 3}, weight = {1, 2, 3}, bad = {1, NAN, 3};
-  CHECK_THROWS(store.load(3, bad, src, other, weight, {}, {}, {}, 2), ErrorKind::ValueInvalid);
-  CHECK_THROWS(store.load(3, x, src, other, bad, {}, {}, {}, 2), ErrorKind::ValueInvalid);
-  CHECK_THROWS(store.load(3, x, src, outside, weight, {}, {}, {}, 2), ErrorKind::VertexUnknown);
-  CHECK_THROWS(store.load(3, x, src, other, {}, {}, {}, {}, 2), ErrorKind::ColumnMissing);
-  CHECK_THROWS(store.load(3, x, src, other, weight, src, {}, {}, 2), ErrorKind::ColumnMissing);
-  CHECK_THROWS(store.load(2, x, src, other, weight, {}, {}, {}, 2), ErrorKind::WidthMismatch);
+  CHECK_THROWS(store.load({3, bad, {}, {src, other, {}, weight}}, 2), ErrorKind::ValueInvalid);
+  CHECK_THROWS(store.load({3, x, {}, {src, other, {}, bad}}, 2), ErrorKind::ValueInvalid);
+  CHECK_THROWS(store.load({3, x, {}, {src, outside, {}, weight}}, 2), ErrorKind::VertexUnknown);
+  CHECK_THROWS(store.load({3, x, {}, {src, other}}, 2), ErrorKind::ColumnMissing);
+  CHECK_THROWS(store.load({3, x, {}, {src, other, {}, weight, src}}, 2), ErrorKind::ColumnMissing);
+  CHECK_THROWS(store.load({2, x, {}, {src, other, {}, weight}}, 2), ErrorKind::WidthMismatch);
   try {
-    store.load(3, x, src, dst, weight, {}, {}, {}, 2);
+    store.load({3, x, {}, {src, dst, {}, weight}}, 2);
     CHECK(!"a duplicate edge was loaded into a simple graph");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::EdgeDuplicate);
     CHECK(std::string(error.what()).find("0 -> 1") != std::string::npos);
   }
   CHECK(store.slot_count() == 0 && store.edge_count() == 0);
-  store.load(3, x, src, other, weight, {}, {}, {}, 2);
+  store.load({3, x, {}, {src, other, {}, weight}}, 2);
   store.check_invariants();
-  CHECK_THROWS(store.load(3, x, src, other, weight, {}, {}, {}, 2), ErrorKind::StateMismatch);
+  CHECK_THROWS(store.load({3, x, {}, {src, other, {}, weight}}, 2), ErrorKind::StateMismatch);
 }
 
 TEST(options_are_checked) {

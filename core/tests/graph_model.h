@@ -173,7 +173,7 @@ inline void check_list(const GraphStore& store, const GraphModel& model, VertexI
   CHECK(static_cast<std::size_t>(out ? store.out_degree(v) : store.in_degree(v)) == got.size());
 }
 
-// Windows of time: what visit_*_between shows is what the whole list holds with those times.
+// Windows of time: what visit_between shows is what the whole list holds with those times.
 inline void check_windows(const GraphStore& store, const GraphModel& model, VertexId v, bool out) {
   for (EdgeTime from = -6; from < 16; from += 5) {
     for (const EdgeTime to : {from - 1, from, from + 1, from + 7, EdgeTime{INT64_MAX}}) {
@@ -182,11 +182,7 @@ inline void check_windows(const GraphStore& store, const GraphModel& model, Vert
         CHECK(0 <= first && first < last && last <= span.count);
         for (std::int32_t i = first; i < last; ++i) got.emplace_back(span.ids[i], span.neighbours[i]);
       };
-      if (out) {
-        store.visit_out_between(v, from, to, visitor);
-      } else {
-        store.visit_in_between(v, from, to, visitor);
-      }
+      store.visit_between(v, out, from, to, visitor);
       for (const auto& [id, other] : model.list(v, out)) {
         const EdgeTime time = model.edges.at(id).time;
         if (from <= time && time < to) expected.emplace_back(id, other);

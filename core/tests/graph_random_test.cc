@@ -62,7 +62,7 @@ class Driver {
       attr.insert(attr.end(), e.attr.begin(), e.attr.end());
     }
     store_ = std::make_unique<GraphStore>(o);
-    store_->load(vertices, features, src, dst, weight, time, type, attr, 1 + draw(3));
+    store_->load({vertices, features, {}, {src, dst, {}, weight, time, type, attr}}, 1 + draw(3));
     check_equal(*store_, model_);
     digest_loaded_ = store_->digest();
   }
@@ -243,7 +243,7 @@ class Driver {
       if (model.options.has_type) type.push_back(e.type);
       attr.insert(attr.end(), e.attr.begin(), e.attr.end());
     }
-    fresh.restore({model.slot_count, features, live, src, dst, id, weight, time, type, attr, model.next_edge_id}, 2);
+    fresh.load({model.slot_count, features, live, {src, dst, id, weight, time, type, attr}, model.next_edge_id}, 2);
     fresh.set_version(model.version);
     check_equal(fresh, model);
     return fresh.digest();

@@ -24,7 +24,7 @@ GraphOptions all_columns(bool undirected, bool simple) {
 
 std::unique_ptr<GraphStore> empty_graph(const GraphOptions& options, int threads) {
   auto store = std::make_unique<GraphStore>(options);
-  store->load(kVertices, {}, {}, {}, {}, {}, {}, {}, 1);
+  store->load({.slot_count = kVertices}, 1);
   store->set_apply_threads(threads);
   return store;
 }
@@ -115,9 +115,7 @@ TEST(a_run_is_its_updates_one_by_one) {
       runs->undo(last);
     }
     UpdateBuffer gone;
-    runs->visit_edges([&](VertexId u, VertexId v, EdgeId id, float, EdgeTime, std::int32_t) {
-      gone.add(removal({u, v, 1.0f, 0, id}));
-    });
+    runs->visit_edges([&](const EdgeRecord& edge) { gone.add(removal({edge.src, edge.dst, 1.0f, 0, edge.id})); });
     runs->apply(gone);
     runs->check_invariants();
     CHECK(runs->edge_count() == 0);
@@ -162,7 +160,7 @@ TEST(plain_runs_are_checked_as_others) {
       update.time = i;
       batch.add(update);
     }
-    store->apply_unread(batch);
+    store->apply_into(batch, nullptr);
     store->check_invariants();
     const std::uint64_t before = store->digest();
     CHECK(store->edge_count() == 3000 && store->next_edge_id() == 3000);

@@ -29,9 +29,9 @@ struct ShopArrays {
     GraphArrays arrays;
     arrays.slot_count = static_cast<std::int64_t>(vertex_type.size());
     arrays.features = x;
-    arrays.src = src;
-    arrays.dst = dst;
-    arrays.type = type;
+    arrays.edges.src = src;
+    arrays.edges.dst = dst;
+    arrays.edges.type = type;
     arrays.vertex_type = vertex_type;
     return arrays;
   }
@@ -40,7 +40,7 @@ struct ShopArrays {
 // Users 0 and 1 with three features, item 2 with one; 0 clicks 2, 0 follows 1.
 std::unique_ptr<GraphStore> shop() {
   auto store = std::make_unique<GraphStore>(shop_options());
-  store->restore(ShopArrays().view(), 1);
+  store->load(ShopArrays().view(), 1);
   return store;
 }
 
@@ -108,7 +108,7 @@ TEST(what_does_not_fit_a_type_is_refused) {
 TEST(arrays_and_options_that_do_not_fit_are_refused) {
   const auto refused = [](const ShopArrays& arrays, ErrorKind kind) {
     GraphStore store(shop_options());
-    CHECK_THROWS(store.restore(arrays.view(), 2), kind);
+    CHECK_THROWS(store.load(arrays.view(), 2), kind);
     CHECK(store.slot_count() == 0);
   };
   ShopArrays arrays;
@@ -139,9 +139,9 @@ TEST(a_type_is_part_of_the_content) {
   ShopArrays arrays;
   arrays.src = arrays.dst = {};
   arrays.type = {};
-  one.restore(arrays.view(), 1);
+  one.load(arrays.view(), 1);
   arrays.vertex_type = {kUser, kItem, kItem};
-  other.restore(arrays.view(), 1);
+  other.load(arrays.view(), 1);
   CHECK(one.digest() != other.digest());
 }
 
@@ -150,7 +150,7 @@ TEST(a_graph_without_types_takes_none) {
   options.feature_width = 1;
   GraphStore store(options);
   const std::vector<float> x = {1, 2};
-  store.load(2, x, {}, {}, {}, {}, {}, {}, 1);
+  store.load({2, x}, 1);
   UpdateBuffer batch;
   batch.add(with_row(batch, typed(UpdateKind::SetFeatures, 0, -1, 0), {1}));
   CHECK_THROWS(store.apply(batch), ErrorKind::ColumnMissing);

@@ -24,7 +24,7 @@ std::unique_ptr<GraphStore> small_graph(bool undirected = false) {
   auto store = std::make_unique<GraphStore>(options);
   const std::vector<float> x = {0, 0, 0, 0}, weight = {1, 3, 0.25f, 9};
   const std::vector<std::int64_t> src = {0, 0, 1, 2}, dst = {1, 2, 2, 2};
-  store->load(4, x, src, dst, weight, {}, {}, {}, 1);
+  store->load({4, x, {}, {src, dst, {}, weight}}, 1);
   return store;
 }
 

@@ -86,7 +86,7 @@ struct World {
       src.push_back(rng() % vertices);
       dst.push_back(rng() % vertices);
     }
-    graph.load(vertices, x, src, dst, {}, {}, {}, {}, 1);
+    graph.load({vertices, x, {}, {src, dst}}, 1);
   }
   std::vector<std::int64_t> ids() const {
     std::vector<std::int64_t> all(vertices);

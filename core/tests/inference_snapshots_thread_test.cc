@@ -57,7 +57,7 @@ struct World {
   Publication publication;
 
   World() : graph(options()), publication(kWidth, kThreads, nullptr) {
-    graph.load(kVertices, std::vector<float>(kVertices), {}, {}, {}, {}, {}, {}, 1);
+    graph.load({kVertices, std::vector<float>(kVertices)}, 1);
     publication.reset(graph);
     for (VertexId v = 0; v < kVertices; ++v) std::fill_n(publication.row(v), kWidth, static_cast<float>(v));
   }
@@ -80,7 +80,7 @@ struct World {
       publication.drop_staged();
     }
     stage(batch, after, 0.0f);
-    graph.apply_unread(UpdateBuffer());
+    graph.apply_into(UpdateBuffer(), nullptr);
     publication.publish(graph, batch.added, batch.removed);
     graph.publish();
   }

@@ -14,7 +14,7 @@ namespace {
 struct World {
   explicit World(VertexId vertices, bool undirected = false) : graph(options(undirected)), count(vertices) {
     const std::vector<float> features(static_cast<std::size_t>(vertices) * 2, 1.0f);
-    graph.load(vertices, features, {}, {}, {}, {}, {}, {}, 1);
+    graph.load({vertices, features}, 1);
   }
   static GraphOptions options(bool undirected) {
     GraphOptions wanted;
@@ -40,9 +40,7 @@ struct World {
   UpdateBuffer batch(int size) {
     UpdateBuffer made;
     std::vector<EdgeRecord> edges;
-    graph.visit_edges([&](VertexId u, VertexId v, EdgeId id, float w, EdgeTime t, std::int32_t type) {
-      edges.push_back({u, v, w, type, id, t});
-    });
+    graph.visit_edges([&](const EdgeRecord& edge) { edges.push_back(edge); });
     std::shuffle(edges.begin(), edges.end(), rng);
     for (int i = 0; i < size; ++i) {
       const auto kind = rng() % 10;

@@ -58,7 +58,7 @@ TEST(a_store_takes_given_edge_ids_with_gaps) {
   batch.add(edge(UpdateKind::RemoveEdge, 0, 1));
   const BatchDelta delta = store.apply(batch);
   CHECK(delta.added.size() == 1 && delta.added[0].id == 9 && delta.removed.empty());
-  CHECK(store.next_edge_id() == 10 && store.newest_edge(1, 2) == 9);
+  CHECK(store.next_edge_id() == 10 && store.newest_edge(1, 2).id == 9);
   batch.clear();
   batch.add(second);  // an id that was given before
   CHECK_THROWS(store.apply(batch), ErrorKind::ValueInvalid);
@@ -84,7 +84,7 @@ struct OneWorker {
   OneWorker() : store(options()), rows(1) {
     const std::vector<float> none;
     const std::vector<std::int64_t> src{0, 1, 2}, dst{1, 3, 3}, time{1, 1, 1};
-    store.load(4, none, src, dst, {}, time, {}, {}, 1);
+    store.load({4, none, {}, {src, dst, {}, {}, time}}, 1);
     for (VertexId v = 0; v < 4; ++v) rows.set(v, std::vector<float>{static_cast<float>(v)});
     reservoirs = std::make_unique<Reservoirs>(store, SamplingOptions{0, 1, false, true});
     for (std::int32_t hop = 1; hop <= 2; ++hop) {

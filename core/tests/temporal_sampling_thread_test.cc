@@ -11,7 +11,7 @@ namespace livegnn::testing {
 namespace {
 
 struct World {
-  World() : graph(options()) { graph.load(40, {}, {}, {}, {}, {}, {}, {}, 1); }
+  World() : graph(options()) { graph.load({.slot_count = 40}, 1); }
   static GraphOptions options() {
     GraphOptions wanted;
     wanted.has_time = true;
@@ -21,9 +21,7 @@ struct World {
   UpdateBuffer batch(int size) {
     UpdateBuffer made;
     std::vector<EdgeRecord> edges;
-    graph.visit_edges([&](VertexId u, VertexId v, EdgeId id, float, EdgeTime time, std::int32_t) {
-      edges.push_back({u, v, 1.0f, 0, id, time});
-    });
+    graph.visit_edges([&](const EdgeRecord& edge) { edges.push_back(edge); });
     std::shuffle(edges.begin(), edges.end(), rng);
     for (int i = 0; i < size; ++i) {
       Update update{};

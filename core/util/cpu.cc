@@ -1,5 +1,8 @@
 #include "livegnn/cpu.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace livegnn {
 
 std::vector<std::string> cpu_features() {
@@ -13,6 +16,11 @@ std::vector<std::string> cpu_features() {
   if (avx512) found.push_back("avx512");
 #endif
   return found;
+}
+
+bool cpu_runs(const char* kernels) {
+  const std::vector<std::string> found = cpu_features();
+  return std::strcmp(kernels, "generic") == 0 || std::find(found.begin(), found.end(), kernels) != found.end();
 }
 
 }  // namespace livegnn

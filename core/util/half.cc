@@ -4,6 +4,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "livegnn/cpu.h"
 #include "util/half_impl.h"
 
 namespace livegnn {
@@ -14,27 +15,23 @@ extern const HalfCodec kHalfAvx512;
 #endif
 
 namespace {
-void decode_float16(float* out, const std::uint16_t* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = float16_to_float32(in[i]);
-}
+void decode_one(float* out, const std::uint16_t* in) { *out = float16_to_float32(*in); }
+void encode_one(std::uint16_t* out, const float* in) { *out = float32_to_float16(*in); }
 
-void encode_float16(std::uint16_t* out, const float* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = float32_to_float16(in[i]);
-}
-
-constexpr HalfCodec kHalfGeneric{"generic", decode_float16, encode_float16, bfloat16_to_float32, float32_to_bfloat16};
+constexpr HalfCodec kHalfGeneric{"generic", decode_float16<1, decode_one>, encode_float16<1, encode_one>,
+                                 bfloat16_to_float32, float32_to_bfloat16};
 }  // namespace
 
 const HalfCodec* half_codec_named(const char* name) {
 #ifdef LIVEGNN_X86
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");  // which have F16C, too
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-  if (std::strcmp(name, "avx512") == 0) return avx512 ? &kHalfAvx512 : nullptr;
-  if (std::strcmp(name, "avx2") == 0) return avx2 ? &kHalfAvx2 : nullptr;
+  const std::initializer_list<const HalfCodec*> codecs = {&kHalfAvx512, &kHalfAvx2, &kHalfGeneric};
+#else
+  const std::initializer_list<const HalfCodec*> codecs = {&kHalfGeneric};
 #endif
-  return std::strcmp(name, "generic") == 0 ? &kHalfGeneric : nullptr;
+  for (const HalfCodec* codec : codecs) {
+    if (std::strcmp(codec->name, name) == 0 && cpu_runs(name)) return codec;
+  }
+  return nullptr;
 }
 
 const HalfCodec& half_codec() {

@@ -10,7 +10,7 @@
 namespace livegnn {
 namespace {
 
-[[maybe_unused]] float float16_to_float32(std::uint16_t half) {
+float float16_to_float32(std::uint16_t half) {
   const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
   const std::uint32_t exponent = half >> 10 & 31u, fraction = half & 1023u;
   if (exponent == 0) {  // fraction * 2^-24
@@ -21,7 +21,7 @@ namespace {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
-[[maybe_unused]] std::uint16_t float32_to_float16(float value) {
+std::uint16_t float32_to_float16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 16 & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
@@ -34,6 +34,21 @@ namespace {
     half = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
   }
   return static_cast<std::uint16_t>(sign | half);
+}
+
+// All of them by an instruction for kLanes at once, the rest one by one.
+template <std::size_t kLanes, auto kDecode>
+void decode_float16(float* out, const std::uint16_t* in, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) kDecode(out + i, in + i);
+  for (; i < count; ++i) out[i] = float16_to_float32(in[i]);
+}
+
+template <std::size_t kLanes, auto kEncode>
+void encode_float16(std::uint16_t* out, const float* in, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) kEncode(out + i, in + i);
+  for (; i < count; ++i) out[i] = float32_to_float16(in[i]);
 }
 
 void bfloat16_to_float32(float* out, const std::uint16_t* in, std::size_t count) {

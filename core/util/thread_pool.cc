@@ -106,23 +106,168 @@ void ask_for_short_slices() {
 
 class ThreadPool::Crew {
  public:
-  Crew(int threads, Spin spin);
-  ~Crew();
-  void run(std::int64_t count, const Task& task);
+  Crew(int threads, Spin spin)
+      : spin_(spin), forks_(forks.load(std::memory_order_relaxed)), cores_known_(this_core() != kNoCore) {
+    threads_->reserve(static_cast<std::size_t>(threads));
+    try {
+      for (int thread = 1; thread < threads; ++thread) threads_->emplace_back([this, thread] { work(thread); });
+    } catch (const std::exception&) {  // the system gives no more: the others do all of it
+    }
+  }
+
+  ~Crew() {
+    if (is_forked()) {  // handles of threads that are not here: not to be joined or detached
+      static_cast<void>(threads_.release());
+      return;
+    }
+    stop_ = true;
+    ++job_;
+    job_.notify_all();
+    for (std::thread& thread : *threads_) thread.join();
+  }
+
+  void run(std::int64_t count, const Task& task) {
+    count_ = count;
+    task_ = &task;
+    failure_ = nullptr;
+    failed_ = false;
+    next_ = 0;
+    caller_core_.store(this_core(), std::memory_order_relaxed);
+    inside_.store(0, std::memory_order_release);  // open
+    lead();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
   int workers() const { return static_cast<int>(threads_->size()); }
   bool is_forked() const { return forks_ != forks.load(std::memory_order_relaxed); }
 
  private:
   static constexpr int kClosed = -1;
-  void lead();
-  void close(std::int64_t spin_ns);
-  void fail();
-  void work(int thread);
-  bool enter();
-  void drain(int thread);
+  // The caller's part of a job: its indices, when the workers come in, and what sharing was worth.
+  void lead() {
+    const std::int64_t begun = now_ns(), threads = workers() + 1;
+    bool shared = account_.solvent(), woken = false;
+    std::int64_t done = 0, signalling = 0, moment = begun;
+    const auto wake = [&] {
+      if (sleepers_.load() > 0) job_.notify_all();
+      woken = true;
+      const std::int64_t after = now_ns();
+      signalling += after - moment;
+      moment = after;
+    };
+    if (shared) {
+      ++job_;
+      if (count_ <= threads) wake();
+    }
+    try {
+      while (!failed_.load(std::memory_order_relaxed)) {
+        const std::int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+        if (index >= count_) break;
+        (*task_)(index, 0);
+        ++done;
+        if (woken) continue;
+        moment = now_ns();
+        const std::int64_t spent = moment - begun, left = count_ - index - 1;
+        if (!shared && spent > kLongAlone && left > 0) {
+          shared = true;
+          ++job_;
+        }
+        if (shared && left > 1 && left * (spent / done) > kWorthWaking) wake();
+      }
+    } catch (...) {
+      fail();
+    }
+    const std::int64_t busy = now_ns() - begun - signalling;
+    close(done > 0 ? std::clamp(2 * busy / done, kSpinLeast, kSpinMost) : kSpinMost);
+    if (!shared) {
+      account_.alone(busy);
+    } else if (done > 0) {
+      account_.shared(busy * count_ / done, now_ns() - begun);
+    }
+  }
+
+  void close(std::int64_t spin_ns) {
+    int open = 0;
+    if (inside_.compare_exchange_strong(open, kClosed, std::memory_order_acq_rel)) return;
+    const std::int64_t until = now_ns() + spin_ns;
+    bool sleeps = false;
+    for (open = 0; !inside_.compare_exchange_strong(open, kClosed, std::memory_order_acq_rel); open = 0) {
+      if (sleeps) {
+        inside_.wait(open, std::memory_order_acquire);
+        continue;
+      }
+      for (int i = 0; i < 16; ++i) relax();
+      sleeps = now_ns() > until;
+      if (sleeps) let_anywhere();
+    }
+  }
+
+  void fail() {
+    std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    failed_ = true;
+  }
+
+  void work(int thread) {
+    ask_for_short_slices();
+    std::uint32_t seen = 0;
+    for (;;) {
+      const auto until = Clock::now() + spin_;
+      while (job_.load(std::memory_order_acquire) == seen && !stop_.load(std::memory_order_relaxed)) {
+        for (int i = 0; i < 32; ++i) relax();
+        if (Clock::now() > until || crowds_caller()) {
+          ++sleepers_;
+          job_.wait(seen);
+          --sleepers_;
+        }
+      }
+      if (stop_) return;
+      seen = job_.load(std::memory_order_acquire);
+      if (!enter()) continue;
+      drain(thread);
+      if (inside_.fetch_sub(1, std::memory_order_acq_rel) == 1) inside_.notify_one();
+    }
+  }
+
+  bool enter() {
+    int inside = inside_.load(std::memory_order_acquire);
+    while (inside != kClosed) {
+      if (inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acq_rel)) return true;
+    }
+    return false;
+  }
+
+  void drain(int thread) {
+    try {
+      while (!failed_.load(std::memory_order_relaxed)) {
+        if (crowds_caller()) make_way();
+        const std::int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+        if (index >= count_) return;
+        (*task_)(index, thread);
+      }
+    } catch (...) {
+      fail();
+    }
+  }
+
   bool crowds_caller() const { return cores_known_ && this_core() == caller_core_.load(std::memory_order_relaxed); }
-  void make_way();
-  void let_anywhere();
+  // Moves this worker to the other cores.
+  void make_way() {
+#if defined(__linux__)
+    Cores others;
+    if (!without(allowed_, caller_core_.load(std::memory_order_relaxed), &others)) return;
+    kept_away_.store(true);
+    keep_to(::pthread_self(), others);
+#endif
+  }
+
+  // Before the caller sleeps: its core is free for the workers that it waits for.
+  void let_anywhere() {
+#if defined(__linux__)
+    if (!kept_away_.exchange(false)) return;
+    for (std::thread& thread : *threads_) keep_to(thread.native_handle(), allowed_);
+#endif
+  }
 
   const Spin spin_;
   const unsigned forks_;  // of this process and those before it, when the workers were started
@@ -158,163 +303,6 @@ void ThreadPool::run(std::int64_t count, const Task& task) {
     return;
   }
   crew_->run(count, task);
-}
-
-ThreadPool::Crew::Crew(int threads, Spin spin)
-    : spin_(spin), forks_(forks.load(std::memory_order_relaxed)), cores_known_(this_core() != kNoCore) {
-  threads_->reserve(static_cast<std::size_t>(threads));
-  try {
-    for (int thread = 1; thread < threads; ++thread) threads_->emplace_back([this, thread] { work(thread); });
-  } catch (const std::exception&) {  // the system gives no more: the others do all of it
-  }
-}
-
-ThreadPool::Crew::~Crew() {
-  if (is_forked()) {  // handles of threads that are not here: not to be joined or detached
-    static_cast<void>(threads_.release());
-    return;
-  }
-  stop_ = true;
-  ++job_;
-  job_.notify_all();
-  for (std::thread& thread : *threads_) thread.join();
-}
-
-void ThreadPool::Crew::run(std::int64_t count, const Task& task) {
-  count_ = count;
-  task_ = &task;
-  failure_ = nullptr;
-  failed_ = false;
-  next_ = 0;
-  caller_core_.store(this_core(), std::memory_order_relaxed);
-  inside_.store(0, std::memory_order_release);  // open
-  lead();
-  if (failure_) std::rethrow_exception(failure_);
-}
-
-// The caller's part of a job: its indices, when the workers come in, and what sharing was worth.
-void ThreadPool::Crew::lead() {
-  const std::int64_t begun = now_ns(), threads = workers() + 1;
-  bool shared = account_.solvent(), woken = false;
-  std::int64_t done = 0, signalling = 0, moment = begun;
-  const auto wake = [&] {
-    if (sleepers_.load() > 0) job_.notify_all();
-    woken = true;
-    const std::int64_t after = now_ns();
-    signalling += after - moment;
-    moment = after;
-  };
-  if (shared) {
-    ++job_;
-    if (count_ <= threads) wake();
-  }
-  try {
-    while (!failed_.load(std::memory_order_relaxed)) {
-      const std::int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= count_) break;
-      (*task_)(index, 0);
-      ++done;
-      if (woken) continue;
-      moment = now_ns();
-      const std::int64_t spent = moment - begun, left = count_ - index - 1;
-      if (!shared && spent > kLongAlone && left > 0) {
-        shared = true;
-        ++job_;
-      }
-      if (shared && left > 1 && left * (spent / done) > kWorthWaking) wake();
-    }
-  } catch (...) {
-    fail();
-  }
-  const std::int64_t busy = now_ns() - begun - signalling;
-  close(done > 0 ? std::clamp(2 * busy / done, kSpinLeast, kSpinMost) : kSpinMost);
-  if (!shared) {
-    account_.alone(busy);
-  } else if (done > 0) {
-    account_.shared(busy * count_ / done, now_ns() - begun);
-  }
-}
-
-void ThreadPool::Crew::close(std::int64_t spin_ns) {
-  int open = 0;
-  if (inside_.compare_exchange_strong(open, kClosed, std::memory_order_acq_rel)) return;
-  const std::int64_t until = now_ns() + spin_ns;
-  bool sleeps = false;
-  for (open = 0; !inside_.compare_exchange_strong(open, kClosed, std::memory_order_acq_rel); open = 0) {
-    if (sleeps) {
-      inside_.wait(open, std::memory_order_acquire);
-      continue;
-    }
-    for (int i = 0; i < 16; ++i) relax();
-    sleeps = now_ns() > until;
-    if (sleeps) let_anywhere();
-  }
-}
-
-bool ThreadPool::Crew::enter() {
-  int inside = inside_.load(std::memory_order_acquire);
-  while (inside != kClosed) {
-    if (inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acq_rel)) return true;
-  }
-  return false;
-}
-
-void ThreadPool::Crew::fail() {
-  std::lock_guard lock(failure_mutex_);
-  if (!failure_) failure_ = std::current_exception();
-  failed_ = true;
-}
-
-void ThreadPool::Crew::drain(int thread) {
-  try {
-    while (!failed_.load(std::memory_order_relaxed)) {
-      if (crowds_caller()) make_way();
-      const std::int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= count_) return;
-      (*task_)(index, thread);
-    }
-  } catch (...) {
-    fail();
-  }
-}
-
-// Moves this worker to the other cores.
-void ThreadPool::Crew::make_way() {
-#if defined(__linux__)
-  Cores others;
-  if (!without(allowed_, caller_core_.load(std::memory_order_relaxed), &others)) return;
-  kept_away_.store(true);
-  keep_to(::pthread_self(), others);
-#endif
-}
-
-// Before the caller sleeps: its core is free for the workers that it waits for.
-void ThreadPool::Crew::let_anywhere() {
-#if defined(__linux__)
-  if (!kept_away_.exchange(false)) return;
-  for (std::thread& thread : *threads_) keep_to(thread.native_handle(), allowed_);
-#endif
-}
-
-void ThreadPool::Crew::work(int thread) {
-  ask_for_short_slices();
-  std::uint32_t seen = 0;
-  for (;;) {
-    const auto until = Clock::now() + spin_;
-    while (job_.load(std::memory_order_acquire) == seen && !stop_.load(std::memory_order_relaxed)) {
-      for (int i = 0; i < 32; ++i) relax();
-      if (Clock::now() > until || crowds_caller()) {
-        ++sleepers_;
-        job_.wait(seen);
-        --sleepers_;
-      }
-    }
-    if (stop_) return;
-    seen = job_.load(std::memory_order_acquire);
-    if (!enter()) continue;
-    drain(thread);
-    if (inside_.fetch_sub(1, std::memory_order_acq_rel) == 1) inside_.notify_one();
-  }
 }
 
 }  // namespace livegnn

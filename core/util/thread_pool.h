@@ -28,9 +28,8 @@ class SharingAccount {
 class ThreadPool {
  public:
   using Spin = std::chrono::microseconds;
-  static constexpr Spin kSpin{100}, kNoSpin{0};  // none: where jobs are far apart, or others want the core
-  explicit ThreadPool(int threads,
-                      Spin spin = kSpin);  // threads - 1 workers, or what there is
+  static constexpr Spin kSpin{100}, kNoSpin{0};         // none: where jobs are far apart, or others want the core
+  explicit ThreadPool(int threads, Spin spin = kSpin);  // threads - 1 workers, or what there is
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -41,6 +40,20 @@ class ThreadPool {
   // The first exception thrown by a task is rethrown here after all threads have stopped. Not re-entrant.
   using Task = std::function<void(std::int64_t index, int thread)>;
   void run(std::int64_t count, const Task& task);
+  // work(part, begin, end) over [0, count) in one contiguous part per thread, in order.
+  template <typename Work>
+  void run_parts(std::int64_t count, Work&& work) {
+    const std::int64_t parts = threads();
+    run(parts, [&](std::int64_t part, int) {
+      work(static_cast<std::size_t>(part), count * part / parts, count * (part + 1) / parts);
+    });
+  }
+  // work(begin, end) over [0, count) in small pieces, taken by threads that are free.
+  template <typename Work>
+  void run_pieces(std::int64_t count, std::int64_t piece, Work&& work) {
+    run((count + piece - 1) / piece,
+        [&](std::int64_t at, int) { work(at * piece, std::min((at + 1) * piece, count)); });
+  }
 
  private:
   class Crew;

@@ -10,4 +10,7 @@ namespace livegnn {
 // where only the portable kernels run. Any thread.
 std::vector<std::string> cpu_features();
 
+// Whether kernels of this name run here: one of the above, or "generic".
+bool cpu_runs(const char* kernels);
+
 }  // namespace livegnn

@@ -14,8 +14,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "livegnn/detail/graph_adjacency.h"
@@ -126,20 +124,16 @@ struct BatchDelta {
   void clear();
 };
 
-// A whole graph as columns, for saving and loading exactly: live[v] != 0 where slot v is live, edges by ascending id.
-// An empty `live` means that all are, an empty `id` that ids count from 0. Undirected edges once, either way round.
+// A whole graph as columns, for loading: live[v] != 0 where slot v is live. An empty `live` means that all are, an
+// empty edges.id that ids count from 0. Features are rows of feature_width, in one of the two forms.
 struct GraphArrays {
   std::int64_t slot_count = 0;
-  std::span<const float> features;  // slot_count x feature_width
-  std::span<const std::uint8_t> live;
-  std::span<const std::int64_t> src, dst, id;
-  std::span<const float> weight;
-  std::span<const std::int64_t> time;
-  std::span<const std::int32_t> type;
-  std::span<const float> attr;                     // one row of attr_width per edge, same order
+  std::span<const float> features{};
+  std::span<const std::uint8_t> live{};
+  EdgeColumnsView edges{};
   EdgeId next_edge_id = 0;                         // raised to one past the largest id if that is more
   std::span<const std::int32_t> vertex_type{};     // typed graphs only: by slot; not read of free slots
-  std::span<const std::uint16_t> features_half{};  // instead of features: the same in the store's own 16 bits
+  std::span<const std::uint16_t> features_half{};  // in the store's own 16 bits
 };
 
 struct GraphMemory {           // bytes; parts do not overlap
@@ -149,8 +143,7 @@ struct GraphMemory {           // bytes; parts do not overlap
   std::size_t vertices, features, attributes;
 };
 
-struct EdgeRun;
-class GroupedRun;
+class ThreadPool;
 
 // One writer. Reads are safe from any thread while no write runs; callers hold the lock. Vertex arguments of readers
 // must be in 0 .. slot_count() - 1; a removed vertex reads as one without edges and with zero features. Features are
@@ -162,19 +155,18 @@ class GraphStore {
   GraphStore(const GraphStore&) = delete;
   GraphStore& operator=(const GraphStore&) = delete;
 
-  // ---- loading: empty store only. features: vertex_count x feature_width, row-major. Columns may be empty where the
-  // graph has none.
-  void load(std::int64_t vertex_count, std::span<const float> features, std::span<const std::int64_t> src,
-            std::span<const std::int64_t> dst, std::span<const float> weight, std::span<const std::int64_t> time,
-            std::span<const std::int32_t> type, std::span<const float> attr, int threads);
-  // The same with slots, ids and next edge id as given. Throws Error; then the store is empty as before.
-  void restore(const GraphArrays& arrays, int threads);
+  // Empty store only. Throws Error; then the store is empty as before.
+  void load(const GraphArrays& arrays, int threads);
 
   // ---- batches; long runs of added edges are written by up to two threads
   void set_apply_threads(int threads) { apply_threads_ = threads; }
-  BatchDelta apply(const UpdateBuffer& batch);  // throws Error naming the update; then nothing has changed
-  void apply_into(const UpdateBuffer& batch, BatchDelta& delta);  // the same, reusing the memory of `delta`
-  void apply_unread(const UpdateBuffer& batch);                   // the same, where nobody reads the net effect
+  // Throws Error naming the update; then nothing has changed.
+  BatchDelta apply(const UpdateBuffer& batch) {
+    BatchDelta delta;
+    apply_into(batch, &delta);
+    return delta;
+  }
+  void apply_into(const UpdateBuffer& batch, BatchDelta* delta);  // reuses its memory; nullptr where nobody reads it
   // Exact: ids, order, next edge id and version as before the batch; only for the latest batch. After that, the batch
   // before is the latest.
   void undo(const BatchDelta& delta);
@@ -188,16 +180,12 @@ class GraphStore {
   std::int64_t published_edge_count() const { return published_.edge_count.load(std::memory_order_acquire); }
 
   // ---- edges in files; the graph has times. Version, digest and ids stay; batches before cannot be undone.
-  // The edges that offload_before would move: visitor(src, const EdgeEntry&), undirected ones once.
+  // visitor(const EdgeRecord&) of each edge that offload_before would move.
   template <typename Visitor>
   void visit_edges_before(EdgeTime before, Visitor&& visitor) const {
     for (VertexId u = 0; u < slot_count_; ++u) {
-      visit_out_between(u, INT64_MIN, before, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
-        for (std::int32_t i = first; i < last; ++i) {
-          if (options_.undirected && span.neighbours[i] < u) continue;
-          visitor(u, EdgeEntry{span.neighbours[i], span.types ? span.types[i] : 0,
-                               span.weights ? span.weights[i] : 1.0f, span.ids[i], span.times[i]});
-        }
+      visit_between(u, true, INT64_MIN, before, [&](const EdgeSpan& span, std::int32_t first, std::int32_t last) {
+        visit_once(u, span, first, last, visitor);
       });
     }
   }
@@ -228,67 +216,67 @@ class GraphStore {
   }
 
   // ---- reading (the writer, or between batches)
-  const GraphOptions& options() const;
-  std::int64_t version() const;       // number of batches applied
-  void set_version(std::int64_t);     // for loading a saved graph
-  VertexId slot_count() const;        // ids run from 0 to slot_count() - 1; some may be removed
-  std::int64_t vertex_count() const;  // live vertices
-  std::int64_t edge_count() const;    // live edges in memory; undirected edges count once
+  const GraphOptions& options() const { return options_; }
+  std::int64_t version() const { return version_; }    // number of batches applied
+  void set_version(std::int64_t version);              // for loading a saved graph
+  VertexId slot_count() const { return slot_count_; }  // ids run from 0 to slot_count() - 1; some may be removed
+  std::int64_t vertex_count() const { return vertex_count_; }  // live vertices
+  std::int64_t edge_count() const { return edge_count_; }      // live edges in memory; undirected edges count once
   std::int64_t all_edge_count() const { return edge_count_ + offloaded_.count; }
-  EdgeId next_edge_id() const;
-  bool is_live(VertexId v) const;
-  bool is_typed() const;                                       // whether vertices have types
-  std::int32_t vertex_type(VertexId v) const;                  // 0 in a graph without; kNoVertexType in a free slot
-  std::int32_t width_of_type(std::int32_t vertex_type) const;  // floats of a row that are features of that type
-  std::int32_t in_degree(VertexId v) const;  // edges, parallel ones, self-loops and those away counted
-  std::int32_t out_degree(VertexId v) const;
+  EdgeId next_edge_id() const { return next_edge_id_; }
+  bool is_live(VertexId v) const { return v >= 0 && v < slot_count_ && live_[v] != 0; }
+  bool is_typed() const { return !options_.type_widths.empty(); }  // whether vertices have types
+  // 0 in a graph without types; kNoVertexType in a free slot.
+  std::int32_t vertex_type(VertexId v) const { return is_typed() ? vertex_types_[v] : 0; }
+  std::int32_t width_of_type(std::int32_t vertex_type) const {  // floats of a row that are features of that type
+    return is_typed() ? options_.type_widths[static_cast<std::size_t>(vertex_type)] : options_.feature_width;
+  }
+  // Edges, parallel ones, self-loops and those away counted.
+  std::int32_t in_degree(VertexId v) const { return in_->count(v) + offloaded_in(v); }
+  std::int32_t out_degree(VertexId v) const { return out_.count(v) + offloaded_out(v); }
   // feature_width floats, padded with zeros to feature_stride(): the stored row itself, or, where features are stored
   // in 16 bits, `buffer`, into which it is decoded. The row is 64-byte aligned where the buffer is.
   const float* feature_row(VertexId v, float* buffer) const { return features_.row(v, buffer); }
   void read_features(VertexId v, float* out, std::int32_t width) const { features_.read(v, out, width); }
   const FeatureTable& features() const { return features_; }
-  std::int32_t feature_stride() const;  // feature_width rounded up to 16
+  std::int32_t feature_stride() const { return features_.stride(); }  // feature_width rounded up to 16
   // Whole lists: what is in memory, and the copies of what is away where there are copies.
-  const float* edge_attr(EdgeId id) const;                 // attr_width floats or nullptr
-  EdgeId newest_edge(VertexId u, VertexId v) const;        // largest id among edges u -> v, or kNoEdge
-  float newest_edge_weight(VertexId u, VertexId v) const;  // its weight (1 where the graph has no weights)
+  const float* edge_attr(EdgeId id) const {  // attr_width floats or nullptr
+    const float* row = loaded_attr(id);
+    return row == nullptr && away_ != nullptr ? away_->loaded_attr(id) : row;
+  }
+  EdgeEntry newest_edge(VertexId u, VertexId v) const;  // with the largest id among edges u -> v; its id may be kNoEdge
   // visitor(const EdgeSpan&), spans in time order; inline, no allocation; the hot path of the engine
   template <typename Visitor>
   void visit_out(VertexId u, Visitor&& visitor) const {
     if (away_ != nullptr && offloaded_out(u) > 0) [[unlikely]]
-      return visit_with_copies(true, u, visitor);
+      return merge_copies(true, u, [&](const EdgeSpan& span) { visitor(span); });
     out_.visit(u, visitor);
   }
   template <typename Visitor>
   void visit_in(VertexId v, Visitor&& visitor) const {
     if (away_ != nullptr && offloaded_in(v) > 0) [[unlikely]]
-      return visit_with_copies(false, v, visitor);
+      return merge_copies(false, v, [&](const EdgeSpan& span) { visitor(span); });
     in_->visit(v, visitor);
   }
   // Hints, in this order and some vertices ahead: first the record, then, once that is there, the first edges.
   void prefetch_out(VertexId u) const { out_.prefetch_list(u); }
   void prefetch_in(VertexId v) const { in_->prefetch_list(v); }
-  void prefetch_out_edges(VertexId u) const { out_.prefetch_edges(u); }
   void prefetch_in_edges(VertexId v) const { in_->prefetch_edges(v); }
 
-  // visitor(const EdgeSpan&, first, last): edges with t_from <= time < t_to, by two binary searches; the graph has
-  // times
+  // visitor(const EdgeSpan&, first, last): edges in memory with t_from <= time < t_to, by two binary searches; the
+  // graph has times
   template <typename Visitor>
-  void visit_out_between(VertexId u, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
+  void visit_between(VertexId v, bool outgoing, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
     invariant(options_.has_time, "a graph without times was asked for a range of times");
-    out_.visit_between(u, t_from, t_to, visitor);
-  }
-  template <typename Visitor>
-  void visit_in_between(VertexId v, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
-    invariant(options_.has_time, "a graph without times was asked for a range of times");
-    in_->visit_between(v, t_from, t_to, visitor);
+    (outgoing ? &out_ : in_)->visit_between(v, t_from, t_to, visitor);
   }
   const Adjacency& in_lists() const { return *in_; }  // for readers with loops of their own
-  // visitor(src, dst, EdgeId, weight, time, type) once per edge, by src; undirected edges with src <= dst
+  // visitor(const EdgeRecord&) once per edge, by src; undirected edges with src <= dst
   template <typename Visitor>
   void visit_edges(Visitor&& visitor) const {
     for (VertexId u = 0; u < slot_count_; ++u) {
-      visit_out(u, [&](const EdgeSpan& span) { visit_once(u, span, visitor); });
+      visit_out(u, [&](const EdgeSpan& span) { visit_once(u, span, 0, span.count, visitor); });
     }
   }
   // The same of what is in memory alone.
@@ -299,7 +287,7 @@ class GraphStore {
   template <typename Visitor>
   void visit_loaded_edges(Visitor&& visitor) const {
     for (VertexId u = 0; u < slot_count_; ++u) {
-      out_.visit(u, [&](const EdgeSpan& span) { visit_once(u, span, visitor); });
+      out_.visit(u, [&](const EdgeSpan& span) { visit_once(u, span, 0, span.count, visitor); });
     }
   }
   const float* loaded_attr(EdgeId id) const { return options_.attr_width > 0 ? attributes_.find(id) : nullptr; }
@@ -312,21 +300,12 @@ class GraphStore {
 
  private:
   template <typename Visitor>
-  void visit_once(VertexId u, const EdgeSpan& span, Visitor&& visitor) const {
-    for (std::int32_t i = 0; i < span.count; ++i) {
-      if (options_.undirected && span.neighbours[i] < u) continue;
-      visitor(u, span.neighbours[i], span.ids[i], span.weights ? span.weights[i] : 1.0f, span.times ? span.times[i] : 0,
-              span.types ? span.types[i] : 0);
+  void visit_once(VertexId u, const EdgeSpan& span, std::int32_t first, std::int32_t last, Visitor&& visitor) const {
+    for (std::int32_t i = first; i < last; ++i) {
+      if (!options_.undirected || span.neighbours[i] >= u) visitor(EdgeRecord::of(u, span.entry(i)));
     }
   }
-  using SpanCall = void (*)(void* visitor, const EdgeSpan& span);
-  void merge_copies(bool outgoing, VertexId v, void* visitor, SpanCall call) const;
-  template <typename Visitor>
-  void visit_with_copies(bool outgoing, VertexId v, Visitor& visitor) const {
-    using Plain = std::remove_const_t<Visitor>;
-    merge_copies(outgoing, v, const_cast<Plain*>(&visitor),
-                 [](void* to, const EdgeSpan& span) { (*static_cast<Plain*>(to))(span); });
-  }
+  void merge_copies(bool outgoing, VertexId v, const std::function<void(const EdgeSpan&)>& visit) const;
 
   struct Scratch;  // buffers that batches use again, so that a small batch allocates nothing
 
@@ -334,83 +313,77 @@ class GraphStore {
   VertexId live_vertex(std::int64_t id) const;
   void check_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const;
   void check_feature_row(const UpdateBuffer& batch, const Update& update, std::int32_t width) const;
-  void check_weight(const Update& update) const;
   void check_filter(const Update& update) const;
   void check_ends(const Update& update, VertexId u, VertexId v) const;
   void check_vertex_type(const Update& update) const;
   VertexId typed_vertex(const Update& update) const;
-  EdgeEntry checked_entry(const UpdateBuffer& batch, const Update& update, VertexId u, VertexId v) const;
+  EdgeRecord checked_edge(const UpdateBuffer& batch, const Update& update) const;
   EdgeId checked_edge_id(const Update& update) const;
   EdgeEntry find_edge(VertexId u, VertexId v, const EdgeFilter& filter) const;
-  EdgeEntry found_edge(const Update& update);
+  EdgeRecord found_edge(const Update& update);
+  void check_pair_loaded(const Update& update, VertexId u, VertexId v, EdgeId found) const;
+  void check_vertex_loaded(VertexId v) const;
+  [[noreturn]] void refuse_offloaded(const char* expected) const;
 
   // one update each, journaled
   void apply_update(const UpdateBuffer& batch, const Update& update);
   void add_edge(const UpdateBuffer& batch, const Update& update);
   void remove_edge(const Update& update);
   void remove_edges_before(const Update& update);
-  OldestEdges& oldest_of(std::int32_t type);
-  void note_oldest(VertexId u, std::int32_t type, EdgeTime time);
-  void note_oldest(const EdgeRun& run);
-  void collect_between(VertexId u, EdgeTime from, EdgeTime before, std::int32_t type);
   void set_weight(const Update& update);
   void set_edge_attr(const UpdateBuffer& batch, const Update& update);
   void set_features(const UpdateBuffer& batch, const Update& update);
   void add_vertex(const UpdateBuffer& batch, const Update& update);
-  std::size_t end_of_run(const UpdateBuffer& batch, std::size_t first) const;
+  void remove_vertex(const Update& update);
+  void journal_removed(const EdgeRecord& edge);
+  void journal_vertex(VertexId v);
+
+  // long runs of added edges
   bool takes_run(std::size_t length) const;
   bool is_plain_addition(const Update& update) const;
   void check_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end, EdgeRun& run);
   void add_run(const UpdateBuffer& batch, std::size_t& at, std::size_t end);
   void insert_halves(const EdgeRun& run, bool parallel);
   void insert_edges(const EdgeRun& run, const std::function<const float*(std::size_t)>& attr);
-  void for_both_halves(bool parallel, const std::function<void(std::int64_t, int)>& work);
-  static void insert_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t& done);
-  static void erase_groups(Adjacency& lists, const GroupedRun& grouped, std::size_t done);
-  void forget_attributes(const EdgeRun& run);
-  void remove_vertex(const Update& update);
-  void journal_removed(VertexId u, const EdgeEntry& entry);
-  void journal_vertex(VertexId v);
+  void take_out(std::span<const EdgeRecord> run);
 
-  // both directions of one edge; entry.neighbour is v
-  void link(VertexId u, const EdgeEntry& entry);
-  void unlink(VertexId u, const EdgeEntry& entry);
-  void relabel(VertexId u, const EdgeEntry& entry, float weight);
+  OldestEdges& oldest_of(std::int32_t type);
+  void note_oldest(std::span<const EdgeRecord> run);
+  void collect_between(VertexId u, EdgeTime from, EdgeTime before, std::int32_t type);
+
+  // both directions of one edge
+  void link(const EdgeRecord& edge);
+  void unlink(const EdgeRecord& edge);
+  void relabel(const EdgeRecord& edge, float weight);
 
   void prefetch_update(const UpdateBuffer& batch, std::size_t at) const;
-  void apply_batch(const UpdateBuffer& batch, BatchDelta& delta, bool delta_read);
-  void unlink_run(const EdgeRun& run);
-  OffloadedEdges checked_reload(const EdgeColumnsView& edges) const;
-  EdgeRun run_of(const EdgeColumnsView& edges) const;
-  std::unique_ptr<GraphStore> empty_copies(const std::string& folder) const;
-  std::unique_ptr<GraphStore> copies_without(std::span<const std::int64_t> ids) const;
-  void insert_copies(const std::string& where, VertexId slots, const EdgeRun& run,
-                     const std::function<const float*(std::size_t)>& attr);
-  void insert_copies(const std::string& where, std::vector<std::pair<VertexId, EdgeEntry>>& edges,
-                     const GraphStore& from);
-  bool are_copies(const GraphStore& away) const;
-  EdgeEntry newest(VertexId u, VertexId v) const;
-  void check_pair_loaded(const Update& update, VertexId u, VertexId v, EdgeId found) const;
-  void check_vertex_loaded(VertexId v) const;
-  [[noreturn]] void refuse_offloaded(const char* expected) const;
-  std::uint64_t edge_digest(VertexId u, const EdgeEntry& entry, const float* attr) const;
+  BatchDelta::Journal& begin_journal();
   void roll_back(const BatchDelta::Journal& journal);
-  void write_delta(const BatchDelta::Journal& journal, BatchDelta& delta);
   void write_edges(const BatchDelta::Journal& journal, BatchDelta& delta);
   void write_vertices(const BatchDelta::Journal& journal, BatchDelta& delta) const;
   void compact_if_idle();
   void resize_slots(VertexId slot_count);
-
-  void check_arrays(const GraphArrays& arrays, int threads) const;
-  void check_edge_columns(const GraphArrays& arrays, int threads) const;
-  void check_features(const GraphArrays& arrays, int threads) const;
-  void check_types(const GraphArrays& arrays, int threads) const;
-  void load_vertices(const GraphArrays& arrays, int threads);
-  std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const GraphArrays& arrays, int threads) const;
-  void plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors) const;
-  void load_direction(Adjacency& adjacency, bool by_src, const GraphArrays& arrays, int threads);
-  void check_simple(int threads) const;
   void reset();
+
+  OffloadedEdges checked_reload(const EdgeColumnsView& edges) const;
+  std::unique_ptr<GraphStore> empty_copies(const std::string& folder) const;
+  std::unique_ptr<GraphStore> copies_without(std::span<const std::int64_t> ids) const;
+  void insert_copies(const std::string& where, VertexId slots, const EdgeRun& run,
+                     const std::function<const float*(std::size_t)>& attr);
+  void copy_from(const GraphStore& other, const std::string& where, EdgeRun& edges);
+  bool are_copies(const GraphStore& away) const;
+  std::uint64_t edge_digest(const EdgeRecord& edge, const float* attr) const;
+
+  void check_arrays(const GraphArrays& arrays, ThreadPool& threads) const;
+  void check_edge_columns(const GraphArrays& arrays, ThreadPool& threads) const;
+  void check_features(const GraphArrays& arrays, ThreadPool& threads) const;
+  void check_types(const GraphArrays& arrays, ThreadPool& threads) const;
+  void load_vertices(const GraphArrays& arrays, ThreadPool& threads);
+  std::vector<std::vector<std::int64_t>> count_degrees(bool by_src, const EdgeColumnsView& edges,
+                                                       ThreadPool& threads) const;
+  void plan_lists(Adjacency& adjacency, std::vector<std::vector<std::int64_t>>& cursors, ThreadPool& threads) const;
+  void load_direction(Adjacency& adjacency, bool by_src, const EdgeColumnsView& edges, ThreadPool& threads);
+  void check_simple(ThreadPool& threads) const;
   void check_edges() const;
   void check_vertices() const;
   void check_offloaded() const;
@@ -440,26 +413,5 @@ class GraphStore {
     std::atomic<std::int64_t> version = 0, slot_count = 0, vertex_count = 0, edge_count = 0;
   } published_;
 };
-
-// Short readers, inline for the engine's loops.
-inline const GraphOptions& GraphStore::options() const { return options_; }
-inline std::int64_t GraphStore::version() const { return version_; }
-inline VertexId GraphStore::slot_count() const { return slot_count_; }
-inline std::int64_t GraphStore::vertex_count() const { return vertex_count_; }
-inline std::int64_t GraphStore::edge_count() const { return edge_count_; }
-inline EdgeId GraphStore::next_edge_id() const { return next_edge_id_; }
-inline bool GraphStore::is_live(VertexId v) const { return v >= 0 && v < slot_count_ && live_[v] != 0; }
-inline bool GraphStore::is_typed() const { return !options_.type_widths.empty(); }
-inline std::int32_t GraphStore::vertex_type(VertexId v) const { return is_typed() ? vertex_types_[v] : 0; }
-inline std::int32_t GraphStore::width_of_type(std::int32_t vertex_type) const {
-  return is_typed() ? options_.type_widths[static_cast<std::size_t>(vertex_type)] : options_.feature_width;
-}
-inline std::int32_t GraphStore::in_degree(VertexId v) const { return in_->count(v) + offloaded_in(v); }
-inline std::int32_t GraphStore::out_degree(VertexId v) const { return out_.count(v) + offloaded_out(v); }
-inline std::int32_t GraphStore::feature_stride() const { return features_.stride(); }
-inline const float* GraphStore::edge_attr(EdgeId id) const {
-  const float* row = loaded_attr(id);
-  return row == nullptr && away_ != nullptr ? away_->loaded_attr(id) : row;
-}
 
 }  // namespace livegnn

@@ -2,6 +2,7 @@
 // is exact, and a value that is written is rounded to nearest even.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -25,55 +26,58 @@ void decode(FeatureDtype dtype, float* out, const std::uint16_t* in, std::int64_
 // One writer, or any number of readers. Pointers into it end with reserve(), which alone can fail (std::bad_alloc).
 class FeatureTable {
  public:
-  FeatureTable(FeatureDtype dtype, std::int32_t stride) : stride_(stride), dtype_(dtype) {}
+  FeatureTable(FeatureDtype dtype, std::int32_t stride)
+      : row_bytes_(stride *
+                   static_cast<std::int64_t>(dtype == FeatureDtype::Float32 ? sizeof(float) : sizeof(std::uint16_t))),
+        stride_(stride),
+        dtype_(dtype) {}
 
   FeatureDtype dtype() const { return dtype_; }
   bool is_half() const { return dtype_ != FeatureDtype::Float32; }
   std::int32_t stride() const { return stride_; }  // values of a row, a multiple of 16
-  std::size_t bytes() const { return floats_.bytes() + halves_.bytes(); }
+  std::size_t bytes() const { return bytes_.bytes(); }
 
   // Row v: itself where it is stored as float32, else decoded into `buffer`, which has room for stride() floats.
   const float* row(VertexId v, float* buffer) const {
     if (!is_half()) [[likely]]
-      return floats_.data() + at(v);
+      return reinterpret_cast<const float*>(address(v));
     decode_row(v, buffer, stride_);
     return buffer;
   }
-  const float* floats() const { return is_half() ? nullptr : floats_.data(); }  // rows as they are, or there are none
-  const std::uint16_t* halves() const { return is_half() ? halves_.data() : nullptr; }
+  // All rows as they are stored; nullptr where they are stored otherwise.
+  const float* floats() const { return is_half() ? nullptr : reinterpret_cast<const float*>(bytes_.data()); }
+  const std::uint16_t* halves() const {
+    return is_half() ? reinterpret_cast<const std::uint16_t*>(bytes_.data()) : nullptr;
+  }
   void read(VertexId v, float* out, std::int32_t width) const {  // the first `width` values
     if (is_half()) return decode_row(v, out, width);
-    if (width > 0) std::memcpy(out, floats_.data() + at(v), static_cast<std::size_t>(width) * sizeof(float));
+    if (width > 0) std::memcpy(out, address(v), static_cast<std::size_t>(width) * sizeof(float));
   }
   void prefetch(VertexId v) const { prefetch_line(address(v)); }
   void prefetch(VertexId v, std::int32_t first, std::int32_t width) const {  // columns
-    const std::size_t size = value_bytes();
-    const char* from = static_cast<const char*>(address(v)) + static_cast<std::size_t>(first) * size;
+    const std::size_t size = is_half() ? sizeof(std::uint16_t) : sizeof(float);
+    const std::byte* from = address(v) + static_cast<std::size_t>(first) * size;
     for (std::size_t offset = 0; offset < static_cast<std::size_t>(width) * size; offset += 64) {
       prefetch_line(from + offset);
     }
   }
   bool same_row(VertexId v, const FeatureTable& other) const {  // of one dtype and stride
-    return stride_ == 0 || std::memcmp(address(v), other.address(v), row_bytes()) == 0;
+    return stride_ == 0 || std::memcmp(address(v), other.address(v), static_cast<std::size_t>(row_bytes_)) == 0;
   }
 
-  void reserve(std::int64_t rows);                                       // new rows hold anything
-  void clear(std::int64_t first, std::int64_t last);                     // rows to zero
-  void write(VertexId v, const float* row, std::int32_t width);          // values that fit
-  void write(VertexId v, const std::uint16_t* row, std::int32_t width);  // of the table's own 16 bits
-  void copy_row(VertexId v, const FeatureTable& other);                  // of one dtype and stride
+  void reserve(std::int64_t rows) { bytes_.reserve(rows * row_bytes_); }  // new rows hold anything
+  void clear(std::int64_t first, std::int64_t last);                      // rows to zero
+  void write(VertexId v, const float* row, std::int32_t width);           // values that fit
+  void write(VertexId v, const std::uint16_t* row, std::int32_t width);   // of the table's own 16 bits
+  void copy_row(VertexId v, const FeatureTable& other);                   // of one dtype and stride
 
  private:
-  std::int64_t at(VertexId v) const { return static_cast<std::int64_t>(v) * stride_; }
-  std::size_t value_bytes() const { return is_half() ? sizeof(std::uint16_t) : sizeof(float); }
-  std::size_t row_bytes() const { return static_cast<std::size_t>(stride_) * value_bytes(); }
-  const void* address(VertexId v) const {
-    return is_half() ? static_cast<const void*>(halves_.data() + at(v)) : floats_.data() + at(v);
-  }
+  const std::byte* address(std::int64_t v) const { return bytes_.data() + v * row_bytes_; }
+  std::byte* address(std::int64_t v) { return bytes_.data() + v * row_bytes_; }
   void decode_row(VertexId v, float* out, std::int32_t width) const;
 
-  Column<float> floats_;  // one of the two is used
-  Column<std::uint16_t> halves_;
+  Column<std::byte> bytes_;
+  std::int64_t row_bytes_;
   std::int32_t stride_;
   FeatureDtype dtype_;
 };

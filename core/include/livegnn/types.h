@@ -13,6 +13,15 @@ using EdgeTime = std::int64_t;  // in the user's own unit
 inline constexpr VertexId kNoVertex = -1;
 inline constexpr EdgeId kNoEdge = -1;
 
+// An edge as the list of one end has it. Fields without a column read as these defaults.
+struct EdgeEntry {
+  VertexId neighbour = kNoVertex;
+  std::int32_t type = 0;
+  float weight = 1.0f;
+  EdgeId id = kNoEdge;
+  EdgeTime time = 0;
+};
+
 struct EdgeRecord {
   VertexId src;
   VertexId dst;
@@ -20,7 +29,15 @@ struct EdgeRecord {
   std::int32_t type;  // 0 where the graph has no types
   EdgeId id;
   EdgeTime time = 0;  // 0 where the graph has no times
+
+  static EdgeRecord of(VertexId src, const EdgeEntry& entry) {
+    return {src, entry.neighbour, entry.weight, entry.type, entry.id, entry.time};
+  }
+  EdgeEntry in_out_list() const { return {dst, type, weight, id, time}; }
+  EdgeEntry in_in_list() const { return {src, type, weight, id, time}; }
 };
+
+using EdgeRun = std::vector<EdgeRecord>;  // of added edges: ids ascend
 
 struct EdgeReweighted {
   EdgeRecord before;  // carries the old weight
@@ -35,6 +52,10 @@ struct EdgeSpan {
   const EdgeTime* times;      // nullptr where the graph has no times
   const std::int32_t* types;  // nullptr where the graph has no types
   std::int32_t count;
+
+  EdgeEntry entry(std::int32_t i) const {
+    return {neighbours[i], types ? types[i] : 0, weights ? weights[i] : 1.0f, ids[i], times ? times[i] : 0};
+  }
 };
 
 }  // namespace livegnn

@@ -117,9 +117,10 @@ class Graph:
         edge_count = len(arrays.src)
         if expiry is not None:
             arrays = arrays.kept(expiry.begin(arrays.time, arrays.edge_type))
-        columns = (arrays.weight, arrays.time, arrays.edge_type, arrays.edge_attr)
-        more = (core_count(), arrays.vertex_type, arrays.edge_id, edge_count)
-        self.host.store.load(arrays.features, arrays.src, arrays.dst, *columns, *more)
+        columns: dict[str, Any] = {"features": arrays.features, "vertex_type": arrays.vertex_type}
+        columns |= {"src": arrays.src, "dst": arrays.dst, "weight": arrays.weight, "time": arrays.time}
+        columns |= {"type": arrays.edge_type, "attr": arrays.edge_attr, "id": arrays.edge_id}
+        self.host.store.load(columns, core_count(), edge_count)
 
     @classmethod
     def from_pyg(

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "livegnn/types.h"
 
 namespace livegnn {
+
+class ThreadPool;
 
 // Which of several parallel edges is meant; unset fields match all.
 struct EdgeFilter {
@@ -50,6 +53,7 @@ class Adjacency {
   void insert(VertexId v, const EdgeEntry& entry);
   void insert_run(VertexId v, const EdgeSpan& run);  // edges new to the list, by ascending id
   void erase(VertexId v, const EdgeKey& key);        // the key must be there
+  bool erase_found(VertexId v, const EdgeKey& key);  // false where it is not
   void set_weight(VertexId v, const EdgeKey& key, float weight);
   EdgeKey key(const EdgeEntry& entry) const { return pool_.key(entry); }
   bool is_indexed(VertexId v) const { return lists_[v].capacity == kHub && lists_[v].hub->indexed; }
@@ -62,16 +66,16 @@ class Adjacency {
   }  // shorter lists are scanned rather than looked up
   // The edge of v's list with this neighbour, the filter's match with the largest id; id == kNoEdge when there is none.
   EdgeEntry find_newest(VertexId v, VertexId neighbour, const EdgeFilter& filter) const;
+  std::optional<EdgeEntry> find(VertexId v, const EdgeKey& key) const;
   EdgeEntry first(VertexId v) const;  // first edge of a non-empty list
   EdgeKey last_key(VertexId v) const { return last_key(lists_[v]); }
-  std::int64_t find_place(VertexId v, const EdgeKey& key) const { return find_place(lists_[v], key); }  // or -1
   EdgeTime first_time_from(VertexId v, EdgeTime time) const;  // of the first edge from that time on; INT64_MAX: none
   std::int64_t erase_before(VertexId v, EdgeTime time);       // edges with an earlier time; returns how many
   void clear(VertexId v);
 
   template <typename Visitor>
   void visit(VertexId v, Visitor&& visitor) const {
-    const List& list = lists_[v];
+    const EdgeList& list = lists_[v];
     if (list.capacity != kHub) [[likely]] {
       if (list.count > 0) visitor(pool_.span(list.place, list.count));
       return;
@@ -86,7 +90,7 @@ class Adjacency {
     std::int32_t count;
   };
   View view(VertexId v) const {
-    const List& list = lists_[v];
+    const EdgeList& list = lists_[v];
     if (list.capacity == kHub) return {&list.hub->edges, 0, list.count};
     return {nullptr, list.place, list.count};
   }
@@ -94,7 +98,7 @@ class Adjacency {
   // visitor(span, first, last) over t_from <= time < t_to; the pool has times.
   template <typename Visitor>
   void visit_between(VertexId v, EdgeTime t_from, EdgeTime t_to, Visitor&& visitor) const {
-    const List& list = lists_[v];
+    const EdgeList& list = lists_[v];
     if (t_from >= t_to || list.count == 0) return;
     const EdgeKey from{t_from, INT64_MIN}, to{t_to, INT64_MIN};
     const auto visit_block = [&](std::int64_t place, std::int32_t count) {
@@ -116,7 +120,7 @@ class Adjacency {
 
   void prefetch_list(VertexId v) const { prefetch_line(lists_.data() + v); }
   void prefetch_edges(VertexId v) const {
-    const List& list = lists_[v];
+    const EdgeList& list = lists_[v];
     if (list.capacity == kHub) return prefetch_line(list.hub);
     prefetch_line(pool_.neighbours(list.place));
   }
@@ -133,7 +137,7 @@ class Adjacency {
   }  // start of v's contiguous run; before finish() only
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
-  void finish(int threads);  // sorts by time where needed, cuts hubs into blocks
+  void finish(ThreadPool& threads);  // sorts by time where needed, cuts hubs into blocks
 
   BlockStats block_stats() const;
   std::size_t live_bytes() const { return static_cast<std::size_t>(entry_count_) * pool_.place_bytes(); }
@@ -153,7 +157,7 @@ class Adjacency {
     bool indexed = false;
     mutable std::atomic<std::int32_t> scans{0};  // for want of an index
   };
-  struct List {
+  struct EdgeList {
     union {
       std::int64_t place;
       Hub* hub;  // owned
@@ -161,33 +165,39 @@ class Adjacency {
     std::int32_t count;
     std::int32_t capacity;  // of its one block, 0 when it has none; kHub
   };
-  static_assert(sizeof(List) == 16);
+  static_assert(sizeof(EdgeList) == 16);
 
   std::int32_t index_min() const { return 8 * pool_.block_edges_max(); }
-  void resize_block(List& list, std::int32_t capacity);
-  void make_hub(List& list);
-  void make_single(List& list);
-  bool wants_index(const List& list) const;
-  EdgeKey last_key(const List& list) const;                          // of a list that is not empty
-  void append(List& list, const EdgeSpan& run, std::int32_t first);  // run[first, count), behind the last edge
+  void resize_block(EdgeList& list, std::int32_t capacity);
+  void make_hub(EdgeList& list);
+  void make_single(EdgeList& list);
+  void release(EdgeList& list);
+  void delete_hubs();
+  bool wants_index(const EdgeList& list) const;
+  EdgeKey last_key(const EdgeList& list) const;  // of a list that is not empty
+  template <typename Visitor>
+  void each_block(const EdgeList& list, Visitor&& visitor) const {  // visitor(place, count, capacity)
+    if (list.capacity != kHub) return visitor(list.place, list.count, list.capacity);
+    list.hub->edges.each_block([&](const BlockChain::Block& b) { visitor(b.place, b.count, b.capacity); });
+  }
+  void append(EdgeList& list, const EdgeSpan& run, std::int32_t first);  // run[first, count), behind the last edge
   void build_index(Hub& hub, std::int32_t count);
-  std::vector<EdgeEntry> entries_by_neighbour(const Hub& hub, std::int32_t count) const;
-  void erase_before_in_index(List& list, EdgeTime time);
+  void erase_before_in_index(EdgeList& list, EdgeTime time);
   void drop_index(Hub& hub);
-  void shrink_single(List& list);
-  void shrink_hub(List& list);  // after removals: drop the index, go back to one block
-  std::int64_t find_place(const List& list, const EdgeKey& key) const;  // -1 when it is not there
-  std::int64_t place_at(const List& list, const EdgeKey& key) const;
-  EdgeEntry find_by_scan(const List& list, VertexId neighbour, const EdgeFilter& filter) const;
-  EdgeEntry find_by_index(const List& list, VertexId neighbour, const EdgeFilter& filter) const;
-  void check_hub(VertexId v, const List& list) const;
-  static void cut_blocks(const BlockPool& pool, BlockChain& chain, std::int64_t place, std::int64_t count);
+  void shrink_single(EdgeList& list);
+  void shrink_hub(EdgeList& list);  // after removals: drop the index, go back to one block
+  std::int64_t place_from(const EdgeList& list, const EdgeKey& key) const;
+  std::int64_t find_place(const EdgeList& list, const EdgeKey& key) const;  // -1 when it is not there
+  std::int64_t place_at(const EdgeList& list, const EdgeKey& key) const;    // it must be there
+  EdgeEntry find_by_scan(const EdgeList& list, VertexId neighbour, const EdgeFilter& filter) const;
+  EdgeEntry find_by_index(const EdgeList& list, VertexId neighbour, const EdgeFilter& filter) const;
+  void check_hub(VertexId v, const EdgeList& list) const;
   std::int64_t run_length(std::int64_t count) const;  // places of a list of so many edges when loaded at once
 
   BlockPool pool_;
   BlockPool index_pool_;
   bool indexed_ = false;
-  Column<List> lists_;
+  Column<EdgeList> lists_;
   VertexId slot_count_ = 0;
   std::int64_t entry_count_ = 0;
 };

@@ -16,19 +16,13 @@ class EdgeIdMap {
  public:
   static constexpr std::int64_t kNone = -1;
   std::int64_t find(EdgeId id) const {
-    if (count_ == 0) return kNone;
-    for (std::size_t at = home(id);; at = (at + 1) & mask_) {
-      if (cells_[at].id == id) return cells_[at].value;
-      if (cells_[at].id == kNoEdge) return kNone;
-    }
+    const IdCell* cell = cell_of(id);
+    return cell == nullptr ? kNone : cell->value;
   }
   // Where the value is, to change it, or nullptr; until the next insert or erase.
   const std::int64_t* place_of(EdgeId id) const {
-    if (count_ == 0) return nullptr;
-    for (std::size_t at = home(id);; at = (at + 1) & mask_) {
-      if (cells_[at].id == id) return &cells_[at].value;
-      if (cells_[at].id == kNoEdge) return nullptr;
-    }
+    const IdCell* cell = cell_of(id);
+    return cell == nullptr ? nullptr : &cell->value;
   }
   std::int64_t* place_of(EdgeId id) {
     return const_cast<std::int64_t*>(static_cast<const EdgeIdMap*>(this)->place_of(id));
@@ -49,16 +43,23 @@ class EdgeIdMap {
   }
 
  private:
-  struct Cell {
+  struct IdCell {
     EdgeId id;
     std::int64_t value;
   };
   std::size_t home(EdgeId id) const {
     return static_cast<std::size_t>((static_cast<std::uint64_t>(id) * 0x9E3779B97F4A7C15ull) >> shift_);
   }
+  const IdCell* cell_of(EdgeId id) const {
+    if (count_ == 0) return nullptr;
+    for (std::size_t at = home(id);; at = (at + 1) & mask_) {
+      if (cells_[at].id == id) return cells_.data() + at;
+      if (cells_[at].id == kNoEdge) return nullptr;
+    }
+  }
   void rehash(std::size_t cells);
 
-  Column<Cell> cells_;
+  Column<IdCell> cells_;
   std::size_t size_ = 0, mask_ = 0;  // of the table: cells, and one less
   int shift_ = 63;
   std::int64_t count_ = 0;

@@ -29,15 +29,6 @@ struct EdgeKey {
   friend bool operator==(const EdgeKey&, const EdgeKey&) = default;
 };
 
-// One entry of a list. Fields without a column read as these defaults.
-struct EdgeEntry {
-  VertexId neighbour = kNoVertex;
-  std::int32_t type = 0;
-  float weight = 1.0f;
-  EdgeId id = kNoEdge;
-  EdgeTime time = 0;
-};
-
 struct PoolColumns {
   bool weight = false;
   bool time = false;
@@ -71,15 +62,7 @@ class BlockPool {
     if (columns_.keyed_by_neighbour) return {e.neighbour, e.id};
     return {columns_.time ? e.time : 0, e.id};
   }
-  EdgeEntry read(std::int64_t place) const {
-    EdgeEntry entry;
-    entry.neighbour = neighbours_[place];
-    entry.id = ids_[place];
-    if (columns_.weight) entry.weight = weights_[place];
-    if (columns_.time) entry.time = times_[place];
-    if (columns_.type) entry.type = types_[place];
-    return entry;
-  }
+  EdgeEntry read(std::int64_t place) const { return span(place, 1).entry(0); }
   void write(std::int64_t place, const EdgeEntry& entry) {
     neighbours_[place] = entry.neighbour;
     ids_[place] = entry.id;
@@ -131,7 +114,6 @@ class BlockPool {
   std::int64_t places_used() const { return top_; }   // handed out or on a free list
   std::int64_t places_free() const { return free_; }  // on free lists
   std::size_t place_bytes() const;                    // bytes per place, all columns
-  void swap(BlockPool& other) noexcept;
 
  private:
   PoolColumns columns_;
@@ -213,6 +195,12 @@ class BlockChain {
   };
 
   const std::vector<Page>& pages() const { return pages_; }
+  template <typename Visitor>
+  void each_block(Visitor&& visitor) const {
+    for (const Page& page : pages_) {
+      for (const Block& block : page) visitor(block);
+    }
+  }
   bool empty() const { return pages_.empty(); }
   const Block& block(const Cursor& at) const { return pages_[at.page][at.block]; }
   bool at_end(const Cursor& at) const { return at.page == static_cast<std::int32_t>(pages_.size()); }

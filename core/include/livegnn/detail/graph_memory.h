@@ -1,5 +1,6 @@
-// One growable column of the store: plain values in one contiguous run, 64-byte aligned; large columns lie on 2 MiB
-// boundaries and ask for huge pages, and grow by moving pages instead of bytes where the system can (Linux).
+// One growable column: plain values in one contiguous run, 64-byte aligned, zeros where nothing was written; large
+// columns lie on 2 MiB boundaries and ask for huge pages, and grow by moving pages instead of bytes where the system
+// can (Linux).
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ class InFiles {
   std::string where_, folder_;
   const InFiles* outer_;
 };
-// Grows region to at least `bytes`, keeping its content. New bytes hold anything. Throws std::bad_alloc, or
+// Grows region to at least `bytes`, keeping its content. New bytes are zeros. Throws std::bad_alloc, or
 // SpillUnavailable inside InFiles; then unchanged.
 void grow(Region& region, std::size_t bytes);
 void release(Region& region) noexcept;
@@ -61,7 +62,7 @@ class Column {
   std::int64_t capacity() const { return static_cast<std::int64_t>(region_.bytes / sizeof(T)); }
   std::size_t bytes() const { return region_.bytes; }
 
-  // At least `count` values; growth is by half of what is there, so that appending is O(1) amortised.
+  // Room for `count` values at least; growth is by half of what is there, so that appending is O(1) amortised.
   void reserve(std::int64_t count) {
     if (count <= capacity()) return;
     const std::int64_t target = count > capacity() + capacity() / 2 ? count : capacity() + capacity() / 2;

@@ -1,5 +1,5 @@
-// Memory of the store's columns: the heap for small ones, anonymous mappings on 2 MiB boundaries for large ones; or
-// mapped files.
+// Memory of columns: the heap for small ones, anonymous mappings on 2 MiB boundaries for large ones; or mapped files.
+// Mappings and files begin as zeros; the heap is cleared.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -50,7 +50,8 @@ void grow_in_file(Region& region, std::size_t bytes) {
 #if defined(__linux__)
 // A mapping of `bytes` (a multiple of 2 MiB) on a 2 MiB boundary, or nullptr.
 std::byte* map_aligned(std::size_t bytes) {
-  void* raw = mmap(nullptr, bytes + kHugeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* raw =
+      mmap(nullptr, bytes + kHugeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t aligned = (start + kHugeBytes - 1) / kHugeBytes * kHugeBytes;
@@ -109,6 +110,7 @@ void grow(Region& region, std::size_t bytes) {
   auto* fresh = static_cast<std::byte*>(std::aligned_alloc(kLineBytes, bytes));
   if (fresh == nullptr) throw std::bad_alloc();
   if (region.bytes > 0) std::memcpy(fresh, region.data, region.bytes);
+  std::memset(fresh + region.bytes, 0, bytes - region.bytes);
   release(region);
   region = {fresh, bytes, false, false};
 }
