@@ -19,6 +19,7 @@
 #include "bindings.h"
 #include "data.h"
 #include "gil.h"
+#include "graph_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,28 +27,18 @@ using namespace nb::literals;
 namespace livegnn {
 namespace {
 
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
-using IdArray = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>, nb::c_contig>;
+using namespace graph_arrays;
 
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig> own(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>(kept->data(), {kept->size()}, owner);
+Out1<std::int64_t> id_array(const std::vector<VertexId>& vertices) {
+  return make_array(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
 }
 
-FloatRows rows(std::size_t count, std::size_t width) {
-  auto* values = new float[count * width + 1];
-  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return FloatRows(values, {count, width}, owner);
+// What work() returns, without Python's lock.
+template <typename Work>
+auto released(Work&& work) {
+  GilRelease release;
+  return work();
 }
-
-IdArray id_array(const std::vector<VertexId>& vertices) {
-  return own(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
-}
-
-std::span<const std::int64_t> span_of(const Ids& ids) { return {ids.data(), ids.size()}; }
 
 using StageFacts = nb::typed<nb::dict, nb::str, nb::any>;
 
@@ -112,37 +103,29 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
       .def_static(
           "create",
           [](const GraphStore& graph, const Program& program, const EngineOptions& options) {
-            GilRelease release;
-            return Engine::create(graph, program, options);
+            return released([&] { return Engine::create(graph, program, options); });
           },
           "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>())
       .def(
           "read",
           [](const Engine& e, Ids ids) {
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-            {
-              GilRelease release;
-              e.read(span_of(ids), out.data());
-            }
+            Out2<float> out = new_rows(ids.size(), e.output_width());
+            released([&] { return e.read(span_of(ids), out.data()); });
             return out;
           },
           nb::arg("ids").noconvert())
       .def(
           "read_versioned",
           [](const Engine& e, Ids ids) {
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-            std::int64_t version = 0;
-            {
-              GilRelease release;
-              version = e.read(span_of(ids), out.data());
-            }
+            Out2<float> out = new_rows(ids.size(), e.output_width());
+            const std::int64_t version = released([&] { return e.read(span_of(ids), out.data()); });
             return std::tuple(out, version);
           },
           nb::arg("ids").noconvert())
       .def(
           "read_staged",
           [](const Engine& e, Ids ids) {
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
+            Out2<float> out = new_rows(ids.size(), e.output_width());
             e.read_staged(span_of(ids), out.data());
             return out;
           },
@@ -150,22 +133,12 @@ nb::class_<Engine> bind_engine_class(nb::module_& m) {
       .def(
           "recompute",
           [](const Engine& e, std::int64_t slots) {
-            FloatRows out = rows(static_cast<std::size_t>(slots), static_cast<std::size_t>(e.output_width()));
-            {
-              GilRelease release;
-              e.recompute(out.data());
-            }
+            Out2<float> out = new_rows(static_cast<std::size_t>(slots), e.output_width());
+            released([&] { e.recompute(out.data()); });
             return out;
           },
           "slots"_a)
-      .def("verify", [](const Engine& e) {
-        Mismatch mismatch;
-        {
-          GilRelease release;
-          mismatch = e.verify();
-        }
-        return mismatch.found ? std::optional(mismatch.what) : std::nullopt;
-      });
+      .def("verify", &Engine::verify, nb::call_guard<GilRelease>());
 }
 
 // What an engine says of itself.
@@ -174,31 +147,24 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       .def(
           "demand",
           [](Engine& e, Ids ids) {
-            DemandStats stats;
-            {
-              GilRelease release;
-              stats = e.demand(span_of(ids));
-            }
+            const DemandStats stats = released([&] { return e.demand(span_of(ids)); });
             return std::tuple(stats.rows, stats.edges, stats.whole);
           },
           nb::arg("ids").noconvert())
       .def("flush", &Engine::flush, nb::call_guard<GilRelease>())
-      .def("pending", &Engine::pending);
-  engine.def("digest", &Engine::digest, nb::call_guard<GilRelease>())
+      .def("pending", &Engine::pending)
+      .def("digest", &Engine::digest, nb::call_guard<GilRelease>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
       .def("note_changes", &Engine::note_changes)
       .def(
           "changed_since",
-          [](const Engine& e, std::int64_t place) -> std::optional<IdArray> {
+          [](const Engine& e, std::int64_t place) {
             const auto found = e.changed_since(place);
-            if (!found) return std::nullopt;
-            return id_array(*found);
+            return found ? std::optional(id_array(*found)) : std::nullopt;
           },
           "place"_a)
       .def_prop_ro("version", &Engine::version)
       .def("scale_exponents", &Engine::scale_exponents)
-      .def("output_width", &Engine::output_width)
-      .def("threads", &Engine::threads)
       .def("corrupt_for_test", &Engine::corrupt_for_test, "aggregation"_a, "vertex"_a, "column"_a)
       .def("bytes",
            [](const Engine& e) {
@@ -213,8 +179,8 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
              return out;
            })
       .def("paging", [](const Engine& e) {
-        const auto facts = [](const PagingStats& stats) {
-          return std::tuple(stats.limit, stats.resident, stats.files, stats.hubs, stats.brought, stats.dropped);
+        const auto facts = [](const PagingStats& p) {
+          return std::tuple(p.limit, p.resident, p.files, p.hubs, p.brought, p.dropped);
         };
         const std::optional<PagingStats> stats = e.paging();
         return stats ? std::optional(facts(*stats)) : std::nullopt;
@@ -239,14 +205,11 @@ void bind_snapshot(nb::module_& m) {
       .def_prop_ro("vertex_count", [](const NativeSnapshot& s) { return s.held ? s.held->vertex_count() : -1; })
       .def(
           "read",
-          [](const NativeSnapshot& s, Ids ids) -> std::optional<FloatRows> {
+          [](const NativeSnapshot& s, Ids ids) -> std::optional<Out2<float>> {
             const std::shared_ptr<Snapshot> held = s.held;
             if (!held) return std::nullopt;
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(held->width()));
-            {
-              GilRelease release;
-              held->read(span_of(ids), out.data());
-            }
+            Out2<float> out = new_rows(ids.size(), held->width());
+            released([&] { held->read(span_of(ids), out.data()); });
             return out;
           },
           nb::arg("ids").noconvert())

@@ -126,20 +126,16 @@ bool EngineImpl::find_needed(const std::vector<VertexId>& outputs) {
 // Propagates what is pending as far as the needed rows go, publishes what that gives, and takes it back in the state.
 // False: a message was out of range on the way, which all of the batches together need not be.
 bool EngineImpl::propagate_needed() {
-  const auto step_back = [&] {
-    work_.restricted = false;
-    restore_journal();
-  };
   begin_journal();
   work_.restricted = true;
+  const AtEnd step_back([&] {
+    work_.restricted = false;
+    restore_journal();
+  });
   try {
     propagate_now(pending_.delta());
   } catch (const Error& error) {
-    step_back();
     if (error.kind() == ErrorKind::RangeOverflow) return false;
-    throw;
-  } catch (...) {
-    step_back();
     throw;
   }
   for (const StageStats& stats : work_.stats) {
@@ -148,7 +144,6 @@ bool EngineImpl::propagate_needed() {
   }
   spent_edges_ += demand_stats_.edges;
   work_.publication.publish(work_.graph, {}, {});
-  step_back();
   return true;
 }
 
@@ -167,27 +162,16 @@ EngineImpl::Asked EngineImpl::find_asked(std::span<const std::int64_t> ids) {
   Asked asked;
   if (stale_known_ && stale_among().empty()) return asked;
   work_.slots_before = work_.slots;
-  const VertexId slots_kept = work_.slots;
-  const BatchDelta& delta = pending_.delta();
   for (DegreeNorm& norm : work_.state.norms) norm.forget();  // so that stepping back is right at any moment
-  const auto look = [&] {
-    grow();
-    for (DegreeNorm& norm : work_.state.norms) norm.update(work_.graph, delta, work_.slots_before);
-    find_stale();
-    asked.outputs = stale_among();
-    asked.whole = !asked.outputs.empty() && !find_needed(asked.outputs);
-  };
-  const auto step_back = [&] {
+  const AtEnd step_back([&, slots_kept = work_.slots] {
     for (DegreeNorm& norm : work_.state.norms) norm.restore();
     work_.slots = slots_kept;
-  };
-  try {
-    look();
-  } catch (...) {
-    step_back();
-    throw;
-  }
-  step_back();
+  });
+  grow();
+  for (DegreeNorm& norm : work_.state.norms) norm.update(work_.graph, pending_.delta(), work_.slots_before);
+  find_stale();
+  asked.outputs = stale_among();
+  asked.whole = !asked.outputs.empty() && !find_needed(asked.outputs);
   return asked;
 }
 
@@ -207,8 +191,7 @@ DemandStats EngineImpl::demand(std::span<const std::int64_t> ids) {
     for (const VertexId v : asked.outputs) fresh_.add(v);
     demanded_.insert(demanded_.end(), asked.outputs.begin(), asked.outputs.end());
     if (demanded_.size() > demanded_limit_) {
-      std::sort(demanded_.begin(), demanded_.end());
-      demanded_.erase(std::unique(demanded_.begin(), demanded_.end()), demanded_.end());
+      sort_unique(demanded_);
       demanded_limit_ = std::max<std::size_t>(4096, 2 * demanded_.size());
     }
   } else {

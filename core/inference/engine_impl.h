@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "inference/pending.h"
@@ -19,6 +20,19 @@ namespace livegnn {
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// What is done at the end of its scope, however that comes.
+template <typename Work>
+class AtEnd {
+ public:
+  explicit AtEnd(Work work) : work_(std::move(work)) {}
+  ~AtEnd() { work_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  Work work_;
+};
 
 class EngineImpl final : public Engine {
  public:
@@ -60,13 +74,12 @@ class EngineImpl final : public Engine {
   }
 
   void recompute(float* out) const override;
-  Mismatch verify() const override;
+  std::optional<std::string> verify() const override;
   std::uint64_t digest() const override;
   StateBytes bytes() const override;
   std::optional<PagingStats> paging() const override;
   std::vector<std::vector<int>> scale_exponents() const override;
   int output_width() const override { return source().output_width; }
-  int threads() const override { return work_.pool.threads(); }
   void corrupt_for_test(int aggregation, VertexId v, int column) override;
 
  private:
@@ -85,8 +98,7 @@ class EngineImpl final : public Engine {
                               Scratch<std::int64_t>& scratch) const;
   RowTable<float> run_from_scratch(State& state) const;
   void build_state(bool stage_outputs);
-  Mismatch differs(VertexId v, const State& fresh, const float* output) const;
-  std::string describe(const char* what, int index, VertexId v) const;
+  std::string difference(VertexId v, const State& fresh, const float* output) const;
 
   // ---- incremental.cc: one batch
   void take_degrees(const BatchDelta& delta);

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "dense/kernels.h"
+#include "inference/vertex_lists.h"
 #include "livegnn/graph.h"
 #include "livegnn/program.h"
 #include "util/aligned.h"
 
 namespace livegnn {
-
-inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Program plus what is derived from it once: packed weights, padded vectors, register offsets.
 class CompiledProgram {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <span>
@@ -90,9 +91,11 @@ class Publication {
   struct Gate {
     std::shared_mutex mutex;
     std::atomic<int> writers_waiting{0};  // readers that come later let them in first
+    void lock();
+    void unlock() { mutex.unlock(); }
+    void lock_shared();
+    void unlock_shared() { mutex.unlock_shared(); }
   };
-  class ReadLock;
-  class WriteLock;
 
   int width_;
   RowTable<float> rows_;

@@ -207,7 +207,7 @@ void Workspace::keep_row(int k, VertexId v, const std::int64_t* row, int thread)
   RowTable<std::int64_t>& table = state.aggregates[at(k)];
   if (std::memcmp(table.row(v), row, table.row_bytes()) == 0) return;
   const bool value_same = std::memcmp(table.row(v), row, operators[at(k)]->facts.value_bytes) == 0;
-  if (journal.on()) journal.save_aggregate(state, k, v, thread);
+  if (journal.on()) journal.save_aggregate(k, v, table.row(v), thread);
   std::memcpy(table.row(v), row, table.row_bytes());
   if (!value_same) mark_consumers(aggregation(k).consumers, v, thread);
 }

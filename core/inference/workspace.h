@@ -75,12 +75,22 @@ class Workspace {
   State new_state(bool compact_rows, bool pin) const;
 
   // ---- work in shares
-  // body(first, last, thread) for every share of `total`; on this thread alone where there is one share.
+  // body(first, last, thread) for every share of `total`: by all threads, or where not `parallel` by this one, in
+  // order.
+  template <typename Body>
+  void in_chunks(std::int64_t total, std::int64_t share, bool parallel, Body&& body) const {
+    const auto run = [&](std::int64_t task, int thread) {
+      body(task * share, std::min(total, (task + 1) * share), thread);
+    };
+    const std::int64_t tasks = (total + share - 1) / share;
+    if (parallel) return pool.run(tasks, run);
+    for (std::int64_t task = 0; task < tasks; ++task) run(task, 0);
+  }
+  // The same; what one thread does is one share.
   template <typename Body>
   void in_shares(std::int64_t total, std::int64_t share, Body&& body) const {
     if (total <= share || pool.threads() == 1) return body(std::int64_t{0}, total, 0);
-    pool.run((total + share - 1) / share,
-             [&](std::int64_t task, int thread) { body(task * share, std::min(total, (task + 1) * share), thread); });
+    in_chunks(total, share, true, body);
   }
   // A pass over all vertices: body(first, last), where memory is limited block by block, after fetch(first, last).
   template <typename Fetch, typename Body>
@@ -180,7 +190,7 @@ class Workspace {
   std::vector<VertexSet> dirty;         // per stage: rows to evaluate
   VertexSet retyped;                    // vertices that are of another type than before; typed programs only
   std::vector<ResultRows> result_rows;  // per stage
-  std::vector<RowsBefore> rows_before;  // per kind of stored rows, where keep_before
+  std::vector<OldRows> rows_before;     // per kind of stored rows, where keep_before
   std::vector<std::uint32_t> input_mark, input_slot;
   Journal journal;
   std::vector<StageStats> stats;

@@ -91,12 +91,6 @@ struct SnapshotFacts {
   std::int64_t moment = 0, version = 0, vertex_count = 0;
 };
 
-// Difference found by verify(): the first one, in words.
-struct Mismatch {
-  bool found = false;
-  std::string what;
-};
-
 class Engine {
  public:
   // Runs the model on the whole graph. The graph must outlive the engine.
@@ -139,13 +133,12 @@ class Engine {
 
   // ---- audits (no writer at work)
   virtual void recompute(float* out) const = 0;  // slot_count x output_width, from scratch, with the recorded scales
-  virtual Mismatch verify() const = 0;
-  virtual std::uint64_t digest() const = 0;  // contexts and aggregates of live vertices, and scales
+  virtual std::optional<std::string> verify() const = 0;  // the first difference that it finds, in words
+  virtual std::uint64_t digest() const = 0;               // contexts and aggregates of live vertices, and scales
   virtual StateBytes bytes() const = 0;
   virtual std::optional<PagingStats> paging() const = 0;  // none without a memory limit
   virtual std::vector<std::vector<int>> scale_exponents() const = 0;
   virtual int output_width() const = 0;
-  virtual int threads() const = 0;
   virtual void corrupt_for_test(int aggregation, VertexId v, int column) = 0;  // the canary: off by one unit
 };
 

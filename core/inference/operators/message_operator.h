@@ -84,7 +84,7 @@ class MessageOperator : public Operator {
   void apply_edges() final {
     recomputes_ = work_.options.strategy == Strategy::Affected || must_recompute();
     mark_refinished();
-    each_changed_edge(work_, k_, rows(), spec_.weighted, [&](const EdgeRecord& edge, float weight, int sign) {
+    each_changed_edge(work_, k_, rows(), filter_, spec_.weighted, [&](const EdgeRecord& edge, float weight, int sign) {
       if (rows().marks_edges()) work_.mark_consumers(spec_.consumers, edge.dst, 0);
       if (filter_.skips_loops && edge.src == edge.dst) return;
       if (recomputes_) return;  // the whole row is summed again later
@@ -271,7 +271,7 @@ class MessageOperator : public Operator {
       if (plan_.changed[i] != 0) mark_targets(work_, spec_, plan_.sources[i]);
     }
     const std::vector<VertexId> affected = work_.dirty[at(spec_.consumers.front())].collect();
-    refresh_rows(*this, work_, k_, affected, affected.size() > 64 ? 32 : 64);
+    refresh_rows(affected, affected.size() > 64 ? 32 : 64);
   }
 
   std::size_t listed_ = 0;   // of the plan's sources: those whose rows are computed, or features set

@@ -63,10 +63,6 @@ class SplitAttention final : public Operator {
   void load(const StageView& view, const VertexId* vertices, int count, float* out, int stride) const override;
 
   void begin() override;
-  void forget() override {
-    touched_.forget();
-    moved_.forget();
-  }
   void apply_edges() override;
   void settle(bool finish) override;
   void mark_reached(const VertexSets& sets, const BatchDelta&) override { mark_operands(work_, *this, spec_, sets); }
@@ -75,7 +71,7 @@ class SplitAttention final : public Operator {
     for (const VertexId v : touched_.collect()) windows_.drop(v);
   }
   void clear() override { windows_.clear(); }
-  std::size_t bytes() const override { return touched_.bytes() + moved_.bytes() + windows_.bytes(); }
+  std::size_t bytes() const override { return Operator::bytes() + windows_.bytes(); }
 
  private:
   class Writer;
@@ -169,6 +165,7 @@ SplitAttention::SplitAttention(Workspace& work, int k)
       moved_stride_(MovedSource::stride(spec_.width, heads_)),
       thresholds_(at(work.options.threads)),
       finders_(at(work.options.threads)) {
+  sets_ = {&touched_, &moved_};
   operands_.sources = {attention_.source_table, attention_.message_table};
   if (attention_.own_loop) operands_.targets = operands_.loaded = operands_.sources;
   operands_.targets.push_back(attention_.target_table);
@@ -205,10 +202,8 @@ void SplitAttention::check_score(float score, VertexId v) const {
 
 // The row of v, about to change.
 AttentionRow SplitAttention::open(VertexId v, int thread) {
-  if (work_.journal.on()) [[unlikely]]
-    work_.journal.save_aggregate(work_.state, k_, v, thread);
   touched_.add(v, thread);
-  return row_at(table().row(v));
+  return row_at(opened(v, thread));
 }
 
 // Adds (or takes out) one head of one source. A head whose reference would have to change becomes stale.
@@ -414,13 +409,13 @@ void SplitAttention::load_row(const AttentionRow& row, const float* t, const flo
 // ---- one batch
 
 void SplitAttention::begin() {
-  touched_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
-  moved_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
+  Operator::begin();
   if (keeps_windows()) windows_.prepare(work_.slots, heads_, table().bytes() / kWindowShare);
 }
 
 void SplitAttention::apply_edges() {
-  each_changed_edge(work_, k_, *this, false, [&](const EdgeRecord& edge, float, int sign) { apply_edge(edge, sign); });
+  const auto apply = [&](const EdgeRecord& edge, float, int sign) { apply_edge(edge, sign); };
+  each_changed_edge(work_, k_, *this, filter_, false, apply);
 }
 
 void SplitAttention::apply_edge(const EdgeRecord& edge, int sign) {
@@ -558,7 +553,7 @@ void SplitAttention::sweep() {
     if (keeps_windows()) windows_.prepare(work_.slots, heads_, table().bytes() / kWindowShare);
   }
   derive_all();
-  sweep_rows(*this, work_, k_);
+  sweep_rows();
   for (const VertexId v : touched_.collect()) {
     if (work_.wants(k_, v)) work_.mark_consumers(spec_.consumers, v, 0);
   }
@@ -720,9 +715,7 @@ void SplitAttention::settle_touched() {
 }  // namespace
 
 OperatorKind split_attention() {
-  return {
-      [](const Program&, const AggregationSpec& spec) { return spec.attention >= 0; },
-      [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<SplitAttention>(work, k); }};
+  return {[](const Program&, const AggregationSpec& spec) { return spec.attention >= 0; }, make<SplitAttention>};
 }
 
 }  // namespace livegnn
