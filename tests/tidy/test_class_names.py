@@ -14,7 +14,7 @@ COMPILED = "src/livegnn/_core.pyi"
 LAYERS, VALUES = "src/livegnn/models/layers.py", "src/livegnn/models/ir.py"
 PAIRS = {COMPILED: {"OneHop", "TemporalSampler"}, LAYERS: {"L2Normalize", "LayerNorm", "LogSoftmax", "Softmax"}}
 # Names of C++ classes that have two meanings: take from this list only.
-TO_RENAME = {"Cell", "Cut", "Entry", "Group", "List", "Staged", "Taken"}
+TO_RENAME = {"Cell", "Cut", "List", "Staged", "Taken"}
 CLASS = re.compile(r"^\s*(?:template <.*> )?(?:class|struct|enum class|union) (\w+)(?: final)?(?: : [^;{]*)? ?\{", re.M)
 
 
