@@ -42,29 +42,19 @@ auto released(Work&& work) {
 
 using StageFacts = nb::typed<nb::dict, nb::str, nb::any>;
 
-nb::object extremes_of(const MinMaxStats& stats) {
-  if (!stats.present) return nb::none();
-  nb::dict out;
-  out["no_deletion"] = stats.no_deletion;
-  out["no_effect"] = stats.no_effect;
-  out["covered"] = stats.covered;
-  out["exposed"] = stats.exposed;
-  out["resilient"] = stats.resilient;
-  out["reread_bytes"] = stats.reread_bytes;
-  return out;
-}
-
 StageFacts stage_dict(const StageStats& stats) {
   static constexpr const char* kPaths[] = {"none", "push", "pull", "sweep"};
-  nb::dict out;
-  out["affected"] = stats.affected;
-  out["edges"] = stats.edges;
-  out["scanned"] = stats.scanned;
-  out["reread"] = stats.reread;
+  using S = StageStats;
+  using M = MinMaxStats;
+  nb::dict out =
+      dict_of<&S::affected, &S::edges, &S::scanned, &S::reread, &S::transform_seconds, &S::aggregate_seconds>(stats);
   out["path"] = kPaths[static_cast<int>(stats.path)];
-  out["transform_seconds"] = stats.transform_seconds;
-  out["aggregate_seconds"] = stats.aggregate_seconds;
-  out["extremes"] = extremes_of(stats.extremes);
+  out["extremes"] = nb::none();
+  if (stats.extremes.present) {
+    out["extremes"] =
+        dict_of<&M::no_deletion, &M::no_effect, &M::covered, &M::exposed, &M::resilient, &M::reread_bytes>(
+            stats.extremes);
+  }
   return out;
 }
 
@@ -98,59 +88,45 @@ void bind_options(nb::module_& m) {
               &O::seed, &O::scale_exponents, &O::memory_limit, &O::spill_folder>(m, "EngineOptions");
 }
 
-nb::class_<Engine> bind_engine_class(nb::module_& m) {
-  return nb::class_<Engine>(m, "NativeEngine")
-      .def_static(
-          "create",
-          [](const GraphStore& graph, const Program& program, const EngineOptions& options) {
-            return released([&] { return Engine::create(graph, program, options); });
-          },
-          "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>())
-      .def(
-          "read",
-          [](const Engine& e, Ids ids) {
-            Out2<float> out = new_rows(ids.size(), e.output_width());
-            released([&] { return e.read(span_of(ids), out.data()); });
-            return out;
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "read_versioned",
-          [](const Engine& e, Ids ids) {
-            Out2<float> out = new_rows(ids.size(), e.output_width());
-            const std::int64_t version = released([&] { return e.read(span_of(ids), out.data()); });
-            return std::tuple(out, version);
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "read_staged",
-          [](const Engine& e, Ids ids) {
-            Out2<float> out = new_rows(ids.size(), e.output_width());
-            e.read_staged(span_of(ids), out.data());
-            return out;
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "recompute",
-          [](const Engine& e, std::int64_t slots) {
-            Out2<float> out = new_rows(static_cast<std::size_t>(slots), e.output_width());
-            released([&] { e.recompute(out.data()); });
-            return out;
-          },
-          "slots"_a)
-      .def("verify", &Engine::verify, nb::call_guard<GilRelease>());
+Out2<float> read(const Engine& e, const Ids& ids) {
+  Out2<float> out = new_rows(ids.size(), e.output_width());
+  released([&] { return e.read(span_of(ids), out.data()); });
+  return out;
 }
 
-// What an engine says of itself.
-void bind_engine_facts(nb::class_<Engine>& engine) {
-  engine
-      .def(
-          "demand",
-          [](Engine& e, Ids ids) {
-            const DemandStats stats = released([&] { return e.demand(span_of(ids)); });
-            return std::tuple(stats.rows, stats.edges, stats.whole);
-          },
-          nb::arg("ids").noconvert())
+std::tuple<Out2<float>, std::int64_t> read_versioned(const Engine& e, const Ids& ids) {
+  Out2<float> out = new_rows(ids.size(), e.output_width());
+  const std::int64_t version = released([&] { return e.read(span_of(ids), out.data()); });
+  return {out, version};
+}
+
+Out2<float> read_staged(const Engine& e, const Ids& ids) {
+  Out2<float> out = new_rows(ids.size(), e.output_width());
+  e.read_staged(span_of(ids), out.data());
+  return out;
+}
+
+Out2<float> recompute(const Engine& e, std::int64_t slots) {
+  Out2<float> out = new_rows(static_cast<std::size_t>(slots), e.output_width());
+  released([&] { e.recompute(out.data()); });
+  return out;
+}
+
+std::tuple<std::int64_t, std::int64_t, bool> demand(Engine& e, const Ids& ids) {
+  const DemandStats stats = released([&] { return e.demand(span_of(ids)); });
+  return {stats.rows, stats.edges, stats.whole};
+}
+
+void bind_engine_class(nb::module_& m) {
+  nb::class_<Engine>(m, "NativeEngine")
+      .def_static("create", &Engine::create, "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>(),
+                  nb::call_guard<GilRelease>())
+      .def("read", &read, nb::arg("ids").noconvert())
+      .def("read_versioned", &read_versioned, nb::arg("ids").noconvert())
+      .def("read_staged", &read_staged, nb::arg("ids").noconvert())
+      .def("recompute", &recompute, "slots"_a)
+      .def("verify", &Engine::verify, nb::call_guard<GilRelease>())
+      .def("demand", &demand, nb::arg("ids").noconvert())
       .def("flush", &Engine::flush, nb::call_guard<GilRelease>())
       .def("pending", &Engine::pending)
       .def("digest", &Engine::digest, nb::call_guard<GilRelease>())
@@ -168,14 +144,9 @@ void bind_engine_facts(nb::class_<Engine>& engine) {
       .def("corrupt_for_test", &Engine::corrupt_for_test, "aggregation"_a, "vertex"_a, "column"_a)
       .def("bytes",
            [](const Engine& e) {
-             const StateBytes b = e.bytes();
-             nb::typed<nb::dict, nb::str, std::size_t> out;
-             out["aggregates"] = b.aggregates;
-             out["messages"] = b.messages;
-             out["stored"] = b.stored;
-             out["contexts"] = b.contexts;
-             out["outputs"] = b.outputs;
-             out["scratch"] = b.scratch;
+             using B = StateBytes;
+             const nb::typed<nb::dict, nb::str, std::size_t> out =
+                 dict_of<&B::aggregates, &B::messages, &B::stored, &B::contexts, &B::outputs, &B::scratch>(e.bytes());
              return out;
            })
       .def("paging", [](const Engine& e) {
@@ -205,7 +176,7 @@ void bind_snapshot(nb::module_& m) {
       .def_prop_ro("vertex_count", [](const NativeSnapshot& s) { return s.held ? s.held->vertex_count() : -1; })
       .def(
           "read",
-          [](const NativeSnapshot& s, Ids ids) -> std::optional<Out2<float>> {
+          [](const NativeSnapshot& s, const Ids& ids) -> std::optional<Out2<float>> {
             const std::shared_ptr<Snapshot> held = s.held;
             if (!held) return std::nullopt;
             Out2<float> out = new_rows(ids.size(), held->width());
@@ -226,8 +197,7 @@ void bind_engine(nb::module_& m) {
   nb::class_<BatchFollower>(m, "BatchFollower");
   bind_options(m);
   bind_changes(m);
-  nb::class_<Engine> engine = bind_engine_class(m);
-  bind_engine_facts(engine);
+  bind_engine_class(m);
   bind_snapshot(m);
   m.def(
       "apply_batch",
