@@ -82,15 +82,19 @@ bool accumulate(std::int64_t* acc, const float* x, float source, float edge, con
   return fine;
 }
 
+// q(now) - q(before), of messages that are scaled so.
+inline Q term_delta(F before, F factor_before, F now, F factor_now, F up, F bound, bool* fine) {
+  const F term = mul(mul(now, factor_now), up);
+  *fine &= in_range(term, bound);
+  return sub(quantise(term), quantise(mul(mul(before, factor_before), up)));
+}
+
 bool delta_terms(std::int64_t* delta, const float* before, float source_before, const float* now, float source_now,
                  const float* up, float limit, int width, bool* changed) {
   const F sb = F::set(source_before), sn = F::set(source_now), bound = F::set(limit);
   bool fine = true, differs = false;
   for (int i = 0; i < width; i += kLanes) {
-    const F scale = F::load(up + i);
-    const F next = mul(mul(F::load(now + i), sn), scale);
-    fine &= in_range(next, bound);
-    const Q d = sub(quantise(next), quantise(mul(mul(F::load(before + i), sb), scale)));
+    const Q d = term_delta(F::load(before + i), sb, F::load(now + i), sn, F::load(up + i), bound, &fine);
     differs |= any(d);
     d.store(delta + i);
   }
@@ -103,10 +107,7 @@ bool add_edge_delta(std::int64_t* acc, const float* before, const float* now, fl
   const F e = F::set(edge), bound = F::set(limit);
   bool fine = true;
   for (int i = 0; i < width; i += kLanes) {
-    const F scale = F::load(up + i);
-    const F next = mul(mul(F::load(now + i), e), scale);
-    fine &= in_range(next, bound);
-    const Q d = sub(quantise(next), quantise(mul(mul(F::load(before + i), e), scale)));
+    const Q d = term_delta(F::load(before + i), e, F::load(now + i), e, F::load(up + i), bound, &fine);
     add(Q::load(acc + i), d).store(acc + i);
   }
   return fine;
@@ -244,10 +245,8 @@ bool replace_head(std::int64_t* acc, const float* before, float factor_before, c
   const F fb = F::set(factor_before), fn = F::set(factor), bound = F::set(limit);
   bool fine = true;
   each_vector(width, [&](int c, int count) {
-    const F scale = load_part(up + c, count);
-    const F term = mul(mul(load_part(now + c, count), fn), scale);
-    fine &= in_range(term, bound);
-    const Q delta = sub(quantise(term), quantise(mul(mul(load_part(before + c, count), fb), scale)));
+    const F x = load_part(before + c, count), y = load_part(now + c, count);
+    const Q delta = term_delta(x, fb, y, fn, load_part(up + c, count), bound, &fine);
     store_part(add(load_part(acc + c, count), delta), acc + c, count);
   });
   return fine;
