@@ -158,9 +158,7 @@ void DegreeNorm::update(const GraphStore& graph, const BatchDelta& delta, Vertex
   for (const Before& before : before_) {
     finish(graph, before.vertex);
     const Factors& now = factors_[at(before.vertex)];
-    const bool same = std::bit_cast<std::uint32_t>(before.scale) == std::bit_cast<std::uint32_t>(now.scale) &&
-                      std::bit_cast<std::uint32_t>(before.loop) == std::bit_cast<std::uint32_t>(now.loop);
-    if (!same) changed_.push_back(before.vertex);
+    if (!same_bits(before.scale, now.scale) || !same_bits(before.loop, now.loop)) changed_.push_back(before.vertex);
   }
 }
 
@@ -193,9 +191,8 @@ std::uint64_t DegreeNorm::digest_row(VertexId v) const {
 
 bool DegreeNorm::equal_row(const DegreeNorm& other, VertexId v) const {
   const std::size_t i = at(v);
-  return sum_[i] == other.sum_[i] &&
-         std::bit_cast<std::uint32_t>(factors_[i].scale) == std::bit_cast<std::uint32_t>(other.factors_[i].scale) &&
-         std::bit_cast<std::uint32_t>(factors_[i].loop) == std::bit_cast<std::uint32_t>(other.factors_[i].loop);
+  return sum_[i] == other.sum_[i] && same_bits(factors_[i].scale, other.factors_[i].scale) &&
+         same_bits(factors_[i].loop, other.factors_[i].loop);
 }
 
 }  // namespace livegnn

@@ -5,6 +5,7 @@
 // error.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "livegnn/program.h"
 
 namespace livegnn {
+
+inline bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 class DegreeNorm {
  public:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,11 +126,7 @@ class EngineImpl final : public Engine {
   bool asks_for_much(std::span<const std::int64_t> ids) const;
   bool find_needed(const std::vector<VertexId>& outputs);
   bool propagate_needed();
-  struct Asked {
-    bool whole = false;
-    std::vector<VertexId> outputs;
-  };
-  Asked find_asked(std::span<const std::int64_t> ids);
+  std::optional<std::vector<VertexId>> find_asked(std::span<const std::int64_t> ids);
 
   Workspace work_;
 
@@ -144,12 +141,10 @@ class EngineImpl final : public Engine {
   Pending pending_;
   std::vector<VertexSet> stale_;  // per stage: rows that the pending batches can have changed, where stale_known_
   VertexSet fresh_;               // outputs among them that a query has brought up to date
-  std::uint32_t needed_epoch_ = 0;
   std::int64_t spent_edges_ = 0;  // of work for queries since all was propagated
   bool stale_known_ = false;
   std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state, some several times
   std::size_t demanded_limit_ = 4096;
-  std::uint32_t stale_epoch_ = 0;
   std::int64_t stale_edges_ = 0;   // out of the stale rows: about what propagating all of it would cost
   double edges_per_change_ = 0.0;  // of the latest batches that were propagated, or walked
   DemandStats demand_stats_;

@@ -54,7 +54,7 @@ VertexSets EngineImpl::needed_sets(const std::vector<VertexId>& outputs) const {
   needed[count - 1] = outputs;
   VertexSet set;
   for (std::size_t stage = count - 1; stage-- > 0;) {
-    set.prepare(work_.slots, 1, static_cast<std::uint32_t>(count - stage));
+    set.prepare(work_.slots, 1);
     for (const VertexId v : needed[stage + 1]) set.add(v);
     for (int k = 0; k < static_cast<int>(work_.operators.size()); ++k) {
       if (work_.aggregation(k).stage != static_cast<int>(stage)) continue;

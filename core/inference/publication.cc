@@ -83,7 +83,7 @@ void Publication::prepare(VertexId slots_before, VertexId slots) {
   }
 }
 
-std::int64_t Publication::journal_place(Journal& journal) {
+std::int64_t Publication::journal_place(ThreadJournal& journal) {
   if (journal.next == journal.end) {
     journal.next = claimed_.fetch_add(kClaim, std::memory_order_relaxed);
     journal.end = journal.next + kClaim;
@@ -97,7 +97,7 @@ bool Publication::differs(VertexId v, const float* row) const {
 
 void Publication::stage(VertexId v, const float* row, int thread) {
   if (v < slots_before_ && !differs(v, row)) return;
-  Journal& journal = journals_[at(thread)];
+  ThreadJournal& journal = journals_[at(thread)];
   const std::int64_t place = journal_place(journal);
   std::memcpy(old_rows_.row(place), rows_.row(v), rows_.row_bytes());
   journal.vertices.push_back(v);
@@ -119,7 +119,7 @@ void Publication::keep_news(std::vector<VertexId>& changed, const GraphStore& gr
 std::vector<VertexId> Publication::staged(const GraphStore& graph, const std::vector<VertexId>& added,
                                           const std::vector<VertexId>& removed) const {
   std::vector<VertexId> changed;
-  for (const Journal& journal : journals_)
+  for (const ThreadJournal& journal : journals_)
     changed.insert(changed.end(), journal.vertices.begin(), journal.vertices.end());
   keep_news(changed, graph, added, removed);
   sort_unique(changed);
@@ -133,14 +133,14 @@ void Publication::end_epoch() {
   }
   most_claimed_ = std::max<std::int64_t>(most_claimed_, claimed_);
   claimed_ = 0;
-  for (Journal& journal : journals_) {
+  for (ThreadJournal& journal : journals_) {
     journal.vertices.clear();
     journal.next = journal.end = 0;
   }
 }
 
 void Publication::drop_staged() {
-  for (const Journal& journal : journals_) {
+  for (const ThreadJournal& journal : journals_) {
     for (const VertexId v : journal.vertices) {
       store_row(rows_.row(v), journal_row(marks_[at(v)]), rows_.row_bytes());
     }

@@ -71,11 +71,11 @@ class Publication {
 
  private:
   static constexpr std::int64_t kClaim = 64;  // journal rows that a thread takes at a time
-  struct alignas(kCacheLine) Journal {        // of one thread
+  struct alignas(kCacheLine) ThreadJournal {  // of one thread
     std::vector<VertexId> vertices;
     std::int64_t next = 0, end = 0;  // places left in its claim
   };
-  std::int64_t journal_place(Journal& journal);
+  std::int64_t journal_place(ThreadJournal& journal);
   const float* journal_row(std::uint64_t mark) const {
     return old_rows_.row(static_cast<std::int64_t>(mark & 0xffffffffu));
   }
@@ -101,7 +101,7 @@ class Publication {
   RowTable<float> rows_;
   std::vector<std::uint64_t> marks_;  // per vertex: the epoch in which it was journalled last, and the place
   std::uint32_t epoch_ = 1;
-  std::vector<Journal> journals_;
+  std::vector<ThreadJournal> journals_;
   RowTable<float> old_rows_;  // the journal: address space for one row per vertex, memory as batches have needed it
   std::atomic<std::int64_t> claimed_{0};
   std::int64_t most_claimed_ = 0;

@@ -1,4 +1,4 @@
-// Sets of vertices of one batch, with O(1) clearing: a vertex is in the set when its mark carries the batch's epoch.
+// Sets of vertices, with O(1) clearing: a vertex is in the set when its mark carries the set's epoch.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,15 @@ namespace livegnn {
 // Threads may add at the same time as long as no two of them add the same vertex.
 class VertexSet {
  public:
-  void prepare(std::int64_t slots, int threads, std::uint32_t epoch) {
+  void prepare(std::int64_t slots, int threads) {  // and the set is empty
+    if (++epoch_ == 0) {                           // marks of old epochs would count again
+      std::fill(marks_.begin(), marks_.end(), 0);
+      epoch_ = 1;
+    }
     reserve_places(marks_, slots);
     lists_.resize(at(threads));
     for (auto& list : lists_) list.clear();
-    epoch_ = epoch;
   }
-  void forget() { std::fill(marks_.begin(), marks_.end(), 0); }  // before epochs begin anew
   bool contains(VertexId v) const { return marks_[at(v)] == epoch_; }
   bool add(VertexId v, int thread = 0) {  // whether v is new in the set
     std::uint32_t& mark = marks_[at(v)];

@@ -98,13 +98,11 @@ class Engine {
   virtual ~Engine() = default;
 
   // ---- writer
-  virtual void prefetch(
-      const UpdateBuffer& batch) const = 0;           // asks for rows that a small batch will touch; no effect else
-  virtual void prepare(const BatchDelta& delta) = 0;  // degrees follow; may throw: then abort()
-  virtual void abort() = 0;                           // what prepare() did, for a batch that is not propagated
-  virtual void propagate(
-      const BatchDelta& delta) = 0;    // outputs are staged, not yet visible; may throw: then rebuild()
-  virtual Changes publish() = 0;       // one short critical section
+  virtual void prefetch(const UpdateBuffer& batch) const = 0;  // asks for rows that a small batch will touch
+  virtual void prepare(const BatchDelta& delta) = 0;           // degrees follow; may throw: then abort()
+  virtual void abort() = 0;                                    // undoes prepare(), for a batch that is not propagated
+  virtual void propagate(const BatchDelta& delta) = 0;         // outputs are staged; may throw: then rebuild()
+  virtual Changes publish() = 0;                               // one short critical section
   virtual void rebuild() = 0;          // state from scratch with the recorded scales, after graph.undo()
   virtual void begin_journal() = 0;    // from here on old rows are kept ...
   virtual void restore_journal() = 0;  // ... and put back, bit for bit; staged outputs are dropped
@@ -121,8 +119,8 @@ class Engine {
   virtual bool pending() const = 0;
 
   // ---- readers (any thread)
-  virtual std::int64_t read(std::span<const std::int64_t> ids,
-                            float* out) const = 0;  // the rows' version; throws VertexUnknown
+  // Returns the rows' version; throws VertexUnknown.
+  virtual std::int64_t read(std::span<const std::int64_t> ids, float* out) const = 0;
   virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
   virtual std::int64_t version() const = 0;  // of what read() gives now: that, or a later one once it is called
 

@@ -24,14 +24,13 @@ class EdgeSum final : public EdgeOperator {
  public:
   EdgeSum(Workspace& work, int k);
 
-  void choose_scales(const State& state) override { work_.set_scales(k_, largest_messages(state), 0); }
+  void choose_scales(const State& state) override;
   void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const override;
   void settle(bool finish) override;
 
  private:
   class BatchMessages;
   void add_message(std::int64_t* sums, const MessageEdge& edge, const float* message) const;
-  std::vector<float> largest_messages(const State& state) const;
   bool may_replace() const {
     const EngineOptions& options = work_.options;
     return options.strategy == Strategy::Incremental && !options.constrained &&
@@ -83,8 +82,8 @@ void EdgeSum::compute(const State& state, const VertexRange& range, bool sampled
   }
 }
 
-// The largest message of each column, of all edges.
-std::vector<float> EdgeSum::largest_messages(const State& state) const {
+// By the largest message of each column, of all edges.
+void EdgeSum::choose_scales(const State& state) {
   std::vector<ColumnMaxima> largest(at(work_.pool.threads()), ColumnMaxima(spec_.width));
   work_.in_shares(work_.graph.slot_count(), kScaleRows, [&](std::int64_t first, std::int64_t last, int thread) {
     EdgeMessages messages(work_, edges_, state, thread);
@@ -97,7 +96,7 @@ std::vector<float> EdgeSum::largest_messages(const State& state) const {
     messages.flush(take);
   });
   for (const ColumnMaxima& found : largest) largest.front().take(found.values().data(), 1.0f);
-  return largest.front().values();
+  work_.set_scales(k_, largest.front().values(), 0);
 }
 
 // Not where all rows are asked for again, nor where nearly all messages move: each costs two. What weight an edge had

@@ -27,7 +27,6 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
 
  private:
   friend class MessageOperator<FixedPointSum>;
-  class DeltaWriter;
   const float* up() const { return work_.scales[at(k_)].up.data(); }
   static float share(float admitted) { return admitted; }
   static bool marks_edges() { return true; }
@@ -145,58 +144,40 @@ bool FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, fl
   return changed;
 }
 
-// What one pushed edge does; everything that does not depend on the edge is looked up once.
-class FixedPointSum::DeltaWriter {
- public:
-  explicit DeltaWriter(FixedPointSum& op)
-      : op_(op),
-        spec_(op.spec_),
-        work_(op.work_),
-        kernels_(op.work_.kernels),
-        table_(op.table()),
-        first_(op.work_.dirty[at(op.spec_.consumers.front())]),
-        up_(op.up()),
-        width_(op.stride()) {}
-  void prefetch(VertexId v) const {
-    prefetch_row(table_.row(v), table_.row_bytes());
-    prefetch_line(first_.mark_address(v));
-  }
-  void prefetch_source(std::int32_t i) const {
-    if (spec_.weighted) return op_.pairs_.prefetch(at(i));
-    prefetch_row(delta(i), at(op_.delta_stride_) * sizeof(std::int64_t));
-  }
-  bool write(VertexId v, std::int32_t i, float edge, int thread) const {
-    const bool fresh = first_.add(v, thread);
-    for (std::size_t c = 1; c < spec_.consumers.size(); ++c) work_.dirty[at(spec_.consumers[c])].add(v, thread);
-    if (work_.journal.on()) [[unlikely]]
-      work_.journal.save_aggregate(op_.k_, v, table_.row(v), thread);
-    std::int64_t* row = table_.row(v);
-    if (!spec_.weighted) {
-      kernels_.add_row(row, delta(i), width_);
+// What does not depend on the edge is looked up once.
+void FixedPointSum::push(bool finish) {
+  RowTable<std::int64_t>& table = this->table();
+  VertexSet& first = work_.dirty[at(spec_.consumers.front())];
+  const std::int64_t* deltas = deltas_.data();
+  const auto delta = [deltas, step = delta_stride_](std::int32_t i) { return deltas + std::int64_t{i} * step; };
+  const auto prefetch = [&table, &first](VertexId v) {
+    prefetch_row(table.row(v), table.row_bytes());
+    prefetch_line(first.mark_address(v));
+  };
+  const auto prefetch_source = [this, delta](std::int32_t i) {
+    if (spec_.weighted) return pairs_.prefetch(at(i));
+    prefetch_row(delta(i), at(delta_stride_) * sizeof(std::int64_t));
+  };
+  const auto write = [this, &table, &first, &spec = spec_, &work = work_, &kernels = work_.kernels, delta,
+                      width = stride(), up = up()](VertexId v, std::int32_t i, float edge, int thread) {
+    const bool fresh = first.add(v, thread);
+    for (std::size_t c = 1; c < spec.consumers.size(); ++c) work.dirty[at(spec.consumers[c])].add(v, thread);
+    std::int64_t* row = table.row(v);
+    if (work.journal.on()) [[unlikely]]
+      work.journal.save_aggregate(k_, v, row, thread);
+    if (!spec.weighted) {
+      kernels.add_row(row, delta(i), width);
       return fresh;
     }
-    const float *before = op_.pairs_.before(at(i)), *now = op_.pairs_.now(at(i));
-    if (!kernels_.add_edge_delta(row, before, now, edge, up_, work_.limit, width_)) {
-      work_.out_of_range(op_.k_, op_.plan_.sources[at(i)],
-                         std::max(work_.times_range(op_.k_, before, edge), work_.times_range(op_.k_, now, edge)));
+    const float *before = pairs_.before(at(i)), *now = pairs_.now(at(i));
+    if (!kernels.add_edge_delta(row, before, now, edge, up, work.limit, width)) {
+      work.out_of_range(k_, plan_.sources[at(i)],
+                        std::max(work.times_range(k_, before, edge), work.times_range(k_, now, edge)));
     }
     return fresh;
-  }
-
- private:
-  const std::int64_t* delta(std::int32_t i) const { return op_.deltas_.data() + std::int64_t{i} * op_.delta_stride_; }
-
-  FixedPointSum& op_;
-  const AggregationSpec& spec_;
-  Workspace& work_;
-  const Kernels& kernels_;
-  RowTable<std::int64_t>& table_;
-  VertexSet& first_;
-  const float* up_;
-  const int width_;
-};
-
-void FixedPointSum::push(bool finish) { DeltaPush(work_, k_, plan_, filter_, DeltaWriter(*this)).run(finish); }
+  };
+  DeltaPush(work_, k_, plan_, filter_, PushWriter{prefetch, prefetch_source, write}).run(finish);
+}
 
 // ---- a limit of memory
 

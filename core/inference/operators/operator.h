@@ -87,8 +87,6 @@ class Operator {
   // Whether v's row can be other than zero.
   bool has_row(VertexId v) const { return row_type_ < 0 || work_.graph.vertex_type(v) == row_type_; }
 
-  virtual double load_bytes() const { return 8.0 * spec_.width; }  // read to load a row
-
   // ---- whole rows
   virtual void choose_scales(const State&) {}
   // Rows of `range` from their in-edges, or from a sample of these.
@@ -99,10 +97,7 @@ class Operator {
 
   // ---- one batch; what is empty here does nothing
   virtual void begin() {
-    for (VertexSet* set : sets_) set->prepare(work_.slots, work_.pool.threads(), work_.epoch);
-  }
-  void forget() {  // epochs begin anew
-    for (VertexSet* set : sets_) set->forget();
+    for (VertexSet* set : sets_) set->prepare(work_.slots, work_.pool.threads());
   }
   virtual void prefetch_edge(VertexId, VertexId v) const { prefetch_row(table().row(v), table().row_bytes()); }
   virtual void apply_edges() = 0;

@@ -62,7 +62,19 @@ class SelectOperator : public MessageOperator<Rows> {
     work_.kernels.scale(pairs_.now(index), change.now, now, padded);
     return true;
   }
-  void push(bool) { DeltaPush(work_, k_, this->plan_, this->filter_, Writer(*this)).run(false); }
+  void push(bool) {
+    RowTable<std::int64_t>& table = this->table();
+    const PushWriter writer{[this, &table](VertexId v) {
+                              prefetch_row(table.row(v), table.row_bytes());
+                              prefetch_line(touched_.mark_address(v));
+                            },
+                            [this](std::int32_t i) { pairs_.prefetch(at(i)); },
+                            [this](VertexId v, std::int32_t i, float edge, int thread) {
+                              this->rows().replace(v, pairs_.before(at(i)), pairs_.now(at(i)), edge, thread);
+                              return false;  // whether the next stage has work is known when all have come
+                            }};
+    DeltaPush(work_, k_, this->plan_, this->filter_, writer).run(false);
+  }
   void sweep() { this->sweep_rows(); }
 
  protected:
@@ -80,24 +92,6 @@ class SelectOperator : public MessageOperator<Rows> {
 
  private:
   static constexpr std::int64_t kRowsPerTask = 16;
-
-  class Writer {
-   public:
-    explicit Writer(SelectOperator& op) : op_(op), table_(op.table()) {}
-    void prefetch(VertexId v) const {
-      prefetch_row(table_.row(v), table_.row_bytes());
-      prefetch_line(op_.touched_.mark_address(v));
-    }
-    void prefetch_source(std::int32_t i) const { op_.pairs_.prefetch(at(i)); }
-    bool write(VertexId v, std::int32_t i, float edge, int thread) const {
-      op_.rows().replace(v, op_.pairs_.before(at(i)), op_.pairs_.now(at(i)), edge, thread);
-      return false;  // whether the next stage has work is known when all have come
-    }
-
-   private:
-    SelectOperator& op_;
-    RowTable<std::int64_t>& table_;
-  };
 
   MessagePairs pairs_;  // of the plan's sources
 };
