@@ -87,6 +87,14 @@ auto argument(const Struct& defaults) {
   }
 }
 
+// These fields by their names.
+template <auto... kMembers, typename Struct>
+nanobind::dict dict_of(const Struct& from) {
+  nanobind::dict out;
+  ((out[kName<kMembers>.data()] = from.*kMembers), ...);
+  return out;
+}
+
 // A class that is made by keywords: the first fields have to be given, the others have the defaults of the struct.
 template <typename Struct, std::size_t kRequired, auto... kMembers>
 nanobind::class_<Struct> bind_struct(nanobind::module_& m, const char* name) {

@@ -19,6 +19,7 @@
 #include "bindings.h"
 #include "data.h"
 #include "gil.h"
+#include "graph_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,54 +27,34 @@ using namespace nb::literals;
 namespace livegnn {
 namespace {
 
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
-using IdArray = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>, nb::c_contig>;
+using namespace graph_arrays;
 
-template <typename T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig> own(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>(kept->data(), {kept->size()}, owner);
+Out1<std::int64_t> id_array(const std::vector<VertexId>& vertices) {
+  return make_array(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
 }
 
-FloatRows rows(std::size_t count, std::size_t width) {
-  auto* values = new float[count * width + 1];
-  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return FloatRows(values, {count, width}, owner);
+// What work() returns, without Python's lock.
+template <typename Work>
+auto released(Work&& work) {
+  GilRelease release;
+  return work();
 }
-
-IdArray id_array(const std::vector<VertexId>& vertices) {
-  return own(std::vector<std::int64_t>(vertices.begin(), vertices.end()));
-}
-
-std::span<const std::int64_t> span_of(const Ids& ids) { return {ids.data(), ids.size()}; }
 
 using StageFacts = nb::typed<nb::dict, nb::str, nb::any>;
 
-nb::object extremes_of(const MinMaxStats& stats) {
-  if (!stats.present) return nb::none();
-  nb::dict out;
-  out["no_deletion"] = stats.no_deletion;
-  out["no_effect"] = stats.no_effect;
-  out["covered"] = stats.covered;
-  out["exposed"] = stats.exposed;
-  out["resilient"] = stats.resilient;
-  out["reread_bytes"] = stats.reread_bytes;
-  return out;
-}
-
 StageFacts stage_dict(const StageStats& stats) {
   static constexpr const char* kPaths[] = {"none", "push", "pull", "sweep"};
-  nb::dict out;
-  out["affected"] = stats.affected;
-  out["edges"] = stats.edges;
-  out["scanned"] = stats.scanned;
-  out["reread"] = stats.reread;
+  using S = StageStats;
+  using M = MinMaxStats;
+  nb::dict out =
+      dict_of<&S::affected, &S::edges, &S::scanned, &S::reread, &S::transform_seconds, &S::aggregate_seconds>(stats);
   out["path"] = kPaths[static_cast<int>(stats.path)];
-  out["transform_seconds"] = stats.transform_seconds;
-  out["aggregate_seconds"] = stats.aggregate_seconds;
-  out["extremes"] = extremes_of(stats.extremes);
+  out["extremes"] = nb::none();
+  if (stats.extremes.present) {
+    out["extremes"] =
+        dict_of<&M::no_deletion, &M::no_effect, &M::covered, &M::exposed, &M::resilient, &M::reread_bytes>(
+            stats.extremes);
+  }
   return out;
 }
 
@@ -107,114 +88,70 @@ void bind_options(nb::module_& m) {
               &O::seed, &O::scale_exponents, &O::memory_limit, &O::spill_folder>(m, "EngineOptions");
 }
 
-nb::class_<Engine> bind_engine_class(nb::module_& m) {
-  return nb::class_<Engine>(m, "NativeEngine")
-      .def_static(
-          "create",
-          [](const GraphStore& graph, const Program& program, const EngineOptions& options) {
-            GilRelease release;
-            return Engine::create(graph, program, options);
-          },
-          "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>())
-      .def(
-          "read",
-          [](const Engine& e, Ids ids) {
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-            {
-              GilRelease release;
-              e.read(span_of(ids), out.data());
-            }
-            return out;
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "read_versioned",
-          [](const Engine& e, Ids ids) {
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-            std::int64_t version = 0;
-            {
-              GilRelease release;
-              version = e.read(span_of(ids), out.data());
-            }
-            return std::tuple(out, version);
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "read_staged",
-          [](const Engine& e, Ids ids) {
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(e.output_width()));
-            e.read_staged(span_of(ids), out.data());
-            return out;
-          },
-          nb::arg("ids").noconvert())
-      .def(
-          "recompute",
-          [](const Engine& e, std::int64_t slots) {
-            FloatRows out = rows(static_cast<std::size_t>(slots), static_cast<std::size_t>(e.output_width()));
-            {
-              GilRelease release;
-              e.recompute(out.data());
-            }
-            return out;
-          },
-          "slots"_a)
-      .def("verify", [](const Engine& e) {
-        Mismatch mismatch;
-        {
-          GilRelease release;
-          mismatch = e.verify();
-        }
-        return mismatch.found ? std::optional(mismatch.what) : std::nullopt;
-      });
+Out2<float> read(const Engine& e, const Ids& ids) {
+  Out2<float> out = new_rows(ids.size(), e.output_width());
+  released([&] { return e.read(span_of(ids), out.data()); });
+  return out;
 }
 
-// What an engine says of itself.
-void bind_engine_facts(nb::class_<Engine>& engine) {
-  engine
-      .def(
-          "demand",
-          [](Engine& e, Ids ids) {
-            DemandStats stats;
-            {
-              GilRelease release;
-              stats = e.demand(span_of(ids));
-            }
-            return std::tuple(stats.rows, stats.edges, stats.whole);
-          },
-          nb::arg("ids").noconvert())
+std::tuple<Out2<float>, std::int64_t> read_versioned(const Engine& e, const Ids& ids) {
+  Out2<float> out = new_rows(ids.size(), e.output_width());
+  const std::int64_t version = released([&] { return e.read(span_of(ids), out.data()); });
+  return {out, version};
+}
+
+Out2<float> read_staged(const Engine& e, const Ids& ids) {
+  Out2<float> out = new_rows(ids.size(), e.output_width());
+  e.read_staged(span_of(ids), out.data());
+  return out;
+}
+
+Out2<float> recompute(const Engine& e, std::int64_t slots) {
+  Out2<float> out = new_rows(static_cast<std::size_t>(slots), e.output_width());
+  released([&] { e.recompute(out.data()); });
+  return out;
+}
+
+std::tuple<std::int64_t, std::int64_t, bool> demand(Engine& e, const Ids& ids) {
+  const DemandStats stats = released([&] { return e.demand(span_of(ids)); });
+  return {stats.rows, stats.edges, stats.whole};
+}
+
+void bind_engine_class(nb::module_& m) {
+  nb::class_<Engine>(m, "NativeEngine")
+      .def_static("create", &Engine::create, "graph"_a, "program"_a, "options"_a, nb::keep_alive<0, 1>(),
+                  nb::call_guard<GilRelease>())
+      .def("read", &read, nb::arg("ids").noconvert())
+      .def("read_versioned", &read_versioned, nb::arg("ids").noconvert())
+      .def("read_staged", &read_staged, nb::arg("ids").noconvert())
+      .def("recompute", &recompute, "slots"_a)
+      .def("verify", &Engine::verify, nb::call_guard<GilRelease>())
+      .def("demand", &demand, nb::arg("ids").noconvert())
       .def("flush", &Engine::flush, nb::call_guard<GilRelease>())
-      .def("pending", &Engine::pending);
-  engine.def("digest", &Engine::digest, nb::call_guard<GilRelease>())
+      .def("pending", &Engine::pending)
+      .def("digest", &Engine::digest, nb::call_guard<GilRelease>())
       .def("staged_vertices", [](const Engine& e) { return id_array(e.staged_vertices()); })
       .def("note_changes", &Engine::note_changes)
       .def(
           "changed_since",
-          [](const Engine& e, std::int64_t place) -> std::optional<IdArray> {
+          [](const Engine& e, std::int64_t place) {
             const auto found = e.changed_since(place);
-            if (!found) return std::nullopt;
-            return id_array(*found);
+            return found ? std::optional(id_array(*found)) : std::nullopt;
           },
           "place"_a)
       .def_prop_ro("version", &Engine::version)
       .def("scale_exponents", &Engine::scale_exponents)
-      .def("output_width", &Engine::output_width)
-      .def("threads", &Engine::threads)
       .def("corrupt_for_test", &Engine::corrupt_for_test, "aggregation"_a, "vertex"_a, "column"_a)
       .def("bytes",
            [](const Engine& e) {
-             const StateBytes b = e.bytes();
-             nb::typed<nb::dict, nb::str, std::size_t> out;
-             out["aggregates"] = b.aggregates;
-             out["messages"] = b.messages;
-             out["stored"] = b.stored;
-             out["contexts"] = b.contexts;
-             out["outputs"] = b.outputs;
-             out["scratch"] = b.scratch;
+             using B = StateBytes;
+             const nb::typed<nb::dict, nb::str, std::size_t> out =
+                 dict_of<&B::aggregates, &B::messages, &B::stored, &B::contexts, &B::outputs, &B::scratch>(e.bytes());
              return out;
            })
       .def("paging", [](const Engine& e) {
-        const auto facts = [](const PagingStats& stats) {
-          return std::tuple(stats.limit, stats.resident, stats.files, stats.hubs, stats.brought, stats.dropped);
+        const auto facts = [](const PagingStats& p) {
+          return std::tuple(p.limit, p.resident, p.files, p.hubs, p.brought, p.dropped);
         };
         const std::optional<PagingStats> stats = e.paging();
         return stats ? std::optional(facts(*stats)) : std::nullopt;
@@ -239,14 +176,11 @@ void bind_snapshot(nb::module_& m) {
       .def_prop_ro("vertex_count", [](const NativeSnapshot& s) { return s.held ? s.held->vertex_count() : -1; })
       .def(
           "read",
-          [](const NativeSnapshot& s, Ids ids) -> std::optional<FloatRows> {
+          [](const NativeSnapshot& s, const Ids& ids) -> std::optional<Out2<float>> {
             const std::shared_ptr<Snapshot> held = s.held;
             if (!held) return std::nullopt;
-            FloatRows out = rows(ids.size(), static_cast<std::size_t>(held->width()));
-            {
-              GilRelease release;
-              held->read(span_of(ids), out.data());
-            }
+            Out2<float> out = new_rows(ids.size(), held->width());
+            released([&] { held->read(span_of(ids), out.data()); });
             return out;
           },
           nb::arg("ids").noconvert())
@@ -263,8 +197,7 @@ void bind_engine(nb::module_& m) {
   nb::class_<BatchFollower>(m, "BatchFollower");
   bind_options(m);
   bind_changes(m);
-  nb::class_<Engine> engine = bind_engine_class(m);
-  bind_engine_facts(engine);
+  bind_engine_class(m);
   bind_snapshot(m);
   m.def(
       "apply_batch",

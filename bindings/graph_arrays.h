@@ -65,6 +65,14 @@ Counts counts_of(const Struct& counted) {
   return out;
 }
 
+// New rows, to be filled.
+inline Out2<float> new_rows(std::size_t count, int width) {
+  const auto columns = static_cast<std::size_t>(width);
+  auto* values = new float[count * columns + 1];
+  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return Out2<float>(values, {count, columns}, owner);
+}
+
 template <typename T>
 std::span<const T> span_of(const In1<T>& array) {
   return {array.data(), array.size()};

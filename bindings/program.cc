@@ -2,7 +2,6 @@
 #include "livegnn/program.h"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +10,7 @@
 #include "bindings.h"
 #include "data.h"
 #include "gil.h"
+#include "graph_arrays.h"
 #include "livegnn/error.h"
 #include "livegnn/row_program.h"
 
@@ -19,8 +19,7 @@ namespace nb = nanobind;
 namespace livegnn {
 namespace {
 
-using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Rows = nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>;
+using Matrix = graph_arrays::Rows;
 
 void bind_kinds(nb::module_& m) {
   bind_enum<Op>(m, "Op");
@@ -69,16 +68,14 @@ void bind_rows(nb::module_& m) {
           nb::arg("weight").noconvert());
 }
 
-Rows run(const RowProgram& program, const Matrix& in) {
+auto run(const RowProgram& program, const Matrix& in) {
   invariant(in.shape(1) == static_cast<std::size_t>(program.input_width()), "rows of another width");
-  const std::size_t count = in.shape(0), width = static_cast<std::size_t>(program.output_width());
-  auto* values = new float[count * width + 1];
-  nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  graph_arrays::Out2<float> out = graph_arrays::new_rows(in.shape(0), program.output_width());
   {
     GilRelease release;
-    program.run(in.data(), static_cast<int>(count), values);
+    program.run(in.data(), static_cast<int>(in.shape(0)), out.data());
   }
-  return Rows(values, {count, width}, owner);
+  return out;
 }
 
 }  // namespace

@@ -8,27 +8,13 @@
 #include <cstring>
 
 #include "dense/kernels.h"
+#include "livegnn/detail/prefetch.h"
 
 namespace livegnn {
 namespace avx2 {
 
-inline constexpr int kLanes = 8;
-inline constexpr int kTileRows = 2;
-inline constexpr int kOneRowPanels = 2;
+#include "dense/kernels_avx.h"
 
-struct F {
-  __m256 v;
-  static F load(const float* p) { return {_mm256_loadu_ps(p)}; }
-  static F set(float x) { return {_mm256_set1_ps(x)}; }
-  void store(float* p) const { _mm256_storeu_ps(p, v); }
-};
-inline F add(F a, F b) { return {_mm256_add_ps(a.v, b.v)}; }
-inline F sub(F a, F b) { return {_mm256_sub_ps(a.v, b.v)}; }
-inline F mul(F a, F b) { return {_mm256_mul_ps(a.v, b.v)}; }
-inline F div(F a, F b) { return {_mm256_div_ps(a.v, b.v)}; }
-inline F max(F a, F b) { return {_mm256_max_ps(a.v, b.v)}; }
-inline F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
-inline F relu(F a) { return {_mm256_max_ps(a.v, _mm256_setzero_ps())}; }
 inline F leaky(F a, F s) {
   return {_mm256_blendv_ps(_mm256_mul_ps(a.v, s.v), a.v, _mm256_cmp_ps(a.v, _mm256_setzero_ps(), _CMP_GT_OQ))};
 }
@@ -113,6 +99,10 @@ inline std::uint32_t finite(W a) {
   return bits_of(_mm256_cmp_ps(_mm256_andnot_ps(sign, a.low), most, _CMP_LE_OQ),
                  _mm256_cmp_ps(_mm256_andnot_ps(sign, a.high), most, _CMP_LE_OQ));
 }
+
+using Product = F;
+inline constexpr int kTilePanels[] = {0, 2, 1};
+inline constexpr int kColumnsAhead = 0;
 
 #include "dense/kernels_impl.h"
 

@@ -5,96 +5,67 @@
 // Q: load, store, add, sub, zero; quantise(F) -> Q; to_float(Q) -> F; any(Q); in_range(F, limit) -> bool
 // W (vector of kBlock columns of an extremum): load, store, set; plus, times, times_plus_zero, blend; greater, equal
 // and finite as one bit per column
+// Product: F or W, with fma; kTilePanels[r]: how many panels r rows are multiplied with at once, 0 where there is no
+// such tile; kColumnsAhead: between the prefetch of a piece of weight and its use, 0 for none
 
 #include "dense/min_max_impl.h"
 
-template <int R, int V>
+// R rows against P panels; at least eight chains hide the latency of a multiply-add, and all of a tile's fit in
+// registers.
+template <int R, int P>
 inline void gemm_tile(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k) {
-  F sum[R][V];
+  constexpr int kColumns = sizeof(Product) / sizeof(float), V = kPanel / kColumns;  // vectors of a panel
+  Product sum[R][V * P];
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) sum[r][v] = F::set(0.0f);
+    for (int v = 0; v < V * P; ++v) sum[r][v] = Product::set(0.0f);
   }
-  for (int i = 0; i < k; ++i) {
-    F column[V];
-    for (int v = 0; v < V; ++v) column[v] = F::load(w + static_cast<std::size_t>(i) * kPanel + v * kLanes);
-    for (int r = 0; r < R; ++r) {
-      const F x = F::set(a[static_cast<std::size_t>(r) * lda + static_cast<std::size_t>(i)]);
-      for (int v = 0; v < V; ++v) sum[r][v] = fma(x, column[v], sum[r][v]);
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) sum[r][v].store(c + static_cast<std::size_t>(r) * ldc + v * kLanes);
-  }
-}
-
-// One row against up to four panels at once: enough independent chains to hide the latency of an FMA.
-template <int P>
-inline void gemm_one_row(const float* a, const float* w, float* c, int k) {
-  constexpr int V = kPanel / kLanes;
   const std::size_t panel = static_cast<std::size_t>(k) * kPanel;
-  F sum[P][V];
-  for (int p = 0; p < P; ++p) {
-    for (int v = 0; v < V; ++v) sum[p][v] = F::set(0.0f);
-  }
-  for (int i = 0; i < k; ++i) {
-    const F x = F::set(a[i]);
+  const auto step = [&](int i) {
+    Product column[V * P];
     for (int p = 0; p < P; ++p) {
       const float* row = w + static_cast<std::size_t>(p) * panel + static_cast<std::size_t>(i) * kPanel;
-      for (int v = 0; v < V; ++v) sum[p][v] = fma(x, F::load(row + v * kLanes), sum[p][v]);
+      for (int line = 0; line < kPanel && kColumnsAhead > 0; line += 16)
+        prefetch_line(row + kColumnsAhead * kPanel + line);
+      for (int v = 0; v < V; ++v) column[p * V + v] = Product::load(row + v * kColumns);
     }
+    for (int r = 0; r < R; ++r) {
+      const Product x = Product::set(a[static_cast<std::size_t>(r) * lda + static_cast<std::size_t>(i)]);
+      for (int v = 0; v < V * P; ++v) sum[r][v] = fma(x, column[v], sum[r][v]);
+    }
+  };
+  if constexpr (R < 4) {
+#pragma GCC unroll 4
+    for (int i = 0; i < k; ++i) step(i);
+  } else {
+    for (int i = 0; i < k; ++i) step(i);
   }
-  for (int p = 0; p < P; ++p) {
-    for (int v = 0; v < V; ++v) sum[p][v].store(c + p * kPanel + v * kLanes);
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V * P; ++v) sum[r][v].store(c + static_cast<std::size_t>(r) * ldc + v * kColumns);
   }
 }
 
-void gemm_row(const float* a, const float* w, float* c, int k, int n) {
-  int done = 0;
-  const std::size_t panel = static_cast<std::size_t>(k);
-  while (done < n) {
-    const float* base = w + static_cast<std::size_t>(done) * panel;
-    const int left = (n - done) / kPanel;
-    if (kOneRowPanels >= 4 && left >= 4) {
-      gemm_one_row<4>(a, base, c + done, k);
-      done += 4 * kPanel;
-    } else if (left >= 2) {
-      gemm_one_row<2>(a, base, c + done, k);
-      done += 2 * kPanel;
-    } else {
-      gemm_one_row<1>(a, base, c + done, k);
-      done += kPanel;
-    }
-  }
-}
-
-template <int R>
+// R rows against all panels, P at a time and then the rest.
+template <int R, int P>
 inline void gemm_rows(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int k, int n) {
-  for (int done = 0; done < n; done += kPanel) {
-    gemm_tile<R, kPanel / kLanes>(a, lda, w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k), c + done,
-                                  ldc, k);
+  int done = 0;
+  const auto weight = [&] { return w + static_cast<std::size_t>(done) * static_cast<std::size_t>(k); };
+  for (; done + P * kPanel <= n; done += P * kPanel) gemm_tile<R, P>(a, lda, weight(), c + done, ldc, k);
+  if constexpr (P > 1) {
+    if (done < n) gemm_rows<R, P - 1>(a, lda, weight(), c + done, ldc, k, n - done);
   }
+}
+
+// Tiles of R rows, as long as there are so many, and then of fewer.
+template <int R>
+inline void gemm_by(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int m, int k, int n) {
+  if constexpr (kTilePanels[R] > 0) {
+    for (; m >= R; m -= R, a += R * lda, c += R * ldc) gemm_rows<R, kTilePanels[R]>(a, lda, w, c, ldc, k, n);
+  }
+  if constexpr (R > 1) gemm_by<R - 1>(a, lda, w, c, ldc, m, k, n);
 }
 
 void gemm(const float* a, std::size_t lda, const float* w, float* c, std::size_t ldc, int m, int k, int n) {
-  while (m > 0) {
-    int rows = m >= kTileRows ? kTileRows : m >= 4 ? 4 : m >= 2 ? 2 : 1;
-    if (kTileRows >= 8 && rows < kTileRows && m >= 8) rows = 8;
-    if (rows > kTileRows) rows = kTileRows;
-    if (rows == kTileRows) {
-      gemm_rows<kTileRows>(a, lda, w, c, ldc, k, n);
-    } else if (rows == 8) {
-      gemm_rows<8>(a, lda, w, c, ldc, k, n);
-    } else if (rows == 4) {
-      gemm_rows<4>(a, lda, w, c, ldc, k, n);
-    } else if (rows == 2) {
-      gemm_rows<2>(a, lda, w, c, ldc, k, n);
-    } else {
-      gemm_row(a, w, c, k, n);
-    }
-    a += static_cast<std::size_t>(rows) * lda;
-    c += static_cast<std::size_t>(rows) * ldc;
-    m -= rows;
-  }
+  gemm_by<sizeof(kTilePanels) / sizeof(int) - 1>(a, lda, w, c, ldc, m, k, n);
 }
 
 template <bool kSubtract>
@@ -111,12 +82,11 @@ bool accumulate(std::int64_t* acc, const float* x, float source, float edge, con
   return fine;
 }
 
-bool add_terms(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit, int width) {
-  return accumulate<false>(acc, x, source, edge, up, limit, width);
-}
-
-bool sub_terms(std::int64_t* acc, const float* x, float source, float edge, const float* up, float limit, int width) {
-  return accumulate<true>(acc, x, source, edge, up, limit, width);
+// q(now) - q(before), of messages that are scaled so.
+inline Q term_delta(F before, F factor_before, F now, F factor_now, F up, F bound, bool* fine) {
+  const F term = mul(mul(now, factor_now), up);
+  *fine &= in_range(term, bound);
+  return sub(quantise(term), quantise(mul(mul(before, factor_before), up)));
 }
 
 bool delta_terms(std::int64_t* delta, const float* before, float source_before, const float* now, float source_now,
@@ -124,10 +94,7 @@ bool delta_terms(std::int64_t* delta, const float* before, float source_before, 
   const F sb = F::set(source_before), sn = F::set(source_now), bound = F::set(limit);
   bool fine = true, differs = false;
   for (int i = 0; i < width; i += kLanes) {
-    const F scale = F::load(up + i);
-    const F next = mul(mul(F::load(now + i), sn), scale);
-    fine &= in_range(next, bound);
-    const Q d = sub(quantise(next), quantise(mul(mul(F::load(before + i), sb), scale)));
+    const Q d = term_delta(F::load(before + i), sb, F::load(now + i), sn, F::load(up + i), bound, &fine);
     differs |= any(d);
     d.store(delta + i);
   }
@@ -140,10 +107,7 @@ bool add_edge_delta(std::int64_t* acc, const float* before, const float* now, fl
   const F e = F::set(edge), bound = F::set(limit);
   bool fine = true;
   for (int i = 0; i < width; i += kLanes) {
-    const F scale = F::load(up + i);
-    const F next = mul(mul(F::load(now + i), e), scale);
-    fine &= in_range(next, bound);
-    const Q d = sub(quantise(next), quantise(mul(mul(F::load(before + i), e), scale)));
+    const Q d = term_delta(F::load(before + i), e, F::load(now + i), e, F::load(up + i), bound, &fine);
     add(Q::load(acc + i), d).store(acc + i);
   }
   return fine;
@@ -281,10 +245,8 @@ bool replace_head(std::int64_t* acc, const float* before, float factor_before, c
   const F fb = F::set(factor_before), fn = F::set(factor), bound = F::set(limit);
   bool fine = true;
   each_vector(width, [&](int c, int count) {
-    const F scale = load_part(up + c, count);
-    const F term = mul(mul(load_part(now + c, count), fn), scale);
-    fine &= in_range(term, bound);
-    const Q delta = sub(quantise(term), quantise(mul(mul(load_part(before + c, count), fb), scale)));
+    const F x = load_part(before + c, count), y = load_part(now + c, count);
+    const Q delta = term_delta(x, fb, y, fn, load_part(up + c, count), bound, &fine);
     store_part(add(load_part(acc + c, count), delta), acc + c, count);
   });
   return fine;
@@ -305,8 +267,8 @@ void load_head(float* out, const std::int64_t* a, float factor_a, const std::int
 constexpr Kernels table(const char* name) {
   return Kernels{name,
                  gemm,
-                 add_terms,
-                 sub_terms,
+                 accumulate<false>,
+                 accumulate<true>,
                  delta_terms,
                  add_edge_delta,
                  add_row,

@@ -70,76 +70,53 @@ struct MinMaxBlock {
   }
 };
 
-inline int flags_of(std::uint32_t changed, std::uint32_t open, std::uint32_t left, std::uint32_t odd) {
-  return (changed != 0 ? MinMaxFlag::kValueChanged : 0) | (open != 0 ? MinMaxFlag::kExposed : 0) |
-         (left != 0 ? MinMaxFlag::kHolderLeft : 0) | (odd != 0 ? MinMaxFlag::kNotFinite : 0);
-}
-
 inline std::uint32_t lanes_of(int width, int block) {
   const int left = width - block * kBlock;
   return left >= kBlock ? 0xffffu : (1u << left) - 1u;
 }
 
-template <bool kMax>
-int insert_extreme(MinMaxRow row, const float* x, float source, float edge, int width) {
-  std::uint32_t changed = 0, open = 0, odd = 0;
-  const W s = W::set(source), e = W::set(edge);
-  for (int block = 0; block * kBlock < width; ++block) {
-    const std::uint32_t lanes = lanes_of(width, block);
-    MinMaxBlock<kMax> b(row, block);
-    const W was = b.best, term = times_plus_zero(times(W::load(x + block * kBlock), s), e);
-    b.put_in(term, lanes);
-    b.store(row, block);
-    changed |= lanes & ~equal(b.best, was);
-    open |= b.open_best;
-    odd |= lanes & ~finite(term);
-  }
-  return flags_of(changed, open, 0, odd);
-}
-
-template <bool kMax>
-int remove_extreme(MinMaxRow row, const float* x, float source, float edge, int width) {
-  std::uint32_t changed = 0, open = 0, left = 0;
-  const W s = W::set(source), e = W::set(edge);
-  for (int block = 0; block * kBlock < width; ++block) {
-    const std::uint32_t lanes = lanes_of(width, block);
-    MinMaxBlock<kMax> b(row, block);
-    const W was = b.best;
-    b.take_out(times_plus_zero(times(W::load(x + block * kBlock), s), e), lanes);
-    b.store(row, block);
-    changed |= lanes & ~equal(b.best, was);
-    open |= b.open_best;
-    left |= b.holder_left;
-  }
-  return flags_of(changed, open, left, 0);
-}
-
-template <bool kMax>
-int replace_extreme(MinMaxRow row, const float* before, const float* now, float edge, int width) {
+// A message out of a row, one into it, or both; before(column) and now(column) give a block of their terms.
+template <bool kMax, bool kOut, bool kIn, typename Before, typename Now>
+inline int move_extreme(const MinMaxRow& row, int width, Before before, Now now) {
   std::uint32_t changed = 0, open = 0, left = 0, odd = 0;
-  const W e = W::set(edge);
   for (int block = 0; block * kBlock < width; ++block) {
-    const W old = times_plus_zero(W::load(before + block * kBlock), e);
-    const W term = times_plus_zero(W::load(now + block * kBlock), e);
-    odd |= lanes_of(width, block) & ~finite(term);
-    const std::uint32_t lanes = lanes_of(width, block) & ~equal(old, term);
-    if (lanes == 0) {
+    std::uint32_t lanes = lanes_of(width, block);
+    const W old = before(block * kBlock), term = now(block * kBlock);
+    if (kIn) odd |= lanes & ~finite(term);
+    if (kOut && kIn) lanes &= ~equal(old, term);
+    if (kOut && kIn && lanes == 0) {
       open |= row.masks[block].open_best;
       continue;
     }
     MinMaxBlock<kMax> b(row, block);
     const W was = b.best;
-    b.take_out(old, lanes);
-    b.put_in(term, lanes);
+    if (kOut) b.take_out(old, lanes);
+    if (kIn) b.put_in(term, lanes);
     b.store(row, block);
     changed |= lanes & ~equal(b.best, was);
     open |= b.open_best;
     left |= b.holder_left;
   }
-  return flags_of(changed, open, left, odd);
+  return (changed != 0 ? MinMaxFlag::kValueChanged : 0) | (open != 0 ? MinMaxFlag::kExposed : 0) |
+         (left != 0 ? MinMaxFlag::kHolderLeft : 0) | (odd != 0 ? MinMaxFlag::kNotFinite : 0);
+}
+
+template <bool kMax, bool kIn>
+int move_message(MinMaxRow row, const float* x, float source, float edge, int width) {
+  const W s = W::set(source), e = W::set(edge);
+  const auto term = [&](int column) { return times_plus_zero(times(W::load(x + column), s), e); };
+  return move_extreme<kMax, !kIn, kIn>(row, width, term, term);
+}
+
+template <bool kMax>
+int replace_message(MinMaxRow row, const float* before, const float* now, float edge, int width) {
+  const W e = W::set(edge);
+  return move_extreme<kMax, true, true>(
+      row, width, [&](int column) { return times_plus_zero(W::load(before + column), e); },
+      [&](int column) { return times_plus_zero(W::load(now + column), e); });
 }
 
 template <bool kMax>
 constexpr MinMaxKernels extreme_kernels() {
-  return {insert_extreme<kMax>, remove_extreme<kMax>, replace_extreme<kMax>};
+  return {move_message<kMax, true>, move_message<kMax, false>, replace_message<kMax>};
 }

@@ -1,15 +1,12 @@
 // One batch for the store and everything attached to it: all or none.
-#include <algorithm>
 #include <exception>
 
+#include "inference/vertex_lists.h"
 #include "livegnn/engine.h"
 
 namespace livegnn {
 
-void Changes::arrange() {
-  if (!std::is_sorted(vertices.begin(), vertices.end())) std::sort(vertices.begin(), vertices.end());
-  vertices.erase(std::unique(vertices.begin(), vertices.end()), vertices.end());
-}
+void Changes::arrange() { sort_unique(vertices); }
 
 void MinMaxStats::count(bool deletion, bool holder_left, bool changed, std::int64_t bytes) {
   if (!deletion) {

@@ -41,11 +41,8 @@ DegreeNorm::Fixed DegreeNorm::share(float weight, VertexId v) const {
 }
 
 void DegreeNorm::reserve(std::int64_t slots) {
-  const auto size = static_cast<std::size_t>(slots);
-  if (size <= sum_.size()) return;
-  const std::size_t grown = sum_.empty() ? size : std::max(size, sum_.size() + sum_.size() / 2 + 16);
-  sum_.resize(grown, 0);
-  factors_.resize(grown);
+  reserve_places(sum_, slots);
+  reserve_places(factors_, slots);
 }
 
 float DegreeNorm::loop_weight(const GraphStore& graph, VertexId v) const {
@@ -98,14 +95,14 @@ void DegreeNorm::check(const GraphStore& graph, VertexId v) const {
 }
 
 void DegreeNorm::finish(const GraphStore& graph, VertexId v) {
-  Factors& factors = factors_[index(v)];
+  Factors& factors = factors_[at(v)];
   if (spec_.scaling == Scaling::One) {
     factors.scale = 1.0f;
-    factors.loop = static_cast<float>(static_cast<double>(-sum_[index(v)]) / kUnit);
+    factors.loop = static_cast<float>(static_cast<double>(-sum_[at(v)]) / kUnit);
     return;
   }
   factors.loop = loop_weight(graph, v);
-  const Fixed degree = sum_[index(v)] + fixed(factors.loop);
+  const Fixed degree = sum_[at(v)] + fixed(factors.loop);
   refuse_negative(degree, v);
   const double d = static_cast<double>(degree) / kUnit;
   factors.scale = degree == 0 ? 0.0f : static_cast<float>(1.0 / (spec_.scaling == Scaling::Inverse ? d : std::sqrt(d)));
@@ -118,7 +115,7 @@ float DegreeNorm::share_max(float weight_max) const {
 
 void DegreeNorm::rebuild(const GraphStore& graph, VertexId first, VertexId last) {
   for (VertexId v = first; v < last; ++v) {
-    sum_[index(v)] = sum_of(graph, v);
+    sum_[at(v)] = sum_of(graph, v);
     finish(graph, v);
   }
 }
@@ -131,10 +128,10 @@ void DegreeNorm::next_epoch() {
 
 void DegreeNorm::touch(VertexId v) {
   if (touched(v)) return;
-  Factors& factors = factors_[index(v)];
+  Factors& factors = factors_[at(v)];
   factors.mark = epoch_;
   factors.slot = static_cast<std::uint32_t>(before_.size());
-  before_.push_back({v, sum_[index(v)], factors.scale, factors.loop});
+  before_.push_back({v, sum_[at(v)], factors.scale, factors.loop});
 }
 
 void DegreeNorm::count(const EdgeRecord& edge, float weight, int sign) {
@@ -143,7 +140,7 @@ void DegreeNorm::count(const EdgeRecord& edge, float weight, int sign) {
   touch(v);
   if (skips_loops() && edge.src == edge.dst) return;  // finish() reads the loop's weight
   const Fixed amount = share(weight, v);
-  sum_[index(v)] += sign > 0 ? amount : -amount;
+  sum_[at(v)] += sign > 0 ? amount : -amount;
 }
 
 void DegreeNorm::update(const GraphStore& graph, const BatchDelta& delta, VertexId slots_before) {
@@ -162,18 +159,16 @@ void DegreeNorm::update(const GraphStore& graph, const BatchDelta& delta, Vertex
   }
   for (const Before& before : before_) {
     finish(graph, before.vertex);
-    const Factors& now = factors_[index(before.vertex)];
-    const bool same = std::bit_cast<std::uint32_t>(before.scale) == std::bit_cast<std::uint32_t>(now.scale) &&
-                      std::bit_cast<std::uint32_t>(before.loop) == std::bit_cast<std::uint32_t>(now.loop);
-    if (!same) changed_.push_back(before.vertex);
+    const Factors& now = factors_[at(before.vertex)];
+    if (!same_bits(before.scale, now.scale) || !same_bits(before.loop, now.loop)) changed_.push_back(before.vertex);
   }
 }
 
 void DegreeNorm::restore() {
   for (const Before& before : before_) {
-    sum_[index(before.vertex)] = before.degree;
-    factors_[index(before.vertex)].scale = before.scale;
-    factors_[index(before.vertex)].loop = before.loop;
+    sum_[at(before.vertex)] = before.degree;
+    factors_[at(before.vertex)].scale = before.scale;
+    factors_[at(before.vertex)].loop = before.loop;
   }
   forget();
 }
@@ -189,7 +184,7 @@ std::size_t DegreeNorm::bytes() const {
 }
 
 std::uint64_t DegreeNorm::digest_row(VertexId v) const {
-  const std::size_t i = index(v);
+  const std::size_t i = at(v);
   std::uint64_t hash = mix(static_cast<std::uint64_t>(sum_[i]));
   hash = mix(hash ^ static_cast<std::uint64_t>(sum_[i] >> 64));
   hash = mix(hash ^ std::bit_cast<std::uint32_t>(factors_[i].scale));
@@ -197,10 +192,9 @@ std::uint64_t DegreeNorm::digest_row(VertexId v) const {
 }
 
 bool DegreeNorm::equal_row(const DegreeNorm& other, VertexId v) const {
-  const std::size_t i = index(v);
-  return sum_[i] == other.sum_[i] &&
-         std::bit_cast<std::uint32_t>(factors_[i].scale) == std::bit_cast<std::uint32_t>(other.factors_[i].scale) &&
-         std::bit_cast<std::uint32_t>(factors_[i].loop) == std::bit_cast<std::uint32_t>(other.factors_[i].loop);
+  const std::size_t i = at(v);
+  return sum_[i] == other.sum_[i] && same_bits(factors_[i].scale, other.factors_[i].scale) &&
+         same_bits(factors_[i].loop, other.factors_[i].loop);
 }
 
 }  // namespace livegnn

@@ -5,14 +5,18 @@
 // error.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
+#include "inference/vertex_lists.h"
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/graph.h"
 #include "livegnn/program.h"
 
 namespace livegnn {
+
+inline bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 class DegreeNorm {
  public:
@@ -33,16 +37,16 @@ class DegreeNorm {
   void forget();  // there is nothing to restore
   const std::vector<VertexId>& changed() const { return changed_; }
 
-  float scale(VertexId v) const { return factors_[index(v)].scale; }
+  float scale(VertexId v) const { return factors_[at(v)].scale; }
   // Of a norm without weights and loops: its in-edges.
-  std::int32_t edges(VertexId v) const { return static_cast<std::int32_t>(sum_[index(v)] >> 64); }
+  std::int32_t edges(VertexId v) const { return static_cast<std::int32_t>(sum_[at(v)] >> 64); }
   std::int32_t edges_before(VertexId v) const {
-    return touched(v) ? static_cast<std::int32_t>(before_[factors_[index(v)].slot].degree >> 64) : edges(v);
+    return touched(v) ? static_cast<std::int32_t>(before_[factors_[at(v)].slot].degree >> 64) : edges(v);
   }
-  float loop(VertexId v) const { return factors_[index(v)].loop; }
-  float scale_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].scale : scale(v); }
-  float loop_before(VertexId v) const { return touched(v) ? before_[factors_[index(v)].slot].loop : loop(v); }
-  void prefetch(VertexId v) const { prefetch_line(&factors_[index(v)]); }
+  float loop(VertexId v) const { return factors_[at(v)].loop; }
+  float scale_before(VertexId v) const { return touched(v) ? before_[factors_[at(v)].slot].scale : scale(v); }
+  float loop_before(VertexId v) const { return touched(v) ? before_[factors_[at(v)].slot].loop : loop(v); }
+  void prefetch(VertexId v) const { prefetch_line(&factors_[at(v)]); }
   std::size_t bytes() const;
   std::uint64_t digest_row(VertexId v) const;
   bool equal_row(const DegreeNorm& other, VertexId v) const;
@@ -54,7 +58,6 @@ class DegreeNorm {
     Fixed degree;
     float scale, loop;
   };
-  static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
   static Fixed fixed(float weight);
   Fixed share(float weight, VertexId v) const;  // of an edge in v's degree
   bool skips_loops() const { return spec_.self_loops || spec_.outgoing; }
@@ -62,7 +65,7 @@ class DegreeNorm {
     float scale = 0.0f, loop = 0.0f;
     std::uint32_t mark = 0, slot = 0;  // into before_, where the mark is this epoch's
   };
-  bool touched(VertexId v) const { return factors_[index(v)].mark == epoch_; }
+  bool touched(VertexId v) const { return factors_[at(v)].mark == epoch_; }
   void next_epoch();
   void touch(VertexId v);
   void count(const EdgeRecord& edge, float weight, int sign);

@@ -45,12 +45,11 @@ void EngineImpl::check_deferred(const BatchDelta& delta) const {
 // What the pending batches can have reached, by structure.
 void EngineImpl::find_stale() {
   if (stale_known_) return;
-  ++stale_epoch_;
   stale_.resize(source().stages.size());
   const VertexSets sets = affected_sets(pending_.delta());
   stale_edges_ = 0;
   for (std::size_t stage = 0; stage < sets.size(); ++stage) {
-    stale_[stage].prepare(work_.slots, 1, stale_epoch_);
+    stale_[stage].prepare(work_.slots, 1);
     for (const VertexId v : sets[stage]) stale_[stage].add(v);
     if (stage + 1 < sets.size()) stale_edges_ += work_.out_edges(sets[stage]);
   }
@@ -58,7 +57,7 @@ void EngineImpl::find_stale() {
   edges_per_change_ =
       static_cast<double>(stale_edges_) / static_cast<double>(std::max<std::size_t>(1, pending_.changes()));
   for (const VertexId v : demanded_) stale_.back().add(v);  // a later batch may have undone what was published
-  fresh_.prepare(work_.slots, 1, stale_epoch_);
+  fresh_.prepare(work_.slots, 1);
   stale_known_ = true;
 }
 
@@ -84,11 +83,7 @@ bool EngineImpl::asks_for_much(std::span<const std::int64_t> ids) const {
 // better be propagated for good.
 bool EngineImpl::find_needed(const std::vector<VertexId>& outputs) {
   work_.needed.resize(source().stages.size());
-  if (++needed_epoch_ == 0) {
-    for (VertexSet& set : work_.needed) set.forget();
-    needed_epoch_ = 1;
-  }
-  for (VertexSet& set : work_.needed) set.prepare(work_.slots, 1, needed_epoch_);
+  for (VertexSet& set : work_.needed) set.prepare(work_.slots, 1);
   for (const VertexId v : outputs) work_.needed.back().add(v);
   double looks = static_cast<double>(stale_edges_) * looks_for_an_edge();
   for (std::size_t stage = source().stages.size(); stage-- > 0;) {
@@ -126,20 +121,16 @@ bool EngineImpl::find_needed(const std::vector<VertexId>& outputs) {
 // Propagates what is pending as far as the needed rows go, publishes what that gives, and takes it back in the state.
 // False: a message was out of range on the way, which all of the batches together need not be.
 bool EngineImpl::propagate_needed() {
-  const auto step_back = [&] {
-    work_.restricted = false;
-    restore_journal();
-  };
   begin_journal();
   work_.restricted = true;
+  const AtEnd step_back([&] {
+    work_.restricted = false;
+    restore_journal();
+  });
   try {
     propagate_now(pending_.delta());
   } catch (const Error& error) {
-    step_back();
     if (error.kind() == ErrorKind::RangeOverflow) return false;
-    throw;
-  } catch (...) {
-    step_back();
     throw;
   }
   for (const StageStats& stats : work_.stats) {
@@ -148,13 +139,12 @@ bool EngineImpl::propagate_needed() {
   }
   spent_edges_ += demand_stats_.edges;
   work_.publication.publish(work_.graph, {}, {});
-  step_back();
   return true;
 }
 
-// The stale outputs among these, or that all is to be propagated, since they and what they need are nearly all that is
-// stale.
-EngineImpl::Asked EngineImpl::find_asked(std::span<const std::int64_t> ids) {
+// The stale outputs among these; none where all is to be propagated, since they and what they need are nearly all that
+// is stale.
+std::optional<std::vector<VertexId>> EngineImpl::find_asked(std::span<const std::int64_t> ids) {
   const auto stale_among = [&] {
     std::vector<VertexId> outputs;
     for (const std::int64_t id : ids) {
@@ -164,30 +154,19 @@ EngineImpl::Asked EngineImpl::find_asked(std::span<const std::int64_t> ids) {
     }
     return outputs;
   };
-  Asked asked;
+  std::optional<std::vector<VertexId>> asked{std::in_place};
   if (stale_known_ && stale_among().empty()) return asked;
   work_.slots_before = work_.slots;
-  const VertexId slots_kept = work_.slots;
-  const BatchDelta& delta = pending_.delta();
   for (DegreeNorm& norm : work_.state.norms) norm.forget();  // so that stepping back is right at any moment
-  const auto look = [&] {
-    grow();
-    for (DegreeNorm& norm : work_.state.norms) norm.update(work_.graph, delta, work_.slots_before);
-    find_stale();
-    asked.outputs = stale_among();
-    asked.whole = !asked.outputs.empty() && !find_needed(asked.outputs);
-  };
-  const auto step_back = [&] {
+  const AtEnd step_back([&, slots_kept = work_.slots] {
     for (DegreeNorm& norm : work_.state.norms) norm.restore();
     work_.slots = slots_kept;
-  };
-  try {
-    look();
-  } catch (...) {
-    step_back();
-    throw;
-  }
-  step_back();
+  });
+  grow();
+  for (DegreeNorm& norm : work_.state.norms) norm.update(work_.graph, pending_.delta(), work_.slots_before);
+  find_stale();
+  asked = stale_among();
+  if (!asked->empty() && !find_needed(*asked)) asked.reset();
   return asked;
 }
 
@@ -196,19 +175,17 @@ DemandStats EngineImpl::demand(std::span<const std::int64_t> ids) {
   refuse_unsound_files();
   if (broken_) rebuild();
   if (!pending_.any()) return demand_stats_;
-  Asked asked;
-  asked.whole = asks_for_much(ids);
-  if (!asked.whole) asked = find_asked(ids);
-  if (!asked.whole && !asked.outputs.empty()) asked.whole = !propagate_needed();
-  if (asked.whole) {
+  std::optional<std::vector<VertexId>> asked;
+  if (!asks_for_much(ids)) asked = find_asked(ids);
+  if (asked && !asked->empty() && !propagate_needed()) asked.reset();
+  if (!asked) {
     flush();
     demand_stats_.whole = true;
-  } else if (!asked.outputs.empty()) {
-    for (const VertexId v : asked.outputs) fresh_.add(v);
-    demanded_.insert(demanded_.end(), asked.outputs.begin(), asked.outputs.end());
+  } else if (!asked->empty()) {
+    for (const VertexId v : *asked) fresh_.add(v);
+    demanded_.insert(demanded_.end(), asked->begin(), asked->end());
     if (demanded_.size() > demanded_limit_) {
-      std::sort(demanded_.begin(), demanded_.end());
-      demanded_.erase(std::unique(demanded_.begin(), demanded_.end()), demanded_.end());
+      sort_unique(demanded_);
       demanded_limit_ = std::max<std::size_t>(4096, 2 * demanded_.size());
     }
   } else {

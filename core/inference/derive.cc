@@ -22,11 +22,6 @@ void StageView::read_input(VertexId v, float* out, std::int32_t width) const {
   std::memcpy(out, work.input_before(v, input_buffer(work.graph, 0)), at(width) * sizeof(float));
 }
 
-const std::int64_t* StageView::aggregate_before(int k, VertexId v) const {
-  const std::int64_t* kept = work.journal.aggregate_before(k, v);
-  return kept != nullptr ? kept : table(k).row(v);
-}
-
 std::int32_t StageView::in_edges_before(const AggregationSpec& spec, VertexId v) const {
   if (spec.relation >= 0) return state.norms[at(spec.context)].edges_before(v);
   const auto gained = work.in_edges_gained.find(v);
@@ -95,22 +90,13 @@ void Workspace::derive_rows(int stage, const std::vector<VertexId>& vertices) {
   derive_loaded(stage, wanted);
   const auto total = static_cast<std::int64_t>(wanted.size());
   const std::int64_t chunk = std::clamp<std::int64_t>(total / (2 * pool.threads()), 12, program.chunk_rows());
-  const auto run = [&](std::int64_t index, int thread) {
-    const std::int64_t first = index * chunk;
-    const int count = static_cast<int>(std::min(chunk, total - first));
-    Registers& own = registers[at(thread)];
-    own.prepare(program, std::min(program.chunk_rows(), std::max(count, 8)));
-    run_stage(stage, StageView{*this, state, true}, wanted.data() + first, count, own,
-              [&](const Instruction& step, Registers& r, int from, int rows) {
-                for (int i = 0; i < rows; ++i) {
-                  std::memcpy(state.stored[at(stored_table(step))].row(wanted[at(first + from + i)]), r.row(step.a, i),
-                              at(step.width) * sizeof(float));
-                }
+  in_chunks(total, chunk, total > kParallelRows, [&](std::int64_t first, std::int64_t last, int thread) {
+    run_stage(stage, StageView{*this, state, true}, wanted.data() + first, static_cast<int>(last - first), thread,
+              [&](const Instruction& step, int i, const float* row) {
+                float* to = state.stored[at(stored_table(step))].row(wanted[at(first + i)]);
+                std::memcpy(to, row, at(step.width) * sizeof(float));
               });
-  };
-  const std::int64_t chunks = (total + chunk - 1) / chunk;
-  if (total > kParallelRows) return pool.run(chunks, run);
-  for (std::int64_t index = 0; index < chunks; ++index) run(index, 0);
+  });
 }
 
 // The old messages that move along changed edges.

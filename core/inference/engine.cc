@@ -75,7 +75,7 @@ StateBytes EngineImpl::bytes() const {
     for (const VertexSet& set : *sets) bytes.scratch += set.bytes();
   }
   for (const auto& op : work_.operators) bytes.scratch += op->bytes();
-  for (const RowsBefore& rows : work_.rows_before) bytes.scratch += rows.bytes();
+  for (const OldRows& rows : work_.rows_before) bytes.scratch += rows.bytes();
   bytes.scratch += fresh_.bytes() + demanded_.capacity() * sizeof(VertexId);
   bytes.scratch += work_.journal.bytes();
   return bytes;

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "inference/pending.h"
@@ -19,6 +21,19 @@ namespace livegnn {
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// What is done at the end of its scope, however that comes.
+template <typename Work>
+class AtEnd {
+ public:
+  explicit AtEnd(Work work) : work_(std::move(work)) {}
+  ~AtEnd() { work_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  Work work_;
+};
 
 class EngineImpl final : public Engine {
  public:
@@ -60,13 +75,12 @@ class EngineImpl final : public Engine {
   }
 
   void recompute(float* out) const override;
-  Mismatch verify() const override;
+  std::optional<std::string> verify() const override;
   std::uint64_t digest() const override;
   StateBytes bytes() const override;
   std::optional<PagingStats> paging() const override;
   std::vector<std::vector<int>> scale_exponents() const override;
   int output_width() const override { return source().output_width; }
-  int threads() const override { return work_.pool.threads(); }
   void corrupt_for_test(int aggregation, VertexId v, int column) override;
 
  private:
@@ -85,8 +99,7 @@ class EngineImpl final : public Engine {
                               Scratch<std::int64_t>& scratch) const;
   RowTable<float> run_from_scratch(State& state) const;
   void build_state(bool stage_outputs);
-  Mismatch differs(VertexId v, const State& fresh, const float* output) const;
-  std::string describe(const char* what, int index, VertexId v) const;
+  std::string difference(VertexId v, const State& fresh, const float* output) const;
 
   // ---- incremental.cc: one batch
   void take_degrees(const BatchDelta& delta);
@@ -113,11 +126,7 @@ class EngineImpl final : public Engine {
   bool asks_for_much(std::span<const std::int64_t> ids) const;
   bool find_needed(const std::vector<VertexId>& outputs);
   bool propagate_needed();
-  struct Asked {
-    bool whole = false;
-    std::vector<VertexId> outputs;
-  };
-  Asked find_asked(std::span<const std::int64_t> ids);
+  std::optional<std::vector<VertexId>> find_asked(std::span<const std::int64_t> ids);
 
   Workspace work_;
 
@@ -132,12 +141,10 @@ class EngineImpl final : public Engine {
   Pending pending_;
   std::vector<VertexSet> stale_;  // per stage: rows that the pending batches can have changed, where stale_known_
   VertexSet fresh_;               // outputs among them that a query has brought up to date
-  std::uint32_t needed_epoch_ = 0;
   std::int64_t spent_edges_ = 0;  // of work for queries since all was propagated
   bool stale_known_ = false;
   std::vector<VertexId> demanded_;  // vertices whose published output is ahead of the state, some several times
   std::size_t demanded_limit_ = 4096;
-  std::uint32_t stale_epoch_ = 0;
   std::int64_t stale_edges_ = 0;   // out of the stale rows: about what propagating all of it would cost
   double edges_per_change_ = 0.0;  // of the latest batches that were propagated, or walked
   DemandStats demand_stats_;

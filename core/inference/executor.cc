@@ -21,11 +21,11 @@ double flops_of(const Program& program, const Instruction& step) {
 }
 
 // That a row's step reads from state, or compares and writes.
-double bytes_of(const Program& program, const Instruction& step, const std::function<double(int)>& load_bytes) {
+double bytes_of(const Program& program, const Instruction& step, const std::vector<int>& strides) {
   const double row = 4.0 * step.width;
   switch (step.op) {
     case Op::LoadAggregate:
-      return load_bytes(step.index);
+      return 8.0 * strides[at(step.index)];
     case Op::LoadInput:
     case Op::LoadStored:
     case Op::StoreRow:
@@ -60,11 +60,11 @@ CompiledProgram::CompiledProgram(Program program) : program_(std::move(program))
   chunk_rows_ = std::clamp(rows / 12 * 12, kChunkRowsMin, kChunkRowsMax);
 }
 
-void CompiledProgram::estimate_rows(const std::function<double(int)>& load_bytes) {
+void CompiledProgram::estimate_rows(const std::vector<int>& strides) {
   for (const std::vector<Instruction>& stage : program_.stages) {
     double seconds = 0.0;
     for (const Instruction& step : stage)
-      seconds += flops_of(program_, step) * kSecondsPerFlop + bytes_of(program_, step, load_bytes) * kSecondsPerByte;
+      seconds += flops_of(program_, step) * kSecondsPerFlop + bytes_of(program_, step, strides) * kSecondsPerByte;
     seconds_.push_back(seconds);
   }
 }
@@ -91,7 +91,7 @@ void each_row(int rows, Body body) {
 }
 
 void multiply_rows(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
-  const Kernels& k = program.kernels();
+  const Kernels& k = kernels();
   const bool broadcast = program.source().register_widths[at(s.b)] == 1 && s.width != 1;
   each_row(rows, [&](int i) {
     if (broadcast) {
@@ -118,7 +118,7 @@ void combine_columns(const CompiledProgram& program, const Instruction& s, Regis
 }  // namespace
 
 void execute(const CompiledProgram& program, const Instruction& s, Registers& r, int rows) {
-  const Kernels& k = program.kernels();
+  const Kernels& k = kernels();
   const auto a = [&](int i) { return r.row(s.a, i); };
   const auto b = [&](int i) { return r.row(s.b, i); };
   const auto out = [&](int i) { return r.row(s.out, i); };
@@ -170,18 +170,7 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
       return each_row(rows, [&](int i) { k.head_scale(out(i), a(i), b(i), s.heads, s.width); });
     case Op::RowMatrix:
       return each_row(rows, [&](int i) { k.row_matrix(out(i), a(i), b(i), width_of(program, s.a), s.width); });
-    case Op::LoadSource:
-    case Op::LoadTarget:
-    case Op::LoadAttributes:
-    case Op::LoadWeight:
-    case Op::GatherMessage:
-    case Op::GatherScore:
-    case Op::LoadInput:
-    case Op::LoadAggregate:
-    case Op::LoadStored:
-    case Op::StoreMessage:
-    case Op::StoreRow:
-    case Op::Output:
+    default:
       break;
   }
   invariant(false, "a state instruction reached execute()");

@@ -3,17 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "dense/kernels.h"
+#include "inference/vertex_lists.h"
 #include "livegnn/graph.h"
 #include "livegnn/program.h"
 #include "util/aligned.h"
 
 namespace livegnn {
-
-inline std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // Program plus what is derived from it once: packed weights, padded vectors, register offsets.
 class CompiledProgram {
@@ -21,19 +19,16 @@ class CompiledProgram {
   explicit CompiledProgram(Program program);
 
   const Program& source() const { return program_; }
-  const Kernels& kernels() const { return kernels_; }
   const float* weight(int index) const { return weights_[at(index)].data(); }
   const float* vector(int index) const { return vectors_[at(index)].data(); }
   int register_stride(int r) const { return strides_[at(r)]; }
-  std::size_t row_floats() const { return row_floats_; }  // of all registers together
-  int chunk_rows() const { return chunk_rows_; }          // rows whose registers fit in the cache
-  // load_bytes(k): read to load a row of aggregate k
-  void estimate_rows(const std::function<double(int)>& load_bytes);
+  std::size_t row_floats() const { return row_floats_; }               // of all registers together
+  int chunk_rows() const { return chunk_rows_; }                       // rows whose registers fit in the cache
+  void estimate_rows(const std::vector<int>& strides);                 // of aggregates, in int64 words
   double row_seconds(int stage) const { return seconds_[at(stage)]; }  // about, on one thread
 
  private:
   Program program_;
-  const Kernels& kernels_ = livegnn::kernels();
   std::vector<std::vector<float>> weights_, vectors_;
   std::vector<int> strides_;
   std::vector<double> seconds_;

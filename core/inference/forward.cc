@@ -3,30 +3,9 @@
 #include <cstring>
 
 #include "inference/engine_impl.h"
+#include "inference/operators/whole_rows.h"
 
 namespace livegnn {
-
-namespace {
-
-// Rows of a chunk, one after the other; zero where a vertex has none.
-class TransientRows final : public RowSink {
- public:
-  TransientRows(const Operator& op, VertexId first, std::int64_t* rows) : op_(op), first_(first), rows_(rows) {}
-  std::int64_t* open(VertexId v) override {
-    std::int64_t* row = rows_ + std::int64_t{v - first_} * op_.stride();
-    if (op_.has_row(v)) return row;
-    std::memset(static_cast<void*>(row), 0, at(op_.stride()) * sizeof(std::int64_t));
-    return nullptr;
-  }
-  void close(VertexId, std::int64_t*) override {}
-
- private:
-  const Operator& op_;
-  const VertexId first_;
-  std::int64_t* rows_;
-};
-
-}  // namespace
 
 // Whether the sums of an aggregation, where nothing reads them afterwards, can go to the one stage that reads them row
 // by row: a table of them would be the largest of a run, and its pages come fresh from the system each time.
@@ -49,7 +28,7 @@ TransientSums EngineImpl::sum_transient(int stage, const State& state, VertexId 
   for (const std::size_t k : here) {
     const Operator& op = *work_.operators[k];
     sums.of_first[k] = to;
-    TransientRows rows(op, first, to);
+    PlacedRows rows(op, true, [&](VertexId v) { return to + std::int64_t{v - first} * op.stride(); });
     op.compute(state, {nullptr, first, last}, false, thread, rows);
     to += std::int64_t{last - first} * op.stride();
   }
@@ -66,8 +45,7 @@ void EngineImpl::fetch_stage(int stage, const State& state, std::int64_t first, 
 }
 
 void EngineImpl::forward_stage(int stage, State& state, Sums sums, const OutputRow& out) const {
-  const std::int64_t rows = work_.program.chunk_rows();
-  std::vector<Scratch<std::int64_t>> scratch(at(threads()));
+  std::vector<Scratch<std::int64_t>> scratch(at(work_.pool.threads()));
   const auto run_chunk = [&](std::int64_t first, std::int64_t last, int thread) {
     const int count = static_cast<int>(last - first);
     std::vector<VertexId> vertices(at(count));
@@ -79,23 +57,20 @@ void EngineImpl::forward_stage(int stage, State& state, Sums sums, const OutputR
           sum_transient(stage, state, vertices.front(), static_cast<VertexId>(last), thread, scratch[at(thread)]);
       view.transient = &transient;
     }
-    Registers& registers = work_.registers[at(thread)];
-    registers.prepare(work_.program, static_cast<int>(rows));
-    livegnn::run_stage(
-        stage, view, vertices.data(), count, registers, [&](const Instruction& step, Registers& r, int from, int run) {
-          for (int i = 0; i < run; ++i) {
-            const VertexId v = vertices[at(from + i)];
-            if (step.op != Op::Output) work_.check_stored(step, v, r.row(step.a, i));
-            float* to = step.op == Op::Output ? out(v) : state.stored[at(work_.stored_table(step))].row(v);
-            std::memcpy(to, r.row(step.a, i), at(step.width) * sizeof(float));
-          }
-        });
+    livegnn::run_stage(stage, view, vertices.data(), count, thread,
+                       [&](const Instruction& step, int i, const float* row) {
+                         const VertexId v = vertices[at(i)];
+                         if (step.op != Op::Output) work_.check_stored(step, v, row);
+                         float* to = step.op == Op::Output ? out(v) : state.stored[at(work_.stored_table(step))].row(v);
+                         std::memcpy(to, row, at(step.width) * sizeof(float));
+                       });
   };
   work_.pass([&](std::int64_t first, std::int64_t last) { fetch_stage(stage, state, first, last); },
              [&](std::int64_t first, std::int64_t last) {
-               work_.pool.run((last - first + rows - 1) / rows, [&](std::int64_t chunk, int thread) {
-                 run_chunk(first + chunk * rows, std::min(last, first + (chunk + 1) * rows), thread);
-               });
+               work_.in_chunks(last - first, work_.program.chunk_rows(), true,
+                               [&](std::int64_t from, std::int64_t to, int thread) {
+                                 run_chunk(first + from, first + to, thread);
+                               });
              });
 }
 
@@ -172,30 +147,31 @@ void EngineImpl::build_state(bool stage_outputs) {
   for (VertexId v = 0; v < w.slots; ++v) w.publication.stage(v, out.row(v), 0);
 }
 
-Mismatch EngineImpl::differs(VertexId v, const State& fresh, const float* output) const {
+// What of v differs from a run from scratch; empty: nothing.
+std::string EngineImpl::difference(VertexId v, const State& fresh, const float* output) const {
   const State& live = work_.state;
   for (std::size_t c = 0; c < fresh.norms.size(); ++c) {
-    if (!live.norms[c].equal_row(fresh.norms[c], v)) return {true, describe("degree context", static_cast<int>(c), v)};
+    if (!live.norms[c].equal_row(fresh.norms[c], v)) return "degree context " + std::to_string(c);
   }
   for (std::size_t k = 0; work_.incremental() && k < fresh.aggregates.size(); ++k) {
     if (!work_.operators[k]->agrees(live.aggregates[k].row(v), fresh.aggregates[k].row(v)))
-      return {true, describe("aggregate of", static_cast<int>(k), v)};
+      return "aggregate of " + source().aggregations[k].name;
   }
   const bool kept = work_.incremental() && !work_.compact();
   for (std::size_t t = 0; kept && t < fresh.stored.size(); ++t) {
-    if (std::memcmp(live.stored[t].row(v), fresh.stored[t].row(v), at(source().stored[t].width) * sizeof(float)) != 0)
-      return {true, describe("stored row", static_cast<int>(t), v)};
+    const StoredSpec& spec = source().stored[t];
+    if (std::memcmp(live.stored[t].row(v), fresh.stored[t].row(v), at(spec.width) * sizeof(float)) != 0)
+      return "stored row " + spec.name;
   }
   const bool same = work_.options.strategy == Strategy::Sampled || !work_.publication.differs(v, output);
-  if (!same) return {true, describe("output", 0, v)};
-  return {};
+  return same ? "" : "output";
 }
 
-Mismatch EngineImpl::verify() const {
+std::optional<std::string> EngineImpl::verify() const {
   refuse_unsound_files();
   State fresh = work_.new_state(work_.compact(), false);
   const RowTable<float> out = run_from_scratch(fresh);
-  Mismatch found;
+  std::optional<std::string> found;
   work_.pass(
       [&](std::int64_t first, std::int64_t last) {
         for (const State* state : {&work_.state, static_cast<const State*>(&fresh)}) state->fetch(first, last);
@@ -203,19 +179,12 @@ Mismatch EngineImpl::verify() const {
         out.fetch(first, last);
       },
       [&](std::int64_t first, std::int64_t last) {
-        for (auto v = static_cast<VertexId>(first); v < last && !found.found; ++v) {
-          if (work_.graph.is_live(v)) found = differs(v, fresh, out.row(v));
+        for (auto v = static_cast<VertexId>(first); v < last && !found; ++v) {
+          const std::string what = work_.graph.is_live(v) ? difference(v, fresh, out.row(v)) : "";
+          if (!what.empty()) found = what + " at vertex " + std::to_string(v);
         }
       });
   return found;
-}
-
-std::string EngineImpl::describe(const char* what, int index, VertexId v) const {
-  std::string text = std::string(what) + " ";
-  if (std::string(what) == "aggregate of") text += work_.aggregation(index).name;
-  if (std::string(what) == "stored row") text += source().stored[at(index)].name;
-  if (std::string(what) == "degree context") text += std::to_string(index);
-  return text + " at vertex " + std::to_string(v);
 }
 
 }  // namespace livegnn

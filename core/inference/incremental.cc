@@ -18,32 +18,20 @@ void EngineImpl::grow() {
   Workspace& w = work_;
   const std::int64_t slots = w.graph.slot_count();
   w.slots = static_cast<VertexId>(slots);
-  if (++w.epoch == 0) {
-    for (VertexSet& set : w.dirty) set.forget();
-    w.retyped.forget();
-    for (const auto& op : w.operators) op->forget();
-    for (RowsBefore& rows : w.rows_before) rows.forget();
-    std::fill(w.input_mark.begin(), w.input_mark.end(), 0);
-    w.epoch = 1;
-  }
   if (w.incremental()) {
     for (auto& table : w.state.aggregates) table.reserve(slots);
     for (auto& table : w.state.stored) table.reserve(slots);
   }
   w.dirty.resize(source().stages.size());
-  for (VertexSet& set : w.dirty) set.prepare(slots, w.pool.threads(), w.epoch);
-  if (source().typed) w.retyped.prepare(slots, 1, w.epoch);
-  if (w.input_mark.size() < at(slots)) {
-    w.input_mark.resize(at(slots + slots / 2 + 16), 0);
-    w.input_slot.resize(w.input_mark.size(), 0);
-  }
-  if (w.journal.on()) w.journal.grow(slots);
+  for (VertexSet& set : w.dirty) set.prepare(slots, w.pool.threads());
+  if (source().typed) w.retyped.prepare(slots, 1);
+  w.input_changed.prepare(slots, 1);
+  reserve_places(w.input_slot, slots);
   w.publication.prepare(w.slots_before, w.slots);
   w.stats.assign(source().stages.size(), StageStats{});
   for (const auto& op : w.operators) op->begin();
   for (std::size_t t = 0; t < w.rows_before.size(); ++t) {
-    if (w.row_users[t].keep_before)
-      w.rows_before[t].prepare(slots, w.pool.threads(), w.epoch, source().stored[t].width);
+    if (w.row_users[t].keep_before) w.rows_before[t].begin(slots, w.pool.threads(), w.state.stored[t].row_bytes());
   }
   w.result_rows.resize(source().stages.size());
   for (int stage = 0; w.incremental() && stage < stages(); ++stage) w.find_result_rows(stage);
@@ -100,15 +88,13 @@ void EngineImpl::propagate_now(const BatchDelta& delta) {
     outputs_stale_ = false;
     return;
   }
-  if (journal_armed_ || w.compact())
-    w.journal.begin(source().aggregations.size(), w.graph.slot_count(), w.pool.threads());
+  if (journal_armed_ || w.compact()) w.journal.begin(w.state, w.graph.slot_count(), w.pool.threads());
   grow();
   if (!prepared_) take_degrees(delta);
   prepared_ = false;
   for (std::size_t i = 0; i < delta.features_changed.size(); ++i) {
-    const std::size_t v = at(delta.features_changed[i]);
-    w.input_mark[v] = w.epoch;
-    w.input_slot[v] = static_cast<std::uint32_t>(i);
+    w.input_changed.add(delta.features_changed[i]);
+    w.input_slot[at(delta.features_changed[i])] = static_cast<std::uint32_t>(i);
   }
   if (w.options.strategy == Strategy::Full) return propagate_full();
   if (!w.incremental()) return propagate_neighbourhoods();

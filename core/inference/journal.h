@@ -1,5 +1,5 @@
-// Old rows of one batch, kept while a what_if is open, and during every batch where the state is compact. Every row is
-// saved at most once, before its first change, so the order of putting back does not matter.
+// Old rows of one batch. Every row is saved at most once, before its first change, so the order of putting back does
+// not matter.
 #pragma once
 
 #include <cstdint>
@@ -7,104 +7,117 @@
 #include <vector>
 
 #include "inference/state.h"
-#include "livegnn/types.h"
+#include "inference/vertex_lists.h"
 
 namespace livegnn {
 
-class Journal {
+// Rows of one table as they were before the batch, in the order in which each thread has saved them.
+class OldRows {
  public:
-  bool on() const { return on_; }
-  void begin(std::size_t aggregations, std::int64_t slots, int threads) {
-    on_ = true;
+  // A new batch. slots: of the table, where find() is wanted; 0: every row will be saved once.
+  void begin(std::int64_t slots, int threads, std::size_t row_bytes) {
     if (++epoch_ == 0) {
-      marks_.clear();
+      places_.clear();
       epoch_ = 1;
     }
-    marks_.resize(aggregations);
-    grow(slots);
-    logs_.resize(static_cast<std::size_t>(threads));
+    reserve_places(places_, slots);
+    logs_.resize(at(threads));
+    for (auto& log : logs_) log.clear();
+    row_bytes_ = row_bytes;
+  }
+  void save(VertexId v, const void* row, int thread) {
+    std::vector<char>& log = logs_[at(thread)];
+    const std::int64_t vertex = v;
+    if (!places_.empty()) {
+      SavedPlace& place = places_[at(v)];
+      if (place.epoch == epoch_) return;
+      place = {epoch_, static_cast<std::uint32_t>(thread), log.size() + sizeof(vertex)};
+    }
+    const auto append = [&](const void* from, std::size_t bytes) {
+      log.insert(log.end(), static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+    };
+    append(&vertex, sizeof(vertex));
+    append(row, row_bytes_);
+  }
+  template <typename T>
+  const T* find(VertexId v, const T* now) const {  // now: where the batch has not changed it
+    const SavedPlace& place = places_[at(v)];
+    return place.epoch == epoch_ ? reinterpret_cast<const T*>(logs_[place.thread].data() + place.offset) : now;
+  }
+  template <typename Table>
+  void restore(Table& table) const {
+    for (const auto& log : logs_) {
+      for (const char* from = log.data(); from != log.data() + log.size(); from += row_bytes_) {
+        std::int64_t vertex;
+        std::memcpy(&vertex, from, sizeof(vertex));
+        from += sizeof(vertex);
+        std::memcpy(table.row(static_cast<VertexId>(vertex)), from, row_bytes_);
+      }
+    }
   }
   void end() {  // what was saved is not needed any more; the memory of a large batch is given back
-    for (Log& log : logs_) {
-      if (log.bytes.capacity() > kKeptForReuse) log = Log{};
-      log.entries.clear();
-      log.bytes.clear();
-    }
-    on_ = false;
-  }
-  void grow(std::int64_t slots) {
-    for (auto& marks : marks_) {
-      if (marks.size() < static_cast<std::size_t>(slots))
-        marks.resize(static_cast<std::size_t>(marks.empty() ? slots : slots + slots / 2));
+    for (auto& log : logs_) {
+      if (log.capacity() > kKeptForReuse) log = {};
+      log.clear();
     }
   }
   std::size_t bytes() const {
-    std::size_t bytes = 0;
-    for (const auto& marks : marks_) bytes += marks.capacity() * sizeof(Mark);
-    for (const Log& log : logs_) bytes += log.bytes.capacity() + log.entries.capacity() * sizeof(Entry);
+    std::size_t bytes = places_.capacity() * sizeof(SavedPlace);
+    for (const auto& log : logs_) bytes += log.capacity();
     return bytes;
-  }
-  // The row as it was before the batch, or null where the batch has not changed it.
-  const std::int64_t* aggregate_before(int index, VertexId v) const {
-    const Mark& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
-    if (mark.epoch != epoch_) return nullptr;
-    return reinterpret_cast<const std::int64_t*>(logs_[mark.thread].bytes.data() + mark.offset);
-  }
-  void save_aggregate(const State& state, int index, VertexId v, int thread) {
-    Mark& mark = marks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(v)];
-    if (mark.epoch == epoch_) return;
-    const auto log = static_cast<std::size_t>(thread);
-    mark = {epoch_, static_cast<std::uint32_t>(thread), logs_[log].bytes.size()};
-    const RowTable<std::int64_t>& table = state.aggregates[static_cast<std::size_t>(index)];
-    save(index, v, table.row(v), table.row_bytes(), thread);
-  }
-  void save_stored(const State& state, int index, VertexId v, int thread) {  // called once per row and batch
-    const StoredRows& table = state.stored[static_cast<std::size_t>(index)];
-    save(-1 - index, v, table.row(v), table.row_bytes(), thread);
-  }
-  void restore(State& state) {
-    for (Log& log : logs_) {
-      const char* from = log.bytes.data();
-      for (const Entry& entry : log.entries) {
-        const bool aggregate = entry.table >= 0;
-        auto& aggregates = state.aggregates;
-        auto& stored = state.stored;
-        const std::size_t index = static_cast<std::size_t>(aggregate ? entry.table : -1 - entry.table);
-        const std::size_t bytes = aggregate ? aggregates[index].row_bytes() : stored[index].row_bytes();
-        void* to = aggregate ? static_cast<void*>(aggregates[index].row(entry.row))
-                             : static_cast<void*>(stored[index].row(entry.row));
-        std::memcpy(to, from, bytes);
-        from += bytes;
-      }
-    }
-    end();
   }
 
  private:
   static constexpr std::size_t kKeptForReuse = std::size_t{1} << 20;
-  struct Mark {
+  struct SavedPlace {
     std::uint32_t epoch = 0, thread = 0;
-    std::size_t offset = 0;  // of the row among what the thread has saved
+    std::size_t offset = 0;
   };
-  struct Entry {
-    int table;  // >= 0: aggregate; below: stored row kind -1 - table
-    VertexId row;
-  };
-  struct Log {
-    std::vector<Entry> entries;
-    std::vector<char> bytes;
-  };
-  void save(int table, VertexId v, const void* row, std::size_t bytes, int thread) {
-    Log& log = logs_[static_cast<std::size_t>(thread)];
-    log.entries.push_back({table, v});
-    const char* from = static_cast<const char*>(row);
-    log.bytes.insert(log.bytes.end(), from, from + bytes);
+  std::size_t row_bytes_ = 0;
+  std::uint32_t epoch_ = 0;
+  std::vector<SavedPlace> places_;
+  std::vector<std::vector<char>> logs_;  // per thread: vertices, each with its row
+};
+
+// Of a state: kept while a what_if is open, and during every batch where the state is compact.
+class Journal {
+ public:
+  bool on() const { return on_; }
+  void begin(const State& state, std::int64_t slots, int threads) {
+    on_ = true;
+    aggregates_.resize(state.aggregates.size());
+    stored_.resize(state.stored.size());
+    for (std::size_t k = 0; k < aggregates_.size(); ++k)
+      aggregates_[k].begin(slots, threads, state.aggregates[k].row_bytes());
+    for (std::size_t t = 0; t < stored_.size(); ++t) stored_[t].begin(0, threads, state.stored[t].row_bytes());
+  }
+  void end() {
+    for (auto* tables : {&aggregates_, &stored_}) {
+      for (OldRows& rows : *tables) rows.end();
+    }
+    on_ = false;
+  }
+  const OldRows& aggregate(int k) const { return aggregates_[at(k)]; }
+  void save_aggregate(int k, VertexId v, const std::int64_t* row, int thread) {
+    aggregates_[at(k)].save(v, row, thread);
+  }
+  void save_stored(int t, VertexId v, const float* row, int thread) { stored_[at(t)].save(v, row, thread); }  // once
+  void restore(State& state) {
+    for (std::size_t k = 0; k < aggregates_.size(); ++k) aggregates_[k].restore(state.aggregates[k]);
+    for (std::size_t t = 0; t < stored_.size(); ++t) stored_[t].restore(state.stored[t]);
+    end();
+  }
+  std::size_t bytes() const {
+    std::size_t bytes = 0;
+    for (const auto* tables : {&aggregates_, &stored_}) {
+      for (const OldRows& rows : *tables) bytes += rows.bytes();
+    }
+    return bytes;
   }
 
+ private:
   bool on_ = false;
-  std::uint32_t epoch_ = 0;
-  std::vector<std::vector<Mark>> marks_;  // per aggregation and vertex
-  std::vector<Log> logs_;
+  std::vector<OldRows> aggregates_, stored_;
 };
 
 }  // namespace livegnn

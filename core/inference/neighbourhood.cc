@@ -54,7 +54,7 @@ VertexSets EngineImpl::needed_sets(const std::vector<VertexId>& outputs) const {
   needed[count - 1] = outputs;
   VertexSet set;
   for (std::size_t stage = count - 1; stage-- > 0;) {
-    set.prepare(work_.slots, 1, static_cast<std::uint32_t>(count - stage));
+    set.prepare(work_.slots, 1);
     for (const VertexId v : needed[stage + 1]) set.add(v);
     for (int k = 0; k < static_cast<int>(work_.operators.size()); ++k) {
       if (work_.aggregation(k).stage != static_cast<int>(stage)) continue;
@@ -76,7 +76,7 @@ VertexSets EngineImpl::needed_sets(const std::vector<VertexId>& outputs) const {
 void EngineImpl::run_needed(int stage, const std::vector<VertexId>& rows, State& state) {
   constexpr std::int64_t kRowsPerTask = 32;
   Workspace& w = work_;
-  const auto total = static_cast<std::int64_t>(rows.size()), chunk = static_cast<std::int64_t>(w.program.chunk_rows());
+  const auto total = static_cast<std::int64_t>(rows.size());
   const bool sampled = w.options.strategy == Strategy::Sampled;
   for (std::size_t k = 0; k < w.operators.size(); ++k) {
     const Operator& op = *w.operators[k];
@@ -85,31 +85,21 @@ void EngineImpl::run_needed(int stage, const std::vector<VertexId>& rows, State&
     std::int64_t read = 0;
     for (const VertexId v : rows) read += std::min<std::int64_t>(w.graph.in_degree(v), most);
     w.count_reread(op.stage(), read);
-    w.pool.run((total + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-      TableRows table(op, state.aggregates[k], true);
-      const std::int64_t last = std::min(total, (task + 1) * kRowsPerTask);
-      op.compute(state, {rows.data(), task * kRowsPerTask, last}, sampled, thread, table);
+    w.in_shares(total, kRowsPerTask, [&](std::int64_t first, std::int64_t last, int thread) {
+      PlacedRows table(op, true, [&](VertexId v) { return state.aggregates[k].row(v); });
+      op.compute(state, {rows.data(), first, last}, sampled, thread, table);
     });
   }
   w.stats[at(stage)].affected = total;
   w.stats[at(stage)].path = Path::Pull;
-  w.pool.run((total + chunk - 1) / chunk, [&](std::int64_t task, int thread) {
-    const std::int64_t first = task * chunk;
-    const int count = static_cast<int>(std::min(chunk, total - first));
-    Registers& registers = w.registers[at(thread)];
-    registers.prepare(w.program, w.program.chunk_rows());
-    livegnn::run_stage(stage, StageView{w, state}, rows.data() + first, count, registers,
-                       [&](const Instruction& step, Registers& r, int from, int length) {
-                         for (int i = 0; i < length; ++i) {
-                           const VertexId v = rows[at(first + from + i)];
-                           if (step.op == Op::Output) {
-                             w.publication.stage(v, r.row(step.a, i), thread);
-                             continue;
-                           }
-                           w.check_stored(step, v, r.row(step.a, i));
-                           std::memcpy(state.stored[at(w.stored_table(step))].row(v), r.row(step.a, i),
-                                       at(step.width) * sizeof(float));
-                         }
+  w.in_chunks(total, w.program.chunk_rows(), true, [&](std::int64_t first, std::int64_t last, int thread) {
+    const VertexId* vertices = rows.data() + first;
+    livegnn::run_stage(stage, StageView{w, state}, vertices, static_cast<int>(last - first), thread,
+                       [&](const Instruction& step, int i, const float* row) {
+                         if (step.op == Op::Output) return w.publication.stage(vertices[i], row, thread);
+                         w.check_stored(step, vertices[i], row);
+                         float* to = state.stored[at(w.stored_table(step))].row(vertices[i]);
+                         std::memcpy(to, row, at(step.width) * sizeof(float));
                        });
   });
 }
@@ -120,13 +110,8 @@ void EngineImpl::propagate_neighbourhoods() {
   State& state = *scratch_state_;
   state.reserve(work_.slots);
   std::swap(state.norms, work_.state.norms);  // the true global degrees
-  try {
-    for (int stage = 0; stage < stages(); ++stage) run_needed(stage, needed[at(stage)], state);
-  } catch (...) {
-    std::swap(state.norms, work_.state.norms);
-    throw;
-  }
-  std::swap(state.norms, work_.state.norms);
+  const AtEnd give_back([&] { std::swap(state.norms, work_.state.norms); });
+  for (int stage = 0; stage < stages(); ++stage) run_needed(stage, needed[at(stage)], state);
 }
 
 }  // namespace livegnn

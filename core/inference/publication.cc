@@ -12,8 +12,6 @@ namespace {
 constexpr std::size_t kReadAhead = 8;
 constexpr std::size_t kNotesMin = 1024;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 // Rows that readers may be copying are moved in atomic words, so that a torn row is no undefined behaviour.
 void store_row(float* to, const float* from, std::size_t bytes) {
   auto* words = reinterpret_cast<std::uint64_t*>(to);
@@ -43,35 +41,17 @@ void load_row(float* to, const float* from, int width) {
 
 }  // namespace
 
-class Publication::ReadLock {
- public:
-  explicit ReadLock(Gate& gate) : gate_(gate) {
-    while (gate_.writers_waiting.load(std::memory_order_acquire) > 0) std::this_thread::yield();
-    gate_.mutex.lock_shared();
-  }
-  ~ReadLock() { gate_.mutex.unlock_shared(); }
-  ReadLock(const ReadLock&) = delete;
-  ReadLock& operator=(const ReadLock&) = delete;
+void Publication::Gate::lock_shared() {
+  while (writers_waiting.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  mutex.lock_shared();
+}
 
- private:
-  Gate& gate_;
-};
-
-class Publication::WriteLock {
- public:
-  explicit WriteLock(Gate& gate) : gate_(gate) {
-    if (gate_.mutex.try_lock()) return;
-    gate_.writers_waiting.fetch_add(1, std::memory_order_acq_rel);
-    gate_.mutex.lock();
-    gate_.writers_waiting.fetch_sub(1, std::memory_order_acq_rel);
-  }
-  ~WriteLock() { gate_.mutex.unlock(); }
-  WriteLock(const WriteLock&) = delete;
-  WriteLock& operator=(const WriteLock&) = delete;
-
- private:
-  Gate& gate_;
-};
+void Publication::Gate::lock() {
+  if (mutex.try_lock()) return;
+  writers_waiting.fetch_add(1, std::memory_order_acq_rel);
+  mutex.lock();
+  writers_waiting.fetch_sub(1, std::memory_order_acq_rel);
+}
 
 Publication::Publication(int width, int threads, Pager* pager)
     : width_(width),
@@ -94,7 +74,7 @@ void Publication::prepare(VertexId slots_before, VertexId slots) {
   slots_before_ = slots_before;
   const std::int64_t journal = slots + kClaim * static_cast<std::int64_t>(journals_.size());
   if (slots <= rows_.capacity() && at(slots) <= marks_.size() && journal <= old_rows_.capacity()) return;
-  WriteLock lock(rows_gate_);
+  std::unique_lock lock(rows_gate_);
   rows_.reserve(slots);
   if (marks_.size() < at(slots)) marks_.resize(at(slots + slots / 2), 0);
   if (old_rows_.capacity() < journal) {  // empty between batches: nothing to copy
@@ -103,7 +83,7 @@ void Publication::prepare(VertexId slots_before, VertexId slots) {
   }
 }
 
-std::int64_t Publication::journal_place(Journal& journal) {
+std::int64_t Publication::journal_place(ThreadJournal& journal) {
   if (journal.next == journal.end) {
     journal.next = claimed_.fetch_add(kClaim, std::memory_order_relaxed);
     journal.end = journal.next + kClaim;
@@ -117,7 +97,7 @@ bool Publication::differs(VertexId v, const float* row) const {
 
 void Publication::stage(VertexId v, const float* row, int thread) {
   if (v < slots_before_ && !differs(v, row)) return;
-  Journal& journal = journals_[at(thread)];
+  ThreadJournal& journal = journals_[at(thread)];
   const std::int64_t place = journal_place(journal);
   std::memcpy(old_rows_.row(place), rows_.row(v), rows_.row_bytes());
   journal.vertices.push_back(v);
@@ -139,11 +119,10 @@ void Publication::keep_news(std::vector<VertexId>& changed, const GraphStore& gr
 std::vector<VertexId> Publication::staged(const GraphStore& graph, const std::vector<VertexId>& added,
                                           const std::vector<VertexId>& removed) const {
   std::vector<VertexId> changed;
-  for (const Journal& journal : journals_)
+  for (const ThreadJournal& journal : journals_)
     changed.insert(changed.end(), journal.vertices.begin(), journal.vertices.end());
   keep_news(changed, graph, added, removed);
-  std::sort(changed.begin(), changed.end());
-  changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
+  sort_unique(changed);
   return changed;
 }
 
@@ -154,19 +133,19 @@ void Publication::end_epoch() {
   }
   most_claimed_ = std::max<std::int64_t>(most_claimed_, claimed_);
   claimed_ = 0;
-  for (Journal& journal : journals_) {
+  for (ThreadJournal& journal : journals_) {
     journal.vertices.clear();
     journal.next = journal.end = 0;
   }
 }
 
 void Publication::drop_staged() {
-  for (const Journal& journal : journals_) {
+  for (const ThreadJournal& journal : journals_) {
     for (const VertexId v : journal.vertices) {
       store_row(rows_.row(v), journal_row(marks_[at(v)]), rows_.row_bytes());
     }
   }
-  WriteLock lock(rows_gate_);
+  std::unique_lock lock(rows_gate_);
   end_epoch();
 }
 
@@ -191,12 +170,12 @@ std::vector<VertexId> Publication::publish(const GraphStore& graph, const std::v
   for (std::size_t i = 1; i < journals_.size(); ++i)
     changed.insert(changed.end(), journals_[i].vertices.begin(), journals_[i].vertices.end());
   for (bool published = false; !published;) {
-    std::optional<WriteLock> opening;  // none opens from here on
+    std::optional<std::unique_lock<Gate>> opening;  // none opens from here on
     if (snapshots_open_ > 0) {
       opening.emplace(snapshots_gate_);
       if (!snapshots_.none()) keep_for_snapshots(changed, added, removed);
     }
-    WriteLock lock(rows_gate_);
+    std::unique_lock lock(rows_gate_);
     if (!opening && snapshots_open_ > 0) continue;  // one has opened meanwhile
     published = true;
     end_epoch();
@@ -227,8 +206,7 @@ void Publication::note(const std::vector<VertexId>& changed) {
 std::optional<std::vector<VertexId>> Publication::changed_since(std::int64_t place) const {
   if (place < forgotten_) return std::nullopt;
   std::vector<VertexId> found(noted_.begin() + (place - forgotten_), noted_.end());
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
+  sort_unique(found);
   return found;
 }
 
@@ -244,7 +222,7 @@ void Publication::copy_committed(VertexId v, float* out) const {
 }
 
 std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) const {
-  ReadLock lock(rows_gate_);
+  std::shared_lock lock(rows_gate_);
   for (const std::int64_t id : ids) {
     if (id < 0 || at(id) >= live_.size()) refuse(id, live_.size(), false);
     if (live_[at(id)] == 0) refuse(id, live_.size(), true);
@@ -257,23 +235,24 @@ std::int64_t Publication::read(std::span<const std::int64_t> ids, float* out) co
 }
 
 SnapshotFacts Publication::open_snapshot() {
-  WriteLock opening(snapshots_gate_);
-  ReadLock lock(rows_gate_);  // no publication meanwhile
+  std::unique_lock opening(snapshots_gate_);
+  std::shared_lock lock(rows_gate_);  // no publication meanwhile
   ++snapshots_open_;
-  const Snapshots::Group& group = snapshots_.open(moment_, version(), static_cast<VertexId>(live_.size()), live_count_);
+  const Snapshots::MomentRows& group =
+      snapshots_.open(moment_, version(), static_cast<VertexId>(live_.size()), live_count_);
   return {group.moment, group.version, group.vertex_count};
 }
 
 void Publication::close_snapshot(std::int64_t moment) {
-  std::unique_ptr<Snapshots::Group> closed;  // outlives the lock
-  WriteLock opening(snapshots_gate_);
+  std::unique_ptr<Snapshots::MomentRows> closed;  // outlives the lock
+  std::unique_lock opening(snapshots_gate_);
   closed = snapshots_.close(moment);
   --snapshots_open_;
 }
 
 void Publication::read_snapshot(std::int64_t moment, std::span<const std::int64_t> ids, float* out) const {
-  ReadLock opening(snapshots_gate_);
-  ReadLock lock(rows_gate_);  // so that what is not kept is what is published, all the while
+  std::shared_lock opening(snapshots_gate_);
+  std::shared_lock lock(rows_gate_);  // so that what is not kept is what is published, all the while
   const std::size_t place = snapshots_.place(moment);
   const VertexId slots = snapshots_.group(place).slots;
   for (const std::int64_t id : ids) {
@@ -300,7 +279,7 @@ void Publication::read_staged(std::span<const std::int64_t> ids, float* out, con
 }
 
 std::size_t Publication::bytes() const {
-  ReadLock opening(snapshots_gate_);
+  std::shared_lock opening(snapshots_gate_);
   return rows_.bytes() + at(most_claimed_) * rows_.row_bytes() + marks_.capacity() * sizeof(std::uint64_t) +
          snapshots_.bytes() + noted_.capacity() * sizeof(VertexId);
 }

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <span>
@@ -70,11 +71,11 @@ class Publication {
 
  private:
   static constexpr std::int64_t kClaim = 64;  // journal rows that a thread takes at a time
-  struct alignas(kCacheLine) Journal {        // of one thread
+  struct alignas(kCacheLine) ThreadJournal {  // of one thread
     std::vector<VertexId> vertices;
     std::int64_t next = 0, end = 0;  // places left in its claim
   };
-  std::int64_t journal_place(Journal& journal);
+  std::int64_t journal_place(ThreadJournal& journal);
   const float* journal_row(std::uint64_t mark) const {
     return old_rows_.row(static_cast<std::int64_t>(mark & 0xffffffffu));
   }
@@ -90,15 +91,17 @@ class Publication {
   struct Gate {
     std::shared_mutex mutex;
     std::atomic<int> writers_waiting{0};  // readers that come later let them in first
+    void lock();
+    void unlock() { mutex.unlock(); }
+    void lock_shared();
+    void unlock_shared() { mutex.unlock_shared(); }
   };
-  class ReadLock;
-  class WriteLock;
 
   int width_;
   RowTable<float> rows_;
   std::vector<std::uint64_t> marks_;  // per vertex: the epoch in which it was journalled last, and the place
   std::uint32_t epoch_ = 1;
-  std::vector<Journal> journals_;
+  std::vector<ThreadJournal> journals_;
   RowTable<float> old_rows_;  // the journal: address space for one row per vertex, memory as batches have needed it
   std::atomic<std::int64_t> claimed_{0};
   std::int64_t most_claimed_ = 0;

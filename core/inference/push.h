@@ -19,9 +19,16 @@ struct PushPlan {
   std::vector<std::uint8_t> changed;  // whether the source's message has
 };
 
-// Writer, of the operator; what does not depend on the edge is looked up once:
-//   prefetch(dst), prefetch_source(source)      both come a few edges ahead of
-//   write(dst, source, edge_weight, thread)     what the delta does to dst's row; whether dst is newly dirty
+// What an operator does with one pushed edge.
+template <typename Prefetch, typename PrefetchSource, typename Write>
+struct PushWriter {
+  Prefetch prefetch;               // (dst) and
+  PrefetchSource prefetch_source;  // (source) come a few edges ahead of
+  Write write;                     // (dst, source, edge_weight, thread); returns whether dst is newly dirty
+};
+template <typename Prefetch, typename PrefetchSource, typename Write>
+PushWriter(Prefetch, PrefetchSource, Write) -> PushWriter<Prefetch, PrefetchSource, Write>;
+
 template <typename Writer>
 class DeltaPush {
  public:

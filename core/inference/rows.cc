@@ -21,41 +21,24 @@ void Workspace::transform_rows(int stage, const std::vector<VertexId>& rows) {
     const std::int64_t share = (total + 2 * pool.threads() - 1) / (2 * pool.threads());
     chunk = std::clamp<std::int64_t>((share + 11) / 12 * 12, 12, chunk);
   }
-  const auto run = [&](std::int64_t index, int thread) {
-    const std::int64_t first = index * chunk;
-    const int count = static_cast<int>(std::min(chunk, total - first));
-    const std::int64_t ahead = parallel ? pool.threads() : 1;  // the chunk after this one, while this one is worked on
-    const auto ask = [&](std::int64_t from) {
-      for (std::int64_t i = from; i < std::min(total, from + chunk); ++i) result_rows[at(stage)].prefetch(rows[at(i)]);
-    };
-    if (index < ahead) ask(first);
-    ask(first + ahead * chunk);
-    evaluate_rows(stage, rows.data() + first, count, at(first), thread);
+  const std::int64_t ahead = parallel ? pool.threads() : 1;  // chunks: that one, while this one is worked on
+  const auto ask = [&](std::int64_t from) {
+    for (std::int64_t i = from; i < std::min(total, from + chunk); ++i) result_rows[at(stage)].prefetch(rows[at(i)]);
   };
-  const std::int64_t chunks = (total + chunk - 1) / chunk;
-  if (parallel) {
-    pool.run(chunks, run);
-  } else {
-    for (std::int64_t index = 0; index < chunks; ++index) run(index, 0);
-  }
+  in_chunks(total, chunk, parallel, [&](std::int64_t first, std::int64_t last, int thread) {
+    if (first < ahead * chunk) ask(first);
+    ask(first + ahead * chunk);
+    evaluate_rows(stage, rows.data() + first, static_cast<int>(last - first), at(first), thread);
+  });
 }
 
 // Rows of one chunk through a stage; `first` is the place of the chunk among the stage's rows.
 void Workspace::evaluate_rows(int stage, const VertexId* rows, int count, std::size_t first, int thread) {
-  Registers& own = registers[at(thread)];
-  own.prepare(program, std::min<int>(program.chunk_rows(), std::max(count, 8)));
-  run_stage(stage, StageView{*this, state}, rows, count, own,
-            [&](const Instruction& step, Registers& r, int from, int run) {
-              for (int i = 0; i < run; ++i) {
-                float* row = r.row(step.a, i);
-                if (step.op == Op::Output) {
-                  publication.stage(rows[from + i], row, thread);
-                } else {
-                  std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
-                  keep_result(step, rows[from + i], row, first + at(from + i), thread);
-                }
-              }
-            });
+  run_stage(stage, StageView{*this, state}, rows, count, thread, [&](const Instruction& step, int i, float* row) {
+    if (step.op == Op::Output) return publication.stage(rows[i], row, thread);
+    std::fill(row + step.width, row + round_up(step.width, 16), 0.0f);
+    keep_result(step, rows[i], row, first + at(i), thread);
+  });
   if (retyped.size() > 0) clear_other_types(stage, rows, count, first, thread);
 }
 
@@ -122,7 +105,7 @@ void Workspace::replace_stored(int index, VertexId v, const float* row, int thre
   StoredRows& table = state.stored[at(index)];
   mark_consumers(source().stored[at(index)].consumers, v, thread);
   for (VertexSet* set : users.changed) set->add(v, thread);
-  if (journal.on() && !compact()) journal.save_stored(state, index, v, thread);
+  if (journal.on() && !compact()) journal.save_stored(index, v, table.row(v), thread);
   if (users.keep_before) rows_before[at(index)].save(v, table.row(v), thread);
   std::memcpy(table.row(v), row, table.row_bytes());
 }

@@ -1,4 +1,4 @@
-// Sets of vertices of one batch, with O(1) clearing: a vertex is in the set when its mark carries the batch's epoch.
+// Sets of vertices, with O(1) clearing: a vertex is in the set when its mark carries the set's epoch.
 #pragma once
 
 #include <algorithm>
@@ -6,27 +6,28 @@
 #include <utility>
 #include <vector>
 
-#include "livegnn/types.h"
+#include "inference/vertex_lists.h"
 
 namespace livegnn {
 
 // Threads may add at the same time as long as no two of them add the same vertex.
 class VertexSet {
  public:
-  void prepare(std::int64_t slots, int threads, std::uint32_t epoch) {
-    if (static_cast<std::size_t>(slots) > marks_.size())
-      marks_.resize(static_cast<std::size_t>(slots + slots / 2 + 16), 0);
-    lists_.resize(static_cast<std::size_t>(threads));
+  void prepare(std::int64_t slots, int threads) {  // and the set is empty
+    if (++epoch_ == 0) {                           // marks of old epochs would count again
+      std::fill(marks_.begin(), marks_.end(), 0);
+      epoch_ = 1;
+    }
+    reserve_places(marks_, slots);
+    lists_.resize(at(threads));
     for (auto& list : lists_) list.clear();
-    epoch_ = epoch;
   }
-  void forget() { std::fill(marks_.begin(), marks_.end(), 0); }  // before epochs begin anew
-  bool contains(VertexId v) const { return marks_[static_cast<std::size_t>(v)] == epoch_; }
+  bool contains(VertexId v) const { return marks_[at(v)] == epoch_; }
   bool add(VertexId v, int thread = 0) {  // whether v is new in the set
-    std::uint32_t& mark = marks_[static_cast<std::size_t>(v)];
+    std::uint32_t& mark = marks_[at(v)];
     if (mark == epoch_) return false;
     mark = epoch_;
-    lists_[static_cast<std::size_t>(thread)].push_back(v);
+    lists_[at(thread)].push_back(v);
     return true;
   }
   // All members so far, which stay in the set but leave its lists; relist puts one back.
@@ -34,14 +35,14 @@ class VertexSet {
     collect();
     return std::exchange(lists_[0], {});
   }
-  void relist(VertexId v, int thread) { lists_[static_cast<std::size_t>(thread)].push_back(v); }
-  const std::vector<VertexId>& list(int thread) const { return lists_[static_cast<std::size_t>(thread)]; }
+  void relist(VertexId v, int thread) { lists_[at(thread)].push_back(v); }
+  const std::vector<VertexId>& list(int thread) const { return lists_[at(thread)]; }
   std::int64_t size() const {
     std::size_t size = 0;
     for (const auto& list : lists_) size += list.size();
     return static_cast<std::int64_t>(size);
   }
-  const void* mark_address(VertexId v) const { return &marks_[static_cast<std::size_t>(v)]; }
+  const void* mark_address(VertexId v) const { return &marks_[at(v)]; }
   const std::vector<VertexId>& collect() {  // all members in one list; the order has no meaning
     for (std::size_t t = 1; t < lists_.size(); ++t) {
       lists_[0].insert(lists_[0].end(), lists_[t].begin(), lists_[t].end());
@@ -55,7 +56,7 @@ class VertexSet {
     collect();
     std::erase_if(lists_[0], [&](VertexId v) {
       if (wanted(v)) return false;
-      marks_[static_cast<std::size_t>(v)] = epoch_ - 1;
+      marks_[at(v)] = epoch_ - 1;
       return true;
     });
   }

@@ -11,35 +11,33 @@ namespace {
 
 constexpr std::int64_t kBlockFloats = 1 << 14;
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
 }  // namespace
 
 Snapshots::Snapshots(int width)
     : width_(width), block_rows_(std::max<std::int64_t>(1, kBlockFloats / std::max(1, width))) {}
 
-const Snapshots::Group& Snapshots::open(std::int64_t moment, std::int64_t version, VertexId slots,
-                                        std::int64_t vertex_count) {
+const Snapshots::MomentRows& Snapshots::open(std::int64_t moment, std::int64_t version, VertexId slots,
+                                             std::int64_t vertex_count) {
   if (groups_.empty() || groups_.back()->moment != moment) {
-    groups_.push_back(std::make_unique<Group>(Group{moment, version, slots, vertex_count, 0, {}, {}, {}, 0}));
+    groups_.push_back(std::make_unique<MomentRows>(MomentRows{moment, version, slots, vertex_count, 0, {}, {}, {}, 0}));
   }
   ++groups_.back()->holders;
   return *groups_.back();
 }
 
-std::unique_ptr<Snapshots::Group> Snapshots::close(std::int64_t moment) {
+std::unique_ptr<Snapshots::MomentRows> Snapshots::close(std::int64_t moment) {
   const std::size_t place = this->place(moment);
   if (--groups_[place]->holders > 0) return nullptr;
-  std::unique_ptr<Group> closed = std::move(groups_[place]);
+  std::unique_ptr<MomentRows> closed = std::move(groups_[place]);
   groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(place));
   if (place == 0) return closed;
-  Group& before = *groups_[place - 1];
+  MomentRows& before = *groups_[place - 1];
   for (const auto& [v, row] : closed->rows) keep(before, v, row);
   for (const auto& [v, live] : closed->live) before.live.try_emplace(v, live);
   return closed;
 }
 
-void Snapshots::keep(Group& group, VertexId v, const float* row) {
+void Snapshots::keep(MomentRows& group, VertexId v, const float* row) {
   if (v >= group.slots || group.rows.contains(v)) return;
   const std::int64_t in_block = group.row_count % block_rows_;
   if (in_block == 0) group.blocks.push_back(std::make_unique_for_overwrite<float[]>(at(block_rows_ * width_)));
@@ -58,7 +56,7 @@ std::size_t Snapshots::place(std::int64_t moment) const {
 
 const float* Snapshots::row(std::size_t place, VertexId v) const {
   for (; place < groups_.size(); ++place) {
-    const Group& group = *groups_[place];
+    const MomentRows& group = *groups_[place];
     if (const auto found = group.rows.find(v); found != group.rows.end()) return found->second;
   }
   return nullptr;
@@ -66,7 +64,7 @@ const float* Snapshots::row(std::size_t place, VertexId v) const {
 
 bool Snapshots::live(std::size_t place, VertexId v, bool live_now) const {
   for (; place < groups_.size(); ++place) {
-    const Group& group = *groups_[place];
+    const MomentRows& group = *groups_[place];
     if (const auto found = group.live.find(v); found != group.live.end()) return found->second;
   }
   return live_now;

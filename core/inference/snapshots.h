@@ -14,13 +14,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "livegnn/types.h"
+#include "inference/vertex_lists.h"
 
 namespace livegnn {
 
 class Snapshots {
  public:
-  struct Group {
+  struct MomentRows {
     std::int64_t moment, version;
     VertexId slots;
     std::int64_t vertex_count;
@@ -35,26 +35,26 @@ class Snapshots {
 
   // ---- writer
   bool none() const { return groups_.empty(); }
-  const Group& open(std::int64_t moment, std::int64_t version, VertexId slots, std::int64_t vertex_count);
+  const MomentRows& open(std::int64_t moment, std::int64_t version, VertexId slots, std::int64_t vertex_count);
   // What nothing reads any more, to be destroyed by the caller without a lock; null where others hold the group.
-  std::unique_ptr<Group> close(std::int64_t moment);
+  std::unique_ptr<MomentRows> close(std::int64_t moment);
   void keep(VertexId v, const float* row) { keep(*groups_.back(), v, row); }  // before another row is published
   void keep_live(VertexId v, bool live) { groups_.back()->live.try_emplace(v, live); }
 
   // ---- readers
   std::size_t place(std::int64_t moment) const;  // of the group; throws Error where it was closed
-  const Group& group(std::size_t place) const { return *groups_[place]; }
+  const MomentRows& group(std::size_t place) const { return *groups_[place]; }
   const float* row(std::size_t place, VertexId v) const;  // null: as published now
   bool live(std::size_t place, VertexId v, bool live_now) const;
 
   std::size_t bytes() const;
 
  private:
-  void keep(Group& group, VertexId v, const float* row);
+  void keep(MomentRows& group, VertexId v, const float* row);
 
   int width_;
   std::int64_t block_rows_;
-  std::vector<std::unique_ptr<Group>> groups_;  // by moment, ascending
+  std::vector<std::unique_ptr<MomentRows>> groups_;  // by moment, ascending
 };
 
 }  // namespace livegnn

@@ -23,44 +23,6 @@ inline constexpr int kSumBits = 62;
 inline constexpr int kHeadroomBits = 9;  // a message may grow 512-fold over the largest of the first run
 inline constexpr int kFloorBits = 6;     // a column's largest is taken as at least 1/64 of the layer's
 
-// Rows of one kind as they were before the batch, kept when they are first replaced.
-class RowsBefore {
- public:
-  void prepare(std::int64_t slots, int threads, std::uint32_t epoch, int stride) {
-    if (places_.size() < static_cast<std::size_t>(slots))
-      places_.resize(static_cast<std::size_t>(slots + slots / 2 + 16));
-    logs_.resize(static_cast<std::size_t>(threads));
-    for (auto& log : logs_) log.clear();
-    epoch_ = epoch;
-    stride_ = static_cast<std::size_t>(stride);
-  }
-  void forget() { std::fill(places_.begin(), places_.end(), Place{}); }
-  void save(VertexId v, const float* row, int thread) {
-    std::vector<float>& log = logs_[static_cast<std::size_t>(thread)];
-    places_[static_cast<std::size_t>(v)] = {epoch_, static_cast<std::uint32_t>(thread), log.size()};
-    log.insert(log.end(), row, row + stride_);
-  }
-  std::size_t bytes() const {
-    std::size_t bytes = places_.capacity() * sizeof(Place);
-    for (const auto& log : logs_) bytes += log.capacity() * sizeof(float);
-    return bytes;
-  }
-  const float* find(VertexId v, const float* now) const {
-    const Place& place = places_[static_cast<std::size_t>(v)];
-    return place.epoch == epoch_ ? logs_[place.thread].data() + place.offset : now;
-  }
-
- private:
-  struct Place {
-    std::uint32_t epoch = 0, thread = 0;
-    std::size_t offset = 0;
-  };
-  std::vector<Place> places_;
-  std::vector<std::vector<float>> logs_;
-  std::uint32_t epoch_ = 0;
-  std::size_t stride_ = 0;
-};
-
 struct State {
   std::vector<RowTable<std::int64_t>> aggregates;  // one per aggregation
   std::vector<StoredRows> stored;                  // one per stored row kind

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "inference/vertex_lists.h"
 #include "livegnn/detail/prefetch.h"
-#include "livegnn/types.h"
 #include "util/aligned.h"
 
 namespace livegnn {
@@ -25,9 +25,9 @@ class StoredRows {
 
   int stride() const { return rows_.stride(); }
   std::size_t row_bytes() const { return rows_.row_bytes(); }
-  bool has(VertexId v) const { return whole_ || marks_[index(v)] == epoch_; }
-  float* row(VertexId v) { return rows_.row(whole_ ? v : places_[index(v)]); }
-  const float* row(VertexId v) const { return rows_.row(whole_ ? v : places_[index(v)]); }
+  bool has(VertexId v) const { return whole_ || marks_[at(v)] == epoch_; }
+  float* row(VertexId v) { return rows_.row(whole_ ? v : places_[at(v)]); }
+  const float* row(VertexId v) const { return rows_.row(whole_ ? v : places_[at(v)]); }
   void prefetch(VertexId v) const {
     if (whole_) prefetch_row(rows_.row(v), rows_.row_bytes());
   }
@@ -38,9 +38,8 @@ class StoredRows {
 
   void reserve(std::int64_t slots) {
     if (whole_) return rows_.reserve(slots);
-    if (marks_.size() >= static_cast<std::size_t>(slots)) return;
-    marks_.resize(static_cast<std::size_t>(slots + slots / 2 + 16), 0);
-    places_.resize(marks_.size(), 0);
+    reserve_places(marks_, slots);
+    reserve_places(places_, slots);
   }
   // Until release(): a zero row for every vertex, or for v (earlier pointers to rows end).
   void hold_all(std::int64_t slots) {
@@ -51,8 +50,8 @@ class StoredRows {
   }
   void reserve_held(std::int64_t more) { rows_.reserve(held_ + more); }
   void hold(VertexId v) {
-    marks_[index(v)] = epoch_;
-    places_[index(v)] = static_cast<std::int32_t>(held_++);
+    marks_[at(v)] = epoch_;
+    places_[at(v)] = static_cast<std::int32_t>(held_++);
     rows_.reserve(held_);
     std::memset(rows_.row(held_ - 1), 0, rows_.row_bytes());
   }
@@ -70,7 +69,6 @@ class StoredRows {
 
  private:
   static constexpr std::int64_t kKeptForReuse = 4096;
-  static std::size_t index(VertexId v) { return static_cast<std::size_t>(v); }
 
   bool kept_;
   bool whole_;  // row v is vertex v's

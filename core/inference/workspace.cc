@@ -41,15 +41,19 @@ Workspace::Workspace(const GraphStore& store, Program model, const EngineOptions
       scales(source().aggregations.size()),
       publication(source().output_width, chosen.threads, pager.get()),
       rows_before(source().stored.size()) {
-  program.estimate_rows([&](int k) { return operators[at(k)]->load_bytes(); });
+  program.estimate_rows(strides());
 }
 
 Workspace::~Workspace() = default;
 
+std::vector<int> Workspace::strides() const {
+  std::vector<int> found;
+  for (const auto& op : operators) found.push_back(op->stride());
+  return found;
+}
+
 State Workspace::new_state(bool compact_rows, bool pin) const {
-  std::vector<int> strides;
-  for (const auto& op : operators) strides.push_back(op->stride());
-  return {source(), strides, compact_rows, pager.get(), pin};
+  return {source(), strides(), compact_rows, pager.get(), pin};
 }
 
 // ---- ranges
@@ -101,31 +105,26 @@ void Workspace::check_stored(const Instruction& step, VertexId v, const float* r
   if (k >= 0) check_finite(k, v, row, step.width);
 }
 
-void Workspace::check_degrees(const BatchDelta& changes) const {
+void Workspace::check_degree(VertexId v, const char* where, const char* advice) const {
   const std::int64_t capacity = std::int64_t{1} << capacity_bits;
-  for (const EdgeRecord& edge : changes.added) {
-    if (graph.in_degree(edge.dst) < capacity) continue;
-    throw Error(ErrorKind::RangeOverflow,
-                {.where = "apply",
-                 .expected = "in-degrees below " + std::to_string(capacity),
-                 .got = std::to_string(graph.in_degree(edge.dst)) + " at vertex " + std::to_string(edge.dst),
-                 .advice = "the batch was rolled back: call engine.rescale()",
-                 .vertex = edge.dst});
-  }
+  if (graph.in_degree(v) < capacity) return;
+  throw Error(ErrorKind::RangeOverflow,
+              {.where = where,
+               .expected = "in-degrees below " + std::to_string(capacity) + ", for which the scales are",
+               .got = std::to_string(graph.in_degree(v)) + " at vertex " + std::to_string(v),
+               .advice = advice,
+               .vertex = v});
+}
+
+void Workspace::check_degrees(const BatchDelta& changes) const {
+  for (const EdgeRecord& edge : changes.added)
+    check_degree(edge.dst, "apply", "the batch was rolled back: call engine.rescale()");
 }
 
 // Capacity that was given, or chosen for another version of the graph.
 void Workspace::check_capacity() const {
-  const std::int64_t capacity = std::int64_t{1} << capacity_bits;
-  for (VertexId v = 0; v < graph.slot_count(); ++v) {
-    if (graph.in_degree(v) < capacity) continue;
-    throw Error(ErrorKind::RangeOverflow,
-                {.where = "Engine",
-                 .expected = "in-degrees below " + std::to_string(capacity) + ", for which the scales are",
-                 .got = std::to_string(graph.in_degree(v)) + " at vertex " + std::to_string(v),
-                 .advice = "choose scales anew: leave them out, or rescale()",
-                 .vertex = v});
-  }
+  for (VertexId v = 0; v < graph.slot_count(); ++v)
+    check_degree(v, "Engine", "choose scales anew: leave them out, or rescale()");
 }
 
 void Workspace::choose_capacity() {
@@ -181,7 +180,7 @@ bool Workspace::wants_source(int k, VertexId u) const {
 }
 
 const float* Workspace::input_before(VertexId v, float* buffer) const {
-  if (input_mark[at(v)] != epoch) return graph.feature_row(v, buffer);
+  if (!input_changed.contains(v)) return graph.feature_row(v, buffer);
   return delta->features_before.data() + at(input_slot[at(v)]) * at(graph.feature_stride());
 }
 
@@ -207,7 +206,7 @@ void Workspace::keep_row(int k, VertexId v, const std::int64_t* row, int thread)
   RowTable<std::int64_t>& table = state.aggregates[at(k)];
   if (std::memcmp(table.row(v), row, table.row_bytes()) == 0) return;
   const bool value_same = std::memcmp(table.row(v), row, operators[at(k)]->facts.value_bytes) == 0;
-  if (journal.on()) journal.save_aggregate(state, k, v, thread);
+  if (journal.on()) journal.save_aggregate(k, v, table.row(v), thread);
   std::memcpy(table.row(v), row, table.row_bytes());
   if (!value_same) mark_consumers(aggregation(k).consumers, v, thread);
 }

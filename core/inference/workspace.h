@@ -72,15 +72,26 @@ class Workspace {
     return options.strategy == Strategy::Incremental || options.strategy == Strategy::Affected;
   }
   std::unique_ptr<Pager> make_pager();
+  std::vector<int> strides() const;  // of aggregates
   State new_state(bool compact_rows, bool pin) const;
 
   // ---- work in shares
-  // body(first, last, thread) for every share of `total`; on this thread alone where there is one share.
+  // body(first, last, thread) for every share of `total`: by all threads, or where not `parallel` by this one, in
+  // order.
+  template <typename Body>
+  void in_chunks(std::int64_t total, std::int64_t share, bool parallel, Body&& body) const {
+    const auto run = [&](std::int64_t task, int thread) {
+      body(task * share, std::min(total, (task + 1) * share), thread);
+    };
+    const std::int64_t tasks = (total + share - 1) / share;
+    if (parallel) return pool.run(tasks, run);
+    for (std::int64_t task = 0; task < tasks; ++task) run(task, 0);
+  }
+  // The same; what one thread does is one share.
   template <typename Body>
   void in_shares(std::int64_t total, std::int64_t share, Body&& body) const {
     if (total <= share || pool.threads() == 1) return body(std::int64_t{0}, total, 0);
-    pool.run((total + share - 1) / share,
-             [&](std::int64_t task, int thread) { body(task * share, std::min(total, (task + 1) * share), thread); });
+    in_chunks(total, share, true, body);
   }
   // A pass over all vertices: body(first, last), where memory is limited block by block, after fetch(first, last).
   template <typename Fetch, typename Body>
@@ -102,6 +113,7 @@ class Workspace {
   [[noreturn]] void out_of_range(int k, VertexId v, double times) const;
   [[noreturn]] void not_finite(int k, VertexId v) const;
   void check_finite(int k, VertexId v, const float* row, int width) const;
+  void check_degree(VertexId v, const char* where, const char* advice) const;
   void check_degrees(const BatchDelta& changes) const;
   void check_capacity() const;
   void choose_capacity();
@@ -176,14 +188,14 @@ class Workspace {
 
   // the batch at work
   const BatchDelta* delta = nullptr;
-  VertexId slots = 0;         // rows that the state stands for
-  VertexId slots_before = 0;  // the same before the batch
-  std::uint32_t epoch = 0;
-  std::vector<VertexSet> dirty;         // per stage: rows to evaluate
-  VertexSet retyped;                    // vertices that are of another type than before; typed programs only
-  std::vector<ResultRows> result_rows;  // per stage
-  std::vector<RowsBefore> rows_before;  // per kind of stored rows, where keep_before
-  std::vector<std::uint32_t> input_mark, input_slot;
+  VertexId slots = 0;                     // rows that the state stands for
+  VertexId slots_before = 0;              // the same before the batch
+  std::vector<VertexSet> dirty;           // per stage: rows to evaluate
+  VertexSet retyped;                      // vertices that are of another type than before; typed programs only
+  std::vector<ResultRows> result_rows;    // per stage
+  std::vector<OldRows> rows_before;       // per kind of stored rows, where keep_before
+  VertexSet input_changed;                // vertices with new features
+  std::vector<std::uint32_t> input_slot;  // their places in the delta
   Journal journal;
   std::vector<StageStats> stats;
   std::unordered_map<VertexId, std::int32_t> in_edges_gained;  // compact states only

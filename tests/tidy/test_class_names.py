@@ -13,8 +13,6 @@ COMPILED = "src/livegnn/_core.pyi"
 # A layer of livegnn.layers and the value that it puts into the model have one meaning.
 LAYERS, VALUES = "src/livegnn/models/layers.py", "src/livegnn/models/ir.py"
 PAIRS = {COMPILED: {"OneHop", "TemporalSampler"}, LAYERS: {"L2Normalize", "LayerNorm", "LogSoftmax", "Softmax"}}
-# Names of C++ classes that have two meanings: take from this list only.
-TO_RENAME: set[str] = set()
 CLASS = re.compile(r"^\s*(?:template <.*> )?(?:class|struct|enum class|union) (\w+)(?: final)?(?: : [^;{]*)? ?\{", re.M)
 
 

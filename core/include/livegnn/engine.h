@@ -91,12 +91,6 @@ struct SnapshotFacts {
   std::int64_t moment = 0, version = 0, vertex_count = 0;
 };
 
-// Difference found by verify(): the first one, in words.
-struct Mismatch {
-  bool found = false;
-  std::string what;
-};
-
 class Engine {
  public:
   // Runs the model on the whole graph. The graph must outlive the engine.
@@ -104,13 +98,11 @@ class Engine {
   virtual ~Engine() = default;
 
   // ---- writer
-  virtual void prefetch(
-      const UpdateBuffer& batch) const = 0;           // asks for rows that a small batch will touch; no effect else
-  virtual void prepare(const BatchDelta& delta) = 0;  // degrees follow; may throw: then abort()
-  virtual void abort() = 0;                           // what prepare() did, for a batch that is not propagated
-  virtual void propagate(
-      const BatchDelta& delta) = 0;    // outputs are staged, not yet visible; may throw: then rebuild()
-  virtual Changes publish() = 0;       // one short critical section
+  virtual void prefetch(const UpdateBuffer& batch) const = 0;  // asks for rows that a small batch will touch
+  virtual void prepare(const BatchDelta& delta) = 0;           // degrees follow; may throw: then abort()
+  virtual void abort() = 0;                                    // undoes prepare(), for a batch that is not propagated
+  virtual void propagate(const BatchDelta& delta) = 0;         // outputs are staged; may throw: then rebuild()
+  virtual Changes publish() = 0;                               // one short critical section
   virtual void rebuild() = 0;          // state from scratch with the recorded scales, after graph.undo()
   virtual void begin_journal() = 0;    // from here on old rows are kept ...
   virtual void restore_journal() = 0;  // ... and put back, bit for bit; staged outputs are dropped
@@ -127,8 +119,8 @@ class Engine {
   virtual bool pending() const = 0;
 
   // ---- readers (any thread)
-  virtual std::int64_t read(std::span<const std::int64_t> ids,
-                            float* out) const = 0;  // the rows' version; throws VertexUnknown
+  // Returns the rows' version; throws VertexUnknown.
+  virtual std::int64_t read(std::span<const std::int64_t> ids, float* out) const = 0;
   virtual void read_staged(std::span<const std::int64_t> ids, float* out) const = 0;  // inside what_if
   virtual std::int64_t version() const = 0;  // of what read() gives now: that, or a later one once it is called
 
@@ -139,13 +131,12 @@ class Engine {
 
   // ---- audits (no writer at work)
   virtual void recompute(float* out) const = 0;  // slot_count x output_width, from scratch, with the recorded scales
-  virtual Mismatch verify() const = 0;
-  virtual std::uint64_t digest() const = 0;  // contexts and aggregates of live vertices, and scales
+  virtual std::optional<std::string> verify() const = 0;  // the first difference that it finds, in words
+  virtual std::uint64_t digest() const = 0;               // contexts and aggregates of live vertices, and scales
   virtual StateBytes bytes() const = 0;
   virtual std::optional<PagingStats> paging() const = 0;  // none without a memory limit
   virtual std::vector<std::vector<int>> scale_exponents() const = 0;
   virtual int output_width() const = 0;
-  virtual int threads() const = 0;
   virtual void corrupt_for_test(int aggregation, VertexId v, int column) = 0;  // the canary: off by one unit
 };
 

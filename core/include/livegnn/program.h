@@ -7,7 +7,6 @@
 // type). What it would store is zero for all other vertices.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -145,10 +144,6 @@ struct AggregationSpec {
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
-  bool counts(std::int32_t type) const {
-    const bool listed = relations.empty() || std::find(relations.begin(), relations.end(), type) != relations.end();
-    return listed && (relation < 0 || type == relation);
-  }
   bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "inference/counted_edges.h"
 #include "inference/operators/operator.h"
 
 namespace livegnn {
@@ -14,11 +15,11 @@ inline constexpr std::size_t kEdgesAhead = 3;  // changed edges between op.prefe
 // up to date; where `weighted`, also for edges whose weights changed, once for either weight. Self-loops are among
 // them.
 template <typename Op, typename Apply>
-void each_changed_edge(const Workspace& work, int k, const Op& op, bool weighted, Apply&& apply) {
-  const AggregationSpec& spec = work.aggregation(k);
+void each_changed_edge(const Workspace& work, int k, const Op& op, const CountedEdges& filter, bool weighted,
+                       Apply&& apply) {
   const BatchDelta& delta = *work.delta;
   const auto take = [&](const EdgeRecord& edge, float weight, int sign) {
-    if (spec.counts(edge.type) && work.wants(k, edge.dst)) apply(edge, weight, sign);
+    if (filter.counts_type(edge.type) && work.wants(k, edge.dst)) apply(edge, weight, sign);
   };
   const auto run = [&](const std::vector<EdgeRecord>& edges, int sign) {
     for (std::size_t i = 0; i < edges.size(); ++i) {

@@ -87,7 +87,6 @@ class EdgeMessages {
   }
 
   bool load(const Instruction& step, int count) {
-    constexpr int kEndsAhead = 6;
     if (step.op != Op::LoadSource && step.op != Op::LoadTarget && step.op != Op::LoadAttributes &&
         step.op != Op::LoadWeight)
       return false;
@@ -95,7 +94,7 @@ class EdgeMessages {
       const MessageEdge& edge = edges_[at(i)];
       float* out = registers_.row(step.out, i);
       if (step.op == Op::LoadSource) {
-        if (i + kEndsAhead < count) prefetch_end(step.index, edges_[at(i + kEndsAhead)].src, step.width);
+        if (i + kRowsAhead < count) prefetch_end(step.index, edges_[at(i + kRowsAhead)].src, step.width);
         load_end(step.index, edge.src, edge.before, out, step.width);
       } else if (step.op == Op::LoadTarget) {
         load_end(step.index, edge.dst, false, out, step.width);

@@ -18,6 +18,7 @@ EdgeOperator::EdgeOperator(Workspace& work, int k, Facts facts_of_it)
     : Operator(work, k, facts_of_it),
       edges_(work.source().gathers[at(spec_.gather)]),
       filter_(counted_edges(spec_, edges_.loops != Loops::Keep)) {
+  sets_ = {&touched_, &moved_};
   for (const Instruction& step : edges_.steps) {
     if (step.op == Op::LoadSource) add_new(operands_.sources, step.index);
     if (step.op == Op::LoadTarget) add_new(operands_.targets, step.index);
@@ -28,16 +29,11 @@ EdgeOperator::EdgeOperator(Workspace& work, int k, Facts facts_of_it)
     add_new(operands_.targets, operands_.sources[i]);
 }
 
-void EdgeOperator::begin() {
-  touched_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
-  moved_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
-}
-
 void EdgeOperator::apply_edges() {
   const auto touch = [&](const EdgeRecord& edge, float, int) { touched_.add(edge.dst); };
-  each_changed_edge(work_, k_, *this, edges_.weights, touch);
+  each_changed_edge(work_, k_, *this, filter_, edges_.weights, touch);
   for (const EdgeRecord& edge : work_.delta->reattributed) {
-    if (edges_.attributes && spec_.counts(edge.type) && work_.wants(k_, edge.dst)) touched_.add(edge.dst);
+    if (edges_.attributes && filter_.counts_type(edge.type) && work_.wants(k_, edge.dst)) touched_.add(edge.dst);
   }
 }
 
@@ -59,7 +55,7 @@ const std::vector<VertexId>& EdgeOperator::recompute() {
   if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });
   work_.stats[at(spec_.stage)].path = Path::Pull;
   derive_operands(touched_.collect());
-  refresh_rows(*this, work_, k_, touched_.collect(), kRowsPerTask);
+  refresh_rows(touched_.collect(), kRowsPerTask);
   return touched_.collect();
 }
 

@@ -14,15 +14,9 @@ class EdgeOperator : public Operator {
  public:
   EdgeOperator(Workspace& work, int k, Facts facts_of_it);
 
-  void begin() final;
-  void forget() final {
-    touched_.forget();
-    moved_.forget();
-  }
   void apply_edges() final;
   void take_others() final;
   void mark_reached(const VertexSets& sets, const BatchDelta& delta) final;
-  std::size_t bytes() const final { return touched_.bytes() + moved_.bytes(); }
 
  protected:
   // Computes the rows that this batch can have changed again. Returns them.

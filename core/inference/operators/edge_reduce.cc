@@ -23,13 +23,6 @@ class EdgeReduce final : public EdgeOperator {
   EdgeReduce(Workspace& work, int k) : EdgeOperator(work, k, facts_of(work.aggregation(k).width)) {}
 
   void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const override;
-  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override {
-    for (int i = 0; i < count; ++i) {
-      if (i + kRowsAhead < count) view.prefetch_aggregate(k_, vertices[i + kRowsAhead]);
-      std::memcpy(out + std::int64_t{i} * out_stride, view.aggregate(k_, vertices[i]),
-                  at(stride()) * sizeof(std::int64_t));
-    }
-  }
   void settle(bool) override { recompute(); }
 
  private:
@@ -214,8 +207,7 @@ void EdgeReduce::compute(const State& state, const VertexRange& range, bool samp
 }  // namespace
 
 OperatorKind edge_reduce() {
-  return {[](const Program&, const AggregationSpec& spec) { return spec.gather >= 0; },
-          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<EdgeReduce>(work, k); }};
+  return {[](const Program&, const AggregationSpec& spec) { return spec.gather >= 0; }, make<EdgeReduce>};
 }
 
 }  // namespace livegnn

@@ -24,16 +24,13 @@ class EdgeSum final : public EdgeOperator {
  public:
   EdgeSum(Workspace& work, int k);
 
-  void choose_scales(const State& state) override { work_.set_scales(k_, largest_messages(state), 0); }
+  void choose_scales(const State& state) override;
   void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const override;
-  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override;
   void settle(bool finish) override;
 
  private:
   class BatchMessages;
-  bool mean() const { return edges_.kind == Gathering::Mean; }
   void add_message(std::int64_t* sums, const MessageEdge& edge, const float* message) const;
-  std::vector<float> largest_messages(const State& state) const;
   bool may_replace() const {
     const EngineOptions& options = work_.options;
     return options.strategy == Strategy::Incremental && !options.constrained &&
@@ -48,7 +45,8 @@ EdgeSum::EdgeSum(Workspace& work, int k)
                    {.stride = round_up(work.aggregation(k).width, 8),
                     .value_bytes = at(work.aggregation(k).width) * sizeof(std::int64_t),
                     .dear = true,
-                    .passes = false}) {
+                    .passes = false,
+                    .mean = work.source().gathers[at(work.aggregation(k).gather)].kind == Gathering::Mean}) {
   for (const int t : operands_.sources) work.row_users[at(t)].keep_before = may_replace();
 }
 
@@ -84,35 +82,21 @@ void EdgeSum::compute(const State& state, const VertexRange& range, bool sampled
   }
 }
 
-void EdgeSum::load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const {
-  for (int i = 0; i < count; ++i, out += out_stride) {
-    if (i + kRowsAhead < count) {
-      view.prefetch_aggregate(k_, vertices[i + kRowsAhead]);
-      if (mean() && spec_.relation < 0) work_.graph.prefetch_in(vertices[i + kRowsAhead]);
-    }
-    work_.kernels.load(out, view.aggregate(k_, vertices[i]), work_.scales[at(k_)].down.data(), stride());
-    if (!mean()) continue;
-    const std::int32_t edges = view.in_edges(spec_, vertices[i]);
-    if (edges > 1) work_.kernels.divide(out, out, static_cast<float>(edges), stride());
-  }
-}
-
-// The largest message of each column, of all edges.
-std::vector<float> EdgeSum::largest_messages(const State& state) const {
+// By the largest message of each column, of all edges.
+void EdgeSum::choose_scales(const State& state) {
   std::vector<ColumnMaxima> largest(at(work_.pool.threads()), ColumnMaxima(spec_.width));
-  const std::int64_t slots = work_.graph.slot_count();
-  work_.pool.run((slots + kScaleRows - 1) / kScaleRows, [&](std::int64_t task, int thread) {
+  work_.in_shares(work_.graph.slot_count(), kScaleRows, [&](std::int64_t first, std::int64_t last, int thread) {
     EdgeMessages messages(work_, edges_, state, thread);
     const auto take = [&](const MessageEdge&, const float* message, const float*) {
       largest[at(thread)].take(message, 1.0f);
     };
-    for (std::int64_t v = task * kScaleRows; v < std::min(slots, (task + 1) * kScaleRows); ++v) {
+    for (std::int64_t v = first; v < last; ++v) {
       visit_messages(static_cast<VertexId>(v), false, [&](const MessageEdge& edge) { messages.add(edge, take); });
     }
     messages.flush(take);
   });
   for (const ColumnMaxima& found : largest) largest.front().take(found.values().data(), 1.0f);
-  return largest.front().values();
+  work_.set_scales(k_, largest.front().values(), 0);
 }
 
 // Not where all rows are asked for again, nor where nearly all messages move: each costs two. What weight an edge had
@@ -128,7 +112,7 @@ bool EdgeSum::replaces() {
 void EdgeSum::settle(bool) {
   if (replaces()) return replace_messages();
   for (const VertexId v : recompute()) {
-    if (mean()) work_.mark_consumers(spec_.consumers, v, 0);
+    if (facts.mean) work_.mark_consumers(spec_.consumers, v, 0);
   }
 }
 
@@ -215,9 +199,8 @@ void EdgeSum::replace_messages() {
     };
     EdgeMessages messages(work_, edges_, work_.state, thread);
     const auto take = [&](const MessageEdge& edge, const float* message, const float*) {
-      if (work_.journal.on()) work_.journal.save_aggregate(work_.state, k_, edge.dst, thread);
       work_.mark_consumers(spec_.consumers, edge.dst, thread);
-      std::int64_t* sums = table().row(edge.dst);
+      std::int64_t* sums = opened(edge.dst, thread);
       if (!edge.before) return add_message(sums, edge, message);
       work_.kernels.sub_head(sums, message, edge.share, work_.scales[at(k_)].up.data(), work_.limit, spec_.width);
     };
@@ -252,7 +235,7 @@ OperatorKind edge_sum() {
   return {[](const Program& program, const AggregationSpec& spec) {
             return spec.gather >= 0 && program.gathers[at(spec.gather)].sums_sources;
           },
-          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<EdgeSum>(work, k); }};
+          make<EdgeSum>};
 }
 
 }  // namespace livegnn

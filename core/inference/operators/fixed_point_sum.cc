@@ -22,23 +22,17 @@ class FixedPointSum final : public MessageOperator<FixedPointSum> {
 
   void choose_scales(const State& state) override;
   void compute_all(State& state) const override;
-  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override;
   void take_root(VertexId v, const float* before, const float* now, int thread) override;
   void settle(bool finish) override { move_rows(finish); }
 
  private:
   friend class MessageOperator<FixedPointSum>;
-  class DeltaWriter;
   const float* up() const { return work_.scales[at(k_)].up.data(); }
   static float share(float admitted) { return admitted; }
   static bool marks_edges() { return true; }
   void accumulate(std::int64_t* row, const float* x, float factor, float edge, VertexId v) const;
   void retract(std::int64_t* row, const float* x, float factor, float edge) const {
     work_.kernels.sub_terms(row, x, factor, edge, up(), work_.limit, stride());
-  }
-  std::int64_t* open(VertexId v, int thread) {
-    if (work_.journal.on()) work_.journal.save_aggregate(work_.state, k_, v, thread);
-    return table().row(v);
   }
   void change_edge(VertexId v, VertexId u, const float* x, float factor, float edge, int sign);
   void change_root(const SourceChange& change, float before, float now, int thread);
@@ -59,6 +53,7 @@ FixedPointSum::FixedPointSum(Workspace& work, int k)
     : MessageOperator(work, k,
                       {.stride = round_up(work.aggregation(k).width, 8),
                        .value_bytes = at(work.aggregation(k).width) * sizeof(std::int64_t),
+                       .mean = work.aggregation(k).norm == Norm::Mean,
                        .may_finish = true}),
       delta_stride_(round_up(spec_.width, 16)),
       pairs_(spec_.width) {
@@ -101,28 +96,8 @@ void FixedPointSum::accumulate(std::int64_t* row, const float* x, float factor, 
   }
 }
 
-void FixedPointSum::load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const {
-  const float* down = work_.scales[at(k_)].down.data();
-  for (int i = 0; i < count; ++i, out += out_stride) {
-    const VertexId v = vertices[i];
-    if (i + kRowsAhead < count) {
-      const VertexId next = vertices[i + kRowsAhead];
-      view.prefetch_aggregate(k_, next);
-      if (spec_.norm == Norm::Mean && spec_.relation < 0) work_.graph.prefetch_in(next);
-      if (spec_.context >= 0) norm(view.state).prefetch(next);
-    }
-    work_.kernels.load(out, view.aggregate(k_, v), down, stride());
-    if (spec_.norm == Norm::Mean) {
-      const std::int32_t edges = view.in_edges(spec_, v);
-      if (edges > 1) work_.kernels.divide(out, out, static_cast<float>(edges), stride());
-    } else if (spec_.norm == Norm::Gcn) {
-      work_.kernels.scale(out, out, view.scale(spec_.context, v), stride());
-    }
-  }
-}
-
 void FixedPointSum::change_edge(VertexId v, VertexId u, const float* x, float factor, float edge, int sign) {
-  std::int64_t* row = open(v, 0);
+  std::int64_t* row = opened(v, 0);
   if (sign > 0) {
     accumulate(row, x, factor, edge, u);
   } else {
@@ -131,7 +106,7 @@ void FixedPointSum::change_edge(VertexId v, VertexId u, const float* x, float fa
 }
 
 void FixedPointSum::change_root(const SourceChange& change, float before, float now, int thread) {
-  std::int64_t* row = open(change.vertex, thread);
+  std::int64_t* row = opened(change.vertex, thread);
   retract(row, change.before, before, root_factor_before(change.vertex));
   accumulate(row, change.now, now, root_factor(work_.state, change.vertex), change.vertex);
 }
@@ -139,7 +114,7 @@ void FixedPointSum::change_root(const SourceChange& change, float before, float 
 void FixedPointSum::take_root(VertexId v, const float* before, const float* now, int thread) {
   work_.mark_consumers(spec_.consumers, v, thread);
   if (plan_.path != Path::Push) return;
-  std::int64_t* row = open(v, thread);
+  std::int64_t* row = opened(v, thread);
   retract(row, before, 1.0f, 1.0f);
   accumulate(row, now, 1.0f, 1.0f, v);
 }
@@ -169,58 +144,40 @@ bool FixedPointSum::fill_delta(const SourceChange& change, std::size_t index, fl
   return changed;
 }
 
-// What one pushed edge does; everything that does not depend on the edge is looked up once.
-class FixedPointSum::DeltaWriter {
- public:
-  explicit DeltaWriter(FixedPointSum& op)
-      : op_(op),
-        spec_(op.spec_),
-        work_(op.work_),
-        kernels_(op.work_.kernels),
-        table_(op.table()),
-        first_(op.work_.dirty[at(op.spec_.consumers.front())]),
-        up_(op.up()),
-        width_(op.stride()) {}
-  void prefetch(VertexId v) const {
-    prefetch_row(table_.row(v), table_.row_bytes());
-    prefetch_line(first_.mark_address(v));
-  }
-  void prefetch_source(std::int32_t i) const {
-    if (spec_.weighted) return op_.pairs_.prefetch(at(i));
-    prefetch_row(delta(i), at(op_.delta_stride_) * sizeof(std::int64_t));
-  }
-  bool write(VertexId v, std::int32_t i, float edge, int thread) const {
-    const bool fresh = first_.add(v, thread);
-    for (std::size_t c = 1; c < spec_.consumers.size(); ++c) work_.dirty[at(spec_.consumers[c])].add(v, thread);
-    if (work_.journal.on()) [[unlikely]]
-      work_.journal.save_aggregate(work_.state, op_.k_, v, thread);
-    std::int64_t* row = table_.row(v);
-    if (!spec_.weighted) {
-      kernels_.add_row(row, delta(i), width_);
+// What does not depend on the edge is looked up once.
+void FixedPointSum::push(bool finish) {
+  RowTable<std::int64_t>& table = this->table();
+  VertexSet& first = work_.dirty[at(spec_.consumers.front())];
+  const std::int64_t* deltas = deltas_.data();
+  const auto delta = [deltas, step = delta_stride_](std::int32_t i) { return deltas + std::int64_t{i} * step; };
+  const auto prefetch = [&table, &first](VertexId v) {
+    prefetch_row(table.row(v), table.row_bytes());
+    prefetch_line(first.mark_address(v));
+  };
+  const auto prefetch_source = [this, delta](std::int32_t i) {
+    if (spec_.weighted) return pairs_.prefetch(at(i));
+    prefetch_row(delta(i), at(delta_stride_) * sizeof(std::int64_t));
+  };
+  const auto write = [this, &table, &first, &spec = spec_, &work = work_, &kernels = work_.kernels, delta,
+                      width = stride(), up = up()](VertexId v, std::int32_t i, float edge, int thread) {
+    const bool fresh = first.add(v, thread);
+    for (std::size_t c = 1; c < spec.consumers.size(); ++c) work.dirty[at(spec.consumers[c])].add(v, thread);
+    std::int64_t* row = table.row(v);
+    if (work.journal.on()) [[unlikely]]
+      work.journal.save_aggregate(k_, v, row, thread);
+    if (!spec.weighted) {
+      kernels.add_row(row, delta(i), width);
       return fresh;
     }
-    const float *before = op_.pairs_.before(at(i)), *now = op_.pairs_.now(at(i));
-    if (!kernels_.add_edge_delta(row, before, now, edge, up_, work_.limit, width_)) {
-      work_.out_of_range(op_.k_, op_.plan_.sources[at(i)],
-                         std::max(work_.times_range(op_.k_, before, edge), work_.times_range(op_.k_, now, edge)));
+    const float *before = pairs_.before(at(i)), *now = pairs_.now(at(i));
+    if (!kernels.add_edge_delta(row, before, now, edge, up, work.limit, width)) {
+      work.out_of_range(k_, plan_.sources[at(i)],
+                        std::max(work.times_range(k_, before, edge), work.times_range(k_, now, edge)));
     }
     return fresh;
-  }
-
- private:
-  const std::int64_t* delta(std::int32_t i) const { return op_.deltas_.data() + std::int64_t{i} * op_.delta_stride_; }
-
-  FixedPointSum& op_;
-  const AggregationSpec& spec_;
-  Workspace& work_;
-  const Kernels& kernels_;
-  RowTable<std::int64_t>& table_;
-  VertexSet& first_;
-  const float* up_;
-  const int width_;
-};
-
-void FixedPointSum::push(bool finish) { DeltaPush(work_, k_, plan_, filter_, DeltaWriter(*this)).run(finish); }
+  };
+  DeltaPush(work_, k_, plan_, filter_, PushWriter{prefetch, prefetch_source, write}).run(finish);
+}
 
 // ---- a limit of memory
 
@@ -242,9 +199,8 @@ void FixedPointSum::sum_in_blocks(const State& state, Begin&& begin, Sum&& sum, 
   const auto sources =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(share / (at(round_up(spec_.width, 16)) * sizeof(float))));
   const auto each = [&](std::int64_t first, std::int64_t last, const auto& body) {
-    work_.pool.run((last - first + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int thread) {
-      const std::int64_t end = std::min(last, first + (task + 1) * kRowsPerTask);
-      for (std::int64_t v = first + task * kRowsPerTask; v < end; ++v) body(static_cast<VertexId>(v), thread);
+    work_.in_shares(last - first, kRowsPerTask, [&](std::int64_t from, std::int64_t to, int thread) {
+      for (std::int64_t v = first + from; v < first + to; ++v) body(static_cast<VertexId>(v), thread);
     });
   };
   for (std::int64_t first = 0; first < slots; first += targets) {
@@ -277,13 +233,11 @@ void FixedPointSum::compute_all(State& state) const {
 }
 
 void FixedPointSum::sweep() {
-  if (!sums_in_blocks()) return sweep_rows(*this, work_, k_);
-  count_swept(*this, work_, k_);
+  if (!sums_in_blocks()) return sweep_rows();
+  count_swept();
   Scratch<std::int64_t> sums;
   std::int64_t first = 0;
-  const auto sum_of = [&](VertexId v) {
-    return sweeps(*this, work_, k_, v) ? sums.data() + (v - first) * stride() : nullptr;
-  };
+  const auto sum_of = [&](VertexId v) { return sweeps(v) ? sums.data() + (v - first) * stride() : nullptr; };
   sum_in_blocks(
       work_.state,
       [&](std::int64_t begin, std::int64_t count) {
@@ -299,8 +253,7 @@ void FixedPointSum::sweep() {
 }  // namespace
 
 OperatorKind fixed_point_sum() {
-  return {[](const Program&, const AggregationSpec&) { return true; },
-          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<FixedPointSum>(work, k); }};
+  return {[](const Program&, const AggregationSpec&) { return true; }, make<FixedPointSum>};
 }
 
 }  // namespace livegnn

@@ -14,8 +14,6 @@ namespace livegnn {
 
 namespace {
 
-constexpr std::int64_t kRowsPerTask = 16;
-
 struct Window {
   static constexpr int kPlaces = 6;
   std::int32_t below, held;  // messages in front of the window, and in it; none in it of some: not known
@@ -95,9 +93,6 @@ class Median final : public SelectOperator<Median> {
  public:
   Median(Workspace& work, int k) : SelectOperator(work, k, facts_of(work.aggregation(k).width)) {}
 
-  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override {
-    load_values(view, vertices, count, out, out_stride);
-  }
   bool agrees(const std::int64_t* live, const std::int64_t* fresh) const override;
 
  private:
@@ -126,8 +121,9 @@ class Median final : public SelectOperator<Median> {
     remove(v, before, 1.0f, edge, thread);
     insert(v, now, 1.0f, edge, thread);
   }
-  bool lost(VertexId v) const;
-  void settle_touched();
+  bool rereads(VertexId v) const;
+  std::int64_t settle_row(VertexId v, int thread);
+  static void settled() {}
 
   static thread_local std::vector<float> terms_, column_;  // of a row that is made from scratch
 };
@@ -164,35 +160,27 @@ void Median::remove(VertexId v, const float* x, float factor, float edge, int th
   --*row.count;
 }
 
-bool Median::lost(VertexId v) const {
+// It has lost a median.
+bool Median::rereads(VertexId v) const {
   const MedianRow row = row_at(table().row(v));
   const auto known = [&](const Window& window) { return window.has_median(*row.count); };
   return *row.count > 0 && !std::all_of(row.windows, row.windows + spec_.width, known);
 }
 
-// After the last change of the batch: rows that have lost a median are read again, and those whose values differ go on.
-void Median::settle_touched() {
-  const std::vector<VertexId>& touched = touched_.collect();
-  derive_operands(touched, [&](VertexId v) { return lost(v); });
-  std::vector<std::int64_t> reread(at(work_.pool.threads()), 0);
-  const auto settle_row = [&](VertexId v, int thread) {
-    std::int64_t* memory = table().row(v);
-    const MedianRow row = row_at(memory);
-    thread_local std::vector<float> before;
-    before.assign(row.value, row.value + spec_.width);
-    if (lost(v)) {
-      reread[at(thread)] += std::exchange(*row.count, 0);
-      accumulate_in_edges(work_.state, v, memory, [](EdgeId, VertexId) { return 1.0f; });
-      accumulate_root(work_.state, v, memory);
-    }
-    finish_row(memory);
-    if (std::memcmp(before.data(), row.value, facts.value_bytes) != 0) work_.mark_consumers(spec_.consumers, v, thread);
-  };
-  work_.in_shares(static_cast<std::int64_t>(touched.size()), kRowsPerTask,
-                  [&](std::int64_t first, std::int64_t last, int thread) {
-                    for (std::int64_t i = first; i < last; ++i) settle_row(touched[at(i)], thread);
-                  });
-  for (const std::int64_t edges : reread) work_.count_reread(spec_.stage, edges);
+std::int64_t Median::settle_row(VertexId v, int thread) {
+  std::int64_t* memory = table().row(v);
+  const MedianRow row = row_at(memory);
+  thread_local std::vector<float> before;
+  before.assign(row.value, row.value + spec_.width);
+  std::int64_t reread = 0;
+  if (rereads(v)) {
+    reread = std::exchange(*row.count, 0);
+    accumulate_in_edges(work_.state, v, memory, [](EdgeId, VertexId) { return 1.0f; });
+    accumulate_root(work_.state, v, memory);
+  }
+  finish_row(memory);
+  if (std::memcmp(before.data(), row.value, facts.value_bytes) != 0) work_.mark_consumers(spec_.consumers, v, thread);
+  return reread;
 }
 
 // Whether a row agrees with one from scratch: the same medians, and the same message at each place of both windows.
@@ -212,8 +200,7 @@ bool Median::agrees(const std::int64_t* live, const std::int64_t* fresh) const {
 }  // namespace
 
 OperatorKind median() {
-  return {[](const Program&, const AggregationSpec& spec) { return spec.reduce == Reduce::Median; },
-          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<Median>(work, k); }};
+  return {[](const Program&, const AggregationSpec& spec) { return spec.reduce == Reduce::Median; }, make<Median>};
 }
 
 }  // namespace livegnn

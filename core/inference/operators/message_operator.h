@@ -11,7 +11,6 @@
 //   push(finish), sweep()
 #pragma once
 
-#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -25,8 +24,6 @@
 
 namespace livegnn {
 
-inline bool same_bits(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
-
 // Messages before and now, scaled by their source: what a push takes along where edges have weights, or where rows
 // select.
 class MessagePairs {
@@ -34,10 +31,8 @@ class MessagePairs {
   explicit MessagePairs(int width) : stride_(round_up(width, 16)) {}
   void need(std::size_t count) { rows_.need(2 * count * at(stride_)); }
   float* before(std::size_t i) { return rows_.data() + 2 * i * at(stride_); }
-  const float* before(std::size_t i) const { return rows_.data() + 2 * i * at(stride_); }
   float* now(std::size_t i) { return before(i) + stride_; }
-  const float* now(std::size_t i) const { return before(i) + stride_; }
-  void prefetch(std::size_t i) const { prefetch_row(before(i), 2 * at(stride_) * sizeof(float)); }
+  void prefetch(std::size_t i) { prefetch_row(before(i), 2 * at(stride_) * sizeof(float)); }
 
  private:
   int stride_;
@@ -84,7 +79,7 @@ class MessageOperator : public Operator {
   void apply_edges() final {
     recomputes_ = work_.options.strategy == Strategy::Affected || must_recompute();
     mark_refinished();
-    each_changed_edge(work_, k_, rows(), spec_.weighted, [&](const EdgeRecord& edge, float weight, int sign) {
+    each_changed_edge(work_, k_, rows(), filter_, spec_.weighted, [&](const EdgeRecord& edge, float weight, int sign) {
       if (rows().marks_edges()) work_.mark_consumers(spec_.consumers, edge.dst, 0);
       if (filter_.skips_loops && edge.src == edge.dst) return;
       if (recomputes_) return;  // the whole row is summed again later
@@ -105,8 +100,8 @@ class MessageOperator : public Operator {
     listed_ = plan_.sources.size();
     if (spec_.scaled()) {
       for (const VertexId v : norm(work_.state).changed()) {
-        const bool listed = spec_.message_table >= 0 ? work_.dirty[at(spec_.stage)].contains(v)
-                                                     : work_.input_mark[at(v)] == work_.epoch;
+        const bool listed =
+            spec_.message_table >= 0 ? work_.dirty[at(spec_.stage)].contains(v) : work_.input_changed.contains(v);
         if (!listed && work_.wants_source(k_, v)) plan_.sources.push_back(v);
       }
     }
@@ -231,7 +226,8 @@ class MessageOperator : public Operator {
   PushPlan plan_;
 
  private:
-  static constexpr std::size_t kParallelSources = 64, kSourcesAhead = 4;
+  static constexpr std::int64_t kParallelSources = 64;
+  static constexpr std::size_t kSourcesAhead = 4;
   static constexpr float kFactorFall = 16.0f;  // of a source's factor in one batch, well inside the headroom
 
   // Along a new edge the old message travels first. Where the edge outweighs all that its source sent before, that
@@ -248,21 +244,18 @@ class MessageOperator : public Operator {
   template <typename Change>
   void each_source(std::size_t first, std::size_t last, Change&& change) {
     const int ahead = static_cast<int>(table().row_bytes() / 2 / sizeof(float));
-    const auto run = [&](std::size_t from, std::size_t to, int thread) {
+    const auto count = static_cast<std::int64_t>(last - first), tasks = std::int64_t{4} * work_.pool.threads();
+    const std::int64_t share = count < kParallelSources ? kParallelSources : (count + tasks - 1) / tasks;
+    work_.in_shares(count, share, [&](std::int64_t from, std::int64_t to, int thread) {
       const MessageRows sent = messages(work_.state);
-      for (std::size_t i = from; i < to; ++i) {
-        if (i + kSourcesAhead < to) {
+      for (std::size_t i = first + at(from); i < first + at(to); ++i) {
+        if (i + kSourcesAhead < first + at(to)) {
           const VertexId next = plan_.sources[i + kSourcesAhead];
           if (spec_.root == Root::Message) prefetch_row(table().row(next), table().row_bytes());
           sent.prefetch(next, 0, ahead);
         }
         take_message(change(plan_.sources[i]), i, thread);
       }
-    };
-    if (last - first < kParallelSources || work_.pool.threads() == 1) return run(first, last, 0);
-    const auto count = static_cast<std::int64_t>(last - first), tasks = std::int64_t{4} * work_.pool.threads();
-    work_.pool.run(tasks, [&](std::int64_t task, int thread) {
-      run(first + at(count * task / tasks), first + at(count * (task + 1) / tasks), thread);
     });
   }
 
@@ -271,7 +264,7 @@ class MessageOperator : public Operator {
       if (plan_.changed[i] != 0) mark_targets(work_, spec_, plan_.sources[i]);
     }
     const std::vector<VertexId> affected = work_.dirty[at(spec_.consumers.front())].collect();
-    refresh_rows(*this, work_, k_, affected, affected.size() > 64 ? 32 : 64);
+    refresh_rows(affected, affected.size() > 64 ? 32 : 64);
   }
 
   std::size_t listed_ = 0;   // of the plan's sources: those whose rows are computed, or features set

@@ -16,7 +16,6 @@ namespace livegnn {
 namespace {
 
 constexpr int kBlock = 16;  // columns of a cache line, and of one MinMaxMasks
-constexpr std::int64_t kRowsPerTask = 16;
 constexpr std::int32_t kTermsAhead = 8;
 constexpr std::uint8_t kDeletion = 64;  // joins the MinMaxFlags
 
@@ -29,11 +28,9 @@ class MinMax final : public SelectOperator<MinMax> {
  public:
   MinMax(Workspace& work, int k)
       : SelectOperator(work, k, facts_of(work.aggregation(k).width)),
-        row_kernels_(spec_.reduce == Reduce::Max ? work.kernels.max : work.kernels.min) {}
+        row_kernels_(spec_.reduce == Reduce::Max ? work.kernels.max : work.kernels.min),
+        counts_(at(work.options.threads)) {}
 
-  void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const override {
-    load_values(view, vertices, count, out, out_stride);
-  }
   bool agrees(const std::int64_t* live, const std::int64_t* fresh) const override;
 
  private:
@@ -73,9 +70,12 @@ class MinMax final : public SelectOperator<MinMax> {
   }
   std::vector<Run> exposed(const MinMaxRow& row) const;
   std::int64_t reread_exposed(VertexId v, bool* value_changed, int thread);
-  void settle_touched();
+  bool rereads(VertexId v) const { return (flags_[at(v)] & MinMaxFlag::kExposed) != 0; }
+  std::int64_t settle_row(VertexId v, int thread);
+  void settled();
 
   const MinMaxKernels& row_kernels_;
+  std::vector<MinMaxStats> counts_;  // per thread
 };
 
 void MinMax::note(VertexId v, int flags) {
@@ -138,29 +138,20 @@ std::int64_t MinMax::reread_exposed(VertexId v, bool* value_changed, int thread)
   return sources * blocks * kBlock * static_cast<std::int64_t>(sizeof(float));
 }
 
-// After the last change of the batch: exposed columns are read again, and rows whose values differ go on. The others,
-// InkStream's resilient vertices, end here.
-void MinMax::settle_touched() {
-  const std::vector<VertexId>& touched = touched_.collect();
-  derive_operands(touched, [&](VertexId v) { return (flags_[at(v)] & MinMaxFlag::kExposed) != 0; });
-  std::vector<MinMaxStats> counts(at(work_.pool.threads()));
-  std::vector<std::int64_t> reread(at(work_.pool.threads()), 0);
-  const auto settle_row = [&](VertexId v, int thread) {
-    const std::uint8_t flags = flags_[at(v)];
-    bool changed = (flags & MinMaxFlag::kValueChanged) != 0;
-    const std::int64_t bytes = (flags & MinMaxFlag::kExposed) != 0 ? reread_exposed(v, &changed, thread) : 0;
-    if (bytes > 0) reread[at(thread)] += work_.graph.in_degree(v);
-    counts[at(thread)].count((flags & kDeletion) != 0, (flags & MinMaxFlag::kHolderLeft) != 0, changed, bytes);
-    if (changed) work_.mark_consumers(spec_.consumers, v, thread);
-  };
-  work_.in_shares(static_cast<std::int64_t>(touched.size()), kRowsPerTask,
-                  [&](std::int64_t first, std::int64_t last, int thread) {
-                    for (std::int64_t i = first; i < last; ++i) settle_row(touched[at(i)], thread);
-                  });
+// Rows whose values differ go on. The others, InkStream's resilient vertices, end here.
+std::int64_t MinMax::settle_row(VertexId v, int thread) {
+  const std::uint8_t flags = flags_[at(v)];
+  bool changed = (flags & MinMaxFlag::kValueChanged) != 0;
+  const std::int64_t bytes = rereads(v) ? reread_exposed(v, &changed, thread) : 0;
+  counts_[at(thread)].count((flags & kDeletion) != 0, (flags & MinMaxFlag::kHolderLeft) != 0, changed, bytes);
+  if (changed) work_.mark_consumers(spec_.consumers, v, thread);
+  return bytes > 0 ? work_.graph.in_degree(v) : 0;
+}
+
+void MinMax::settled() {
   MinMaxStats& sum = work_.stats[at(spec_.stage)].extremes;
   sum.present = true;
-  for (const MinMaxStats& count : counts) sum.add(count);
-  for (const std::int64_t edges : reread) work_.count_reread(spec_.stage, edges);
+  for (MinMaxStats& count : counts_) sum.add(std::exchange(count, {}));
 }
 
 // Whether a row agrees with one from scratch: the same best messages, and nothing false about the next ones.
@@ -192,7 +183,7 @@ OperatorKind min_max() {
   return {[](const Program&, const AggregationSpec& spec) {
             return spec.reduce == Reduce::Max || spec.reduce == Reduce::Min;
           },
-          [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<MinMax>(work, k); }};
+          make<MinMax>};
 }
 
 }  // namespace livegnn

@@ -45,7 +45,7 @@ class RowSink {
  public:
   virtual ~RowSink() = default;
   virtual std::int64_t* open(VertexId v) = 0;
-  virtual void close(VertexId v, std::int64_t* row) = 0;
+  virtual void close(VertexId, std::int64_t* /*row*/) {}
 };
 
 // A message of one vertex before and after the batch, padding included.
@@ -72,6 +72,7 @@ class Operator {
     bool floats = false;      // the value is floats, not int64
     bool dear = false;        // an edge costs several times what a sum's does
     bool passes = true;       // rows can be made a chunk at a time for the one stage that reads them
+    bool mean = false;        // a stage reads the value divided by the number of in-edges
     bool may_finish = false;  // settle(true) can run the last stage for the rows that it changes
   };
   Operator(Workspace& work, int k, Facts facts_of_it)
@@ -86,19 +87,18 @@ class Operator {
   // Whether v's row can be other than zero.
   bool has_row(VertexId v) const { return row_type_ < 0 || work_.graph.vertex_type(v) == row_type_; }
 
-  virtual double load_bytes() const { return 8.0 * spec_.width; }  // read to load a row
-
   // ---- whole rows
   virtual void choose_scales(const State&) {}
   // Rows of `range` from their in-edges, or from a sample of these.
   virtual void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const = 0;
   virtual void compute_all(State& state) const;
-  // out + i * stride: what stages read of vertices[i].
-  virtual void load(const StageView& view, const VertexId* vertices, int count, float* out, int stride) const = 0;
+  // out + i * out_stride: what stages read of vertices[i], the value as its norm has it.
+  virtual void load(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const;
 
   // ---- one batch; what is empty here does nothing
-  virtual void begin() {}
-  virtual void forget() {}  // epochs begin anew: sets forget their members
+  virtual void begin() {
+    for (VertexSet* set : sets_) set->prepare(work_.slots, work_.pool.threads());
+  }
   virtual void prefetch_edge(VertexId, VertexId v) const { prefetch_row(table().row(v), table().row_bytes()); }
   virtual void apply_edges() = 0;
   virtual void plan(const std::vector<VertexId>&) {}
@@ -110,9 +110,13 @@ class Operator {
   virtual void mark_reached(const VertexSets& sets, const BatchDelta& delta) = 0;
 
   // ---- undo and audits
-  virtual void undo() {}                           // the journal has been restored
-  virtual void clear() {}                          // the state is built anew
-  virtual std::size_t bytes() const { return 0; }  // besides the rows
+  virtual void undo() {}               // the journal has been restored
+  virtual void clear() {}              // the state is built anew
+  virtual std::size_t bytes() const {  // besides the rows
+    std::size_t bytes = 0;
+    for (const VertexSet* set : sets_) bytes += set->bytes();
+    return bytes;
+  }
   virtual bool agrees(const std::int64_t* live, const std::int64_t* fresh) const {
     return std::memcmp(live, fresh, facts.value_bytes) == 0;
   }
@@ -125,6 +129,18 @@ class Operator {
 
  protected:
   RowTable<std::int64_t>& table() const { return work_.state.aggregates[at(k_)]; }
+  std::int64_t* opened(VertexId v, int thread) const {  // v's row, about to change
+    std::int64_t* row = table().row(v);
+    if (work_.journal.on()) [[unlikely]]
+      work_.journal.save_aggregate(k_, v, row, thread);
+    return row;
+  }
+  // The engine's rows of these vertices again, `share` of them to a task; counted as read again.
+  void refresh_rows(const std::vector<VertexId>& rows, std::int64_t share) const;
+  // All of the engine's rows again, in storage order; sweeps(v): those that have to be looked at.
+  void sweep_rows() const;
+  bool sweeps(VertexId v) const;
+  void count_swept() const;
   // Before rows of a compact state are read that the batch has not asked for (derive.cc): all that these rows of the
   // aggregation are made of, or all that any is.
   void derive_operands(const std::vector<VertexId>& rows) const;
@@ -141,13 +157,19 @@ class Operator {
   const int k_;
   const AggregationSpec& spec_;
   Operands operands_;
-  int row_type_ = -1;  // rows of other vertices are zero; -1: all have one
+  std::vector<VertexSet*> sets_;  // of one batch each
+  int row_type_ = -1;             // rows of other vertices are zero; -1: all have one
 };
 
 struct OperatorKind {
   bool (*takes)(const Program& program, const AggregationSpec& spec);
   std::unique_ptr<Operator> (*make)(Workspace& work, int k);
 };
+
+template <typename Kind>
+std::unique_ptr<Operator> make(Workspace& work, int k) {
+  return std::make_unique<Kind>(work, k);
+}
 
 // The operator of aggregation k: of the first kind in registry.cc that takes it.
 std::unique_ptr<Operator> make_operator(Workspace& work, int k);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "inference/vertex_lists.h"
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/error.h"
 #include "livegnn/types.h"
@@ -121,17 +122,14 @@ class ScoreWindowTable {
  public:
   // No windows are made beyond bytes_max.
   void prepare(std::int64_t slots, int heads, std::size_t bytes_max) {
-    heads_ = static_cast<std::size_t>(heads);
+    heads_ = at(heads);
     made_max_ = static_cast<std::int64_t>(bytes_max / window_bytes());
-    if (windows_.size() < static_cast<std::size_t>(slots))
-      windows_.resize(static_cast<std::size_t>(slots + slots / 2 + 16));
+    reserve_places(windows_, slots);
   }
   // Windows of v's heads, or null. Threads may ask, make and drop at the same time for different vertices.
-  ScoreWindow* find(VertexId v) const {
-    return windows_.empty() ? nullptr : windows_[static_cast<std::size_t>(v)].get();
-  }
+  ScoreWindow* find(VertexId v) const { return windows_.empty() ? nullptr : windows_[at(v)].get(); }
   ScoreWindow* make(VertexId v) {
-    auto& windows = windows_[static_cast<std::size_t>(v)];
+    auto& windows = windows_[at(v)];
     if (windows == nullptr && made_.load(std::memory_order_relaxed) < made_max_) {
       windows = std::make_unique<ScoreWindow[]>(heads_);
       made_.fetch_add(1, std::memory_order_relaxed);
@@ -140,7 +138,7 @@ class ScoreWindowTable {
   }
   void drop(VertexId v) {
     if (find(v) == nullptr) return;
-    windows_[static_cast<std::size_t>(v)] = nullptr;
+    windows_[at(v)] = nullptr;
     made_.fetch_sub(1, std::memory_order_relaxed);
   }
   void drop_unknown(VertexId v) {  // where no head's window is known
@@ -152,11 +150,9 @@ class ScoreWindowTable {
     made_ = 0;
   }
   void prefetch(VertexId v) const {
-    if (!windows_.empty()) prefetch_line(&windows_[static_cast<std::size_t>(v)]);
+    if (!windows_.empty()) prefetch_line(&windows_[at(v)]);
   }
-  std::size_t bytes() const {
-    return windows_.capacity() * sizeof(windows_[0]) + static_cast<std::size_t>(made_) * window_bytes();
-  }
+  std::size_t bytes() const { return windows_.capacity() * sizeof(windows_[0]) + at(made_) * window_bytes(); }
 
  private:
   std::size_t window_bytes() const { return heads_ * sizeof(ScoreWindow); }

@@ -4,7 +4,9 @@
 // Rows, the operator, gives besides what message_operator.h asks for
 //   insert(v, x, factor, edge, thread), remove(...)    one message
 //   replace(v, before, now, edge, thread)              one that has moved, scaled by its source's factor
-//   settle_touched()                                   brings rows of touched_ up to date and marks what reads them
+//   rereads(v)               whether the row of v, of touched_, needs its in-edges
+//   settle_row(v, thread)    brings it up to date and marks what reads it; returns the in-edges that it has read
+//   settled()                that was the last one
 #pragma once
 
 #include <vector>
@@ -19,18 +21,27 @@ class SelectOperator : public MessageOperator<Rows> {
 
  public:
   SelectOperator(Workspace& work, int k, Operator::Facts facts_of_it)
-      : Base(work, k, facts_of_it), pairs_(work.aggregation(k).width) {}
+      : Base(work, k, facts_of_it), pairs_(work.aggregation(k).width) {
+    this->sets_ = {&touched_};
+  }
 
   void begin() final {
-    touched_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
-    if (flags_.size() < at(work_.slots)) flags_.resize(at(work_.slots + work_.slots / 2 + 16), 0);
+    Base::begin();
+    reserve_places(flags_, work_.slots);
   }
-  void forget() final { touched_.forget(); }
   void settle(bool finish) final {
     this->move_rows(finish);
-    this->rows().settle_touched();
+    const std::vector<VertexId>& touched = touched_.collect();
+    this->derive_operands(touched, [&](VertexId v) { return this->rows().rereads(v); });
+    std::vector<std::int64_t> reread(at(work_.pool.threads()), 0);
+    const auto total = static_cast<std::int64_t>(touched.size());
+    work_.in_shares(total, kRowsPerTask, [&](std::int64_t first, std::int64_t last, int thread) {
+      for (std::int64_t i = first; i < last; ++i) reread[at(thread)] += this->rows().settle_row(touched[at(i)], thread);
+    });
+    this->rows().settled();
+    for (const std::int64_t edges : reread) work_.count_reread(spec_.stage, edges);
   }
-  std::size_t bytes() const final { return touched_.bytes() + flags_.capacity(); }
+  std::size_t bytes() const final { return Base::bytes() + flags_.capacity(); }
 
   // ---- for MessageOperator
   static float share(float) { return 1.0f; }  // of a sample, what it takes is selected from
@@ -51,8 +62,20 @@ class SelectOperator : public MessageOperator<Rows> {
     work_.kernels.scale(pairs_.now(index), change.now, now, padded);
     return true;
   }
-  void push(bool) { DeltaPush(work_, k_, this->plan_, this->filter_, Writer(*this)).run(false); }
-  void sweep() { sweep_rows(*this, work_, k_); }
+  void push(bool) {
+    RowTable<std::int64_t>& table = this->table();
+    const PushWriter writer{[this, &table](VertexId v) {
+                              prefetch_row(table.row(v), table.row_bytes());
+                              prefetch_line(touched_.mark_address(v));
+                            },
+                            [this](std::int32_t i) { pairs_.prefetch(at(i)); },
+                            [this](VertexId v, std::int32_t i, float edge, int thread) {
+                              this->rows().replace(v, pairs_.before(at(i)), pairs_.now(at(i)), edge, thread);
+                              return false;  // whether the next stage has work is known when all have come
+                            }};
+    DeltaPush(work_, k_, this->plan_, this->filter_, writer).run(false);
+  }
+  void sweep() { this->sweep_rows(); }
 
  protected:
   using Base::k_;
@@ -61,45 +84,14 @@ class SelectOperator : public MessageOperator<Rows> {
 
   // The row of v, about to change.
   std::int64_t* open(VertexId v, int thread) {
-    if (work_.journal.on()) [[unlikely]]
-      work_.journal.save_aggregate(work_.state, k_, v, thread);
     if (touched_.add(v, thread)) flags_[at(v)] = 0;
-    return this->table().row(v);
+    return this->opened(v, thread);
   }
-  // What the next stage reads, where it is floats at the front of a row.
-  void load_values(const StageView& view, const VertexId* vertices, int count, float* out, int out_stride) const {
-    const int width = round_up(spec_.width, 16);
-    for (int i = 0; i < count; ++i, out += out_stride) {
-      if (i + kRowsAhead < count) {
-        view.prefetch_aggregate(k_, vertices[i + kRowsAhead]);
-        if (spec_.context >= 0) this->norm(view.state).prefetch(vertices[i + kRowsAhead]);
-      }
-      std::memcpy(out, view.aggregate(k_, vertices[i]), at(width) * sizeof(float));
-      if (spec_.norm == Norm::Gcn) work_.kernels.scale(out, out, view.scale(spec_.context, vertices[i]), width);
-    }
-  }
-
   VertexSet touched_;                // rows that this batch has reached
   std::vector<std::uint8_t> flags_;  // what happened to them
 
  private:
-  class Writer {
-   public:
-    explicit Writer(SelectOperator& op) : op_(op), table_(op.table()) {}
-    void prefetch(VertexId v) const {
-      prefetch_row(table_.row(v), table_.row_bytes());
-      prefetch_line(op_.touched_.mark_address(v));
-    }
-    void prefetch_source(std::int32_t i) const { op_.pairs_.prefetch(at(i)); }
-    bool write(VertexId v, std::int32_t i, float edge, int thread) const {
-      op_.rows().replace(v, op_.pairs_.before(at(i)), op_.pairs_.now(at(i)), edge, thread);
-      return false;  // whether the next stage has work is known when all have come
-    }
-
-   private:
-    SelectOperator& op_;
-    RowTable<std::int64_t>& table_;
-  };
+  static constexpr std::int64_t kRowsPerTask = 16;
 
   MessagePairs pairs_;  // of the plan's sources
 };

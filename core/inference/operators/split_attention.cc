@@ -53,20 +53,11 @@ class SplitAttention final : public Operator {
  public:
   SplitAttention(Workspace& work, int k);
 
-  double load_bytes() const override {
-    const double own = attention_.own_loop ? 4.0 * spec_.width : 0.0;
-    return static_cast<double>(AttentionRow::bytes(spec_.width, heads_)) + own;
-  }
-
   void choose_scales(const State& state) override;
   void compute(const State& state, const VertexRange& range, bool sampled, int thread, RowSink& sink) const override;
   void load(const StageView& view, const VertexId* vertices, int count, float* out, int stride) const override;
 
   void begin() override;
-  void forget() override {
-    touched_.forget();
-    moved_.forget();
-  }
   void apply_edges() override;
   void settle(bool finish) override;
   void mark_reached(const VertexSets& sets, const BatchDelta&) override { mark_operands(work_, *this, spec_, sets); }
@@ -75,10 +66,9 @@ class SplitAttention final : public Operator {
     for (const VertexId v : touched_.collect()) windows_.drop(v);
   }
   void clear() override { windows_.clear(); }
-  std::size_t bytes() const override { return touched_.bytes() + moved_.bytes() + windows_.bytes(); }
+  std::size_t bytes() const override { return Operator::bytes() + windows_.bytes(); }
 
  private:
-  class Writer;
   const StoredRows& scores(const State& state) const { return state.stored[at(attention_.source_table)]; }
   const StoredRows& messages(const State& state) const { return state.stored[at(attention_.message_table)]; }
   // Where there is a limit of memory, or every moved target is summed again, windows have no place.
@@ -108,8 +98,6 @@ class SplitAttention final : public Operator {
   }
   void check_score(float score, VertexId v) const;
   std::int64_t sum_stale_heads(const State& state, VertexId v, const AttentionRow& row) const;
-  void sum_row(const State& state, VertexId v, std::int64_t* memory) const;
-  void apply_edge(const EdgeRecord& edge, int sign);
   void replace_source(VertexId v, VertexId u, const MovedSource& source, int thread);
   void choose_path();
   void plan_moved_sources();
@@ -135,8 +123,8 @@ class SplitAttention final : public Operator {
   VertexSet moved_;    // vertices whose score or message has changed
   PushPlan plan_;
   const int moved_stride_;
-  Scratch<std::int64_t> moved_rows_;  // of plan_'s sources
-  std::vector<SourceScore> edge_scores_;
+  Scratch<std::int64_t> moved_rows_;      // of plan_'s sources
+  std::vector<SourceScore> edge_scores_;  // of one source
   ScoreWindowTable windows_;
   std::vector<std::vector<MovedThreshold>> thresholds_;  // per thread
   std::vector<std::vector<WindowFinder>> finders_;       // per thread
@@ -169,6 +157,7 @@ SplitAttention::SplitAttention(Workspace& work, int k)
       moved_stride_(MovedSource::stride(spec_.width, heads_)),
       thresholds_(at(work.options.threads)),
       finders_(at(work.options.threads)) {
+  sets_ = {&touched_, &moved_};
   operands_.sources = {attention_.source_table, attention_.message_table};
   if (attention_.own_loop) operands_.targets = operands_.loaded = operands_.sources;
   operands_.targets.push_back(attention_.target_table);
@@ -205,10 +194,8 @@ void SplitAttention::check_score(float score, VertexId v) const {
 
 // The row of v, about to change.
 AttentionRow SplitAttention::open(VertexId v, int thread) {
-  if (work_.journal.on()) [[unlikely]]
-    work_.journal.save_aggregate(work_.state, k_, v, thread);
   touched_.add(v, thread);
-  return row_at(table().row(v));
+  return row_at(opened(v, thread));
 }
 
 // Adds (or takes out) one head of one source. A head whose reference would have to change becomes stale.
@@ -329,20 +316,6 @@ std::int64_t SplitAttention::sum_stale_heads(const State& state, VertexId v, con
   return read;
 }
 
-// The whole row of v from `state`.
-void SplitAttention::sum_row(const State& state, VertexId v, std::int64_t* memory) const {
-  const AttentionRow row = row_at(memory);
-  std::memset(static_cast<void*>(memory), 0, at(stride()) * sizeof(std::int64_t));
-  const float* s = state.stored[at(attention_.target_table)].row(v);
-  for (int head = 0; head < heads_; ++head) {
-    check_score(s[head], v);
-    check_score(scores(state).row(v)[head], v);
-    row.heads[head].shift = s[head];
-    row.heads[head].holders = kStale;
-  }
-  sum_stale_heads(state, v, row);
-}
-
 void SplitAttention::compute(const State& state, const VertexRange& range, bool sampled, int, RowSink& sink) const {
   invariant(!sampled, "an attention of all in-edges");
   const auto fetch = [&](VertexId v) {
@@ -352,10 +325,19 @@ void SplitAttention::compute(const State& state, const VertexRange& range, bool 
     });
   };
   sum_rows(work_, range, fetch, [&](VertexId v) {
-    std::int64_t* row = sink.open(v);
-    if (row == nullptr) return;
-    sum_row(state, v, row);
-    sink.close(v, row);
+    std::int64_t* memory = sink.open(v);
+    if (memory == nullptr) return;
+    const AttentionRow row = row_at(memory);
+    std::memset(static_cast<void*>(memory), 0, at(stride()) * sizeof(std::int64_t));
+    const float* s = state.stored[at(attention_.target_table)].row(v);
+    for (int head = 0; head < heads_; ++head) {
+      check_score(s[head], v);
+      check_score(scores(state).row(v)[head], v);
+      row.heads[head].shift = s[head];
+      row.heads[head].holders = kStale;
+    }
+    sum_stale_heads(state, v, row);
+    sink.close(v, memory);
   });
 }
 
@@ -414,60 +396,31 @@ void SplitAttention::load_row(const AttentionRow& row, const float* t, const flo
 // ---- one batch
 
 void SplitAttention::begin() {
-  touched_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
-  moved_.prepare(work_.slots, work_.pool.threads(), work_.epoch);
+  Operator::begin();
   if (keeps_windows()) windows_.prepare(work_.slots, heads_, table().bytes() / kWindowShare);
 }
 
 void SplitAttention::apply_edges() {
-  each_changed_edge(work_, k_, *this, false, [&](const EdgeRecord& edge, float, int sign) { apply_edge(edge, sign); });
-}
-
-void SplitAttention::apply_edge(const EdgeRecord& edge, int sign) {
-  if (edge.src == edge.dst && filter_.skips_loops) return;
-  const AttentionRow row = open(edge.dst, 0);
-  ScoreWindow* windows = windows_.find(edge.dst);
-  const float* message = messages(work_.state).row(edge.src);
   edge_scores_.resize(at(heads_));
-  SourceScore::fill(scores(work_.state).row(edge.src), attention_.slope, heads_, edge_scores_.data());
-  for (int head = 0; head < heads_; ++head) {
-    const SourceScore& source = edge_scores_[at(head)];
-    if (windows != nullptr && row.heads[head].holders != kStale) {
+  each_changed_edge(work_, k_, *this, filter_, false, [&](const EdgeRecord& edge, float, int sign) {
+    if (edge.src == edge.dst && filter_.skips_loops) return;
+    const AttentionRow row = open(edge.dst, 0);
+    ScoreWindow* windows = windows_.find(edge.dst);
+    const float* message = messages(work_.state).row(edge.src);
+    SourceScore::fill(scores(work_.state).row(edge.src), attention_.slope, heads_, edge_scores_.data());
+    for (int head = 0; head < heads_; ++head) {
+      const SourceScore& source = edge_scores_[at(head)];
+      const bool listed = windows != nullptr && row.heads[head].holders != kStale;
       if (sign > 0) {
-        windows[head].insert(source.t, edge.src, -row.heads[head].shift);
+        if (listed) windows[head].insert(source.t, edge.src, -row.heads[head].shift);
+        move_head<true>(row, head, source, message, edge.dst);
       } else {
-        windows[head].remove(source.t, edge.src);
+        if (listed) windows[head].remove(source.t, edge.src);
+        move_head<false>(row, head, source, message, edge.dst);
       }
     }
-    if (sign > 0) {
-      move_head<true>(row, head, source, message, edge.dst);
-    } else {
-      move_head<false>(row, head, source, message, edge.dst);
-    }
-  }
+  });
 }
-
-class SplitAttention::Writer {
- public:
-  explicit Writer(SplitAttention& op) : op_(op), table_(op.table()) {}
-  void prefetch(VertexId v) const {
-    prefetch_row(table_.row(v), table_.row_bytes());
-    op_.windows_.prefetch(v);
-    prefetch_line(op_.touched_.mark_address(v));
-  }
-  void prefetch_source(std::int32_t i) const {
-    prefetch_row(op_.moved_rows_.data() + std::int64_t{i} * op_.moved_stride_,
-                 at(op_.moved_stride_) * sizeof(std::int64_t));
-  }
-  bool write(VertexId v, std::int32_t i, float, int thread) const {
-    op_.replace_source(v, op_.plan_.sources[at(i)], op_.moved_source(i), thread);
-    return false;  // rows are marked when they are settled
-  }
-
- private:
-  SplitAttention& op_;
-  RowTable<std::int64_t>& table_;
-};
 
 // A target's share of a moved source.
 void SplitAttention::replace_source(VertexId v, VertexId u, const MovedSource& source, int thread) {
@@ -558,7 +511,7 @@ void SplitAttention::sweep() {
     if (keeps_windows()) windows_.prepare(work_.slots, heads_, table().bytes() / kWindowShare);
   }
   derive_all();
-  sweep_rows(*this, work_, k_);
+  sweep_rows();
   for (const VertexId v : touched_.collect()) {
     if (work_.wants(k_, v)) work_.mark_consumers(spec_.consumers, v, 0);
   }
@@ -670,7 +623,21 @@ void SplitAttention::settle(bool) {
   choose_path();
   if (plan_.path == Path::Sweep) return sweep();
   plan_moved_sources();
-  DeltaPush(work_, k_, plan_, filter_, Writer(*this)).run(false);
+  RowTable<std::int64_t>& rows = table();
+  const PushWriter writer{[this, &rows](VertexId v) {
+                            prefetch_row(rows.row(v), rows.row_bytes());
+                            windows_.prefetch(v);
+                            prefetch_line(touched_.mark_address(v));
+                          },
+                          [this](std::int32_t i) {
+                            prefetch_row(moved_rows_.data() + std::int64_t{i} * moved_stride_,
+                                         at(moved_stride_) * sizeof(std::int64_t));
+                          },
+                          [this](VertexId v, std::int32_t i, float, int thread) {
+                            replace_source(v, plan_.sources[at(i)], moved_source(i), thread);
+                            return false;  // rows are marked when they are settled
+                          }};
+  DeltaPush(work_, k_, plan_, filter_, writer).run(false);
   settle_touched();
 }
 
@@ -720,9 +687,7 @@ void SplitAttention::settle_touched() {
 }  // namespace
 
 OperatorKind split_attention() {
-  return {
-      [](const Program&, const AggregationSpec& spec) { return spec.attention >= 0; },
-      [](Workspace& work, int k) -> std::unique_ptr<Operator> { return std::make_unique<SplitAttention>(work, k); }};
+  return {[](const Program&, const AggregationSpec& spec) { return spec.attention >= 0; }, make<SplitAttention>};
 }
 
 }  // namespace livegnn

@@ -1,5 +1,7 @@
-// Whole rows, and where they go: into a state, or into the engine's own where they differ.
+// Whole rows, made a range at a time.
 #pragma once
+
+#include <utility>
 
 #include "inference/operators/operator.h"
 
@@ -30,47 +32,21 @@ void fetch_first(const GraphStore& graph, VertexId v, Fetch&& fetch) {
   });
 }
 
-// Rows of a state, in place.
-class TableRows final : public RowSink {
+// Rows in their places: place(v) is v's. clears: zeros are written where a row can only be zero.
+template <typename Place>
+class PlacedRows final : public RowSink {
  public:
-  // zeros: rows that can only be zero are written, too
-  TableRows(const Operator& op, RowTable<std::int64_t>& table, bool zeros) : op_(op), table_(table), zeros_(zeros) {}
-  std::int64_t* open(VertexId v) override { return zeros_ || op_.has_row(v) ? table_.row(v) : nullptr; }
-  void close(VertexId, std::int64_t*) override {}
+  PlacedRows(const Operator& op, bool clears, Place place) : op_(op), clears_(clears), place_(std::move(place)) {}
+  std::int64_t* open(VertexId v) override {
+    if (op_.has_row(v)) return place_(v);
+    if (clears_) std::memset(static_cast<void*>(place_(v)), 0, at(op_.stride()) * sizeof(std::int64_t));
+    return nullptr;
+  }
 
  private:
   const Operator& op_;
-  RowTable<std::int64_t>& table_;
-  const bool zeros_;
+  const bool clears_;
+  const Place place_;
 };
-
-// The engine's own rows, kept where they differ. Of an operator that has one row open at a time.
-class RefreshedRows final : public RowSink {
- public:
-  RefreshedRows(Workspace& work, int k, int thread)
-      : work_(work),
-        k_(k),
-        thread_(thread),
-        scratch_(work.row_scratch[at(thread)].need(at(work.state.aggregates[at(k)].stride()))) {}
-  std::int64_t* open(VertexId v) override { return work_.wants(k_, v) ? scratch_ : nullptr; }
-  void close(VertexId v, std::int64_t* row) override { work_.keep_row(k_, v, row, thread_); }
-
- private:
-  Workspace& work_;
-  const int k_, thread_;
-  std::int64_t* scratch_;
-};
-
-// The engine's rows of these vertices again, `share` of them to a task; counted as read again.
-void refresh_rows(const Operator& op, Workspace& work, int k, const std::vector<VertexId>& rows, std::int64_t share);
-
-// Whether a sweep has to look at v's row: it can be other than zero, or the type has changed, and its own term left.
-inline bool sweeps(const Operator& op, const Workspace& work, int k, VertexId v) {
-  return work.wants(k, v) && (op.has_row(v) || (work.source().typed && work.retyped.contains(v)));
-}
-void count_swept(const Operator& op, Workspace& work, int k);
-
-// All of the engine's rows again, in storage order.
-void sweep_rows(const Operator& op, Workspace& work, int k);
 
 }  // namespace livegnn
