@@ -1,6 +1,6 @@
 """Reads a module's forward: first symbolically (torch.fx), and where that fails by recording one run.
 
-Both ways hand every operation to the same tables (pyg_convs, pyg_modules, pyg_functions). Library modules are leaves,
+Both ways hand every operation to the same tables (convs, modules, functions). Library modules are leaves,
 matched by exact type; anything the tables do not know is refused. A recording fixes whatever the run decided from
 shapes, so a recorded module is always checked on graphs of several sizes.
 """

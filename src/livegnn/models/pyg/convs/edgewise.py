@@ -15,7 +15,7 @@ from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import add_number, scale
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
 from livegnn.models.pyg.convs.linear import normalised
-from livegnn.models.pyg.modules import LOCAL_MODULES, message_norm
+from livegnn.models.pyg.modules import convert_local, message_norm
 
 __all__ = ["EDGEWISE"]
 
@@ -53,7 +53,7 @@ def _cg(conv: Any, call: Call) -> ir.Value:
     gate = ir.Activation(dense(conv.lin_f, z), "sigmoid")
     y = call.gather(ir.Multiply(gate, ir.Activation(dense(conv.lin_s, z), "softplus", 1.0)))
     if conv.bn is not None:
-        y = LOCAL_MODULES[type(conv.bn)](conv.bn, y, call.record, call.where)
+        y = convert_local(conv.bn, (y,), {}, call.record, call.where)
     return ir.Combine(((1.0, y), (1.0, call.own)))
 
 
