@@ -14,7 +14,7 @@ from livegnn.errors import ColumnMissing, ModelMismatch, ModelUnsupported
 from livegnn.graph.load import WeightColumn
 from livegnn.models import edges, ir
 from livegnn.models.model import Model
-from livegnn.models.order import moved, with_inputs
+from livegnn.models.order import with_inputs
 
 __all__ = ["GraphColumns", "joined"]
 
@@ -113,19 +113,8 @@ def _on_numbers(model: Model) -> Model:
                 f"[Engine] expected edge_attr of shape (E, 1), of which {model.name_of(value)} gives its self-loops a "
                 "row, got a graph that keeps it as weights; build it from data.edge_attr.view(-1, 1)"
             )
-        inputs = [new[id(each)] for each in value.inputs]
-        if isinstance(value, edges.EdgeAttribute):
-            new[id(value)] = numbers
-        elif isinstance(value, ir.Linear):
-            same = inputs[0] is value.x
-            new[id(value)] = value if same else ir.Linear(inputs[0], value.weight, value.bias)
-        elif isinstance(value, ir.Combine):
-            coefficients = [coefficient for coefficient, _ in value.terms]
-            new[id(value)] = ir.Combine(tuple(zip(coefficients, inputs, strict=True)))
-        elif isinstance(value, ir.Propagate):
-            new[id(value)] = moved(value, inputs[0])
-        else:
-            new[id(value)] = with_inputs(value, inputs)
+        is_attribute = isinstance(value, edges.EdgeAttribute)
+        new[id(value)] = numbers if is_attribute else with_inputs(value, [new[id(each)] for each in value.inputs])
         names[id(new[id(value)])] = model.name_of(value)
     return Model.from_output(
         new[id(model.output)],

@@ -190,6 +190,12 @@ def with_inputs(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
     if all(new is old for new, old in zip(inputs, value.inputs, strict=True)):
         return value
     match value:
+        case ir.Linear():
+            return ir.Linear(inputs[0], value.weight, value.bias)
+        case ir.Propagate():
+            return moved(value, inputs[0])
+        case ir.Combine():
+            return ir.Combine(tuple((c, new) for (c, _), new in zip(value.terms, inputs, strict=True)))
         case ir.Activation():
             return ir.Activation(inputs[0], value.kind, value.param)
         case ir.PReLU():

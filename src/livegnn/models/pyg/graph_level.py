@@ -143,17 +143,9 @@ def _head(result: ir.Value, values: list[ir.Value], pooled: list[ir.Value], reco
         start += value.width
     for value in values:
         if id(value) not in new:
-            new[id(value)] = _rebuilt(value, [new[id(each)] for each in value.inputs])
+            new[id(value)] = with_inputs(value, [new[id(each)] for each in value.inputs])
             record.name(new[id(value)], record.names.get(id(value), "after the pools"))
     return new[id(result)]
-
-
-def _rebuilt(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
-    if isinstance(value, ir.Linear):
-        return ir.Linear(inputs[0], value.weight, value.bias)
-    if isinstance(value, ir.Combine):
-        return ir.Combine(tuple((c, each) for (c, _), each in zip(value.terms, inputs, strict=True)))
-    return with_inputs(value, inputs)
 
 
 def _refuse_mixed(values: list[ir.Value], pools: Pools, record: Import, kind: str) -> None:
