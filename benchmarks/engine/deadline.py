@@ -10,11 +10,11 @@ import numpy as np
 
 from benchmarks.engine.live import Live
 from benchmarks.engine.networks import network
+from benchmarks.engine.rates import Rate, cost_curve, rate_within
 from benchmarks.engine.stream import ADD, REMOVE, Stream, Workload, workload
 from benchmarks.options import Options
 from benchmarks.report import Report, rate
 from livegnn.errors import StateMismatch
-from livegnn.inference.stream import Rate, cost_curve, rate_within
 
 STRATEGIES = ("incremental", "affected", "khop", "full")
 LATENCIES = ("1ms", "10ms", "100ms", "1s")

@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.data import HeteroData
 
 import livegnn as lg
-from livegnn.models.pyg.hetero.check import TypedColumns, typed_sample
+from livegnn.models.pyg.check import Columns, sample
 from livegnn.reference.evaluate import evaluate
 from tests.oracle.pyg_oracle import EXACT, ROUNDED, liven
 
@@ -27,9 +27,9 @@ def assert_equal(module, widths=(4, 4), *, rtol=EXACT, weighted=False, types=TYP
     liven(module)
     model = lg.from_pyg(module, **options)
     truth = copy.deepcopy(module).double()
-    columns = TypedColumns(types, widths, weighted, model.attribute_width)
+    columns = Columns(widths, weighted, model.attribute_width, over=types)
     for seed, size in enumerate(((1, 0), (3, 6), (6, 20))):
-        features, ends, weights, attributes, _ = typed_sample(columns, *size, seed)
+        features, ends, weights, attributes, _ = sample(columns, *size, seed)
         x = dict(zip(types[0], map(torch.tensor, features), strict=True))
         edges = dict(zip(types[1], map(torch.tensor, ends), strict=True))
         named = {}

@@ -3,7 +3,38 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+from livegnn.cli.console import Console
+from livegnn.errors import DataMissing
+
+Stream = TypeVar("Stream")
+
+
+def add_columns(parser: argparse.ArgumentParser, *, time: str, weight: str) -> argparse._ArgumentGroup:
+    """The options that name columns of the user's files; time, weight: what these columns are for."""
+    columns = parser.add_argument_group("columns of your files")
+    columns.add_argument("--src-column", default="src", metavar="NAME", help="default: src")
+    columns.add_argument("--dst-column", default="dst", metavar="NAME", help="default: dst")
+    op = "add, remove or set_weight (default: op if there, else all are add)"
+    columns.add_argument("--op-column", metavar="NAME", help=op)
+    columns.add_argument("--time-column", metavar="NAME", help=time)
+    columns.add_argument("--weight-column", metavar="NAME", help=weight)
+    ids = "vertex ids in the features file (default: ids are row numbers from 0)"
+    columns.add_argument("--id-column", metavar="NAME", help=ids)
+    return columns
+
+
+def loaded(load: Callable[[], Stream] | None, generate: Callable[[], Stream], console: Console) -> Stream:
+    """The real data set, or a generated one where that is not at hand, or not wanted."""
+    if load is not None:
+        try:
+            return load()
+        except DataMissing as why:
+            console.warn(str(why))
+    return generate()
 
 
 def positive(text: str) -> int:

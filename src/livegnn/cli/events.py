@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from livegnn.cli import files
+from livegnn.cli.console import Console
 from livegnn.errors import ColumnMissing, UpdateError, ValueInvalid
 
 if TYPE_CHECKING:
-    from livegnn.graph import Updates
+    from livegnn.graph import Graph, Updates
 
 Ids = npt.NDArray[Any]
 Result = TypeVar("Result")
@@ -76,6 +79,49 @@ def read_edges(path: Path, columns: ColumnNames, known: Ids, features: Path) -> 
     return edges
 
 
+@dataclass(frozen=True, eq=False)
+class UserFiles:
+    """What the options --features, --edges and --events name. known: ids of the vertices; ids: where they are given."""
+
+    features: npt.NDArray[np.float32]
+    ids: Ids | None
+    known: Ids
+    edges: EventRows | None
+    events: EventRows
+
+    def graph(self, undirected: bool) -> Graph:
+        """The graph before the first event, with the columns of the events; its vertices have no types."""
+        import livegnn as lg
+
+        rows, count = (self.events, 0) if self.edges is None else (self.edges, len(self.edges))
+        columns = {"weight": rows.weight, "time": rows.time, "edge_type": rows.edge_type}
+        given: dict[str, Any] = {name: values[:count] for name, values in columns.items() if values is not None}
+        ids = None if self.ids is None else listed(self.ids)
+        src, dst = listed(rows.src[:count]), listed(rows.dst[:count])
+        return lg.Graph(self.features, src, dst, **given, ids=ids, undirected=undirected)
+
+
+def read_files(options: argparse.Namespace, *, kind_column: str | None = None, times: bool) -> UserFiles:
+    """The user's files, checked. times: whether the time column goes to the graph."""
+    features, ids = files.read_features(options.features, options.id_column, kind_column)
+    known: Ids = np.arange(len(features), dtype=np.int64) if ids is None else ids
+    columns = ColumnNames(
+        options.src_column,
+        options.dst_column,
+        options.op_column,
+        options.weight_column,
+        options.time_column if times else None,
+    )
+    events = read_events(options.events, columns, known, options.features)
+    edges = None if options.edges is None else read_edges(options.edges, columns, known, options.features)
+    return UserFiles(features, ids, known, edges, events)
+
+
+def listed(ids: Ids) -> Any:
+    """Ids as the library takes them: an array of whole numbers, or a list of strings."""
+    return ids if ids.dtype.kind == "i" else ids.tolist()
+
+
 def refuse_disorder(events: EventRows, name: str) -> None:
     """Raises ValueInvalid, naming the row, where column `name` goes back in time."""
     times = events.table.int64(name)
@@ -128,9 +174,7 @@ def make_updates(events: EventRows, begin: int, end: int) -> Updates:
 
 
 def _append(updates: Any, events: EventRows, op: str, first: int, last: int) -> None:
-    src, dst = events.src[first:last], events.dst[first:last]
-    if src.dtype.kind != "i":
-        src, dst = src.tolist(), dst.tolist()
+    src, dst = listed(events.src[first:last]), listed(events.dst[first:last])
     weight = None if events.weight is None else events.weight[first:last]
     edge_type = None if events.edge_type is None else events.edge_type[first:last]
     if op == "add":
@@ -140,6 +184,37 @@ def _append(updates: Any, events: EventRows, op: str, first: int, last: int) -> 
         updates.remove_edges(src, dst, edge_type=edge_type)
     else:
         updates.set_weights(src, dst, weight, edge_type=edge_type)
+
+
+@dataclass(frozen=True)
+class PlayedEvents:
+    """How long each batch took, the making of it included, and whether Ctrl-C ended the play."""
+
+    seconds: list[float]
+    interrupted: bool
+
+
+def play(
+    console: Console,
+    count: int,
+    batch: int,
+    apply: Callable[[int, int], Result],
+    after: Callable[[int, Result], None] = lambda done, result: None,
+) -> PlayedEvents:
+    """apply(begin, end) of all batches, or of those before Ctrl-C; after(batches so far, its result) is not timed."""
+    seconds: list[float] = []
+    try:
+        with console.progress(count, "events") as advance:
+            for begin in range(0, count, batch):
+                end = min(begin + batch, count)
+                clock = time.perf_counter()
+                result = apply(begin, end)
+                seconds.append(time.perf_counter() - clock)
+                after(len(seconds), result)
+                advance(end, f"{end / sum(seconds):,.0f} events/s")
+    except KeyboardInterrupt:
+        return PlayedEvents(seconds, True)
+    return PlayedEvents(seconds, False)
 
 
 def apply_rows(apply: Callable[[Updates], Result], events: EventRows, begin: int, end: int) -> Result:

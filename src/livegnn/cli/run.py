@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.cli import files
+import livegnn as lg
+from livegnn.cli.arguments import add_columns, positive
 from livegnn.cli.console import Console
-from livegnn.cli.events import ColumnNames, EventRows, Ids, apply_rows, read_edges, read_events, refuse_disorder
-from livegnn.cli.results import ResultFile
-from livegnn.errors import DataMissing, ModelError, UsageError, ValueInvalid
+from livegnn.cli.events import Ids, UserFiles, apply_rows, listed, play, read_files, refuse_disorder
+from livegnn.cli.results import ResultFile, ResultRows
+from livegnn.errors import DataMissing, ModelError, UsageError
 from livegnn.optional import need
 
 
@@ -46,19 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     needed.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help=".parquet or .csv to write predictions to"
     )
-    columns = parser.add_argument_group("columns")
-    columns.add_argument("--src-column", default="src", metavar="NAME", help="default: src")
-    columns.add_argument("--dst-column", default="dst", metavar="NAME", help="default: dst")
-    columns.add_argument(
-        "--op-column", metavar="NAME", help="add, remove or set_weight (default: op if there, else all are add)"
-    )
-    columns.add_argument("--time-column", metavar="NAME", help="checked to be in order; not given to the model")
-    columns.add_argument("--weight-column", metavar="NAME", help="edge weights, for models that read them")
-    columns.add_argument(
-        "--id-column", metavar="NAME", help="vertex ids in the features file (default: ids are row numbers from 0)"
+    add_columns(
+        parser,
+        time="checked to be in order; not given to the model",
+        weight="edge weights, for models that read them",
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--batch", type=int, default=100, metavar="N", help="events in a batch (default: %(default)s)")
+    how.add_argument(
+        "--batch", type=positive, default=100, metavar="N", help="events in a batch (default: %(default)s)"
+    )
     how.add_argument("--undirected", action="store_true", help="messages flow both ways along every edge")
     how.add_argument("--final", action="store_true", help="write the predictions after the last event only")
     how.add_argument("--outputs", action="store_true", help="also write the module's output, columns y0, y1, ...")
@@ -68,35 +64,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Plays the user's events through an engine; 0, or 130 if it was interrupted."""
-    if options.batch < 1:
-        raise ValueInvalid(f"[run] expected --batch of at least 1, got {options.batch}; choose another")
     inputs = (options.model, options.features, options.events, options.edges)
     target = ResultFile(options.out, ("version", "vertex", "prediction"), inputs)
-    features, ids = files.read_features(options.features, options.id_column)
-    known = np.arange(len(features), dtype=np.int64) if ids is None else ids
-    columns = ColumnNames(options.src_column, options.dst_column, options.op_column, options.weight_column)
-    events = read_events(options.events, columns, known, options.features)
+    given = read_files(options, times=False)
     if options.time_column is not None:
-        refuse_disorder(events, options.time_column)
-    model = read_model(options.model, options.trust_pickle)
-    engine = _start(options, model, features, ids, columns)
-    console.line(f"{len(features):,} vertices, {len(events):,} events, batches of {options.batch:,}.")
-    with target as results:
-        interrupted = _play(options, console, engine, events, known, results)
+        refuse_disorder(given.events, options.time_column)
+    engine = lg.Engine(read_model(options.model, options.trust_pickle), given.graph(options.undirected))
+    console.line(f"{len(given.features):,} vertices, {len(given.events):,} events, batches of {options.batch:,}.")
+    with target.written() as results:
+        interrupted = _play(options, console, engine, given, results)
         if options.verify and not interrupted:
             engine.verify()
             console.good("verify: the live state equals a run from scratch.")
         elif options.verify:
             console.warn("verify was left out.")
-        rows = results.finish()
-    console.line(f"{rows:,} predictions: {options.out}")
+    console.line(f"{results.count:,} predictions: {options.out}")
     return 130 if interrupted else 0
 
 
 def read_model(path: Path, trust_pickle: bool) -> Any:
     """The livegnn model of a file. Raises: DataMissing, UsageError (a pickle that is not trusted), ModelError."""
-    import livegnn as lg
-
     if not path.is_file():
         raise DataMissing(f"[{path}] expected a model file, got nothing there; check the path")
     if not trust_pickle:
@@ -126,30 +113,11 @@ def read_model(path: Path, trust_pickle: bool) -> Any:
     return lg.from_pyg(module.eval())
 
 
-def _start(
-    options: argparse.Namespace, model: Any, features: npt.NDArray[np.float32], ids: Ids | None, columns: ColumnNames
-) -> Any:
-    import livegnn as lg
-
-    known = np.arange(len(features), dtype=np.int64) if ids is None else ids
-    src: Ids = np.zeros(0, dtype=known.dtype)
-    dst: Ids = src
-    weight = None if options.weight_column is None else np.zeros(0, dtype=np.float32)
-    if options.edges is not None:
-        edges = read_edges(options.edges, columns, known, options.features)
-        src, dst, weight = edges.src, edges.dst, edges.weight
-    labels = None if ids is None else (ids if ids.dtype.kind == "i" else ids.tolist())
-    if src.dtype.kind != "i":
-        src, dst = src.tolist(), dst.tolist()
-    graph = lg.Graph(features, src, dst, weight=weight, ids=labels, undirected=options.undirected)
-    return lg.Engine(model, graph)
-
-
 def _rows(version: int, ids: Ids, engine: Any, outputs: bool) -> dict[str, npt.NDArray[Any]]:
     """The engine's present predictions of `ids`, and its outputs if asked for, as columns."""
     if len(ids) == 0:
         return {"vertex": ids}
-    asked = ids if ids.dtype.kind == "i" else ids.tolist()
+    asked = listed(ids)
     columns: dict[str, npt.NDArray[Any]] = {
         "version": np.full(len(ids), version, dtype=np.int64),
         "vertex": ids,
@@ -161,30 +129,28 @@ def _rows(version: int, ids: Ids, engine: Any, outputs: bool) -> dict[str, npt.N
     return columns
 
 
-def _play(
-    options: argparse.Namespace, console: Console, engine: Any, events: EventRows, known: Ids, results: ResultFile
-) -> bool:
+def _play(options: argparse.Namespace, console: Console, engine: Any, given: UserFiles, results: ResultRows) -> bool:
     """Applies all batches; True if Ctrl-C ended it after a whole batch."""
-    seconds: list[float] = []
-    interrupted = False
+
+    def apply(begin: int, end: int) -> Any:
+        return apply_rows(engine.apply, given.events, begin, end)
+
+    def write(version: int, ids: Ids) -> None:
+        results.add(_rows(version, ids, engine, options.outputs))
+
+    def after(version: int, changes: Any) -> None:
+        if not options.final:
+            write(version, np.asarray(changes.vertices))
+
     if not options.final:
-        results.add(_rows(0, known, engine, options.outputs))
-    try:
-        with console.progress(len(events), "events") as advance:
-            for begin in range(0, len(events), options.batch):
-                end = min(begin + options.batch, len(events))
-                clock = time.perf_counter()
-                changes = apply_rows(engine.apply, events, begin, end)
-                seconds.append(time.perf_counter() - clock)
-                if not options.final:
-                    results.add(_rows(len(seconds), np.asarray(changes.vertices), engine, options.outputs))
-                advance(end, f"{options.batch * len(seconds) / sum(seconds):,.0f} updates/s")
-    except KeyboardInterrupt:
-        interrupted = True
-        console.warn(f"Interrupted after {len(seconds):,} batches; the file holds what they gave.")
+        write(0, given.known)
+    played = play(console, len(given.events), options.batch, apply, after)
+    done = len(played.seconds)
+    if played.interrupted:
+        console.warn(f"Interrupted after {done:,} batches; the file holds what they gave.")
     if options.final:
-        results.add(_rows(len(seconds), known, engine, options.outputs))
-    if seconds:
-        p50, p99 = np.percentile(np.asarray(seconds) * 1e3, [50, 99])
-        console.line(f"{len(seconds):,} batches: p50 {p50:.2f} ms, p99 {p99:.2f} ms.")
-    return interrupted
+        write(done, given.known)
+    if done:
+        p50, p99 = np.percentile(np.asarray(played.seconds) * 1e3, [50, 99])
+        console.line(f"{done:,} batches: p50 {p50:.2f} ms, p99 {p99:.2f} ms.")
+    return played.interrupted

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 import livegnn as lg
 from livegnn import datasets
-from livegnn.cli.arguments import from_zero, positive
+from livegnn.cli.arguments import add_columns, from_zero, positive
 from livegnn.cli.console import Console
-from livegnn.cli.events import Ids
+from livegnn.cli.events import Ids, listed, play
 from livegnn.cli.results import ResultFile
 from livegnn.cli.sample_input import (
     PAPER_QUERY,
@@ -49,14 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--features", type=Path, metavar="FILE", help=".npy, .parquet or .csv: one row for each vertex")
     what.add_argument("--events", type=Path, metavar="FILE", help=".parquet or .csv: one row for each update, in order")
     what.add_argument("--edges", type=Path, metavar="FILE", help="edges that are there before the first event")
-    columns = parser.add_argument_group("columns of your files")
-    columns.add_argument("--src-column", default="src", metavar="NAME", help="default: src")
-    columns.add_argument("--dst-column", default="dst", metavar="NAME", help="default: dst")
-    columns.add_argument("--op-column", metavar="NAME", help="add, remove or set_weight (default: op if there)")
-    columns.add_argument("--time-column", metavar="NAME", help="times of edges: TopK and --ttl want them")
-    columns.add_argument("--weight-column", metavar="NAME", help="weights of edges: EdgeWeight wants them")
+    columns = add_columns(
+        parser, time="times of edges: TopK and --ttl want them", weight="weights of edges: EdgeWeight wants them"
+    )
     columns.add_argument("--type-column", metavar="NAME", help="types of edges: names where vertices have types")
-    columns.add_argument("--id-column", metavar="NAME", help="vertex ids in the features file (default: row numbers)")
     columns.add_argument("--vertex-type-column", metavar="NAME", help="vertex types in the features file")
     columns.add_argument("--undirected", action="store_true", help="every edge is followed both ways")
     how = parser.add_argument_group("how")
@@ -71,15 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--verify", action="store_true", help="compare every sample with a scan of the graph at the end")
     how.add_argument("--out", type=Path, metavar="FILE", help=".parquet or .csv to write the seeds' samples to")
     parser.set_defaults(refuse=parser.error)
-
-
-@dataclass(frozen=True)
-class AppliedEvents:
-    """What of the events was applied, and how long each batch took, the making of it included."""
-
-    events: int
-    seconds: list[float]
-    interrupted: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +97,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.heading("The stream")
     console.line(f"{source.title}.")
     console.line(f"{source.event_count:,} events, batches of {options.batch:,}.")
-    played = _play(source, sampler, options.batch, console)
-    _report_stream(played, sampler, console)
+    start = sampler.version
+    played = play(console, source.event_count, options.batch, lambda begin, end: source.play(sampler.apply, begin, end))
+    done = sampler.version - start
+    if played.interrupted:
+        console.warn(f"Interrupted after {done:,} batches; what follows is of version {sampler.version:,}.")
+    _report_stream(min(done * options.batch, source.event_count), played.seconds, sampler, console)
     if results is not None:
         _write(results, sampler, seeds, options.out, console)
     if played.interrupted:
@@ -124,33 +115,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 130 if interrupted else 0
 
 
-def _play(source: EventSource, sampler: lg.PreSampler, batch: int, console: Console) -> AppliedEvents:
-    """Applies all batches, or those before Ctrl-C."""
-    seconds: list[float] = []
-    interrupted = False
-    start = sampler.version
-    try:
-        with console.progress(source.event_count, "events") as advance:
-            for begin in range(0, source.event_count, batch):
-                end = min(begin + batch, source.event_count)
-                clock = time.perf_counter()
-                source.play(sampler.apply, begin, end)
-                seconds.append(time.perf_counter() - clock)
-                advance(end, f"{end / sum(seconds):,.0f} records/s")
-    except KeyboardInterrupt:
-        interrupted = True
-        done = sampler.version - start
-        console.warn(f"Interrupted after {done:,} batches; what follows is of version {sampler.version:,}.")
-    events = min((sampler.version - start) * batch, source.event_count)
-    return AppliedEvents(events, seconds, interrupted)
-
-
-def _report_stream(played: AppliedEvents, sampler: lg.PreSampler, console: Console) -> None:
+def _report_stream(events: int, seconds: list[float], sampler: lg.PreSampler, console: Console) -> None:
     stats = sampler.stats
-    if played.seconds:
-        ms = np.asarray(played.seconds) * 1e3
+    if seconds:
+        ms = np.asarray(seconds) * 1e3
         console.line(
-            f"{played.events:,} records in {ms.sum() / 1e3:.2f} s: {played.events / ms.sum() * 1e3:,.0f} records/s;"
+            f"{events:,} records in {ms.sum() / 1e3:.2f} s: {events / ms.sum() * 1e3:,.0f} records/s;"
             f" a batch p50 {np.median(ms):.3f} ms, p99 {np.quantile(ms, 0.99):.3f} ms."
         )
     if stats.lag_ms is not None:
@@ -192,7 +162,7 @@ def _ask(
 def _show_one(sampler: lg.PreSampler, seeds: Ids, console: Console) -> None:
     """The fullest answer among the first seeds, in words."""
     few = seeds[:64]
-    sample = sampler.sample(_given(few), features=False)
+    sample = sampler.sample(listed(few), features=False)
     full = int(np.argmax(sample.mask(1).reshape(len(few), -1).sum(axis=1)))
     types = ["" if kind is None else f" {kind}" for kind in sample.vertex_types]
     parts = [f"{types[0]} {few[full]}".strip()]
@@ -204,17 +174,13 @@ def _show_one(sampler: lg.PreSampler, seeds: Ids, console: Console) -> None:
     console.line("One answer: " + " -> ".join(parts))
 
 
-def _given(seeds: Ids) -> Any:
-    return seeds if seeds.dtype.kind == "i" else seeds.tolist()
-
-
 def _latencies(peer: Any, seeds: Ids) -> npt.NDArray[np.float64]:
     for row in range(min(20, len(seeds))):  # the first ones find the caches cold
-        peer.sample(_given(seeds[row : row + 1]))
+        peer.sample(listed(seeds[row : row + 1]))
     found: list[float] = []
     end = time.perf_counter() + _SECONDS
     for row in itertools.islice(itertools.cycle(range(len(seeds))), _QUERIES):
-        one = _given(seeds[row : row + 1])
+        one = listed(seeds[row : row + 1])
         clock = time.perf_counter()
         peer.sample(one)
         done = time.perf_counter()
@@ -226,7 +192,7 @@ def _latencies(peer: Any, seeds: Ids) -> npt.NDArray[np.float64]:
 
 def _rate(sampler: lg.PreSampler, seeds: Ids) -> float:
     """Queries a second where many seeds are given at once."""
-    blocks = [_given(seeds[begin : begin + _SEEDS_A_READ]) for begin in range(0, len(seeds), _SEEDS_A_READ)]
+    blocks = [listed(seeds[begin : begin + _SEEDS_A_READ]) for begin in range(0, len(seeds), _SEEDS_A_READ)]
     count, clock = 0, time.perf_counter()
     for block in itertools.cycle(blocks):
         sampler.sample(block)
@@ -278,8 +244,7 @@ def rows_of(sample: Sample) -> dict[str, npt.NDArray[Any]]:
 
 
 def _write(results: ResultFile, sampler: lg.PreSampler, seeds: Ids, path: Path, console: Console) -> None:
-    with results:
+    with results.written() as rows:
         for begin in range(0, len(seeds), _SEEDS_A_READ):
-            results.add(rows_of(sampler.sample(_given(seeds[begin : begin + _SEEDS_A_READ]), features=False)))
-        rows = results.finish()
-    console.line(f"{rows:,} sampled vertices of {len(seeds):,} seeds: {path}")
+            rows.add(rows_of(sampler.sample(listed(seeds[begin : begin + _SEEDS_A_READ]), features=False)))
+    console.line(f"{rows.count:,} sampled vertices of {len(seeds):,} seeds: {path}")

@@ -19,8 +19,9 @@ import numpy as np
 import livegnn as lg
 from livegnn import datasets
 from livegnn.cli import files
+from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
-from livegnn.cli.events import ColumnNames, EventRows, Ids, apply_rows, read_edges, read_events
+from livegnn.cli.events import EventRows, Ids, UserFiles, apply_rows, listed, read_files
 from livegnn.errors import DataMissing, DtypeInvalid, UsageError, ValueInvalid
 from livegnn.sampling.queries.expiry import Ttl
 from livegnn.sampling.queries.hop import EdgeTypeName
@@ -122,14 +123,9 @@ def read_seeds(text: str, graph: lg.Graph, vertex_type: str | None, seed: int) -
 
 
 def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: Console) -> EventSource:
-    if options.generated:
-        stream = datasets.generate_typed(options.dataset, options.seed)
-    else:
-        try:
-            stream = datasets.load_typed(options.dataset)
-        except DataMissing as why:
-            console.warn(str(why))
-            stream = datasets.generate_typed(options.dataset, options.seed)
+    name = options.dataset
+    load = None if options.generated else lambda: datasets.load_typed(name)
+    stream = loaded(load, lambda: datasets.generate_typed(name, options.seed), console)
     if stream.generated:
         console.warn("This stream is GENERATED: the shape of the real one, not its content.")
 
@@ -143,17 +139,14 @@ def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: 
 
 
 def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> EventSource:
-    features, ids = files.read_features(options.features, options.id_column, options.vertex_type_column)
-    known: Ids = np.arange(len(features), dtype=np.int64) if ids is None else ids
-    columns = ColumnNames(
-        options.src_column, options.dst_column, options.op_column, options.weight_column, options.time_column
-    )
-    events = read_events(options.events, columns, known, options.features)
-    edges = None if options.edges is None else read_edges(options.edges, columns, known, options.features)
-    if options.vertex_type_column is None:
-        graph, events = _plain(options, features, ids, edges, events)
+    given = read_files(options, kind_column=options.vertex_type_column, times=True)
+    if options.vertex_type_column is not None:
+        graph, events = _typed(options, given)
     else:
-        graph, events = _typed(options, features, known, edges, events)
+        if options.type_column is not None:  # whole numbers
+            edges = None if given.edges is None else _numbered(given.edges, options.type_column)
+            given = replace(given, edges=edges, events=_numbered(given.events, options.type_column))
+        graph, events = given.graph(options.undirected), given.events
 
     def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
         return apply_rows(apply, events, begin, end)
@@ -162,40 +155,19 @@ def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> EventSou
     return EventSource(title, graph, query, len(events), play)
 
 
-def _plain(
-    options: argparse.Namespace, features: Any, ids: Ids | None, edges: EventRows | None, events: EventRows
-) -> tuple[lg.Graph, EventRows]:
-    """A graph whose vertices have no types; edge types are whole numbers."""
-    if options.type_column is not None:
-        events = replace(events, edge_type=_numbers(events, options.type_column))
-        edges = None if edges is None else replace(edges, edge_type=_numbers(edges, options.type_column))
-    labels = None if ids is None else (ids if ids.dtype.kind == "i" else ids.tolist())
-    src, dst, given = _loaded(events, 0) if edges is None else _loaded(edges, len(edges))
-    return lg.Graph(features, src, dst, **given, ids=labels, undirected=options.undirected), events
-
-
-def _numbers(events: EventRows, name: str) -> Any:
+def _numbered(events: EventRows, name: str) -> EventRows:
+    """The rows with edge types, which are whole numbers."""
     numbers = events.table.int64(name)
     wrong = (numbers < 0) | (numbers > _INT32_MAX)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueInvalid(events.table.error(row, name, "an edge type from 0 to 2^31 - 1", int(numbers[row])))
-    return numbers.astype(np.int32)
+    return replace(events, edge_type=numbers.astype(np.int32))
 
 
-def _loaded(events: EventRows, count: int) -> tuple[Any, Any, dict[str, Any]]:
-    """The first `count` rows as Graph takes them, columns included."""
-    src, dst = events.src[:count], events.dst[:count]
-    if src.dtype.kind != "i":
-        src, dst = src.tolist(), dst.tolist()
-    columns = {"weight": events.weight, "time": events.time, "edge_type": events.edge_type}
-    return src, dst, {name: values[:count] for name, values in columns.items() if values is not None}
-
-
-def _typed(
-    options: argparse.Namespace, features: Any, known: Ids, edges: EventRows | None, events: EventRows
-) -> tuple[lg.Graph, EventRows]:
+def _typed(options: argparse.Namespace, files_given: UserFiles) -> tuple[lg.Graph, EventRows]:
     """A graph with types; ids are those of the files, and all different."""
+    known, edges, events = files_given.known, files_given.edges, files_given.events
     column = options.vertex_type_column
     kinds = [str(kind) for kind in files.read_table(options.features).column(column).tolist()]
     if not all(kinds):
@@ -223,8 +195,8 @@ def _typed(
             if values is not None:
                 some = values[chosen]
                 given.setdefault(name, {})[triple] = some if some.dtype.kind != "O" else some.tolist()
-    labels = {kind: known[part] if known.dtype.kind == "i" else known[part].tolist() for kind, part in rows.items()}
-    shown = {kind: np.ascontiguousarray(features[part]) for kind, part in rows.items()}
+    labels = {kind: listed(known[part]) for kind, part in rows.items()}
+    shown = {kind: np.ascontiguousarray(files_given.features[part]) for kind, part in rows.items()}
     return lg.Graph(shown, **given, ids=labels, undirected=options.undirected), events
 
 

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 import livegnn as lg
 from livegnn import datasets
 from livegnn.cli import files
 from livegnn.cli.console import Console
+from livegnn.cli.events import listed
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.optional import need
@@ -61,24 +63,16 @@ class TrainingEvents:
 
     def graph(self, count: int, undirected: bool) -> lg.Graph:
         """The graph of the first events, with every vertex."""
-        first = slice(0, count)
-        attributes = None if self.attributes is None else self.attributes[first]
-        columns: dict[str, Any] = {
-            "time": self.time[first],
-            "edge_attr": attributes,
-            "ids": self.ids,
-            "undirected": undirected,
-        }
-        return lg.Graph(self.features, self.src[first], self.dst[first], **columns)
+        attributes = None if self.attributes is None else self.attributes[:count]
+        columns: dict[str, Any] = {"time": self.time[:count], "edge_attr": attributes, "ids": self.ids}
+        return lg.Graph(self.features, self.src[:count], self.dst[:count], **columns, undirected=undirected)
 
     def batches(self, first: int, size: int) -> Iterator[lg.Updates]:
         """The other events, so many at a time."""
         for begin in range(first, len(self), size):
             part = slice(begin, begin + size)
             updates = lg.Updates()
-            src, dst = self.src[part], self.dst[part]
-            if src.dtype.kind != "i":
-                src, dst = src.tolist(), dst.tolist()
+            src, dst = listed(self.src[part]), listed(self.dst[part])
             attributes = None if self.attributes is None else self.attributes[part]
             updates.add_edges(src, dst, time=self.time[part], edge_attr=attributes)
             yield updates
@@ -137,37 +131,26 @@ def _refuse_another(config: Config, folder: Path) -> None:
 
 def _trainer(config: Config, model: TemporalModel, graph: lg.Graph, folder: Path, bars: _Bars) -> lg.ContinuousTrainer:
     s, t, c = config.sampler, config.train, config.cache
-    sampler = lg.TemporalSampler(
-        graph,
-        fanouts=list(s.fanouts),
-        strategy=s.strategy,  # type: ignore[arg-type]
-        window=s.window or None,
-        seed=s.seed,
-        threads=s.threads or None,
-        prop_time=s.prop_time,
-        snapshots=s.snapshots,
-    )
+    sampling = structs.asdict(s) | {
+        "fanouts": list(s.fanouts),
+        "window": s.window or None,
+        "threads": s.threads or None,
+    }
     cache: dict[str, Any] = {"policy": c.policy, "max_replace": c.max_replace, "device": t.device}
     vertices: Any = lg.FeatureCache(graph, capacity=c.vertices, **cache) if c.vertices else None
     edges: Any = lg.FeatureCache.of_edges(graph, capacity=c.edges, **cache) if c.edges else None
+    names = ("batch_size", "epochs", "replay", "chunks", "learning_rate", "mrr_candidates", "device", "seed")
     return lg.ContinuousTrainer(
         model,
         graph,
-        sampler,
+        lg.TemporalSampler(graph, **sampling),
         vertex_features=vertices,
         edge_features=edges,
-        batch_size=t.batch_size,
-        epochs=t.epochs,
-        replay=t.replay,
-        chunks=t.chunks,
-        learning_rate=t.learning_rate,
-        mrr_candidates=t.mrr_candidates,
         memory_states_max=t.memory_states,
         folder=folder,
-        device=t.device,
-        seed=t.seed,
         tensorboard=config.output.tensorboard,
         progress=bars.show,
+        **{name: getattr(t, name) for name in names},
     )
 
 

@@ -22,7 +22,11 @@ Fanout = Annotated[int, Meta(ge=-1)]
 Share = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 
-class DataConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of a table of the file; no others are taken."""
+
+
+class DataConfig(_Section, frozen=True, kw_only=True):
     """Where events come from: a data set by name, or a file with one row for each event."""
 
     dataset: str = "jodie_wikipedia"
@@ -40,7 +44,7 @@ class DataConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     batch: Positive = 1000  # events of an incremental batch, and so of a round
 
 
-class SamplerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SamplerConfig(_Section, frozen=True, kw_only=True):
     """Options of lg.TemporalSampler."""
 
     fanouts: tuple[Fanout, ...] = (10,)
@@ -52,7 +56,7 @@ class SamplerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     threads: Count = 0  # 0: as many as there are cores
 
 
-class TrainConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TrainConfig(_Section, frozen=True, kw_only=True):
     """Options of lg.ContinuousTrainer and of its fit()."""
 
     batch_size: Positive = 200
@@ -69,7 +73,7 @@ class TrainConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     seed: Count = 0
 
 
-class CacheConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CacheConfig(_Section, frozen=True, kw_only=True):
     """Options of lg.FeatureCache; a capacity of 0 is no cache."""
 
     vertices: Count = 0
@@ -78,14 +82,14 @@ class CacheConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_replace: Share = 0.2
 
 
-class OutputConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OutputConfig(_Section, frozen=True, kw_only=True):
     """Where results go."""
 
     folder: str = "out/train"
     tensorboard: bool = False
 
 
-class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(_Section, frozen=True, kw_only=True):
     """All sections. model: name and arguments, as livegnn.temporal.models.build takes them."""
 
     data: DataConfig = DataConfig()

@@ -34,19 +34,18 @@ from livegnn.errors import (
 from livegnn.graph import checks
 from livegnn.graph.consumers import Switch, Switching, VertexChange
 from livegnn.graph.graph import Graph
-from livegnn.graph.schema import no_vertex_type
 from livegnn.graph.threads import thread_count
-from livegnn.graph.updates import Updates, VertexType
+from livegnn.graph.updates import Updates
 from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.demand import Demand, DemandStats
 from livegnn.inference.memory import Memory, memory_options
-from livegnn.inference.predict import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.inference.predict import Rows
 from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
 from livegnn.inference.storage import model_digest
 from livegnn.inference.stream import Stream
-from livegnn.inference.views import SnapshotView, WhatIfView
+from livegnn.inference.views import Outputs, SnapshotView, WhatIfView
 from livegnn.models.compile import aggregation_names, compile_model
 from livegnn.models.joining import GraphColumns, joined
 from livegnn.models.model import Model
@@ -67,7 +66,6 @@ _STRATEGIES = {
     "full": _native.Strategy.Full,
 }
 _PATHS = {"auto": _native.Path.Unset, "push": _native.Path.Push, "pull": _native.Path.Pull, "sweep": _native.Path.Sweep}
-_FANOUT_MAX = 2**31 - 1
 _EXPONENTS, _CAPACITIES = (-100, 110), (16, 40)  # of scales that engines choose, rescaled or not
 _log = logging.getLogger("livegnn")
 
@@ -103,7 +101,7 @@ class Handle:
         self._engine._callbacks = [h for h in self._engine._callbacks if h is not self]
 
 
-class Engine(Switching):
+class Engine(Outputs, Switching):
     """The live outputs of `model` on `graph`.
 
     y[v] = model(graph now)[v], for every live v, after every batch
@@ -165,22 +163,19 @@ class Engine(Switching):
                 f'[Engine] expected strategy="incremental" and state="fast" with mode={mode!r}, got {strategy!r} and '
                 f"{state!r}; leave them out"
             )
-        if type(hot) is not int or hot < 1:
-            raise ValueInvalid(f"[Engine] expected hot as an int of at least 1, got {hot!r}; pass a positive integer")
+        _check_int("hot", hot, 1, math.inf, "of at least 1")
         if state == "compact" and strategy != "incremental":
             raise ValueInvalid(
                 f'[Engine] expected strategy="incremental" with state="compact", got {strategy!r}, which keeps no rows '
                 "to leave out; leave state= out"
             )
+        if not isinstance(name, str):
+            raise ValueInvalid(f"[Engine] expected name as a string, got {name!r}; pass one")
         self.threads = thread_count("Engine", threads)
-        if type(fanout) is not int or not 1 <= fanout <= _FANOUT_MAX:
-            raise ValueInvalid(
-                f"[Engine] expected a fanout from 1 to 2^31 - 1, got {fanout!r}; pass a positive integer"
-            )
-        if type(seed) is not int or not 0 <= seed < 2**64:
-            raise ValueInvalid(f"[Engine] expected seed as an int from 0 to 2^64 - 1, got {seed!r}; pass another")
+        _check_int("fanout", fanout, 1, 2**31 - 1, "from 1 to 2^31 - 1")
+        _check_int("seed", seed, 0, 2**64 - 1, "from 0 to 2^64 - 1")
         self.graph = graph
-        self.name = _checked_name(name)
+        self.name = name
         self.strategy = strategy
         self.state = state
         self.mode: Mode = mode
@@ -406,8 +401,7 @@ class Engine(Switching):
         with self.graph.host.lock:
             if self._closed:
                 return
-            if self.graph.host.in_what_if:
-                raise UsageError("[close] expected no what_if block under way, got one in this thread; close after it")
+            self._refuse_what_if("close", "no what_if block under way")
             for follower in self._followers:
                 follower.close()
             self._last_version = self.graph.version
@@ -436,22 +430,20 @@ class Engine(Switching):
                 "new one on its graph"
             )
 
+    def _refuse_what_if(self, where: str, expected: str = "a committed version") -> None:
+        if self.graph.host.in_what_if:
+            raise UsageError(
+                f"[{where}] expected {expected}, got a what_if block in this thread; call it after the block"
+            )
+
     # ---- reading (any thread)
 
-    def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
-        """The module's output rows, (k, d) float32, all of one version.
+    _where = "embeddings"
 
-        Args:   vertex_type: whose ids they are, where vertices have types; d is then that type's own.
-        Raises: VertexUnknown naming the id; ColumnMissing without vertex_type where there are types; ModelMismatch for
-                a type that the model has no output for.
-        """
-        if self.graph.host.schema.has_types:
-            width = over_types.width_of(self.model, self.graph, "embeddings", vertex_type)
-            return over_types.cut(self._read((ids, vertex_type)), width)
-        return self._read((ids, vertex_type))
+    def _of(self) -> tuple[Graph, Model]:
+        return self.graph, self.model
 
     def _read(self, *parts: over_types.Part) -> Rows:
-        """Rows as wide as the widest type's, those of each part in turn, all of one version."""
         if self.mode != "eager":
             return self._read_demanded(parts)
         if not self.graph.host.ids_are_slots:
@@ -514,25 +506,6 @@ class Engine(Switching):
     def last_demand(self) -> DemandStats:
         """What the latest query cost; zeros with mode="eager"."""
         return self._demand.last
-
-    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
-        """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
-        of rows.
-        """
-        return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
-
-    def predict_edges(
-        self, pairs: object, *, vertex_types: tuple[VertexType, VertexType] | None = None
-    ) -> NDArray[Any]:
-        """Link scores of (k, 2) pairs of ids, (k,) float32: the model's edge_head, or the dot product of the two
-        outputs. vertex_types: of the first and of the second of each pair, where vertices have types.
-        """
-        array = pair_array(pairs)
-        if self.graph.host.schema.has_types:
-            return over_types.scores_of(self.model, self.graph, array, vertex_types, self._read)
-        no_vertex_type("predict_edges", vertex_types)
-        rows = self.embeddings(array.reshape(-1))
-        return pair_scores(rows[0::2], rows[1::2], self.model.edge_head)
 
     def snapshot(self) -> SnapshotView:
         """A view of the outputs of the version that is published now, used as `with engine.snapshot() as view`.
@@ -619,10 +592,7 @@ class Engine(Switching):
         """
         with self.graph.host.lock:
             self.refuse_closed("resolution")
-            if self.graph.host.in_what_if:
-                raise UsageError(
-                    "[resolution] expected a committed version, got a what_if block in this thread; ask after it"
-                )
+            self._refuse_what_if("resolution")
             names = aggregation_names(self._joined(self.model).output)
             fresh = self._build(self.model, None).scale_exponents()
             layers = resolutions(names, self.scales[:-1], fresh[:-1])
@@ -668,10 +638,7 @@ class Engine(Switching):
         }
         with self.graph.host.lock:
             self.refuse_closed("save")
-            if self.graph.host.in_what_if:
-                raise UsageError(
-                    "[save] expected a committed version, got a what_if block in this thread; save after it"
-                )
+            self._refuse_what_if("save")
             storage.save(file_path("save", path), self.graph.to_arrays(), self.model, self.scales, settings)
 
     @classmethod
@@ -714,10 +681,9 @@ def _refuse_other(where: str, name: str, value: object, kind: type) -> None:
     raise UsageError(f"[{where}] expected {name} as a livegnn {kind.__name__}, got {type(value).__name__}; {remedy}")
 
 
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise ValueInvalid(f"[Engine] expected name as a string, got {name!r}; pass one")
-    return name
+def _check_int(name: str, value: object, least: int, most: float, span: str) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueInvalid(f"[Engine] expected {name} as an int {span}, got {value!r}; pass another")
 
 
 def _choice(name: str, value: object, known: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from livegnn.errors import ColumnMissing, ModelMismatch, ModelUnsupported, ValueInvalid, WidthMismatch
 from livegnn.graph.graph import Graph
+from livegnn.graph.schema import no_vertex_type
 from livegnn.graph.updates import VertexType
 from livegnn.inference.predict import Rows, pair_scores
 from livegnn.models.compile_layout import Codes
@@ -76,8 +77,10 @@ def check_strategy(model: Model, strategy: str) -> None:
 
 
 def width_of(model: Model, graph: Graph, where: str, vertex_type: VertexType | None) -> int:
-    """The width of the output of a type. Raises: ColumnMissing, ValueInvalid, ModelMismatch."""
+    """The width of the output, of a type where there are types. Raises: ColumnMissing, ValueInvalid, ModelMismatch."""
     schema = graph.host.schema
+    if not schema.has_types:
+        return model.output_width
     name = schema.vertex_types[schema.vertex_code(where, vertex_type)]
     widths = model.output_widths
     if name not in widths:
@@ -109,14 +112,18 @@ def scores_of(
     """Scores of pairs of vertices: by the model's edge_head, else the dot product of the two outputs.
 
     Args:   read: the rows of both ends, all of one version.
-    Raises: ColumnMissing without both types; WidthMismatch for outputs that do not fit together.
+    Raises: ColumnMissing without both types where vertices have types, or with them where they have none; WidthMismatch
+            for outputs that do not fit together.
     """
-    if vertex_types is None or len(vertex_types) != 2:
+    types: tuple[VertexType | None, VertexType | None] = vertex_types or (None, None)
+    if not graph.host.schema.has_types:
+        no_vertex_type("predict_edges", vertex_types)
+    elif vertex_types is None or len(vertex_types) != 2:
         raise ColumnMissing(
             f"[predict_edges] expected vertex_types=(type of the first, type of the second), got {vertex_types!r}; say "
             "which types are meant"
         )
-    first, second = (width_of(model, graph, "predict_edges", vertex_type) for vertex_type in vertex_types)
+    first, second = (width_of(model, graph, "predict_edges", vertex_type) for vertex_type in types)
     wanted = first if model.edge_head is None else model.output_width
     if not first == second == wanted:
         of = "one width" if model.edge_head is None else f"width {wanted}, as the model's edge_head takes"
@@ -124,7 +131,7 @@ def scores_of(
             f"[predict_edges] expected outputs of {of}, got {first} and {second} for {vertex_types}; read the "
             "embeddings and score them"
         )
-    rows = read((pairs[:, 0], vertex_types[0]), (pairs[:, 1], vertex_types[1]))
+    rows = read((pairs[:, 0], types[0]), (pairs[:, 1], types[1]))
     return pair_scores(cut(rows[: len(pairs)], first), cut(rows[len(pairs) :], first), model.edge_head)
 
 

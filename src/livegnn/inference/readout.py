@@ -242,7 +242,7 @@ class Readout:
         graph = self.engine.graph
         with graph.host.writing("assign"):
             self._repair()
-            names = _id_list(graph, ids)
+            names: list[Any] = graph.host.ids.listed("assign", "ids", ids).tolist()
             found = group_array("assign", groups, len(names), "ids")
             live = graph.is_live(ids, vertex_type=self.vertex_type) if names else np.zeros(0, np.bool_)
             last = dict(zip(names, range(len(names)), strict=True))  # of an id given twice, the later row counts
@@ -364,10 +364,7 @@ class Readout:
 
     def _width_in(self, model: Model) -> int:
         """The width of the rows that are pooled. Raises: ModelMismatch."""
-        graph = self.engine.graph
-        if not graph.host.schema.has_types:
-            return model.output_width
-        return over_types.width_of(model, graph, "Readout", self.vertex_type)
+        return over_types.width_of(model, self.engine.graph, "Readout", self.vertex_type)
 
     def _members(self) -> Int64:
         """Slots of the live vertices of our type."""
@@ -425,13 +422,15 @@ class Readout:
         pending = self._pending
         if pending is None or pending.version != version:
             return
-        self._group[pending.removed] = -1
-        numbers = self._names.numbered(list(pending.added.values()))
-        self._group[list(pending.added)] = numbers
-        for name in pending.named:
-            self._assigned.pop(name, None)
+        self._regroup(pending)
         if (self._group[self._members()] < 0).any():
             raise InvariantBroken("[Readout] expected a group for every live vertex, got one without; make it again")
+
+    def _regroup(self, pending: PendingMembers) -> None:
+        self._group[pending.removed] = -1
+        self._group[list(pending.added)] = self._names.numbered(list(pending.added.values()))
+        for name in pending.named:
+            self._assigned.pop(name, None)
 
     def _build(self) -> None:
         """Pool, counts and the copy of the rows, from membership and the engine's rows."""
@@ -460,15 +459,11 @@ class Readout:
             if groups is not None:
                 self._group[slots] = self._names.numbered(groups)
             elif self._pending is not None and (self._pending.added or self._pending.removed):
-                self._group[self._pending.removed] = -1
-                self._group[list(self._pending.added)] = self._names.numbered(list(self._pending.added.values()))
+                self._regroup(self._pending)
             moves = Moves(slots, old_groups, self._group[slots], self._rows[slots], new)
             self._rows[slots] = new
             self._pool.move(moves, self._rows)
             self._names.count(moves)
-            if groups is None and self._pending is not None:
-                for name in self._pending.named:
-                    self._assigned.pop(name, None)
             self._version, self._pending, self._needs_rebuild = version, None, False
 
     def _grow(self, count: int) -> None:
@@ -520,20 +515,14 @@ def _listed_parts(kind: object) -> tuple[tuple[str, int, int], ...]:
             "as (kind, start, stop)"
         )
     for each in kind:
-        if not isinstance(each, Sequence) or len(each) != 3 or not _is_kind(each[0]) or not _is_range(*each[1:]):
+        kinds, *columns = each if isinstance(each, Sequence) and len(each) == 3 else (None,)
+        whole = len(columns) == 2 and all(type(place) is int for place in columns)
+        if kinds not in list(KINDS) or not whole or not 0 <= columns[0] < columns[1]:
             raise ValueInvalid(
                 f"[Readout] expected each pool as (kind, start, stop), kind one of {', '.join(KINDS)} and columns "
                 f"0 <= start < stop, got {each!r}; fix it"
             )
     return tuple((each[0], int(each[1]), int(each[2])) for each in kind)
-
-
-def _is_kind(kind: object) -> bool:
-    return isinstance(kind, str) and kind in KINDS
-
-
-def _is_range(start: object, stop: object) -> bool:
-    return type(start) is int and type(stop) is int and 0 <= start < stop
 
 
 def _built(
@@ -548,11 +537,6 @@ def _built(
         part = slice(begin, begin + _BUILD_ROWS)
         pool.move(Moves(slots[part], none[part], groups[part], fresh[part], fresh[part]), rows)
     return rows, pool
-
-
-def _id_list(graph: Any, ids: object) -> list[Any]:
-    listed: list[Any] = graph.host.ids.listed("assign", "ids", ids).tolist()
-    return listed
 
 
 def _check_head(head: object, width: int) -> None:

@@ -19,13 +19,12 @@ from livegnn.errors import UsageError
 from livegnn.graph.graph import Graph
 from livegnn.graph.ids import IdChange
 from livegnn.graph.ids_then import IdsThen
-from livegnn.graph.schema import no_vertex_type
 from livegnn.graph.updates import Updates, VertexType
 from livegnn.inference import hetero as over_types
-from livegnn.inference.predict import Head, Rows, pair_array, pair_scores, predictions
+from livegnn.inference.predict import Head, Rows, pair_array, predictions
 from livegnn.models.model import Model
 
-__all__ = ["SnapshotView", "View", "Viewed", "WhatIfView"]
+__all__ = ["Outputs", "SnapshotView", "View", "Viewed", "WhatIfView"]
 
 
 class Viewed(Protocol):
@@ -53,42 +52,51 @@ class Viewed(Protocol):
         """The same for every engine of the graph. The caller holds the graph's lock."""
 
 
-class View(ABC):
-    """What can be read of a view: the reads of an engine."""
+class Outputs(ABC):
+    """The reads of an engine, and of a view of one."""
 
     _where: str
 
     @abstractmethod
     def _read(self, *parts: over_types.Part) -> Rows:
-        """Rows as wide as the widest type's, those of each part in turn. Raises: UsageError outside the block."""
+        """Rows as wide as the widest type's, those of each part in turn, all of one version."""
 
     @abstractmethod
     def _of(self) -> tuple[Graph, Model]:
-        """What the rows are of."""
+        """What the rows are of. Raises: UsageError outside a view's block."""
 
     def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
-        """As Engine.embeddings."""
+        """The module's output rows, (k, d) float32, all of one version.
+
+        Args:   vertex_type: whose ids they are, where vertices have types; d is then that type's own.
+        Raises: VertexUnknown naming the id; ColumnMissing without vertex_type where there are types; ModelMismatch for
+                a type that the model has no output for; UsageError outside a view's block.
+        """
         graph, model = self._of()
-        typed = graph.host.schema.has_types
-        width = over_types.width_of(model, graph, self._where, vertex_type) if typed else None
-        rows = self._read((ids, vertex_type))
-        return rows if width is None else over_types.cut(rows, width)
+        if not graph.host.schema.has_types:
+            return self._read((ids, vertex_type))
+        width = over_types.width_of(model, graph, self._where, vertex_type)
+        return over_types.cut(self._read((ids, vertex_type)), width)
 
     def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
-        """As Engine.predict."""
+        """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
+        of rows.
+        """
         return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
 
     def predict_edges(
         self, pairs: object, *, vertex_types: tuple[VertexType, VertexType] | None = None
     ) -> NDArray[Any]:
-        """As Engine.predict_edges."""
+        """Link scores of (k, 2) pairs of ids, (k,) float32: the model's edge_head, or the dot product of the two
+        outputs. vertex_types: of the first and of the second of each pair, where vertices have types.
+        """
         array = pair_array(pairs)
         graph, model = self._of()
-        if graph.host.schema.has_types:
-            return over_types.scores_of(model, graph, array, vertex_types, self._read)
-        no_vertex_type("predict_edges", vertex_types)
-        rows = self.embeddings(array.reshape(-1))
-        return pair_scores(rows[0::2], rows[1::2], model.edge_head)
+        return over_types.scores_of(model, graph, array, vertex_types, self._read)
+
+
+class View(Outputs):
+    """Outputs that can be read inside a `with` block."""
 
     def _refuse_outside(self) -> NoReturn:
         raise UsageError(

@@ -85,10 +85,9 @@ def test_a_graph_without_dates_is_refused() -> None:
 
 
 def test_training_learns_the_planted_pattern(story: st.Story) -> None:
+    torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
     trained = st.train(story, epochs=60)
-    run = st.PygRun(story)
-    scores = st.scores_of(
-        run.outputs(trained.module, run.inputs(story.event_count, st.features_at(story, story.event_count)))
-    )
+    x = torch.from_numpy(st.features_at(story, story.event_count))
+    scores = st.scores_of(st.run_pyg(trained.module, x, st.edge_index(story, story.event_count)))
     assert st.evaluate(scores[story.judge_ids], story.truth[story.judge_ids] == 1).auc > 0.75

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import livegnn as lg
-from livegnn.inference.stream import CostModel, SizeCost, Stream, cost_curve, largest_rate, rate_within
+from benchmarks.engine.rates import SizeCost, cost_curve, largest_rate, rate_within
+from livegnn.inference.stream import CostModel, Stream
 from tests.unit.inference.samples import WIDTH, N, array, engine, graph, model, row, updates
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from livegnn import datasets
-from livegnn.cli.arguments import from_zero, picture, positive
+from livegnn.cli.arguments import from_zero, loaded, picture, positive
 from livegnn.cli.console import Console
 from livegnn.cli.demo import experiment as st
-from livegnn.errors import DataMissing
 from livegnn.optional import need
 
 if TYPE_CHECKING:
@@ -88,15 +87,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _stream(options: argparse.Namespace, console: Console) -> datasets.EventStream:
-    if options.quick:
-        return datasets.generate_like(options.dataset, options.seed, scale=0.05)
-    if options.generated:
-        return datasets.generate_like(options.dataset, options.seed)
-    try:
-        return datasets.load(options.dataset)
-    except DataMissing as why:
-        console.warn(str(why))
-        return datasets.generate_like(options.dataset, options.seed)
+    def generate() -> datasets.EventStream:
+        return datasets.generate_like(options.dataset, options.seed, scale=0.05 if options.quick else 1.0)
+
+    generated = options.quick or options.generated
+    return loaded(None if generated else lambda: datasets.load(options.dataset), generate, console)
 
 
 def _introduce(story: st.Story, console: Console) -> None:
@@ -127,8 +122,10 @@ def _stream_rest(player: Player, story: st.Story, console: Console) -> Played:
 
 def _pace(played: Played) -> str:
     recent = slice(-50, None)
-    seconds, updates = sum(played.batch_seconds[recent]), sum(played.batch_updates[recent])
-    return f"{updates / seconds:,.0f} updates/s, {1e3 * float(np.median(played.batch_seconds[recent])):.2f} ms a batch"
+    seconds, updates = sum(played.batches.seconds[recent]), sum(played.batches.updates[recent])
+    return (
+        f"{updates / seconds:,.0f} updates/s, {1e3 * float(np.median(played.batches.seconds[recent])):.2f} ms a batch"
+    )
 
 
 def way_labels(story: st.Story, played: Played) -> dict[str, str]:
@@ -147,30 +144,30 @@ def report(story: st.Story, played: Played, pooled: int, console: Console) -> No
         console.warn(
             f"Interrupted after {done:,} of {story.event_count - story.start:,} events; this is what was seen."
         )
-    if played.batch_seconds and played.full_seconds:
+    if played.batches.seconds and played.full_seconds:
         _report_speed(played, console)
     if played.truths:
         _report_quality(story, played, pooled, console)
 
 
 def _report_speed(played: Played, console: Console) -> None:
-    ms = np.asarray(played.batch_seconds) * 1e3
+    ms = np.asarray(played.batches.seconds) * 1e3
     full = float(np.median(played.full_seconds)) * 1e3
     console.heading("Speed")
     rows = [
-        ["updates per second", f"{sum(played.batch_updates) / (ms.sum() / 1e3):,.0f}"],
-        ["updates in a batch, mean", f"{np.mean(played.batch_updates):,.0f}"],
-        ["predictions changed by a batch, mean", f"{np.mean(played.batch_changed):,.0f}"],
+        ["updates per second", f"{sum(played.batches.updates) / (ms.sum() / 1e3):,.0f}"],
+        ["updates in a batch, mean", f"{np.mean(played.batches.updates):,.0f}"],
+        ["predictions changed by a batch, mean", f"{np.mean(played.batches.changed):,.0f}"],
         ["time of a batch, p50", f"{np.percentile(ms, 50):.2f} ms"],
         ["time of a batch, p99", f"{np.percentile(ms, 99):.2f} ms"],
         [f"full PyG run, median of {len(played.full_seconds)}", f"{full:.2f} ms"],
         ["speed-up over re-running, mean batch", f"{full / ms.mean():.1f}x"],
     ]
     console.table([f"batches of {played.options.batch} events", f"{len(ms):,} batches"], rows, strong=len(rows) - 1)
-    if played.single_seconds:
-        single = np.asarray(played.single_seconds) * 1e3
+    if played.singles.seconds:
+        single = np.asarray(played.singles.seconds) * 1e3
         rows = [
-            ["predictions changed by an event, median", f"{np.median(played.single_changed):,.0f}"],
+            ["predictions changed by an event, median", f"{np.median(played.singles.changed):,.0f}"],
             ["time of an event, p50", f"{np.percentile(single, 50):.3f} ms"],
             ["time of an event, p99", f"{np.percentile(single, 99):.3f} ms"],
             ["speed-up over re-running, median event", f"{full / np.median(single):,.0f}x"],
@@ -218,7 +215,9 @@ def _draw(story: st.Story, played: Played, pooled: int, path: Path, console: Con
 
     stream = story.stream
     source = "GENERATED stream of the shape of " + stream.name if stream.generated else stream.name
-    speed_up = float(np.median(played.full_seconds) / np.mean(played.batch_seconds)) if played.batch_seconds else 0.0
+    speed_up = (
+        float(np.median(played.full_seconds) / np.mean(played.batches.seconds)) if played.batches.seconds else 0.0
+    )
     streamed = f"{played.event - story.start:,} streamed in batches of {played.options.batch}"
     if played.interrupted:
         streamed = "INTERRUPTED after " + streamed

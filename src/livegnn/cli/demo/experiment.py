@@ -11,6 +11,7 @@ Source of the protocol: NeutronRT, Table IV and VI.A, with dated events in place
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,7 +26,6 @@ Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
-Edges = tuple[Int64, Int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,12 @@ class Story:
     @property
     def feature_width(self) -> int:
         """Number of features of a vertex."""
-        return len(_column_names(self.stream))
+        return 8 if self.has_signs else 6
+
+    @property
+    def has_signs(self) -> bool:
+        """Whether events have weights below 0, which are counted apart."""
+        return self.stream.weight is not None and bool((self.stream.weight < 0).any())
 
 
 @dataclass(frozen=True)
@@ -111,24 +116,18 @@ def _number_by_appearance(stream: EventStream) -> tuple[EventStream, Int64]:
     return numbered, first.astype(np.int64)
 
 
-def _column_names(stream: EventStream) -> tuple[str, ...]:
-    signed = stream.weight is not None and bool((stream.weight < 0).any())
-    kinds = ("count", "negative count", "positive sum", "negative sum") if signed else ("count", "sum", "largest")
-    return tuple(f"{side} {kind}" for side in ("in", "out") for kind in kinds)
-
-
 class LiveFeatures:
     """Counters of each vertex's own events, kept up to date as events arrive.
 
-    x[v] = log(1 + c[v]) / 2     c: counts and sums of v's in-events, then of its out-events (see `names`)
+    x[v] = log(1 + c[v]) / 2     c: of v's in-events, then of its out-events: count, sum and largest weight;
+                                    or with signs: count, count below 0, sum above 0, sum below 0
     """
 
     def __init__(self, story: Story) -> None:
         self._stream = story.stream
-        self.names = _column_names(story.stream)
-        self._half = len(self.names) // 2
-        self._signed = self._half == 4
-        self._counters: Float64 = np.zeros((story.stream.vertex_count, len(self.names)))
+        self._half = story.feature_width // 2
+        self._signed = story.has_signs
+        self._counters: Float64 = np.zeros((story.stream.vertex_count, story.feature_width))
 
     def absorb(self, begin: int, end: int) -> Int64:
         """Counts events [begin, end); returns the vertices that they name, sorted, unique."""
@@ -158,36 +157,25 @@ def features_at(story: Story, event: int) -> Float32:
     return live.rows(slice(0, int(story.seen[event])))
 
 
-def edges_at(story: Story, event: int) -> Edges:
-    """Edges of events [0, event), each once; the graph of the story is undirected."""
-    return story.stream.src[:event], story.stream.dst[:event]
-
-
-def _both_ways(torch: Any, edges: Edges) -> Any:
-    one = torch.from_numpy(np.stack(edges))
+def edge_index(story: Story, event: int) -> Any:
+    """PyG's edge_index of events [0, event), both ways."""
+    torch = need("torch", "pyg")
+    one = torch.from_numpy(np.stack([story.stream.src[:event], story.stream.dst[:event]]))
     back = one[:, one[0] != one[1]].flip(0)  # a self-loop is one edge, not two, as in an undirected lg.Graph
     return torch.cat([one, back], dim=1)
 
 
-def make_module(feature_width: int) -> Any:
-    """An ordinary two-layer PyG GraphSAGE with a linear head (cli/demo/net.py)."""
-    need("torch", "pyg")
+def train(story: Story, until: int | None = None, *, epochs: int = 60) -> Trained:
+    """Trains the module on what events [0, until) show; the judging half of the known vertices is never touched."""
+    torch = need("torch", "pyg")
     need("torch_geometric.nn", "pyg")
     from livegnn.cli.demo.net import FraudNet
 
-    return FraudNet(feature_width)
-
-
-def train(story: Story, until: int | None = None, *, epochs: int = 60) -> Trained:
-    """Trains the module on what events [0, until) show; the judging half of the known vertices is never touched."""
-    import time
-
-    torch = need("torch", "pyg")
     until = story.start if until is None else until
     begin = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(story.seed)
-        module = make_module(story.feature_width)
+        module = FraudNet(story.feature_width)
         cases = _label_cases(story, until) if story.task == "labels" else _event_cases(story, until)
         optimizer = torch.optim.Adam(module.parameters(), lr=0.01, weight_decay=5e-4)
         module.train()
@@ -209,11 +197,11 @@ def _label_cases(story: Story, until: int) -> list[tuple[Any, ...]]:
     utils = need("torch_geometric.utils", "pyg")
     ids = story.train_ids[story.first[story.train_ids] < until]
     x = torch.from_numpy(features_at(story, until))
-    near, edge_index, place, _ = utils.k_hop_subgraph(
-        torch.from_numpy(ids), 2, _both_ways(torch, edges_at(story, until)), relabel_nodes=True, num_nodes=len(x)
+    near, edges, place, _ = utils.k_hop_subgraph(
+        torch.from_numpy(ids), 2, edge_index(story, until), relabel_nodes=True, num_nodes=len(x)
     )
     truth = torch.from_numpy(story.truth[ids].astype(np.int64))
-    return [(x[near], edge_index, place, truth)]
+    return [(x[near], edges, place, truth)]
 
 
 def _event_cases(story: Story, until: int, count: int = 8) -> list[tuple[Any, ...]]:
@@ -226,26 +214,15 @@ def _event_cases(story: Story, until: int, count: int = 8) -> list[tuple[Any, ..
         dst = story.stream.dst[now:later]
         keep = dst < len(x)
         truth = torch.from_numpy(story.truth[now:later][keep].astype(np.int64))
-        cases.append((x, _both_ways(torch, edges_at(story, int(now))), torch.from_numpy(dst[keep]), truth))
+        cases.append((x, edge_index(story, int(now)), torch.from_numpy(dst[keep]), truth))
     return cases
 
 
-class PygRun:
-    """The module run from scratch by PyG on events [0, event): what a user does without livegnn."""
-
-    def __init__(self, story: Story) -> None:
-        self._torch = need("torch", "pyg")
-        self._story = story
-
-    def inputs(self, event: int, x: Float32) -> tuple[Any, Any]:
-        """Feature and edge tensors; not part of what `outputs` takes."""
-        return self._torch.from_numpy(x), _both_ways(self._torch, edges_at(self._story, event))
-
-    def outputs(self, module: Any, inputs: tuple[Any, Any]) -> Float32:
-        """Float32 (V, 2) of one full forward."""
-        with self._torch.inference_mode():
-            result: Float32 = module(*inputs).numpy()
-        return result
+def run_pyg(module: Any, x: Any, edge_index: Any) -> Float32:
+    """Float32 (V, 2) of one full forward by PyG: what a user does without livegnn."""
+    with need("torch", "pyg").inference_mode():
+        result: Float32 = module(x, edge_index).numpy()
+    return result
 
 
 def scores_of(outputs: Float32) -> Float32:

@@ -72,7 +72,6 @@ def _draw_quality(axes: Any, story: st.Story, played: Played, pooled: int, capti
             color=_COLOURS.get(way, "#CC79A7"),
             linewidth=2.8 if strong else 1.5,
             label=caption.labels[way],
-            drawstyle="default",
             zorder=3 if strong else 2,
         )
     for i, event in enumerate(played.refreshed_at):
@@ -92,7 +91,7 @@ def _draw_quality(axes: Any, story: st.Story, played: Played, pooled: int, capti
 
 
 def _draw_latency(axes: Any, story: st.Story, played: Played) -> None:
-    ms = np.asarray(played.batch_seconds) * 1e3
+    ms = np.asarray(played.batches.seconds) * 1e3
     ends = (story.start + np.arange(1, len(ms) + 1) * played.options.batch) / 1000
     axes.plot(ends, ms, ".", color=_COLOURS[LIVE], markersize=3, alpha=0.5, rasterized=True)
     full = float(np.median(played.full_seconds)) * 1e3

@@ -17,6 +17,7 @@ import numpy as np
 
 import livegnn as lg
 from livegnn.cli.demo import experiment as st
+from livegnn.optional import need
 
 LIVE, RETRAINED, PERIODIC = "live", "retrained", "periodic"
 
@@ -37,8 +38,17 @@ class PlayOptions:
 
 
 @dataclass(eq=False)
+class TimedBatches:
+    """Batches of one kind: the seconds of each, its updates, and how many predictions it changed."""
+
+    seconds: list[float] = field(default_factory=list)
+    updates: list[int] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
 class Played:
-    """What happened: seconds and updates of each batch, seconds of full PyG runs, scores at each checkpoint."""
+    """What happened: batches, seconds of full PyG runs, scores at each checkpoint."""
 
     options: PlayOptions
     events_done: list[int] = field(default_factory=list)  # at each checkpoint
@@ -46,11 +56,8 @@ class Played:
     scores: dict[str, list[st.Float32]] = field(default_factory=dict)
     refreshed_at: list[int] = field(default_factory=list)
     retrained_at: list[int] = field(default_factory=list)
-    batch_seconds: list[float] = field(default_factory=list)
-    batch_updates: list[int] = field(default_factory=list)
-    batch_changed: list[int] = field(default_factory=list)
-    single_seconds: list[float] = field(default_factory=list)  # of the events that were applied one by one
-    single_changed: list[int] = field(default_factory=list)
+    batches: TimedBatches = field(default_factory=TimedBatches)
+    singles: TimedBatches = field(default_factory=TimedBatches)  # of one event each
     full_seconds: list[float] = field(default_factory=list)
     deviation_max: float = 0.0  # largest |live - PyG| over the largest |PyG|, over all checkpoints
     event: int = 0
@@ -66,14 +73,9 @@ class Played:
         return rows
 
 
-def sampled_name(fanout: int) -> str:
-    """The name of the way that samples at most `fanout` neighbours a vertex and layer."""
-    return f"sampled {fanout}"
-
-
 def make_engine(story: st.Story, trained: st.Trained, fanout: int | None = None) -> Any:
     """An engine on the graph as of the story's start; fanout chooses the sampled strategy."""
-    src, dst = st.edges_at(story, story.start)
+    src, dst = story.stream.src[: story.start], story.stream.dst[: story.start]
     graph = lg.Graph(st.features_at(story, story.start), src, dst, undirected=True)
     model = lg.from_pyg(trained.module)
     if fanout is None:
@@ -102,11 +104,10 @@ class Player:
         self.story, self.trained, self.options = story, trained, options
         self.played = Played(options, event=story.start)
         self.engine = make_engine(story, trained)
-        self._sampled = {sampled_name(k): make_engine(story, trained, k) for k in options.fanouts}
+        self._sampled = {f"sampled {k}": make_engine(story, trained, k) for k in options.fanouts}
         self._sampled_event = story.start
         self._live = st.LiveFeatures(story)
         self._live.absorb(0, story.start)
-        self._pyg = st.PygRun(story)
         self._stale: st.Float32 = np.zeros(0, dtype=np.float32)
         self._newest = trained
         ways = [LIVE, PERIODIC, *self._sampled, *([RETRAINED] if options.retrain else [])]
@@ -115,7 +116,7 @@ class Player:
     def run(self, on_batch: Callable[[Played], None]) -> Played:
         """Streams to the end; on_batch is called after every batch. KeyboardInterrupt ends the pass early."""
         story, options = self.story, self.options
-        moments = _moments(story, options.checkpoints, options.batch)
+        moments = _spread(range(story.start, story.event_count, options.batch), options.checkpoints)
         refresh, retrain = set(_spread(moments, options.refreshes)), set(_spread(moments, options.retrainings))
         try:
             for begin in range(story.start, story.event_count, options.batch):
@@ -126,7 +127,7 @@ class Player:
                     self._apply(begin, end)
                 else:
                     for event in range(begin, end):
-                        self._apply_single(event)
+                        self._apply(event, event + 1, self.played.singles)
                 on_batch(self.played)
             if story.task == "labels":
                 self._judge(story.event_count, False, False)
@@ -140,32 +141,23 @@ class Player:
                 del rows[least:]
         return self.played
 
-    def _apply(self, begin: int, end: int) -> None:
-        seconds, updates, changed = self._timed_batch(begin, end)
-        self.played.batch_seconds.append(seconds)
-        self.played.batch_updates.append(updates)
-        self.played.batch_changed.append(changed)
-
-    def _apply_single(self, event: int) -> None:
-        seconds, _, changed = self._timed_batch(event, event + 1)
-        self.played.single_seconds.append(seconds)
-        self.played.single_changed.append(changed)
-
-    def _timed_batch(self, begin: int, end: int) -> tuple[float, int, int]:
-        """(seconds, updates, predictions changed) of events [begin, end) as one batch."""
+    def _apply(self, begin: int, end: int, kind: TimedBatches | None = None) -> None:
+        """Events [begin, end) as one batch, noted among those of its kind; by default the batches."""
+        kind = self.played.batches if kind is None else kind
         touched = self._live.absorb(begin, end)
         clock = time.perf_counter()
         updates = make_updates(self.story, self._live, begin, end, touched)
         changes = self.engine.apply(updates)
-        seconds = time.perf_counter() - clock
+        kind.seconds.append(time.perf_counter() - clock)
+        kind.updates.append(len(updates))
+        kind.changed.append(len(changes.vertices))
         self.played.event = end
-        return seconds, len(updates), len(changes.vertices)
 
     def _judge(self, event: int, refresh: bool, retrain: bool) -> None:
-        story, played = self.story, self.played
+        story, played, torch = self.story, self.played, need("torch", "pyg")
         ids, truth = st.cases_at(story, event, self.options.batch)
         seen = int(story.seen[event])
-        inputs = self._pyg.inputs(event, self._live.rows(slice(0, seen)))
+        inputs = torch.from_numpy(self._live.rows(slice(0, seen))), st.edge_index(story, event)
         full = self._timed_full_run(inputs)
         live = np.asarray(self.engine.embeddings(np.arange(seen, dtype=np.int64)))
         played.deviation_max = max(played.deviation_max, float(np.abs(live - full).max() / np.abs(full).max()))
@@ -181,7 +173,7 @@ class Player:
             if retrain and event > story.start:
                 self._newest = st.train(story, event, epochs=self.options.epochs)
                 played.retrained_at.append(event)
-            self._keep(RETRAINED, st.scores_of(self._pyg.outputs(self._newest.module, inputs)), ids)
+            self._keep(RETRAINED, st.scores_of(st.run_pyg(self._newest.module, *inputs)), ids)
 
     def _judge_sampled(self, event: int, ids: st.Int64, seen: int) -> None:
         begin = self._sampled_event
@@ -204,16 +196,11 @@ class Player:
 
     def _timed_full_run(self, inputs: tuple[Any, Any]) -> st.Float32:
         if not self.played.full_seconds:
-            self._pyg.outputs(self.trained.module, inputs)  # first call pays for warm-up; not counted
+            st.run_pyg(self.trained.module, *inputs)  # first call pays for warm-up; not counted
         clock = time.perf_counter()
-        full = self._pyg.outputs(self.trained.module, inputs)
+        full = st.run_pyg(self.trained.module, *inputs)
         self.played.full_seconds.append(time.perf_counter() - clock)
         return full
-
-
-def _moments(story: st.Story, count: int, batch: int) -> Sequence[int]:
-    """`count` batch beginnings, evenly spread over the streamed events; the first one is the start."""
-    return _spread(range(story.start, story.event_count, batch), count)
 
 
 def _spread(items: Sequence[int], count: int) -> list[int]:

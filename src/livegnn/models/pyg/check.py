@@ -1,11 +1,15 @@
-"""Compares an imported model with its module on random graphs before it is accepted."""
+"""Compares an imported model with its module on random graphs before it is accepted.
+
+A graph whose vertices have no types is here one of a single type without a name: everything is in tuples by type.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,40 +18,32 @@ from torch.overrides import TorchFunctionMode
 
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
-from livegnn.models.pyg.signature import Signature
+from livegnn.models.pyg.signature import Signature, Types
 from livegnn.models.truth import EdgeList, true_rows
 
-__all__ = [
-    "TOLERANCE_EXACT",
-    "TOLERANCE_FLOAT32",
-    "TOLERANCE_ROUNDED",
-    "Columns",
-    "as_given",
-    "as_tensors",
-    "check_import",
-    "compare",
-    "computing_in",
-    "edge_list",
-    "sample",
-]
+__all__ = ["Columns", "Sample", "check_import", "example", "modelled", "runs", "sample", "samples", "sizes_of"]
 
-_SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges
+_SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges, of each type at least
 _LARGE = ((300, 2_000), (6_000, 40_000))  # besides, where a recording may have fixed what a run took from shapes
-TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
-TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was rounded to float32 (2^-24 each)
-TOLERANCE_FLOAT32 = 2e-2  # the module in float32 against itself in float64: coarse, finds what depends on the dtype
+_TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
+_TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was rounded to float32 (2^-24 each)
+_TOLERANCE_FLOAT32 = 2e-2  # the module in float32 against itself in float64: coarse, finds what depends on the dtype
+_NAMELESS: Types = (("",), (("", "", ""),))
+
+#: (features, edge_index, weights, attributes, types, and of several graphs the batch), each by type, or None.
+Sample: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What a module is given: features of `width`, weights or none, attributes of a width, types below a number.
+    """What a module is given: features by type, weights or none, attributes of a width, types below a number.
 
-    batch: whether it is given the vertices' graphs.   flat: whether the attributes, of width 1, are given as a vector.
-    bare: whether a Data without attributes says so by None, as PyG's does.   as_weights: whether the model reads the
-    attributes as weights.
+    widths: of the features.   batch: whether it is given the vertices' graphs.   flat: whether the attributes, of width
+    1, are given as a vector.   bare: whether a Data without attributes says so by None, as PyG's does.   as_weights:
+    whether the model reads the attributes as weights.   over: the types of vertices and edges by which it has dicts.
     """
 
-    width: int
+    widths: tuple[int, ...]
     weighted: bool = False
     attributes: int | None = None
     types: int | None = None
@@ -55,49 +51,81 @@ class Columns:
     flat: bool = False
     bare: bool = False
     as_weights: bool = False
+    over: Types | None = None
 
 
-def sample(columns: Columns, vertices: int, edges: int, seed: int) -> tuple[Any, Any, Any, Any, Any]:
-    """(features, edge_index, weights, attributes, types) with self-loops, parallel edges and isolated vertices.
+def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
+    """A graph with self-loops, parallel edges and isolated vertices; types differ in size.
 
     Floats are float64 that float32 holds. Weights are between 0.1 and 3, never 1. Vertices beyond two thirds of the
     range have no edges but self-loops.
     """
     rng = np.random.default_rng([20240229, seed, vertices])
-    reach = max(1, (2 * vertices + 2) // 3)
-    src, dst = rng.integers(0, reach, edges), rng.integers(0, reach, edges)
-    loops = rng.integers(0, vertices, edges // 6)
-    doubled = rng.integers(0, edges, edges // 5) if edges else np.zeros(0, np.int64)
-    src = np.concatenate([src, loops, src[doubled], loops[: len(loops) // 2]])
-    dst = np.concatenate([dst, loops, dst[doubled], loops[: len(loops) // 2]])
-    weight = rng.uniform(0.1, 3.0, len(src))
-    features = _float32(rng.standard_normal((vertices, columns.width)))
-    attributes = None if columns.attributes is None else _float32(rng.standard_normal((len(src), columns.attributes)))
-    types = None if columns.types is None else rng.integers(0, columns.types, len(src))
-    return features, np.stack([src, dst]), _float32(weight) if columns.weighted else None, attributes, types
+    names, triples = columns.over or _NAMELESS
+    counts = {name: vertices + 2 * (place % 3) for place, name in enumerate(names)}
+    reach = {name: max(1, (2 * count + 2) // 3) for name, count in counts.items()}
+    ends, weights = [], []
+    for source, _, target in triples:
+        src, dst = rng.integers(0, reach[source], edges), rng.integers(0, reach[target], edges)
+        loops = rng.integers(0, counts[source], edges // 6 if source == target else 0)
+        doubled = rng.integers(0, edges, edges // 5) if edges else np.zeros(0, np.int64)
+        src = np.concatenate([src, loops, src[doubled], loops[: len(loops) // 2]])
+        dst = np.concatenate([dst, loops, dst[doubled], loops[: len(loops) // 2]])
+        ends.append(np.stack([src, dst]))
+        weights.append(_float32(rng.uniform(0.1, 3.0, len(src))))
+    shapes = zip(counts.values(), columns.widths, strict=True)
+    features = tuple(_float32(rng.standard_normal(shape)) for shape in shapes)
+    attributes = types = None
+    if columns.attributes is not None:
+        attributes = tuple(_float32(rng.standard_normal((len(rows), columns.attributes))) for rows in weights)
+    if columns.types is not None:
+        types = tuple(rng.integers(0, columns.types, len(rows)) for rows in weights)
+    return features, tuple(ends), tuple(weights) if columns.weighted else None, attributes, types
 
 
 def _float32(array: Any) -> Any:
     return array.astype(np.float32).astype(np.float64)
 
 
-def edge_list(columns: Columns, given: tuple[Any, ...]) -> EdgeList:
-    """The edges of a sample as the model reads them."""
-    _, (src, dst), weight, attributes, types = given
-    return EdgeList(src, dst, attributes[:, 0] if columns.as_weights else weight, attributes, types)
+def samples(columns: Columns, *, recorded: bool) -> Iterator[tuple[Sample, str]]:
+    """Graphs of several sizes, and what a message calls each."""
+    large = _LARGE if recorded and columns.over is None else ()
+    for seed, (vertices, edges) in enumerate(_SIZES + large):
+        given = sample(columns, vertices, edges, seed)
+        yield given, f"a graph of {sizes_of(given)}"
 
 
-def as_given(columns: Columns, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A sample as the module is given it."""
-    return (*given[:3], given[3][:, 0], *given[4:]) if columns.flat else given
+def sizes_of(given: Sample) -> str:
+    """The numbers of vertices and edges, for messages."""
+    return f"{sum(map(len, given[0]))} vertices and {sum(pairs.shape[1] for pairs in given[1])} edges"
 
 
-def as_tensors(given: tuple[Any, ...], dtype: Any) -> tuple[Any, ...]:
-    """The same as tensors, floats of `dtype`."""
-    return tuple(
-        None if each is None else torch.tensor(each, dtype=dtype if each.dtype.kind == "f" else torch.int64)
-        for each in given
-    )
+def _as_tensors(columns: Columns, given: Sample, dtype: Any) -> tuple[Any, ...]:
+    """A sample as the module is given it: tensors, floats of `dtype`; in tuples by type only where there are types."""
+    if columns.flat:
+        given = (*given[:3], tuple(rows[:, 0] for rows in given[3]), *given[4:])
+
+    def tensor(array: Any) -> Any:
+        return torch.tensor(array, dtype=dtype if array.dtype.kind == "f" else torch.int64)
+
+    tensors = [None if parts is None else tuple(map(tensor, parts)) for parts in given]
+    return tuple(tensors if columns.over else (None if parts is None else parts[0] for parts in tensors))
+
+
+def example(columns: Columns) -> tuple[Any, ...]:
+    """A small graph, or two, as float32 tensors."""
+    given = sample(columns, 7, 20, seed=99)
+    return _as_tensors(columns, (*given, (np.repeat([0, 1], [4, 3]),)) if columns.batch else given, torch.float32)
+
+
+def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
+    """Whether the module itself runs on a small graph with such columns."""
+    try:
+        with torch.no_grad():
+            signature.run(module, *example(columns))
+    except Exception:  # a wrong width fails in as many ways as there are modules
+        return False
+    return True
 
 
 class _KeepsFloat64(TorchFunctionMode):
@@ -117,7 +145,7 @@ def _double(option: Any) -> Any:
     return names.get(option, option) if isinstance(option, (torch.dtype, str)) else option
 
 
-def computing_in(dtype: Any) -> AbstractContextManager[object]:
+def _computing_in(dtype: Any) -> AbstractContextManager[object]:
     """Where a module's copy of `dtype` is run without gradients."""
     stack = ExitStack()
     stack.enter_context(torch.no_grad())
@@ -127,47 +155,78 @@ def computing_in(dtype: Any) -> AbstractContextManager[object]:
 
 
 def check_import(
-    module: nn.Module, signature: Signature, output: ir.Value, columns: Columns, rounded: bool, *, recorded: bool
+    module: nn.Module,
+    signature: Signature,
+    columns: Columns,
+    graphs: Iterable[tuple[Sample, str]],
+    expected: Callable[[Sample], dict[str | None, Any]],
+    *,
+    rounded: bool,
+    row: str = "vertex",
 ) -> None:
-    """Runs `output` and a float64 copy of `module` on graphs of several sizes.
+    """Runs a float64 copy of `module` on graphs, and compares its rows with the model's.
 
     Per row, max |got - want| must stay within a tolerance times max |want|.
 
+    Args:   expected: the model's rows by the name of their type; None for those of a module without types.
+            row: what a row is of.
     Raises: ModelMismatch with the numbers.
     """
     double = copy.deepcopy(module).double()
-    tolerance = TOLERANCE_ROUNDED if rounded else TOLERANCE_EXACT
-    for seed, (vertices, edges) in enumerate(_SIZES + _LARGE if recorded else _SIZES):
-        given = sample(columns, vertices, edges, seed)
-        features, edge_index = given[:2]
-        got = true_rows(output, features, edge_list(columns, given))
-        given = as_given(columns, given)
-        want = _run(double, signature, given, torch.float64)
+    kind = type(module).__name__
+    for given, where in graphs:
+        want = _run(double, signature, columns, given, torch.float64, where)
         if want is None:
             continue
-        size = f"{vertices} vertices and {edge_index.shape[1]} edges"
-        compare(got, want, tolerance, f"a graph of {size}", type(module).__name__)
-        single = _run(module, signature, given, torch.float32)
-        compare(single, want, TOLERANCE_FLOAT32, f"float32 on a graph of {size}", type(module).__name__)
+        single = _run(module, signature, columns, given, torch.float32, where)
+        for name, got in expected(given).items():
+            here = where if name is None else f"{name!r} on {where}"
+            wanted, rounds = (_matrix(each, name, len(got)) for each in (want, single))
+            _compare(got, wanted, _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT, here, kind, row)
+            _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", kind, row)
 
 
-def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype: Any) -> Any:
-    features, edge_index = given[:2]
-    with computing_in(dtype):
+def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
+    """The model's rows on a sample, the vertices of one type after those of another."""
+    features, ends, weights, attributes, types = given[:5]
+    weights = tuple(rows[:, 0] for rows in attributes) if columns.as_weights else weights
+    names, triples = columns.over or _NAMELESS
+    first = dict(zip(names, np.cumsum([0, *map(len, features)]).tolist(), strict=False))
+    rows = np.concatenate([np.pad(x, ((0, 0), (0, max(columns.widths) - x.shape[1]))) for x in features])
+    src = np.concatenate([pairs[0] + first[triple[0]] for pairs, triple in zip(ends, triples, strict=True)])
+    dst = np.concatenate([pairs[1] + first[triple[2]] for pairs, triple in zip(ends, triples, strict=True)])
+    vertex_types = None
+    if columns.over is not None:
+        types = (np.repeat(np.arange(len(triples)), [pairs.shape[1] for pairs in ends]),)
+        vertex_types = np.repeat(np.arange(len(names)), [len(x) for x in features])
+    weight, rows_of_edges, kinds = (
+        None if each is None else np.concatenate(each) for each in (weights, attributes, types)
+    )
+    return true_rows(output, rows, EdgeList(src, dst, weight, rows_of_edges, kinds, vertex_types))
+
+
+def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sample, dtype: Any, where: str) -> Any:
+    """What the module returns; None where it cannot run without edges."""
+    with _computing_in(dtype):
         try:
-            result = signature.run(module, *as_tensors(given, dtype))
+            return signature.run(module, *_as_tensors(columns, given, dtype))
         except Exception as error:
-            if edge_index.shape[1] == 0:  # some of PyG's layers cannot run without edges; there is nothing to compare
+            if not any(pairs.shape[1] for pairs in given[1]):  # some of PyG's layers cannot; nothing to compare
                 return None
+            widths = "pass input_width={type: width} if widths were misread, or " if columns.over else ""
             raise ModelMismatch(
-                f"[from_pyg] expected {type(module).__name__} to run on a graph of {len(features)} vertices and "
-                f"{edge_index.shape[1]} edges, got {type(error).__name__}: {error}; make it run on any graph"
+                f"[from_pyg] expected {type(module).__name__} to run on {where}, got {type(error).__name__}: {error}; "
+                f"{widths}make it run on any graph"
             ) from error
-    rows = result.detach().to(torch.float64).numpy()
-    return rows.reshape(len(features), -1) if rows.ndim == 1 else rows
 
 
-def compare(got: Any, want: Any, tolerance: float, where: str, kind: str, *, row: str = "vertex") -> None:
+def _matrix(result: Any, name: str | None, count: int) -> Any:
+    """The rows of a type in float64; a forward that returns no dict has those of one type alone."""
+    rows = (result[name] if isinstance(result, dict) else result).detach().to(torch.float64).numpy()
+    return rows.reshape(count, -1) if rows.ndim == 1 else rows
+
+
+def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str, row: str) -> None:
     """Fails unless every row is within the tolerance. Raises: ModelMismatch with the numbers."""
     if got.shape != want.shape:
         raise ModelMismatch(

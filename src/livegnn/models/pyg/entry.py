@@ -1,6 +1,6 @@
 """Reads a trained PyTorch Geometric module as a model.
 
-The module is copied, put into eval mode, read (pyg_trace), and compared with the result on random graphs (pyg_check).
+The module is copied, put into eval mode, read (trace.py), and compared with the result on random graphs (check.py).
 Convolutions are matched by exact type; whatever is not known is refused by name, never approximated. PyTorch is
 imported here and nowhere else, and only when it is needed.
 """
@@ -57,15 +57,15 @@ def from_pyg(
     _require_pyg(module)
     from livegnn.models.pyg.hetero.read import import_over_types, types_of
     from livegnn.models.pyg.steps import import_module
+    from livegnn.models.pyg.variants import Options
 
+    options = Options(check, weighted, input_width, edge_width)
     types = types_of(module, metadata)
     try:
         if types is not None:
-            by_type, names = import_over_types(module, types, check, weighted, input_width, edge_width)
+            by_type, names = import_over_types(module, types, options)
             return _model(by_type, names, types)
-        if isinstance(input_width, Mapping):
-            raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
-        reading, names = import_module(module, check, weighted, input_width, edge_width)
+        reading, names = import_module(module, options)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error), **error.facts()) from error
     return _model(reading, names, ((), ()))
@@ -95,6 +95,7 @@ def graph_level_from_pyg(
     _require_pyg(module)
     from livegnn.models.pyg.graph_level import import_graph_level
     from livegnn.models.pyg.hetero.read import types_of
+    from livegnn.models.pyg.variants import Options
 
     if types_of(module, None) is not None:
         raise ModelUnsupported(
@@ -102,7 +103,7 @@ def graph_level_from_pyg(
             "several types; import the part before the pools with lg.from_pyg, and pool its embeddings by type"
         )
     try:
-        return import_graph_level(module, check, weighted, input_width, edge_width)
+        return import_graph_level(module, Options(check, weighted, input_width, edge_width))
     except UpdateError as error:
         raise ModelError(str(error), **error.facts()) from error
 

@@ -33,10 +33,9 @@ from livegnn.models.pyg.context import (
     refuse,
     to_array,
 )
-from livegnn.models.pyg.modules import mish, tanhshrink
 from livegnn.models.pyg.pools import BACK_TO_VERTICES, global_pool, pool_all, pool_batch
 
-__all__ = ["apply_function", "canonical_name"]
+__all__ = ["HANDLERS", "apply_function", "canonical_name"]
 
 
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
@@ -70,7 +69,7 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
         for part in each if isinstance(each, (list, tuple)) and not picks else (each,):
             if isinstance(part, Refusal):
                 return part
-    handler = None if name is None else _HANDLERS.get(name)
+    handler = None if name is None else HANDLERS.get(name)
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
     flat = isinstance(args[0] if args else None, Flat) and name in _FLAT
@@ -114,33 +113,27 @@ def _row(x: Any, width: int) -> Any:
     raise Unfit(f"a constant of shape {tuple(getattr(x, 'shape', ()))} is not one number per column")
 
 
-def _unary(kind: str, param: float = 0.0) -> Callable[..., Any]:
-    def handler(record: Import, input: Any, inplace: bool = False) -> Any:
-        return ir.Activation(_value(input), kind, param)
-
-    return handler
+def _activation(input: Any, kind: str, param: float = 0.0) -> ir.Value:
+    return ir.Activation(_value(input), kind, param)
 
 
-def _leaky_relu(record: Import, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    return ir.Activation(_value(input), "leaky_relu", negative_slope)
+def _unary(kind: str) -> Callable[..., Any]:
+    return lambda record, input, inplace=False: _activation(input, kind)
 
 
-def _elu(record: Import, input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    return ir.Activation(_value(input), "elu", alpha)
-
-
-def _celu(record: Import, input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    return ir.Activation(_value(input), "celu", alpha)
+def _mish(record: Import, input: Any, inplace: bool = False) -> Any:
+    """x * tanh(softplus(x))."""
+    return ir.Multiply(_value(input), ir.Activation(_activation(input, "softplus", 1.0), "tanh"))
 
 
 def _gelu(record: Import, input: Any, approximate: str = "none") -> Any:
-    return ir.Activation(_value(input), "gelu" if approximate == "none" else "gelu_tanh")
+    return _activation(input, "gelu" if approximate == "none" else "gelu_tanh")
 
 
 def _softplus(record: Import, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     if threshold != 20:
         raise Unfit(f"threshold={threshold} is not the default", "use threshold=20")
-    return ir.Activation(_value(input), "softplus", beta)
+    return _activation(input, "softplus", beta)
 
 
 def _prelu(record: Import, input: Any, weight: torch.Tensor) -> Any:
@@ -148,14 +141,14 @@ def _prelu(record: Import, input: Any, weight: torch.Tensor) -> Any:
     return ir.PReLU(x, np.broadcast_to(to_array(weight), (x.width,)))
 
 
-def _softmax(record: Import, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    _columns_only(dim)
-    return ir.Softmax(_value(input))
+def _over_columns(kind: type[ir.Softmax | ir.LogSoftmax]) -> Callable[..., Any]:
+    def handler(record: Import, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+        if dim == 0:
+            raise Unfit("dim=0 runs over all vertices", "use dim=-1")
+        _columns_only(dim)
+        return kind(_value(input))
 
-
-def _log_softmax(record: Import, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    _columns_only(dim)
-    return ir.LogSoftmax(_value(input))
+    return handler
 
 
 def _dropout(record: Import, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
@@ -167,8 +160,8 @@ def _dropout(record: Import, input: Any, p: float = 0.5, training: bool = True, 
 def _clamp(record: Import, input: Any, min: Any = None, max: Any = None) -> Any:
     kinds = {(0, None): "relu", (0, 6): "relu6", (-1, 1): "hardtanh"}
     if is_symbol(min) or is_symbol(max) or (min, max) not in kinds:
-        raise Unfit(f"the bounds {min} and {max} are not supported", "use 0 and None, 0 and 6, or -1 and 1")
-    return ir.Activation(_value(input), kinds[min, max])
+        raise Unfit(f"the bounds {(min, max)} are not supported", "use -1 and 1, 0 and 6, or 0 and None")
+    return _activation(input, kinds[min, max])
 
 
 def _normalize(record: Import, input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: None = None) -> Any:
@@ -198,8 +191,13 @@ def _batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    if training or running_mean is None or running_var is None:
-        raise Unfit("without running statistics it normalises over all vertices", "pass training=self.training")
+    if running_mean is None or running_var is None:
+        raise Unfit(
+            "without running statistics it normalises over all vertices even in eval mode",
+            "train it with track_running_stats=True",
+        )
+    if training:
+        raise Unfit("it takes its statistics over all vertices", "pass training=self.training")
     mean, var = to_array(running_mean), to_array(running_var)
     scale, shift = fold_batch_norm(mean, var, to_array(weight), to_array(bias), eps)
     return ir.Affine(_value(input), record.constant(scale), record.constant(shift))
@@ -243,10 +241,6 @@ def _sub(record: Import, input: Any, other: Any, *, alpha: float = 1) -> Any:
     if isinstance(input, ir.Value):
         return _add(record, input, other, alpha=-alpha)
     return _add(record, _mul(record, other, -float(alpha)), input)
-
-
-def _rsub(record: Import, input: Any, other: Any, *, alpha: float = 1) -> Any:
-    return _sub(record, other, input, alpha=alpha)
 
 
 def _neg(record: Import, input: Any) -> Any:
@@ -308,46 +302,27 @@ def _over_vertices(input: Any, dim: Any) -> bool:
     return isinstance(input, ir.Value) and (dim[0] if isinstance(dim, tuple) and len(dim) == 1 else dim) in (0, -2)
 
 
-def _max(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
-        return ir.Maximum((input, dim))
-    indices = Refusal(refuse("the indices of a maximum", "they are not supported", "use the values"))
-    if _over_vertices(input, dim):
-        return pool_all(record, input, "max"), indices
-    return ir.Maximum(_reduce(input, None if keepdim else dim)), indices
-
-
-def _negative(x: Any) -> ir.Value:
-    return ir.Combine(((-1.0, _value(x)),))
+def _largest(values: tuple[Any, ...]) -> ir.Value:
+    return ir.Maximum(tuple(map(_value, values)))
 
 
 def _least(values: tuple[Any, ...]) -> ir.Value:
-    return _negative(ir.Maximum(tuple(map(_negative, values))))
+    negative = ir.Maximum(tuple(ir.Combine(((-1.0, _value(each)),)) for each in values))
+    return ir.Combine(((-1.0, negative),))
 
 
-def _min(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
-        return _least((input, dim))
-    indices = Refusal(refuse("the indices of a minimum", "they are not supported", "use the values"))
-    if _over_vertices(input, dim):
-        return pool_all(record, input, "min"), indices
-    return _least(_reduce(input, None if keepdim else dim)), indices
+def _extreme(pick: Callable[[tuple[Any, ...]], ir.Value], kind: str) -> Callable[..., Any]:
+    """torch.max or torch.min: of two values, of a stack, or of all rows."""
 
+    def handler(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
+            return pick((input, dim))
+        indices = Refusal(refuse(f"the indices of a {kind}imum", "they are not supported", "use the values"))
+        if _over_vertices(input, dim):
+            return pool_all(record, input, kind), indices
+        return pick(_reduce(input, None if keepdim else dim)), indices
 
-def _amin(record: Import, input: Any, dim: Any = None) -> Any:
-    return _least(_reduce(input, dim))
-
-
-def _minimum(record: Import, input: Any, other: Any) -> Any:
-    return _least((input, other))
-
-
-def _amax(record: Import, input: Any, dim: Any = None) -> Any:
-    return ir.Maximum(_reduce(input, dim))
-
-
-def _maximum(record: Import, input: Any, other: Any) -> Any:
-    return ir.Maximum((_value(input), _value(other)))
+    return handler
 
 
 def _sum(record: Import, input: Any, dim: Any = None, keepdim: bool = False, axis: Any = None) -> Any:
@@ -476,14 +451,6 @@ def _type_of(option: Any) -> Any:
     return option if isinstance(option, torch.dtype) or str(option).endswith("Tensor") else None
 
 
-def _as_float(record: Import, input: Any, memory_format: Any = None) -> Any:
-    return _cast(record, input, torch.float32)
-
-
-def _as_long(record: Import, input: Any, memory_format: Any = None) -> Any:
-    return _cast(record, input, torch.int64)
-
-
 def _shape(record: Import, input: Any) -> Any:
     return (VERTEX_COUNT, _value(input).width)
 
@@ -497,19 +464,19 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
     if isinstance(input, tuple) and name == "values":  # of torch.max over a stack
         return input[0]
     if name in ("shape", "dtype", "device", "ndim", "requires_grad"):
-        return _HANDLERS[name](record, input)
+        return HANDLERS[name](record, input)
     raise Unfit(f"the attribute {name} is not supported")
 
 
-_HANDLERS: dict[str, Callable[..., Any]] = {
+HANDLERS: dict[str, Callable[..., Any]] = {
     **{
         kind: _unary(kind)
-        for kind in ("abs", "relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign")
+        for kind in ("abs", "relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign", "exp")
     },
     **dict.fromkeys(("contiguous", "clone", "detach", "requires_grad", "cpu"), _same),
     **dict.fromkeys(("to", "type_as", "type"), _cast),
-    **dict.fromkeys(("float", "double"), _as_float),
-    "long": _as_long,
+    **dict.fromkeys(("float", "double"), lambda record, input, memory_format=None: _cast(record, input, torch.float32)),
+    "long": lambda record, input, memory_format=None: _cast(record, input, torch.int64),
     **dict.fromkeys(("dropout", "dropout1d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), _dropout),
     **dict.fromkeys(("add", "radd"), _add),
     **dict.fromkeys(("mul", "rmul", "multiply"), _mul),
@@ -518,20 +485,20 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("cat", "concat", "concatenate", "hstack"), _cat),
     **dict.fromkeys(("view", "reshape"), _reshape),
     "logsigmoid": _unary("log_sigmoid"),
-    "exp": _unary("exp"),
     "expit": _unary("sigmoid"),
-    "leaky_relu": _leaky_relu,
-    "elu": _elu,
-    "celu": _celu,
+    "leaky_relu": lambda record, input, negative_slope=0.01, inplace=False: _activation(
+        input, "leaky_relu", negative_slope
+    ),
+    "elu": lambda record, input, alpha=1.0, inplace=False: _activation(input, "elu", alpha),
+    "celu": lambda record, input, alpha=1.0, inplace=False: _activation(input, "celu", alpha),
     "gelu": _gelu,
     "softplus": _softplus,
     "prelu": _prelu,
-    "mish": lambda record, input, inplace=False: mish(_value(input)),
-    "tanhshrink": lambda record, input: tanhshrink(_value(input)),
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "clamp": _clamp,
-    "clip": _clamp,
+    "mish": _mish,
+    "tanhshrink": lambda record, input: ir.Combine(((1.0, _value(input)), (-1.0, _activation(input, "tanh")))),
+    "softmax": _over_columns(ir.Softmax),
+    "log_softmax": _over_columns(ir.LogSoftmax),
+    **dict.fromkeys(("clamp", "clip"), _clamp),
     "clamp_min": lambda record, input, min: _clamp(record, input, min),
     "hardtanh": lambda record, input, min_val=-1.0, max_val=1.0, inplace=False: _clamp(record, input, min_val, max_val),
     "normalize": _normalize,
@@ -540,18 +507,17 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "linear": _linear,
     "addmm": _addmm,
     "sub": _sub,
-    "rsub": _rsub,
-    "neg": _neg,
-    "negative": _neg,
+    "rsub": lambda record, input, other, *, alpha=1: _sub(record, other, input, alpha=alpha),
+    **dict.fromkeys(("neg", "negative"), _neg),
     "square": lambda record, input: _pow(record, input, 2),
     "pow": _pow,
     "stack": _stack,
-    "max": _max,
-    "amax": _amax,
-    "maximum": _maximum,
-    "min": _min,
-    "amin": _amin,
-    "minimum": _minimum,
+    "max": _extreme(_largest, "max"),
+    "amax": lambda record, input, dim=None: _largest(_reduce(input, dim)),
+    "maximum": lambda record, input, other: _largest((input, other)),
+    "min": _extreme(_least, "min"),
+    "amin": lambda record, input, dim=None: _least(_reduce(input, dim)),
+    "minimum": lambda record, input, other: _least((input, other)),
     "sum": _sum,
     "mean": _mean,
     "global_pool": pool_batch,
@@ -563,8 +529,9 @@ _HANDLERS: dict[str, Callable[..., Any]] = {
     "unsqueeze": _unsqueeze,
     "shape": _shape,
     "size": _size,
-    "dim": lambda record, input: 1 if isinstance(input, Flat) else len(_shape(record, input)),
-    "ndim": lambda record, input: 1 if isinstance(input, Flat) else len(_shape(record, input)),
+    **dict.fromkeys(
+        ("dim", "ndim"), lambda record, input: 1 if isinstance(input, Flat) else len(_shape(record, input))
+    ),
     "dtype": lambda record, input: torch.float32,
     "device": lambda record, input: torch.device("cpu"),
     "getattr": _getattr,

@@ -7,38 +7,23 @@ else is refused.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
-import torch
 from torch import nn
 
-from livegnn.errors import ModelMismatch
 from livegnn.models import edges, ir, stored
 from livegnn.models.graph_level import GraphLevel, PoolPart
 from livegnn.models.model import Model
 from livegnn.models.order import with_inputs
-from livegnn.models.pyg.check import (
-    TOLERANCE_EXACT,
-    TOLERANCE_FLOAT32,
-    TOLERANCE_ROUNDED,
-    Columns,
-    as_given,
-    as_tensors,
-    compare,
-    computing_in,
-    edge_list,
-    sample,
-)
+from livegnn.models.pyg.check import Columns, Sample, check_import, modelled, sample, sizes_of
 from livegnn.models.pyg.context import Import, Pools, refuse
 from livegnn.models.pyg.pools import BACK_TO_VERTICES, reading_pools
-from livegnn.models.pyg.signature import Signature, read_signature
-from livegnn.models.pyg.steps import columns_of, inputs_of, prepared, read_symbol, runs
-from livegnn.models.pyg.variants import Reading, VariantReader, takes_attributes
+from livegnn.models.pyg.signature import read_signature
+from livegnn.models.pyg.steps import columns_of, kind_of, plain_symbols, prepared, read_symbols, widths_of
+from livegnn.models.pyg.variants import Options, Reading, VariantReader
 from livegnn.models.truth import EdgeList, true_rows
 
 __all__ = ["import_graph_level"]
@@ -58,35 +43,34 @@ class _Parts:
         return isinstance(self.head, ir.Input)
 
 
-def import_graph_level(
-    module: nn.Module, check: bool, weighted: bool | None, input_width: int | None, edge_width: int | None
-) -> GraphLevel:
+def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
     """The parts of `module`.
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen = prepared(module)
+    frozen, record, kind = prepared(module), Import(), type(module).__name__
     signature = read_signature(frozen, graph_level=True)
     batched = signature.batch is not None or signature.data
-    columns, choice = columns_of(frozen, signature, input_width, edge_width, batched)
-    inputs, record = inputs_of(columns), Import()
-    record.name(inputs[0], "input")
+    columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options), batch=batched)
+    symbols = plain_symbols(columns, record)
 
-    def read(columns: Columns, compared: bool) -> _Parts:
+    def read(columns: Columns) -> _Parts:
         record.pools = Pools(batched)
         with reading_pools():
-            result = read_symbol(frozen, signature, inputs, columns, record)
-        parts = _cut(result, record.pools, record, type(module).__name__)
-        as_weights = takes_attributes(record.weights_from, type(module).__name__)
-        if compared and (check or record.recorded):
-            here = dataclasses.replace(columns, as_weights=as_weights)
-            _check(frozen, signature, parts, here, record.rounded)
-        return parts
+            result = read_symbols(frozen, signature, symbols(columns), columns, record)
+        return _cut(result, record.pools, record, kind)
 
-    reader = VariantReader(
-        frozen, signature, record, read, partial(runs, frozen, signature), lambda parts: (parts.rows,)
-    )
-    return _joined(reader.all(columns, choice, weighted), record, type(module).__name__)
+    def compare(parts: _Parts, columns: Columns) -> None:
+        def expected(given: Sample) -> dict[str | None, Any]:
+            rows = modelled(parts.rows, columns, given)
+            batch = given[5][0] if columns.batch else np.zeros(len(rows), np.int64)
+            return {None: true_rows(parts.head, _pooled(rows, parts.pools, batch), _NO_EDGES)}
+
+        graphs = _graphs(columns)
+        check_import(frozen, signature, columns, graphs, expected, rounded=record.rounded, row="graph")
+
+    reader = VariantReader(frozen, signature, record, read, compare, lambda parts: parts.rows)
+    return _joined(reader.all(columns, choice, options), record, kind)
 
 
 def _joined(reading: Reading[_Parts], record: Import, kind: str) -> GraphLevel:
@@ -123,8 +107,7 @@ def _cut(result: Any, pools: Pools, record: Import, kind: str) -> _Parts:
     """The parts on either side of the pools. Raises: ModelUnsupported where they cannot be separated."""
     where = f"{kind}.forward"
     if not isinstance(result, ir.Value):
-        returned = next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
-        raise refuse(where, f"it returns a {returned}", "return one tensor with a row per graph")
+        raise refuse(where, f"it returns a {kind_of(result)}", "return one tensor with a row per graph")
     values = ir.walk(result)
     pooled = [value for value in values if id(value) in pools.sources]
     if not pooled:
@@ -160,17 +143,9 @@ def _head(result: ir.Value, values: list[ir.Value], pooled: list[ir.Value], reco
         start += value.width
     for value in values:
         if id(value) not in new:
-            new[id(value)] = _rebuilt(value, [new[id(each)] for each in value.inputs])
+            new[id(value)] = with_inputs(value, [new[id(each)] for each in value.inputs])
             record.name(new[id(value)], record.names.get(id(value), "after the pools"))
     return new[id(result)]
-
-
-def _rebuilt(value: ir.Value, inputs: list[ir.Value]) -> ir.Value:
-    if isinstance(value, ir.Linear):
-        return ir.Linear(inputs[0], value.weight, value.bias)
-    if isinstance(value, ir.Combine):
-        return ir.Combine(tuple((c, each) for (c, _), each in zip(value.terms, inputs, strict=True)))
-    return with_inputs(value, inputs)
 
 
 def _refuse_mixed(values: list[ir.Value], pools: Pools, record: Import, kind: str) -> None:
@@ -210,40 +185,24 @@ def _refuse_fed_back(rows: ir.Value, pools: Pools, record: Import, kind: str) ->
 # ---- the comparison
 
 
-def _check(module: nn.Module, signature: Signature, parts: _Parts, columns: Columns, rounded: bool) -> None:
-    """Runs the parts and a float64 copy of the module on several graphs at a time, one number left out."""
-    double = copy.deepcopy(module).double()
-    tolerance = TOLERANCE_ROUNDED if rounded else TOLERANCE_EXACT
-    kind = type(module).__name__
-    for seed, sizes in enumerate(_GRAPHS if columns.batch else tuple((each,) for many in _GRAPHS for each in many)):
-        given, batch = _graphs(columns, sizes, seed)
-        features, edge_index = given[:2]
-        rows = true_rows(parts.rows, features, edge_list(columns, given))
-        got = true_rows(parts.head, _pooled(rows, parts.pools, batch), _NO_EDGES)
-        given = as_given(columns, given)
-        tensors = (*given, batch) if columns.batch else given
-        where = f"{len(sizes)} graphs of {len(features)} vertices and {edge_index.shape[1]} edges"
-        want = _run(double, signature, tensors, torch.float64, where)
-        if want is None:
-            continue
-        compare(got, want, tolerance, where, kind, row="graph")
-        single = _run(module, signature, tensors, torch.float32, where)
-        compare(single, want, TOLERANCE_FLOAT32, f"float32 on {where}", kind, row="graph")
-
-
 _NO_EDGES = EdgeList(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _graphs(columns: Columns, sizes: tuple[tuple[int, int], ...], seed: int) -> tuple[tuple[Any, ...], Any]:
-    """Several graphs as one, as PyG's loaders make them, and whose vertex is whose; no vertex is of graph 1."""
-    parts = [sample(columns, vertices, edges, seed + 7 * i) for i, (vertices, edges) in enumerate(sizes)]
-    starts = np.cumsum([0, *(vertices for vertices, _ in sizes)])
-    joined: list[Any] = [np.concatenate([part[0] for part in parts])]
-    joined.append(np.concatenate([part[1] + start for part, start in zip(parts, starts, strict=False)], axis=1))
-    for column in range(2, 5):
-        joined.append(None if parts[0][column] is None else np.concatenate([part[column] for part in parts]))
-    numbers = [0, *range(2, len(sizes) + 1)]
-    return tuple(joined), np.repeat(numbers, [vertices for vertices, _ in sizes])
+def _graphs(columns: Columns) -> Iterator[tuple[Sample, str]]:
+    """Several graphs as one, as PyG's loaders make them, with their batch: no vertex is of graph 1. Without a batch,
+    the same ones by one.
+    """
+    for seed, sizes in enumerate(_GRAPHS if columns.batch else [(each,) for many in _GRAPHS for each in many]):
+        parts = [sample(columns, vertices, edges, seed + 7 * i) for i, (vertices, edges) in enumerate(sizes)]
+        starts = np.cumsum([0, *(vertices for vertices, _ in sizes)])
+        ends = np.concatenate([part[1][0] + start for part, start in zip(parts, starts, strict=False)], axis=1)
+        features, weights, attributes, types = (
+            None if parts[0][place] is None else (np.concatenate([part[place][0] for part in parts]),)
+            for place in (0, 2, 3, 4)
+        )
+        batch = np.repeat([0, *range(2, len(sizes) + 1)], [vertices for vertices, _ in sizes])
+        given = (features, (ends,), weights, attributes, types, *(((batch,),) if columns.batch else ()))
+        yield given, f"{len(sizes)} graphs of {sizes_of(given)}"
 
 
 def _pooled(rows: Any, pools: tuple[PoolPart, ...], batch: Any) -> Any:
@@ -254,20 +213,3 @@ def _pooled(rows: Any, pools: tuple[PoolPart, ...], batch: Any) -> Any:
         reduce = {"add": own.sum(axis=0), "mean": own.mean(axis=0), "max": own.max(axis=0)}
         result[graph] = np.concatenate([reduce[kind][start:stop] for kind, start, stop in pools])
     return result
-
-
-def _run(module: nn.Module, signature: Signature, given: tuple[Any, ...], dtype: Any, where: str) -> Any:
-    with computing_in(dtype):
-        try:
-            result = signature.run(module, *as_tensors(given, dtype))
-        except Exception as error:
-            if given[1].shape[1] == 0:  # some of PyG's layers cannot run without edges; there is nothing to compare
-                return None
-            raise ModelMismatch(
-                f"[from_pyg] expected {type(module).__name__} to run on {where}, got {type(error).__name__}: {error}; "
-                "make it run on any graphs"
-            ) from error
-    rows = result.detach().to(torch.float64).numpy()
-    if rows.ndim == 1:  # one number per graph, or the one graph's row
-        rows = rows.reshape(int(given[5].max()) + 1 if len(given) > 5 else 1, -1)
-    return rows

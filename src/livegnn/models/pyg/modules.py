@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -11,13 +11,10 @@ from torch_geometric import nn as pyg
 
 from livegnn.models import ir
 from livegnn.models.edges import HeadDot
-from livegnn.models.layers import fold_batch_norm
-from livegnn.models.messages import linear
-from livegnn.models.pyg.context import BATCH, Import, refuse, to_array
+from livegnn.models.pyg.context import BATCH, Import, Unfit, refuse, to_array
+from livegnn.models.pyg.functions import HANDLERS
 
 __all__ = ["GLOBAL_NORMS", "LOCAL_MODULES", "SEVERAL_ARGUMENTS", "convert_local"]
-
-Converter: TypeAlias = Callable[[Any, ir.Value, Import, str], ir.Value]
 
 _GLOBAL = "its statistics run over all vertices even in eval mode, so one update would change every row"
 #: Norms whose result for one vertex depends on all others, with the reason.
@@ -31,135 +28,60 @@ GLOBAL_NORMS: dict[Any, str] = {
 }
 
 
-def _activation(kind: str, param: str | None = None) -> Converter:
-    def convert(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-        return ir.Activation(x, kind, 0.0 if param is None else float(getattr(module, param)))
-
-    return convert
-
-
-def _linear(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return linear(x, to_array(module.weight), to_array(module.bias))
-
-
-def _identity(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return x
-
-
-def _batch_norm(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    if module.running_mean is None or module.running_var is None:
-        raise refuse(
-            where,
-            "without running statistics it normalises over all vertices even in eval mode",
-            "train it with track_running_stats=True",
-        )
-    mean, var = to_array(module.running_mean), to_array(module.running_var)
-    scale, shift = fold_batch_norm(mean, var, to_array(module.weight), to_array(module.bias), module.eps)
-    return ir.Affine(x, record.constant(scale), record.constant(shift))
-
-
-def _pyg_batch_norm(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return _batch_norm(module.module, x, record, where)
-
-
-def _layer_norm(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    if tuple(module.normalized_shape) != (x.width,):
-        raise refuse(where, f"it normalises over {tuple(module.normalized_shape)}", "normalise over the columns")
-    return ir.LayerNorm(x, to_array(module.weight), to_array(module.bias), module.eps)
-
-
-def _pyg_layer_norm(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    if module.mode != "node":
-        raise refuse(
-            where,
-            f"mode={module.mode!r} takes mean and deviation over all vertices even in eval mode",
-            "train it with mode='node'",
-        )
-    return ir.LayerNorm(x, to_array(module.weight), to_array(module.bias), module.eps)
-
-
-def _prelu(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return ir.PReLU(x, np.broadcast_to(to_array(module.weight), (x.width,)))
-
-
-def _softplus(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    if module.threshold != 20:
-        raise refuse(where, f"threshold={module.threshold} is not the default", "use threshold=20")
-    return ir.Activation(x, "softplus", float(module.beta))
-
-
-def _gelu(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return ir.Activation(x, "gelu" if module.approximate == "none" else "gelu_tanh")
-
-
-def _hardtanh(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    bounds = (module.min_val, module.max_val)
-    if bounds not in ((-1, 1), (0, 6)):
-        raise refuse(where, f"the bounds {bounds} are not supported", "use -1 and 1")
-    return ir.Activation(x, "hardtanh" if bounds == (-1, 1) else "relu6")
-
-
-def _rrelu(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-    return ir.Activation(x, "leaky_relu", (module.lower + module.upper) / 2)
-
-
-def _over_columns(cls: Any) -> Converter:
-    def convert(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
-        if module.dim not in (1, -1):
-            raise refuse(where, f"dim={module.dim} runs over all vertices", "use dim=-1")
-        result: ir.Value = cls(x)
-        return result
-
-    return convert
-
-
-def mish(x: ir.Value) -> ir.Value:
-    """x * tanh(softplus(x))."""
-    return ir.Multiply(x, ir.Activation(ir.Activation(x, "softplus", 1.0), "tanh"))
-
-
-def tanhshrink(x: ir.Value) -> ir.Value:
-    """x - tanh(x)."""
-    return ir.Combine(((1.0, x), (-1.0, ir.Activation(x, "tanh"))))
-
-
-LOCAL_MODULES: dict[Any, Converter] = {
-    nn.Linear: _linear,
-    pyg.Linear: _linear,
-    nn.Identity: _identity,
-    nn.Dropout: _identity,
-    nn.Dropout1d: _identity,
-    nn.AlphaDropout: _identity,
-    nn.FeatureAlphaDropout: _identity,
-    nn.BatchNorm1d: _batch_norm,
-    pyg.BatchNorm: _pyg_batch_norm,
-    nn.LayerNorm: _layer_norm,
-    pyg.LayerNorm: _pyg_layer_norm,
-    nn.ReLU: _activation("relu"),
-    nn.LeakyReLU: _activation("leaky_relu", "negative_slope"),
-    nn.ELU: _activation("elu", "alpha"),
-    nn.SELU: _activation("selu"),
-    nn.CELU: _activation("celu", "alpha"),
-    nn.GELU: _gelu,
-    nn.SiLU: _activation("silu"),
-    nn.Sigmoid: _activation("sigmoid"),
-    nn.Tanh: _activation("tanh"),
-    nn.Softplus: _softplus,
-    nn.ReLU6: _activation("relu6"),
-    nn.Hardtanh: _hardtanh,
-    nn.Hardswish: _activation("hardswish"),
-    nn.Softsign: _activation("softsign"),
-    nn.LogSigmoid: _activation("log_sigmoid"),
-    nn.RReLU: _rrelu,
-    nn.PReLU: _prelu,
-    nn.Mish: lambda module, x, record, where: mish(x),
-    nn.Tanhshrink: lambda module, x, record, where: tanhshrink(x),
-    nn.Softmax: _over_columns(ir.Softmax),
-    nn.LogSoftmax: _over_columns(ir.LogSoftmax),
+#: Row-local modules that do what a function of functions.py does, and their attributes that it is given, by name.
+_BATCH_NORM = ("batch_norm", "running_mean", "running_var", "weight", "bias", "eps")
+_LAYER_NORM = ("layer_norm", "normalized_shape", "weight", "bias", "eps")
+_AS_FUNCTIONS: dict[Any, tuple[str, ...]] = {
+    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.AlphaDropout, nn.FeatureAlphaDropout), ("clone",)),
+    **dict.fromkeys((nn.Linear, pyg.Linear), ("linear", "weight", "bias")),
+    nn.BatchNorm1d: _BATCH_NORM,
+    nn.LayerNorm: _LAYER_NORM,
+    nn.ReLU: ("relu",),
+    nn.LeakyReLU: ("leaky_relu", "negative_slope"),
+    nn.ELU: ("elu", "alpha"),
+    nn.SELU: ("selu",),
+    nn.CELU: ("celu", "alpha"),
+    nn.GELU: ("gelu", "approximate"),
+    nn.SiLU: ("silu",),
+    nn.Sigmoid: ("sigmoid",),
+    nn.Tanh: ("tanh",),
+    nn.Softplus: ("softplus", "beta", "threshold"),
+    nn.ReLU6: ("relu6",),
+    nn.Hardtanh: ("hardtanh", "min_val", "max_val"),
+    nn.Hardswish: ("hardswish",),
+    nn.Softsign: ("softsign",),
+    nn.LogSigmoid: ("logsigmoid",),
+    nn.PReLU: ("prelu", "weight"),
+    nn.Mish: ("mish",),
+    nn.Tanhshrink: ("tanhshrink",),
+    nn.Softmax: ("softmax", "dim"),
+    nn.LogSoftmax: ("log_softmax", "dim"),
 }
-
-
+LOCAL_MODULES = {*_AS_FUNCTIONS, pyg.BatchNorm, pyg.LayerNorm, nn.RReLU}
 SEVERAL_ARGUMENTS = (pyg.JumpingKnowledge, pyg.MessageNorm)  # row-local modules of several rows
+
+
+def _on_rows(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
+    """The value of a module of LOCAL_MODULES on rows. Raises: ModelUnsupported."""
+    kind = type(module)
+    if kind is nn.RReLU:
+        return ir.Activation(x, "leaky_relu", (module.lower + module.upper) / 2)
+    if kind is pyg.BatchNorm:
+        return _on_rows(module.module, x, record, where)
+    if kind is pyg.LayerNorm:
+        if module.mode != "node":
+            raise refuse(
+                where,
+                f"mode={module.mode!r} takes mean and deviation over all vertices even in eval mode",
+                "train it with mode='node'",
+            )
+        return ir.LayerNorm(x, to_array(module.weight), to_array(module.bias), module.eps)
+    function, *names = _AS_FUNCTIONS[kind]
+    try:
+        result: ir.Value = HANDLERS[function](record, x, **{name: getattr(module, name) for name in names})
+    except Unfit as error:
+        raise refuse(where, error.reason, error.remedy) from error
+    return result
 
 
 def message_norm(module: Any, x: ir.Value, message: ir.Value) -> ir.Value:
@@ -186,7 +108,7 @@ def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], re
         return _jumping_knowledge(module, xs)
     if not isinstance(given[0], ir.Value):
         raise refuse(where, "its argument is not one row per vertex", "call it with the rows")
-    return LOCAL_MODULES[type(module)](module, given[0], record, where)
+    return _on_rows(module, given[0], record, where)
 
 
 def _jumping_knowledge(module: Any, xs: Sequence[ir.Value]) -> ir.Value:

@@ -1,34 +1,37 @@
-"""Which argument of a module's forward is what: features, edges, the edges' weights, attributes and types, or data."""
+"""Which argument of a module's forward is what: features, edges, the edges' weights, attributes and types, or data.
+
+A forward over several types of vertices takes the same things in dicts by type, or in one HeteroData.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from torch import nn
 from torch_geometric import nn as pyg
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from livegnn.models.pyg.context import refuse
 from livegnn.models.pyg.pools import GRAPH_LEVEL
 
-__all__ = ["Means", "Signature", "Use", "parameters_of", "read_signature", "role_of"]
+__all__ = ["Means", "Signature", "Types", "Use", "read_signature"]
 
 _FEATURES = ("x", "features", "feats", "feat", "h", "inputs", "input")
 _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
-_WEIGHTS = ("edge_weight", "edge_weights", "weight", "weights", "ew")
-_ATTRIBUTES = ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "edge_feats", "edge_feat")
-_TYPES = ("edge_type", "edge_types", "etype", "etypes")
+_COLUMNS = {
+    "weight": ("edge_weight", "edge_weights", "weight", "weights", "ew"),
+    "attribute": ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "edge_feats", "edge_feat"),
+    "type": ("edge_type", "edge_types", "etype", "etypes"),
+}
 _BATCHES = ("batch", "batch_index", "batch_idx", "batch_vector")
+_HETERO_DATA = ("data", "batch", "hetero_data", "graph")
+_IN_DATA = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "batch")
 
 Use: TypeAlias = Literal["none", "optional", "required"]
-
-
-def role_of(name: str) -> str | None:
-    """What a parameter of this name is given besides features and edges: "weight", "attribute", "type" or None."""
-    roles = {"weight": _WEIGHTS, "attribute": _ATTRIBUTES, "type": _TYPES}
-    return next((role for role, names in roles.items() if name in names), None)
+Types: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]
 
 
 @dataclass(frozen=True)
@@ -36,33 +39,51 @@ class Signature:
     """How to call a module: its forward's names for what livegnn supplies, and whether it must have them.
 
     Everything is called with these things in this order: features, edges, weights, attributes, types; None where the
-    graph has none. A module with one row per graph is given the vertices' batch as a sixth. bare: a data object
-    without attributes has None for them, as PyG's has; else a forward that reads them is refused.
+    graph has none. A module with one row per graph is given the vertices' batch as a sixth. over: the types of vertices
+    and edges by which the forward has dicts; each thing is then a tuple in their order. bare: a data object without
+    attributes has None for them, as PyG's has; else a forward that reads them is refused.
     """
 
-    features: str
-    edges: str | None
-    weight: str | None
-    weights: Use
-    data: bool = False
+    edges: str | None = "edge_index"
+    weight: str | None = None
+    weights: Use = "none"
     attribute: str | None = None
     attributes: Use = "none"
     type: str | None = None
     types: Use = "none"
     batch: str | None = None
+    data: bool = False
     bare: bool = False
+    over: Types | None = None
 
     def call(self, module: Any, *given: Any) -> Any:
         """The module's result in its own terms; data objects are stood in for."""
-        return module(_DataView(*given, bare=self.bare)) if self.data else self._call(module, *given)
+        given = self._by_type(given)
+        return module(_DataView(given, self)) if self.data else self._call(module, *given)
 
     def run(self, module: Any, *given: Any) -> Any:
         """The same with a real data object."""
+        given = self._by_type(given)
         if not self.data:
             return self._call(module, *given)
-        names = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "batch")
-        columns = {name: each for name, each in zip(names, given, strict=False) if each is not None}
-        return module(Data(**{"edge_weight": None, **columns}))
+        columns = {name: each for name, each in zip(_IN_DATA, given, strict=False) if each is not None}
+        if self.over is None:
+            return module(Data(**{"edge_weight": None, **columns}))
+        data = HeteroData()
+        for name, by_type in columns.items():
+            for key, column in by_type.items():
+                data[key][name] = column
+        return module(data)
+
+    def _by_type(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Dicts by type, where there are types. A symbol in the place of a tuple is taken apart by index."""
+        if self.over is None:
+            return given
+        keys = (self.over[0], *(self.over[1],) * 3)
+        return tuple(
+            None if columns is None else {key: columns[place] for place, key in enumerate(by)}
+            for by, columns in zip(keys, given, strict=False)
+        )
 
     def _call(self, module: Any, x: Any, edge_index: Any, *columns: Any) -> Any:
         arguments = (x,) if self.edges is None else (x, edge_index)
@@ -84,45 +105,39 @@ class Means(nn.Module):
 
 
 class _DataView:
-    """What a forward(data) may read of a torch_geometric Data."""
+    """What a forward(data) may read of a torch_geometric Data or HeteroData."""
 
-    def __init__(
-        self,
-        x: Any,
-        edge_index: Any,
-        edge_weight: Any,
-        edge_attr: Any,
-        edge_type: Any,
-        batch: Any = None,
-        *,
-        bare: bool = False,
-    ) -> None:
-        self.x, self.edge_index, self.edge_weight, self.batch = x, edge_index, edge_weight, batch
-        if edge_attr is not None or bare:
-            self.edge_attr = edge_attr
-        if edge_type is not None:
-            self.edge_type = edge_type
+    def __init__(self, given: tuple[Any, ...], signature: Signature) -> None:
+        self._over_types = signature.over is not None
+        none_allowed = () if self._over_types else ("edge_weight", "batch", *(("edge_attr",) if signature.bare else ()))
+        columns = dict.fromkeys(none_allowed) | dict(zip(_IN_DATA, given, strict=False))
+        for name, column in columns.items():
+            if column is not None or name in none_allowed:
+                setattr(self, f"{name}_dict" if self._over_types else name, column)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name == "edge_attr":
-            raise refuse("data.edge_attr", "the forward reads it, and no layer states its width", "pass edge_width=")
-        if name in ("num_graphs", "batch_size", "ptr"):
+        reads, readable = "the forward reads it", "x, edge_index, edge_weight, edge_attr and edge_type"
+        if self._over_types:
+            readable = "x_dict, edge_index_dict, edge_weight_dict and edge_attr_dict"
+        elif name == "edge_attr":
+            raise refuse("data.edge_attr", f"{reads}, and no layer states its width", "pass edge_width=")
+        elif name in ("num_graphs", "batch_size", "ptr"):
             raise refuse(f"data.{name}", "the number of graphs is not fixed", "pool by data.batch, without size=")
-        raise refuse(
-            f"data.{name}", "the forward reads it", "read x, edge_index, edge_weight, edge_attr and edge_type only"
-        )
+        raise refuse(f"data.{name}", reads, f"read {readable} only")
 
 
-def read_signature(module: nn.Module, *, graph_level: bool = False) -> Signature:
+def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types | None = None) -> Signature:
     """The roles of the forward's parameters; the vertices' batch is one of them where a row per graph is wanted.
+
+    Names over types may end in "_dict".
 
     Raises: ModelUnsupported naming a parameter without default that livegnn cannot supply.
     """
-    parameters = parameters_of(module)
+    parameters = _parameters_of(module)
     kind = type(module).__name__
-    batch = next((name for name in list(parameters)[1:] if name in _BATCHES), None)
+    batch = None if over else next((name for name in list(parameters)[1:] if name in _BATCHES), None)
     if batch is not None and (graph_level or parameters[batch] is inspect.Parameter.empty):
         if not graph_level:
             raise refuse(f"{kind}.forward(..., {batch})", "vertices are pooled by it", GRAPH_LEVEL)
@@ -130,38 +145,48 @@ def read_signature(module: nn.Module, *, graph_level: bool = False) -> Signature
     required = [name for name, default in parameters.items() if default is inspect.Parameter.empty]
     names = list(parameters)
     if not names:  # forward(*args)
-        return Signature("x", "edge_index", None, "none")
-    if len(required) == 1 and required[0] not in _FEATURES:
-        return Signature(
-            "x", "edge_index", "edge_weight", "optional", True, "edge_attr", "optional", "edge_type", "optional"
-        )
-    features = names[0]
-    if features in (*_EDGES, *_WEIGHTS, *_ATTRIBUTES, *_TYPES):
-        raise refuse(f"{kind}.forward({features}, ...)", "the features do not come first", "use (x, edge_index)")
-    edges = names[1] if len(required) > 1 else None
-    if edges is not None and edges in (*_WEIGHTS, *_ATTRIBUTES, *_TYPES):
-        raise refuse(f"{kind}.forward(..., {edges}, ...)", "the edges do not come second", "use (x, edge_index)")
-    if edges is None and len(names) > 1 and names[1] in _EDGES:
-        edges = names[1]
-    weight, attribute, kind_of_edge = (
-        next((name for name in names[2:] if name in known), None) for known in (_WEIGHTS, _ATTRIBUTES, _TYPES)
-    )
+        return Signature(over=over)
+    if len(required) == 1 and (required[0] in _HETERO_DATA if over else required[0] not in _FEATURES):
+        read = Signature("edge_index", "edge_weight", "optional", "edge_attr", "optional", data=True, over=over)
+        return read if over else dataclasses.replace(read, type="edge_type", types="optional")
+    edges = _edges_of(names, required, kind, over)
+    roles = {role: _named(names[2:], known, over) for role, known in _COLUMNS.items() if not (over and role == "type")}
     for name in required:
-        if name not in (features, edges, weight, attribute, kind_of_edge):
-            raise refuse(
-                f"{kind}.forward(..., {name})",
-                "livegnn supplies features, edges and the edges' weights, attributes and types only",
-                "give this argument a default, or name it edge_weight if it is one weight per edge",
-            )
+        if name not in (names[0], edges, *roles.values()):
+            of = "dicts of features, edges and the edges' weights and attributes"
+            advice = "give this argument a default"
+            if not over:
+                of = "features, edges and the edges' weights, attributes and types"
+                advice += ", or name it edge_weight if it is one weight per edge"
+            raise refuse(f"{kind}.forward(..., {name})", f"livegnn supplies {of} only", advice)
 
-    def use(name: str | None) -> Use:
-        return "none" if name is None else "required" if name in required else "optional"
+    def use(role: str) -> tuple[str | None, Use]:
+        name = roles.get(role)
+        return name, "none" if name is None else "required" if name in required else "optional"
 
-    columns = (attribute, use(attribute), kind_of_edge, use(kind_of_edge))
-    return Signature(features, edges, weight, use(weight), False, *columns, batch if graph_level else None)
+    columns = (*use("weight"), *use("attribute"), *use("type"))
+    return Signature(edges, *columns, batch if graph_level else None, over=over)
 
 
-def parameters_of(module: nn.Module) -> dict[str, Any]:
+def _named(names: list[str], known: tuple[str, ...], over: Types | None) -> str | None:
+    return next((name for name in names if (name.removesuffix("_dict") if over else name) in known), None)
+
+
+def _edges_of(names: list[str], required: list[str], kind: str, over: Types | None) -> str | None:
+    """The second parameter, where it takes the edges. Raises: ModelUnsupported for another order."""
+    if over:
+        if len(names) < 2:
+            raise refuse(f"{kind}.forward({names[0]})", "it takes no edges", "use (x_dict, edge_index_dict)")
+        return names[1]
+    columns = [name for known in _COLUMNS.values() for name in known]
+    if names[0] in (*_EDGES, *columns):
+        raise refuse(f"{kind}.forward({names[0]}, ...)", "the features do not come first", "use (x, edge_index)")
+    if len(required) > 1 and names[1] in columns:
+        raise refuse(f"{kind}.forward(..., {names[1]}, ...)", "the edges do not come second", "use (x, edge_index)")
+    return names[1] if len(required) > 1 or (len(names) > 1 and names[1] in _EDGES) else None
+
+
+def _parameters_of(module: nn.Module) -> dict[str, Any]:
     """Name -> default of the forward's parameters, self left out; of an autoencoder, those of its encoder."""
     while type(module) in (pyg.GAE, Means):  # forward(*args) hands them on
         encoder: Any = module.encoder

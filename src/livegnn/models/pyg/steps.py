@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch_geometric import nn as pyg
@@ -15,40 +14,54 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.pyg.check import Columns, as_given, as_tensors, check_import, sample
+from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.signature import Means, Signature, read_signature
 from livegnn.models.pyg.trace import read_forward
-from livegnn.models.pyg.variants import Choice, Reading, VariantReader, attribute_choices, takes_attributes
+from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
-__all__ = ["columns_of", "import_module", "inputs_of", "prepared", "read_symbol", "runs"]
+__all__ = ["columns_of", "import_module", "kind_of", "plain_symbols", "prepared", "read_symbols", "widths_of"]
 
 
-def import_module(
-    module: nn.Module, check: bool, weighted: bool | None, input_width: int | None, edge_width: int | None
-) -> tuple[Reading[ir.Value], dict[int, str]]:
+def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value], dict[int, str]]:
     """(the outputs with and without weights, names by id), on one shared Input.
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen = prepared(module)
+    frozen, record = prepared(module), Import()
     signature = read_signature(frozen)
-    columns, choice = columns_of(frozen, signature, input_width, edge_width)
-    inputs, record = inputs_of(columns), Import()
-    record.name(inputs[0], "input")
+    columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
+    symbols = plain_symbols(columns, record)
 
-    def read(columns: Columns, compared: bool) -> ir.Value:
-        output = _read(frozen, signature, inputs, columns, record)
-        as_weights = takes_attributes(record.weights_from, type(module).__name__)
-        if compared and (check or record.recorded):
-            here = dataclasses.replace(columns, as_weights=as_weights)
-            check_import(frozen, signature, output, here, record.rounded, recorded=record.recorded)
-        return output
+    def read(columns: Columns) -> ir.Value:
+        result = read_symbols(frozen, signature, symbols(columns), columns, record)
+        where, advice = f"{type(module).__name__}.forward", "return one tensor with a row per vertex"
+        if not isinstance(result, ir.Value):
+            raise refuse(where, f"it returns a {kind_of(result)}", advice)
+        if result.on_edges:
+            raise refuse(where, "it returns one row per edge", advice)
+        return result
 
-    reader = VariantReader(frozen, signature, record, read, partial(runs, frozen, signature), lambda output: (output,))
-    return reader.all(columns, choice, weighted), dict(record.names)
+    def compare(output: ir.Value, columns: Columns) -> None:
+        graphs = samples(columns, recorded=record.recorded)
+        check_import(
+            frozen,
+            signature,
+            columns,
+            graphs,
+            lambda given: {None: modelled(output, columns, given)},
+            rounded=record.rounded,
+        )
+
+    reader = VariantReader(frozen, signature, record, read, compare, lambda output: output)
+    return reader.all(columns, choice, options), record.names
+
+
+def kind_of(result: Any) -> str:
+    """What a forward returns that is no row of a vertex or a graph, for messages."""
+    return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
 
 
 def prepared(module: nn.Module) -> nn.Module:
@@ -98,93 +111,74 @@ def _refuse_unreadable(module: nn.Module) -> None:
             raise refuse(where, "its forward was replaced on the object", "use the class's own forward")
 
 
-def inputs_of(columns: Columns) -> tuple[ir.Input, EdgeAttribute | None]:
-    """The features, and the edges' attributes where there are any."""
-    return ir.Input(columns.width), None if columns.attributes is None else EdgeAttribute(columns.attributes)
+def widths_of(module: nn.Module, options: Options) -> Callable[[Columns], list[tuple[int, ...]]]:
+    """The features' widths that a module without types may take. Raises: ModelError where there is none."""
+    given = options.input_width
+    if isinstance(given, Mapping):
+        raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
+    widths = stated_widths(module) if given is None else [given]
+    if not widths:
+        raise ModelError(
+            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
+            "pass input_width="
+        )
+    return lambda _columns: [(width,) for width in widths]
 
 
 def columns_of(
-    module: nn.Module, signature: Signature, input_width: int | None, edge_width: int | None, batch: bool = False
+    module: nn.Module,
+    signature: Signature,
+    options: Options,
+    widths: Callable[[Columns], list[tuple[int, ...]]],
+    *,
+    batch: bool = False,
 ) -> tuple[Columns, Choice]:
     """The features' and the attributes' widths: of those that the layers state, the first with which the module runs.
 
     Attributes or types that a forward may do without are given where a layer reads them; attributes are tried, too,
     where no layer states whether it reads any.
     """
-    stated = stated_widths(module) if input_width is None else [input_width]
-    if not stated:
-        raise ModelError(
-            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
-            "pass input_width="
-        )
-    weighted = signature.weights == "required"
     types = None if signature.types == "none" else relations(module, signature.types == "required")
-    choices = attribute_choices(module, signature, edge_width)
-    tries = [
-        (Columns(width, weighted, each.width, types, batch, each.flat, edge_width == 0), each)
-        for each in choices
-        for width in stated
-    ]
-    found = next((each for each in tries if runs(module, signature, each[0])), None)
-    if found is None and edge_width is None and signature.attributes == "required" and len(choices) == 1:
+    choices, edge_width = attribute_choices(module, signature, options.edge_width), options.edge_width
+    weighted, over = signature.weights == "required", signature.over
+    tries: list[list[Columns]] = []
+    for each in choices:
+        known = Columns((), weighted, each.width, types, batch, each.flat, edge_width == 0, over=over)
+        tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
+        running = next((columns for columns in tries[-1] if runs(module, signature, columns)), None)
+        if running is not None:
+            return running, each
+    if edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
             f"[from_pyg] expected a layer that states the edge attributes' width, got none in {type(module).__name__}; "
             "pass edge_width="
         )
-    return found or (tries[-len(stated)] if choices[0].guessed else tries[0])
+    place = -1 if choices[0].guessed else 0
+    return tries[place][0], choices[place]
 
 
-def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
-    """Whether the module itself runs on a small graph with such columns."""
-    try:
-        with torch.no_grad():
-            signature.run(module, *_example(columns))
-    except Exception:  # a wrong width fails in as many ways as there are modules
-        return False
-    return True
+def plain_symbols(columns: Columns, record: Import) -> Callable[[Columns], tuple[Any, ...]]:
+    """What a forward without types is given for columns: everywhere the same input and the same attributes."""
+    x: ir.Input = record.name(ir.Input(*columns.widths), "input")
+    rows = None if columns.attributes is None else EdgeAttribute(columns.attributes)
+
+    def symbols(columns: Columns) -> tuple[Any, ...]:
+        attributes = None if rows is None or columns.attributes is None else Flat(rows) if columns.flat else rows
+        weights, types = WEIGHTS if columns.weighted else None, None if columns.types is None else TYPES
+        return x, EDGES, weights, attributes, types, *((BATCH,) if columns.batch else ())
+
+    return symbols
 
 
-def _example(columns: Columns) -> tuple[Any, ...]:
-    """A small graph, or two, as float32 tensors."""
-    given = as_given(columns, sample(columns, 7, 20, seed=99))
-    return as_tensors((*given, np.repeat([0, 1], [4, 3])) if columns.batch else given, torch.float32)
-
-
-def read_symbol(
-    module: nn.Module,
-    signature: Signature,
-    inputs: tuple[ir.Input, EdgeAttribute | None],
-    columns: Columns,
-    record: Import,
+def read_symbols(
+    module: nn.Module, signature: Signature, symbols: tuple[Any, ...], columns: Columns, record: Import
 ) -> Any:
     """What the forward returns. Raises: ModelUnsupported."""
-    x, rows = inputs
-    given = list(_example(columns))
-    attributes = None if columns.attributes is None else Flat(rows) if rows and columns.flat else rows
-    symbols = [x, EDGES, WEIGHTS if columns.weighted else None, attributes, None if columns.types is None else TYPES]
-    signature = dataclasses.replace(signature, bare=columns.bare)
-    if columns.batch:
-        symbols.append(BATCH)
+    given = example(columns)
     if signature.edges is None:
-        given[1] = symbols[1] = None
-    result = read_forward(module, signature.call, tuple(symbols), tuple(given), record, "")
+        given, symbols = (given[0], None, *given[2:]), (symbols[0], None, *symbols[2:])
+    signature = dataclasses.replace(signature, bare=columns.bare)
+    result = read_forward(module, signature.call, symbols, given, record, "")
     if isinstance(result, Refusal):
         raise result.error
     return result.value if isinstance(result, Flat) else result
-
-
-def _read(
-    module: nn.Module,
-    signature: Signature,
-    inputs: tuple[ir.Input, EdgeAttribute | None],
-    columns: Columns,
-    record: Import,
-) -> ir.Value:
-    result = read_symbol(module, signature, inputs, columns, record)
-    kind = type(module).__name__
-    if isinstance(result, ir.Value) and result.on_edges:
-        raise refuse(f"{kind}.forward", "it returns one row per edge", "return one tensor with a row per vertex")
-    if not isinstance(result, ir.Value):
-        returned = next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
-        raise refuse(f"{kind}.forward", f"it returns a {returned}", "return one tensor with a row per vertex")
-    return result

@@ -1,6 +1,6 @@
 """Reads a module's forward: first symbolically (torch.fx), and where that fails by recording one run.
 
-Both ways hand every operation to the same tables (pyg_convs, pyg_modules, pyg_functions). Library modules are leaves,
+Both ways hand every operation to the same tables (convs, modules, functions). Library modules are leaves,
 matched by exact type; anything the tables do not know is refused. A recording fixes whatever the run decided from
 shapes, so a recorded module is always checked on graphs of several sizes.
 """
@@ -171,13 +171,11 @@ class _Reader:
         self.root = _Root(module, call)
 
     def qualified(self, path: str) -> str:
-        path = path.removeprefix("inner").removeprefix(".")
-        return ".".join(each for each in (self.prefix, path) if each)
+        return ".".join(each for each in (self.prefix, _inner(path)) if each)
 
     def where(self, path: str) -> str:
         """A module's name and type, for messages."""
-        inner = path.removeprefix("inner").removeprefix(".")
-        kind = type(self.module.get_submodule(inner) if inner else self.module).__name__
+        kind = type(self.module.get_submodule(_inner(path))).__name__
         return f"{self.qualified(path)} ({kind})" if self.qualified(path) else kind
 
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -245,10 +243,10 @@ class _Reader:
             if node.op == "output":
                 return args[0]
             if node.op == "get_attr":
-                env[node] = _attribute(self.root, node.target)
+                env[node] = operator.attrgetter(str(node.target))(self.root)
             elif node.op == "call_module":
                 path = str(node.target)
-                env[node] = self.leaf(_submodule(self.module, path), path, args, kwargs)
+                env[node] = self.leaf(self.module.get_submodule(_inner(path)), path, args, kwargs)
             else:
                 env[node] = self.function(node, args, kwargs)
                 if _in_place(node) and isinstance(node.args[0], fx.Node):
@@ -309,16 +307,9 @@ class _Function(nn.Module):
         return self.function(x)
 
 
-def _submodule(module: nn.Module, path: str) -> nn.Module:
-    inner = path.removeprefix("inner").removeprefix(".")
-    return module.get_submodule(inner) if inner else module
-
-
-def _attribute(root: nn.Module, target: Any) -> Any:
-    value: Any = root
-    for part in str(target).split("."):
-        value = getattr(value, part)
-    return value
+def _inner(path: str) -> str:
+    """A path from _Root as one from the module that is read; "" for that itself."""
+    return path.removeprefix("inner").removeprefix(".")
 
 
 def _in_place(node: fx.Node) -> bool:
@@ -376,10 +367,9 @@ class _Recorder(TorchFunctionMode):
         """`value` with every followed tensor replaced by its symbol."""
         if isinstance(value, torch.Tensor):
             return self.known[id(value)][1] if id(value) in self.known else value
-        if type(value) in (list, tuple):
-            return type(value)(self.symbols_of(each) for each in value)
-        if isinstance(value, tuple):
-            return tuple(self.symbols_of(each) for each in value)
+        if isinstance(value, tuple) or type(value) is list:
+            parts = [self.symbols_of(each) for each in value]
+            return parts if type(value) is list else tuple(parts)
         if isinstance(value, dict):
             return {key: self.symbols_of(each) for key, each in value.items()}
         return value

@@ -8,44 +8,33 @@ forms, with and without weights, that one with an edge_weight of its own has.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import nn
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import edges, ir
 from livegnn.models.model import WeightsFrom
+from livegnn.models.pyg.check import Columns, runs
 from livegnn.models.pyg.columns import edge_widths, stated_widths
 from livegnn.models.pyg.context import Import, refuse
-from livegnn.models.pyg.signature import Use
+from livegnn.models.pyg.signature import Signature
 
-__all__ = ["Choice", "Reading", "VariantReader", "attribute_choices", "takes_attributes"]
+__all__ = ["Choice", "Options", "Reading", "VariantReader", "attribute_choices"]
 
 T = TypeVar("T")
 
 
-class _Columns(Protocol):
-    """What Columns and TypedColumns share."""
+@dataclass(frozen=True)
+class Options:
+    """The options of lg.from_pyg that say how a module is read."""
 
-    @property
-    def weighted(self) -> bool: ...
-    @property
-    def attributes(self) -> int | None: ...
-    @property
-    def flat(self) -> bool: ...
-
-
-class _Signature(Protocol):
-    """What Signature and TypedSignature share."""
-
-    @property
-    def weights(self) -> Use: ...
-    @property
-    def attributes(self) -> Use: ...
-    @property
-    def data(self) -> bool: ...
+    check: bool
+    weighted: bool | None
+    input_width: int | Mapping[str, int] | None
+    edge_width: int | None
 
 
 @dataclass(frozen=True)
@@ -60,7 +49,7 @@ class Choice:
     guessed: bool = False
 
 
-def attribute_choices(module: nn.Module, signature: _Signature, edge_width: int | None) -> list[Choice]:
+def attribute_choices(module: nn.Module, signature: Signature, edge_width: int | None) -> list[Choice]:
     """The attributes to try a forward with, the likeliest first. Raises: ModelError for an edge_width that is none."""
     kind, use = type(module).__name__, signature.attributes
     if edge_width is not None:
@@ -88,34 +77,35 @@ class Reading(Generic[T]):
     refused: dict[str, str]
 
 
-def _uses_weights(*outputs: ir.Value) -> bool:
-    """Whether any of these values reads the edges' weights."""
-    values = ir.walk(*outputs)
-    return any(isinstance(each, edges.EdgeWeight) or getattr(each, "weighted", False) for each in values)
+def _uses_weights(output: ir.Value) -> bool:
+    """Whether any value reads the edges' weights."""
+    return any(isinstance(each, edges.EdgeWeight) or getattr(each, "weighted", False) for each in ir.walk(output))
 
 
 class VariantReader(Generic[T]):
     """Reads the forms of one module.
 
-    read: (columns, whether to compare) -> the output.   runs: whether the module itself runs with such columns.
-    roots: the values of an output.
+    read: the output with such columns.   compare: raises where it is not the module's.   rows: of an output, those of
+    vertices.
     """
 
     def __init__(
         self,
         module: nn.Module,
-        signature: _Signature,
+        signature: Signature,
         record: Import,
-        read: Callable[[Any, bool], T],
-        runs: Callable[[Any], bool],
-        roots: Callable[[T], tuple[ir.Value, ...]],
+        read: Callable[[Columns], T],
+        compare: Callable[[T, Columns], None],
+        rows: Callable[[T], ir.Value],
     ) -> None:
-        self.kind, self.signature, self.record = type(module).__name__, signature, record
-        self.read, self.runs, self.roots = read, runs, roots
+        self.module, self.signature, self.record = module, signature, record
+        self.read, self.compare, self.rows = read, compare, rows
+        self.kind = type(module).__name__
         self.refused: dict[str, str] = {}
 
-    def all(self, columns: _Columns, choice: Choice, weighted: bool | None) -> Reading[T]:
-        """Every form that `weighted` asks for. Raises: ModelUnsupported, ModelMismatch, ModelError."""
+    def all(self, columns: Columns, choice: Choice, options: Options) -> Reading[T]:
+        """Every form that the options ask for. Raises: ModelUnsupported, ModelMismatch, ModelError."""
+        weighted = options.weighted
         if choice.guessed:
             columns = self.settled(columns)
         elif columns.attributes == 1 and not columns.flat:
@@ -123,10 +113,9 @@ class VariantReader(Generic[T]):
         outputs: dict[bool, T] = {}
         taken: set[str] = set()
         for with_weights in self.wanted(weighted):
-            here = dataclasses.replace(columns, weighted=with_weights)  # type: ignore[type-var]
-            self.record.weights_from.clear()
+            here = dataclasses.replace(columns, weighted=with_weights)
             try:
-                outputs[with_weights] = self.read(here, True)
+                outputs[with_weights] = self.form(here, options)
             except ModelUnsupported as error:
                 if not self.may_leave_out(here, outputs, weighted):
                     raise
@@ -134,25 +123,36 @@ class VariantReader(Generic[T]):
                     self.refused["edge_weight"] = _reason(error)
             taken |= self.record.weights_from
         if "edge_attr" in taken:
-            return self.from_attributes(columns, outputs, taken, weighted)
+            return self.from_attributes(columns, outputs, taken, options)
         if weighted and self.signature.weights == "none":
             raise ModelError(
                 f"[from_pyg] expected a forward with edge_weight, got {self.kind}'s without; leave weighted out"
             )
-        if True in outputs and not _uses_weights(*self.roots(outputs[True])):
+        if True in outputs and not _uses_weights(self.rows(outputs[True])):
             outputs = {False: outputs.get(False, outputs[True])}
         named = weighted is None and True in outputs
         return Reading(outputs, self.name("edge_weight") if named else None, self.refused)
 
-    def settled(self, columns: _Columns) -> _Columns:
+    def form(self, columns: Columns, options: Options | None = None) -> T:
+        """One reading, and what it takes weights from; with options, compared with the module as they say."""
+        self.record.weights_from.clear()
+        output = self.read(columns)
+        as_weights = self.takes_attributes(self.record.weights_from)
+        if options is not None and (options.check or self.record.recorded):
+            self.compare(output, dataclasses.replace(columns, as_weights=as_weights))
+        return output
+
+    def runs(self, columns: Columns) -> bool:
+        return runs(self.module, self.signature, columns)
+
+    def settled(self, columns: Columns) -> Columns:
         """Columns with attributes only if the forward takes the ones that it can do without for weights."""
-        bare: _Columns = dataclasses.replace(columns, attributes=None, flat=False)  # type: ignore[type-var]
+        bare: Columns = dataclasses.replace(columns, attributes=None, flat=False)
         if columns.attributes is None:
             self.refused["edge_attr"] = f"{self.kind}.forward fails with edge_attr of any width that was tried"
             return bare
-        self.record.weights_from.clear()
         try:
-            read = self.read(columns, False)
+            read = self.form(columns)
         except ModelUnsupported as error:
             if self.signature.data:
                 raise
@@ -160,16 +160,16 @@ class VariantReader(Generic[T]):
             return bare
         if "edge_attr" in self.record.weights_from:
             return columns
-        if any(isinstance(each, edges.EdgeAttribute) for each in ir.walk(*self.roots(read))):
+        if any(isinstance(each, edges.EdgeAttribute) for each in ir.walk(self.rows(read))):
             width = columns.attributes
             self.refused["edge_attr"] = f"{self.kind}.forward reads it in rows of width {width} with edge_width={width}"
         return bare
 
-    def shaped(self, columns: _Columns) -> _Columns:
+    def shaped(self, columns: Columns) -> Columns:
         """Attributes of width 1 as rows, or as a vector where only that can be read."""
-        vector: _Columns = dataclasses.replace(columns, flat=True)  # type: ignore[type-var]
+        vector: Columns = dataclasses.replace(columns, flat=True)
         try:
-            self.read(columns, False)
+            self.form(columns)
         except ModelUnsupported:
             return vector if self.runs(vector) else columns
         return columns
@@ -187,16 +187,17 @@ class VariantReader(Generic[T]):
             )
         return [weighted and use != "none"]
 
-    def may_leave_out(self, columns: _Columns, outputs: dict[bool, T], weighted: bool | None) -> bool:
+    def may_leave_out(self, columns: Columns, outputs: dict[bool, T], weighted: bool | None) -> bool:
         """Whether a form is one of two, and the module itself does not run in it."""
         one_of_two = weighted is None and self.signature.weights == "optional"
         return one_of_two and (columns.weighted or bool(outputs)) and not self.runs(columns)
 
     def from_attributes(
-        self, columns: _Columns, outputs: dict[bool, T], taken: set[str], weighted: bool | None
+        self, columns: Columns, outputs: dict[bool, T], taken: set[str], options: Options
     ) -> Reading[T]:
         """The forms of a forward that hands edge_attr to its layers as weights."""
-        takes_attributes(taken, self.kind)
+        self.takes_attributes(taken)
+        weighted = options.weighted
         optional = self.signature.attributes == "optional"
         if weighted is False and not optional:
             raise ModelError(
@@ -205,10 +206,9 @@ class VariantReader(Generic[T]):
             )
         found = dict.fromkeys([True], outputs[False] if False in outputs else outputs[True])
         if optional and weighted is not True:
-            bare = dataclasses.replace(columns, weighted=False, attributes=None, flat=False, bare=True)  # type: ignore
-            self.record.weights_from.clear()
+            bare = dataclasses.replace(columns, weighted=False, attributes=None, flat=False, bare=True)
             try:
-                found[False] = self.read(bare, True)
+                found[False] = self.form(bare, options)
             except ModelUnsupported:
                 if weighted is False or self.runs(bare):  # else it needs them
                     raise
@@ -219,16 +219,15 @@ class VariantReader(Generic[T]):
     def name(self, column: str) -> Any:
         return f"data.{column}" if self.signature.data else column
 
-
-def takes_attributes(taken: set[str], kind: str) -> bool:
-    """Whether edge weights are taken from edge_attr. Raises: ModelUnsupported if they are from edge_weight, too."""
-    if len(taken) > 1:
-        raise refuse(
-            f"{kind}.forward",
-            "it takes edge weights from edge_weight and from edge_attr",
-            "use one of them, or pass weighted=True for edge_weight alone",
-        )
-    return "edge_attr" in taken
+    def takes_attributes(self, taken: set[str]) -> bool:
+        """Whether weights are taken from edge_attr. Raises: ModelUnsupported if they are from edge_weight, too."""
+        if len(taken) > 1:
+            raise refuse(
+                f"{self.kind}.forward",
+                "it takes edge weights from edge_weight and from edge_attr",
+                "use one of them, or pass weighted=True for edge_weight alone",
+            )
+        return "edge_attr" in taken
 
 
 def _reason(error: ModelUnsupported) -> str:

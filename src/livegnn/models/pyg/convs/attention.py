@@ -13,11 +13,11 @@ from torch_geometric import nn as pyg
 
 from livegnn.models import ir
 from livegnn.models.attention_layers import GAT, GATv2
-from livegnn.models.edges import Gather, HeadDot, Loops, RowMatrix, Source, Target
+from livegnn.models.edges import Gather, HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import block_rows, mean_of_heads, shift
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import scale
-from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 
 __all__ = ["ATTENTION"]
 
@@ -25,15 +25,6 @@ __all__ = ["ATTENTION"]
 def per_head(att: Any) -> Any:
     """The weight of sum over c of att[h, c] x[h, c], from an attention parameter (1, h, c)."""
     return block_rows(to_array(att)[0])
-
-
-def _no_weights_back(call: Call) -> None:
-    if call.others.get("return_attention_weights"):
-        raise refuse(call.where, "it returns its attention weights, too", "leave return_attention_weights out")
-
-
-def _loops(conv: Any) -> Loops:
-    return "replace" if conv.add_self_loops else "keep"
 
 
 def _fill(conv: Any, call: Call) -> Literal["mean"] | float:
@@ -54,7 +45,7 @@ def _fill(conv: Any, call: Call) -> Literal["mean"] | float:
 
 
 def _gat(conv: Any, call: Call) -> ir.Value:
-    _no_weights_back(call)
+    call.no_weights_back(if_false=False)
     call.sum_only("softmax attention")
     shared, read = conv.lin is not None, conv.lin_edge is not None
     layer = GAT(
@@ -77,7 +68,7 @@ def _gat(conv: Any, call: Call) -> ir.Value:
 
 
 def _gatv2(conv: Any, call: Call) -> ir.Value:
-    _no_weights_back(call)
+    call.no_weights_back(if_false=False)
     call.sum_only("softmax attention")
     if call.attributes is not None and conv.lin_edge is None:
         raise refuse(call.where, "it is given edge_attr without an edge_dim", "leave edge_attr out")
@@ -99,17 +90,15 @@ def _gatv2(conv: Any, call: Call) -> ir.Value:
 
 
 def _transformer(conv: Any, call: Call) -> ir.Value:
-    if "return_attention_weights" in call.others:
-        raise refuse(call.where, "it returns its attention weights, too", "leave return_attention_weights out")
+    call.no_weights_back()
     call.sum_only("softmax attention")
-    if (call.attributes is None) != (conv.lin_edge is None):
-        raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "fix the call")
+    call.attributes_only_if(conv.lin_edge is not None, "it has an edge_dim")
     query = scale(dense(conv.lin_query, call.own), 1.0 / math.sqrt(conv.out_channels))
     key: ir.Value = Source(dense(conv.lin_key, call.x))
     value: ir.Value = Source(dense(conv.lin_value, call.x))
     if call.attributes is not None:
         edge = dense(conv.lin_edge, call.attributes)
-        key, value = ir.Combine(((1.0, key), (1.0, edge))), ir.Combine(((1.0, value), (1.0, edge)))
+        key, value = added(key, edge), added(value, edge)
     y: ir.Value = Gather(value, "softmax", HeadDot(Target(query), key, conv.heads), conv.heads)
     if not conv.concat:
         y = mean_of_heads(y, conv.heads)
@@ -117,7 +106,7 @@ def _transformer(conv: Any, call: Call) -> ir.Value:
         return y
     root = dense(conv.lin_skip, call.own)
     if conv.lin_beta is None:
-        return ir.Combine(((1.0, y), (1.0, root)))
+        return added(y, root)
     difference = ir.Combine(((1.0, y), (-1.0, root)))
     beta = ir.Activation(dense(conv.lin_beta, ir.Concat((y, root, difference))), "sigmoid")
     return ir.Combine(((1.0, y), (-1.0, ir.Multiply(difference, beta))))
@@ -127,7 +116,7 @@ def _agnn(conv: Any, call: Call) -> ir.Value:
     call.sum_only("softmax attention")
     unit = ir.L2Normalize(call.x)
     score = HeadDot(Target(scale(unit, conv.beta)), Source(unit))
-    return Gather(Source(call.x), "softmax", score, 1, _loops(conv))
+    return Gather(Source(call.x), "softmax", score, 1, call.loops)
 
 
 def _super_gat(conv: Any, call: Call) -> ir.Value:
@@ -135,15 +124,12 @@ def _super_gat(conv: Any, call: Call) -> ir.Value:
     h = dense(conv.lin, call.x)
     if conv.attention_type == "MX":
         product = ir.Activation(HeadDot(Target(h), Source(h), conv.heads), "sigmoid")
-        ends = (
-            (1.0, Source(ir.Linear(h, per_head(conv.att_l)))),
-            (1.0, Target(ir.Linear(h, per_head(conv.att_r)))),
-        )
-        alpha: ir.Value = ir.Multiply(ir.Combine(ends), product)
+        ends = added(Source(ir.Linear(h, per_head(conv.att_l))), Target(ir.Linear(h, per_head(conv.att_r))))
+        alpha: ir.Value = ir.Multiply(ends, product)
     else:
         alpha = HeadDot(Target(scale(h, 1.0 / math.sqrt(conv.out_channels))), Source(h), conv.heads)
     score = ir.Activation(alpha, "leaky_relu", float(conv.negative_slope))
-    y: ir.Value = Gather(Source(h), "softmax", score, conv.heads, _loops(conv))
+    y: ir.Value = Gather(Source(h), "softmax", score, conv.heads, call.loops)
     return shift(y if conv.concat else mean_of_heads(y, conv.heads), to_array(conv.bias))
 
 
@@ -152,7 +138,7 @@ def _feast(conv: Any, call: Call) -> ir.Value:
     u, h = dense(conv.u, call.x), dense(conv.lin, call.x)
     ends = ((1.0, Source(shift(u, to_array(conv.c)))), (-1.0, Target(u)))
     message = RowMatrix(ir.Softmax(ir.Combine(ends)), Source(h))
-    y = call.aggregator(message, loops=_loops(conv)).of(conv.aggr_module)
+    y = call.aggregator(message, loops=call.loops).of(conv.aggr_module)
     return shift(y, to_array(conv.bias))
 
 

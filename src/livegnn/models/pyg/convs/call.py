@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Import, refuse, to_array
 from livegnn.models.pyg.convs.aggregation import Aggregator, refuse_aggregation, simple_name
 
-__all__ = ["BIT_EXACT", "BY_OPTION", "TO_FLOAT32", "Call", "Conv", "Exactness", "Run", "dense"]
+__all__ = ["BIT_EXACT", "BY_OPTION", "TO_FLOAT32", "Call", "Conv", "Exactness", "Run", "added", "dense", "side_by_side"]
 
 Run: TypeAlias = Callable[[Any, str, ir.Value], Any]  # reads a row-local module, such as GINConv's nn
 
@@ -69,6 +69,35 @@ class Call:
                 self.where, f"{what} with aggr={self.conv.aggr!r} is not supported", "train it with aggr='add'"
             )
 
+    def attributes_only_if(self, wanted: bool, what: str) -> None:
+        """Refuses attributes where they are not wanted, and a call without where they are."""
+        if (self.attributes is not None) != wanted:
+            raise refuse(self.where, f"it needs edge_attr if {what}, and only then", "fix the call")
+
+    def needed_attributes(self) -> ir.Value:
+        """The attributes of a layer that cannot do without. Raises: ModelUnsupported."""
+        if self.attributes is None:
+            raise refuse(self.where, "it is not given the edge_attr that it reads", "pass edge_attr")
+        return self.attributes
+
+    def no_weights_back(self, *, if_false: bool = True) -> None:
+        """Refuses return_attention_weights, which some layers heed even where it is False."""
+        given = self.others.get("return_attention_weights")
+        if given or (if_false and given is not None):
+            raise refuse(self.where, "it returns its attention weights, too", "leave return_attention_weights out")
+
+    def first_rows(self) -> ir.Value:
+        """The argument x_0. Raises: ModelUnsupported."""
+        x_0 = self.others.get("x_0")
+        if not isinstance(x_0, ir.Value) or x_0.on_edges:
+            raise refuse(self.where, "its x_0 is not one row per vertex", "pass the first layer's rows")
+        return x_0
+
+    @property
+    def loops(self) -> Loops:
+        """What becomes of self-loop edges by the convolution's add_self_loops."""
+        return "replace" if self.conv.add_self_loops else "keep"
+
     def raw_attributes(self) -> bool:
         """Whether the attributes are the graph's own, not computed inside the model."""
         return isinstance(self.attributes, EdgeAttribute)
@@ -97,6 +126,16 @@ class Conv:
     vectors: bool = False
 
 
-def dense(module: Any, x: ir.Value, *, biased: bool = True) -> ir.Value:
+def dense(module: Any, x: ir.Value) -> ir.Value:
     """A torch or PyG Linear of `x`."""
-    return linear(x, to_array(module.weight), to_array(module.bias) if biased else None)
+    return linear(x, to_array(module.weight), to_array(module.bias))
+
+
+def added(*values: ir.Value) -> ir.Combine:
+    """The sum of `values`."""
+    return ir.Combine(tuple((1.0, value) for value in values))
+
+
+def side_by_side(parts: Sequence[ir.Value]) -> ir.Value:
+    """The columns of all parts; one part as it is."""
+    return parts[0] if len(parts) == 1 else ir.Concat(tuple(parts))

@@ -9,13 +9,13 @@ import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight, Gather, HeadDot, Loops, RowMatrix, Source, Target
+from livegnn.models.edges import EdgeWeight, Gather, HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import block_rows, linear, mean_of_heads, ones, shift
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import add_number, scale
-from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 from livegnn.models.pyg.convs.linear import normalised
-from livegnn.models.pyg.modules import LOCAL_MODULES, message_norm
+from livegnn.models.pyg.modules import convert_local, message_norm
 
 __all__ = ["EDGEWISE"]
 
@@ -25,49 +25,40 @@ def ends(call: Call) -> tuple[ir.Value, ir.Value]:
     return Target(call.own), Source(call.x)
 
 
-def needed(call: Call) -> ir.Value:
-    """The attributes of a layer that cannot do without. Raises: ModelUnsupported."""
-    if call.attributes is None:
-        raise refuse(call.where, "it is not given the edge_attr that it reads", "pass edge_attr")
-    return call.attributes
-
-
 def _gine(conv: Any, call: Call) -> ir.Value:
-    edge = needed(call)
+    edge = call.needed_attributes()
     edge = edge if conv.lin is None else dense(conv.lin, edge)
-    a = call.gather(ir.Activation(ir.Combine(((1.0, Source(call.x)), (1.0, edge))), "relu"))
+    a = call.gather(ir.Activation(added(Source(call.x), edge), "relu"))
     return call.inner("nn", ir.Combine(((1.0, a), (1.0 + float(conv.eps), call.own))))
 
 
 def _nn_conv(conv: Any, call: Call) -> ir.Value:
-    y = call.gather(RowMatrix(Source(call.x), call.inner("nn", needed(call))))
+    y = call.gather(RowMatrix(Source(call.x), call.inner("nn", call.needed_attributes())))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin, call.own))))
+        y = added(y, dense(conv.lin, call.own))
     return shift(y, to_array(conv.bias))
 
 
 def _cg(conv: Any, call: Call) -> ir.Value:
-    if (call.attributes is None) != (conv.dim == 0):
-        raise refuse(call.where, "it needs edge_attr if its dim is above 0, and only then", "fix the call")
+    call.attributes_only_if(conv.dim != 0, "its dim is above 0")
     z = ir.Concat((*ends(call), *(() if call.attributes is None else (call.attributes,))))
     gate = ir.Activation(dense(conv.lin_f, z), "sigmoid")
     y = call.gather(ir.Multiply(gate, ir.Activation(dense(conv.lin_s, z), "softplus", 1.0)))
     if conv.bn is not None:
-        y = LOCAL_MODULES[type(conv.bn)](conv.bn, y, call.record, call.where)
-    return ir.Combine(((1.0, y), (1.0, call.own)))
+        y = convert_local(conv.bn, (y,), {}, call.record, call.where)
+    return added(y, call.own)
 
 
 def _res_gated(conv: Any, call: Call) -> ir.Value:
-    if (call.attributes is None) != (conv.edge_dim is None):
-        raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "fix the call")
+    call.attributes_only_if(conv.edge_dim is not None, "it has an edge_dim")
     edge = () if call.attributes is None else (call.attributes,)
     key = dense(conv.lin_key, ir.Concat((Target(call.own), *edge)))
     query = dense(conv.lin_query, ir.Concat((Source(call.x), *edge)))
     value = dense(conv.lin_value, ir.Concat((Source(call.x), *edge)))
-    gate = call.inner("act", ir.Combine(((1.0, key), (1.0, query))))
+    gate = call.inner("act", added(key, query))
     y = call.gather(ir.Multiply(value, gate))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_skip, call.own))))
+        y = added(y, dense(conv.lin_skip, call.own))
     return shift(y, to_array(conv.bias))
 
 
@@ -79,21 +70,19 @@ def _edge_conv(conv: Any, call: Call) -> ir.Value:
 
 def _fa(conv: Any, call: Call) -> ir.Value:
     """eps x_0[v] + sum over edges of tanh(a x[u] + b x[v]) w_uv x[u], w as GCN's if `normalize`."""
-    x_0 = call.others.get("x_0")
-    if not isinstance(x_0, ir.Value) or x_0.on_edges:
-        raise refuse(call.where, "its x_0 is not one row per vertex", "pass the first layer's rows")
-    if call.others.get("return_attention_weights") is not None:
-        raise refuse(call.where, "it returns its attention weights, too", "leave return_attention_weights out")
+    x_0 = call.first_rows()
+    call.no_weights_back()
     call.sum_only("it")
     if conv.normalize == call.weighted:
         raise refuse(call.where, "it takes edge_weight if normalize=False, and only then", "fix the call")
-    alpha = ir.Combine(((1.0, Source(dense(conv.att_l, call.x))), (1.0, Target(dense(conv.att_r, call.x)))))
+    alpha = added(Source(dense(conv.att_l, call.x)), Target(dense(conv.att_r, call.x)))
     gate = ir.Activation(alpha, "tanh")
     if conv.normalize:
-        loops: Loops = "replace" if conv.add_self_loops else "keep"
-        ends_of = call.aggregator(ones(call.x), loops=loops)  # loops are replaced: without weights each counts once
+        ends_of = call.aggregator(
+            ones(call.x), loops=call.loops
+        )  # loops are replaced: without weights each counts once
         factor = inverse_root(ends_of.simple("sum"))
-        y: ir.Value = Gather(ir.Multiply(Source(ir.Multiply(call.x, factor)), gate), "sum", loops=loops)
+        y: ir.Value = Gather(ir.Multiply(Source(ir.Multiply(call.x, factor)), gate), "sum", loops=call.loops)
         y = ir.Multiply(y, factor)
     else:
         y = Gather(ir.Multiply(Source(call.x), ir.Multiply(gate, EdgeWeight())), "sum")
@@ -110,7 +99,7 @@ def _pdn(conv: Any, call: Call) -> ir.Value:
     x = dense(conv.lin, call.x)
     if call.attributes is None:
         if not conv.normalize:
-            raise refuse(call.where, "it is not given the edge_attr that it reads", "pass edge_attr")
+            call.needed_attributes()
         return shift(normalised(call, x, conv.add_self_loops), to_array(conv.bias))
     weight = call.inner("mlp", call.attributes)
     if conv.normalize and conv.add_self_loops:
@@ -128,35 +117,28 @@ def _pdn(conv: Any, call: Call) -> ir.Value:
 
 def _gmm(conv: Any, call: Call) -> ir.Value:
     """Gaussians of the attributes, exp(sum over d of -1/2 (e[d] - mu[k, d])^2 / (1e-15 + sigma[k, d]^2))."""
-    edge = needed(call)
+    edge = call.needed_attributes()
     mu, sigma = to_array(conv.mu), to_array(conv.sigma)
     mu, sigma = mu.reshape(-1, conv.dim), sigma.reshape(-1, conv.dim)
-    count = len(mu)  # kernels, or inputs times outputs times kernels
-    spread = np.tile(np.eye(conv.dim), (count, 1))
+    spread = np.tile(np.eye(conv.dim), (len(mu), 1))  # kernels, or inputs times outputs times kernels
     difference = ir.Linear(edge, call.record.constant(spread), -mu.reshape(-1))
-    inverse = np.zeros((count, count, conv.dim))
-    inverse[np.arange(count), np.arange(count)] = -0.5 / (1e-15 + sigma**2)
-    exponent = ir.Linear(
-        ir.Multiply(difference, difference), call.record.constant(inverse.reshape(count, count * conv.dim))
-    )
+    inverse = call.record.constant(block_rows(-0.5 / (1e-15 + sigma**2)))
+    exponent = ir.Linear(ir.Multiply(difference, difference), inverse)
     gaussian = ir.Activation(exponent, "exp")
     g = to_array(conv.g)
     if not conv.separate_gaussians:
         message = RowMatrix(gaussian, Source(ir.Linear(call.x, g.T)))
     else:
         kernels = g.reshape(-1, conv.kernel_size)  # one row per input and output
-        weight = np.zeros((len(kernels), len(kernels), conv.kernel_size))
-        weight[np.arange(len(kernels)), np.arange(len(kernels))] = kernels
-        message = RowMatrix(Source(call.x), ir.Linear(gaussian, weight.reshape(len(kernels), -1)))
+        message = RowMatrix(Source(call.x), ir.Linear(gaussian, block_rows(kernels)))
     y = call.gather(message)
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.root, call.own))))
+        y = added(y, dense(conv.root, call.own))
     return shift(y, to_array(conv.bias))
 
 
 def _general(conv: Any, call: Call) -> ir.Value:
-    if (call.attributes is None) != (conv.in_edge_channels is None):
-        raise refuse(call.where, "it needs edge_attr if it has in_edge_channels, and only then", "fix the call")
+    call.attributes_only_if(conv.in_edge_channels is not None, "it has in_edge_channels")
 
     def message_from(source: Any, target: Any) -> ir.Value:
         x, own = (call.x, call.own) if source is Source else (call.own, call.x)
@@ -180,7 +162,7 @@ def _general(conv: Any, call: Call) -> ir.Value:
         y = Gather(message, "softmax", ir.Activation(alpha, "leaky_relu", 0.2), conv.heads)
     y = mean_of_heads(y, conv.heads)
     root = call.own if isinstance(conv.lin_self, torch.nn.Identity) else dense(conv.lin_self, call.own)
-    y = ir.Combine(((1.0, y), (1.0, root)))
+    y = added(y, root)
     return ir.L2Normalize(y) if conv.normalize_l2 else y
 
 
@@ -189,14 +171,14 @@ def _gen(conv: Any, call: Call) -> ir.Value:
     message: ir.Value = source
     if call.attributes is not None:
         edge = dense(conv.lin_edge, call.attributes) if hasattr(conv, "lin_edge") else call.attributes
-        message = ir.Combine(((1.0, Source(source)), (1.0, edge)))
+        message = added(Source(source), edge)
     y = call.gather(add_number(ir.Activation(message, "relu"), float(conv.eps), call.record))
     if hasattr(conv, "lin_aggr_out"):
         y = dense(conv.lin_aggr_out, y)
     if hasattr(conv, "msg_norm"):
         y = message_norm(conv.msg_norm, call.own, y)
     root = dense(conv.lin_dst, call.own) if hasattr(conv, "lin_dst") else call.own
-    y = ir.Combine(((1.0, y), (1.0, root)))
+    y = added(y, root)
     for position in range(len(conv.mlp)):
         y = call.inner(f"mlp.{position}", y)
     return y

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir, layers
+from livegnn.models.messages import shift
 from livegnn.models.pyg.context import refuse, to_array
-from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, Call, Conv, dense
+from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, Call, Conv, added, dense
 
 __all__ = ["LINEAR", "normalised"]
 
@@ -28,6 +28,11 @@ def _no_normalised_mean(call: Call) -> Exception:
 
 def _plain(call: Call, x: ir.Value) -> ir.Value:
     return call.gather(x, weighted=call.weighted)
+
+
+def _hop(call: Call, x: ir.Value, self_loops: bool) -> ir.Value:
+    """The normalised aggregate of `x`, or without the convolution's `normalize` the plain one."""
+    return normalised(call, x, self_loops) if call.conv.normalize else _plain(call, x)
 
 
 def _weight(lin: Any) -> Any:
@@ -51,7 +56,7 @@ def _gcn(conv: Any, call: Call) -> ir.Value:
 
 def _graph_conv(conv: Any, call: Call) -> ir.Value:
     a = _plain(call, call.x)
-    return ir.Combine(((1.0, dense(conv.lin_rel, a)), (1.0, dense(conv.lin_root, call.own))))
+    return added(dense(conv.lin_rel, a), dense(conv.lin_root, call.own))
 
 
 def _sage(conv: Any, call: Call) -> ir.Value:
@@ -59,7 +64,7 @@ def _sage(conv: Any, call: Call) -> ir.Value:
     source = ir.Activation(dense(conv.lin, call.x), "relu") if project else call.x
     y = dense(conv.lin_l, call.gather(source))
     if conv.root_weight:
-        y = ir.Combine(((1.0, y), (1.0, dense(conv.lin_r, call.own))))
+        y = added(y, dense(conv.lin_r, call.own))
     return ir.L2Normalize(y) if conv.normalize else y
 
 
@@ -73,7 +78,7 @@ def _sg(conv: Any, call: Call) -> ir.Value:
     x = call.x
     for _ in range(conv.K):
         x = normalised(call, x, conv.add_self_loops)
-    return ir.Linear(x, _weight(conv.lin), to_array(conv.lin.bias))
+    return dense(conv.lin, x)
 
 
 def _ssg(conv: Any, call: Call) -> ir.Value:
@@ -82,21 +87,19 @@ def _ssg(conv: Any, call: Call) -> ir.Value:
     for _ in range(conv.K):
         x = normalised(call, x, conv.add_self_loops)
         terms.append(((1.0 - conv.alpha) / conv.K, x))
-    return ir.Linear(ir.Combine(tuple(terms)), _weight(conv.lin), to_array(conv.lin.bias))
+    return dense(conv.lin, ir.Combine(tuple(terms)))
 
 
 def _appnp(conv: Any, call: Call) -> ir.Value:
     h = call.x
     for _ in range(conv.K):
-        a = normalised(call, h, conv.add_self_loops) if conv.normalize else _plain(call, h)
+        a = _hop(call, h, conv.add_self_loops)
         h = ir.Combine(((1.0 - conv.alpha, a), (float(conv.alpha), call.x)))
     return h
 
 
 def _lg(conv: Any, call: Call) -> ir.Value:
-    if conv.normalize:
-        return normalised(call, call.x, False)
-    return _plain(call, call.x)
+    return _hop(call, call.x, False)
 
 
 def _tag(conv: Any, call: Call) -> ir.Value:
@@ -105,7 +108,7 @@ def _tag(conv: Any, call: Call) -> ir.Value:
     terms: list[tuple[float, ir.Value]] = []
     for hop, lin in enumerate(conv.lins):
         if hop:
-            x = normalised(call, x, False) if conv.normalize else _plain(call, x)
+            x = _hop(call, x, False)
         terms.append((1.0, ir.Linear(x, _weight(lin), None if hop else bias)))
     return ir.Combine(tuple(terms))
 
@@ -151,18 +154,12 @@ def _mixhop(conv: Any, call: Call) -> ir.Value:
         if hop:
             x = normalised(call, x, conv.add_self_loops)
         states.append(x if isinstance(lin, torch.nn.Identity) else ir.Linear(x, _weight(lin)))
-    y: ir.Value = ir.Concat(tuple(states[power] for power in conv.powers))
-    return y if conv.bias is None else ir.Affine(y, np.ones(y.width, np.float32), to_array(conv.bias))
+    return shift(ir.Concat(tuple(states[power] for power in conv.powers)), to_array(conv.bias))
 
 
 def _gcn2(conv: Any, call: Call) -> ir.Value:
-    x_0 = call.others.get("x_0")
-    if not isinstance(x_0, ir.Value):
-        raise refuse(call.where, "its x_0 is not one row per vertex", "pass the first layer's rows")
-    if conv.normalize:
-        a: ir.Value = normalised(call, call.x, conv.add_self_loops)
-    else:
-        a = _plain(call, call.x)
+    x_0 = call.first_rows()
+    a = _hop(call, call.x, conv.add_self_loops)
     alpha, beta = float(conv.alpha), float(conv.beta)
     if conv.weight2 is None:
         y = ir.Combine(((1.0 - alpha, a), (alpha, x_0)))
@@ -187,7 +184,7 @@ def _simple(conv: Any, call: Call) -> ir.Value:
     if conv.combine_root is None:
         return a
     root = call.x if conv.combine_root == "self_loop" else call.own
-    return ir.Combine(((1.0, a), (1.0, root)))  # add_self_loops adds one of weight 1 whatever is there
+    return added(a, root)  # add_self_loops adds one of weight 1 whatever is there
 
 
 LINEAR: dict[Any, Conv] = {

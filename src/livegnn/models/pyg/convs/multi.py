@@ -7,26 +7,25 @@ from typing import Any
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
-from livegnn.models.edges import Loops, RowMatrix, Source, Target
+from livegnn.models.edges import RowMatrix, Source, Target
 from livegnn.models.messages import shift
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import VARIANCE_MIN, Aggregator, add_number
-from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, dense
+from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, dense, side_by_side
 
 __all__ = ["MULTI"]
 
 
 def _pna(conv: Any, call: Call) -> ir.Value:
     """Per tower: post([x_i, scaled aggregates of pre([x_i, x_j, e])]); a first Linear of pre is taken apart."""
-    if (call.attributes is None) != (conv.edge_dim is None):
-        raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "fix the call")
+    call.attributes_only_if(conv.edge_dim is not None, "it has an edge_dim")
     edge = () if call.attributes is None else (dense(conv.edge_encoder, call.attributes),)
     size, towers = conv.F_in, []
     for tower in range(conv.towers):
         x = ir.Slice(call.x, tower * size, (tower + 1) * size) if conv.divide_input and conv.towers > 1 else call.x
         message = call.inner(f"pre_nns.{tower}", ir.Concat((Target(x), Source(x), *edge)))
         towers.append(call.inner(f"post_nns.{tower}", ir.Concat((x, call.gather(message)))))
-    return dense(conv.lin, towers[0] if len(towers) == 1 else ir.Concat(tuple(towers)))
+    return dense(conv.lin, side_by_side(towers))
 
 
 def _egc(conv: Any, call: Call) -> ir.Value:
@@ -38,14 +37,13 @@ def _egc(conv: Any, call: Call) -> ir.Value:
             "without 'symnorm' it adds self-loops up to the largest vertex that has an edge, and to no other",
             "train it with add_self_loops=False or with 'symnorm'",
         )
-    loops: Loops = "replace" if conv.add_self_loops else "keep"
     bases = dense(conv.bases_lin, call.x)
-    aggregator = call.aggregator(bases, loops=loops)
+    aggregator = call.aggregator(bases, loops=call.loops)
     joined = [_egc_aggregate(name, aggregator, bases, conv.add_self_loops) for name in conv.aggregators]
-    mixed = joined[0] if len(joined) == 1 else ir.Concat(tuple(joined))
+    mixed = side_by_side(joined)
     weights, size = dense(conv.comb_lin, call.x), conv.num_bases * len(conv.aggregators)
     heads = [RowMatrix(ir.Slice(weights, h * size, (h + 1) * size), mixed) for h in range(conv.num_heads)]
-    return shift(heads[0] if len(heads) == 1 else ir.Concat(tuple(heads)), to_array(conv.bias))
+    return shift(side_by_side(heads), to_array(conv.bias))
 
 
 def _egc_aggregate(name: str, aggregator: Aggregator, bases: ir.Value, self_loops: bool) -> ir.Value:

@@ -11,7 +11,7 @@ from livegnn.models import ir
 from livegnn.models.edges import Gather, RowMatrix, Source, Target
 from livegnn.models.messages import ones, shift
 from livegnn.models.pyg.context import refuse, to_array
-from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 from livegnn.models.pyg.convs.linear import normalised
 
 __all__ = ["OPERATORS"]
@@ -32,9 +32,9 @@ def gru_cell(cell: Any, x: ir.Value, h: ir.Value) -> ir.Value:
 
     reset, update = gate(0), gate(1)
     recurrent = ir.Multiply(ir.Slice(from_h, 2 * size, 3 * size), reset)
-    new = ir.Activation(ir.Combine(((1.0, ir.Slice(from_x, 2 * size, 3 * size)), (1.0, recurrent))), "tanh")
+    new = ir.Activation(added(ir.Slice(from_x, 2 * size, 3 * size), recurrent), "tanh")
     kept = ir.Multiply(ir.Combine(((1.0, h), (-1.0, new))), update)
-    return ir.Combine(((1.0, new), (1.0, kept)))
+    return added(new, kept)
 
 
 def _gated(conv: Any, call: Call) -> ir.Value:
@@ -59,7 +59,7 @@ def _arma(conv: Any, call: Call) -> ir.Value:
             weight = to_array(conv.init_weight if t == 0 else conv.weight[0 if conv.shared_weights else t - 1])[k]
             a = normalised(call, ir.Linear(h, weight.T), False)
             root = ir.Linear(call.x, root_weight[own, k].T, None if bias is None else bias[own, k, 0])
-            h = ir.Combine(((1.0, a), (1.0, root)))
+            h = added(a, root)
             h = h if conv.act is None else call.inner("act", h)
         stacks.append(h)
     return stacks[0] if len(stacks) == 1 else ir.Combine(tuple((1.0 / len(stacks), each) for each in stacks))
@@ -68,7 +68,7 @@ def _arma(conv: Any, call: Call) -> ir.Value:
 def _le(conv: Any, call: Call) -> ir.Value:
     ends = ((1.0, Source(dense(conv.lin1, call.x))), (-1.0, Target(dense(conv.lin2, call.own))))
     y = call.gather(ir.Combine(ends), weighted=call.weighted)
-    return ir.Combine(((1.0, y), (1.0, dense(conv.lin3, call.own))))
+    return added(y, dense(conv.lin3, call.own))
 
 
 def _cluster_gcn(conv: Any, call: Call) -> ir.Value:
@@ -82,7 +82,7 @@ def _cluster_gcn(conv: Any, call: Call) -> ir.Value:
         degree = call.aggregator(ones(call.x), loops="replace").simple("sum")
         own = ir.Multiply(call.x, ir.Activation(degree, "reciprocal"))
         y = ir.Combine(((1.0, y), (float(conv.diag_lambda), own)))
-    return ir.Combine(((1.0, dense(conv.lin_out, y)), (1.0, dense(conv.lin_root, call.x))))
+    return added(dense(conv.lin_out, y), dense(conv.lin_root, call.x))
 
 
 def _wl_continuous(conv: Any, call: Call) -> ir.Value:
@@ -106,7 +106,7 @@ def _mf(conv: Any, call: Call) -> ir.Value:
         np.concatenate([to_array(each.bias) for each in conv.lins_l]) if biased else None,
     )
     right = ir.Linear(call.x, np.concatenate([to_array(each.weight) for each in conv.lins_r]))
-    return RowMatrix(chosen, ir.Combine(((1.0, left), (1.0, right))))
+    return RowMatrix(chosen, added(left, right))
 
 
 OPERATORS: dict[Any, Conv] = {

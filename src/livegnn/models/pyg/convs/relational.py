@@ -12,9 +12,9 @@ from livegnn.models.edges import Gather, Source, Target
 from livegnn.models.messages import mean_of_heads, ones, shift
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import simple_name
-from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, dense
+from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 
-__all__ = ["TYPED"]
+__all__ = ["TYPED", "block_diagonal"]
 
 
 def _types_needed(call: Call) -> None:
@@ -46,7 +46,7 @@ def _rgcn(conv: Any, call: Call) -> ir.Value:
         weight = np.stack([block_diagonal(each) for each in weight])
     stacked = np.concatenate(list(weight)).T
     y: ir.Value = ir.Linear(ir.Concat(tuple(parts)), stacked, to_array(conv.bias))
-    return y if conv.root is None else ir.Combine(((1.0, y), (1.0, ir.Linear(call.x, to_array(conv.root).T))))
+    return y if conv.root is None else added(y, ir.Linear(call.x, to_array(conv.root).T))
 
 
 def _relation_weights(conv: Any, call: Call) -> list[Any]:
@@ -61,11 +61,9 @@ def _relation_weights(conv: Any, call: Call) -> list[Any]:
 def _rgat(conv: Any, call: Call) -> ir.Value:
     _refuse_rgat(conv, call)
     _types_needed(call)
-    per_relation = []
-    for r, weight in enumerate(_relation_weights(conv, call)):
-        h = ir.Linear(call.x, weight)
-        per_relation.append(_rgat_relation(conv, call, h, r))
-    y: ir.Value = ir.Combine(tuple((1.0, each) for each in per_relation))
+    weights = _relation_weights(conv, call)
+    per_relation = (_rgat_relation(conv, call, ir.Linear(call.x, weight), r) for r, weight in enumerate(weights))
+    y: ir.Value = added(*per_relation)
     if conv.mod in ("scaled", "f-scaled"):
         degree = call.aggregator(ones(call.x)).simple("sum")
         if conv.mod == "f-scaled":
@@ -81,8 +79,7 @@ def _rgat(conv: Any, call: Call) -> ir.Value:
 
 def _refuse_rgat(conv: Any, call: Call) -> None:
     call.sum_only("softmax attention")
-    if "return_attention_weights" in call.others:
-        raise refuse(call.where, "it returns its attention weights, too", "leave return_attention_weights out")
+    call.no_weights_back()
     if conv.attention_mechanism == "across-relation" and conv.num_relations > 1:
         raise refuse(
             call.where,
@@ -93,8 +90,7 @@ def _refuse_rgat(conv: Any, call: Call) -> None:
         raise refuse(
             call.where, "mod='f-additive' asks of every attention weight whether it is 0", "train it with another mod"
         )
-    if (call.attributes is None) != (conv.lin_edge is None):
-        raise refuse(call.where, "it needs edge_attr if it has an edge_dim, and only then", "fix the call")
+    call.attributes_only_if(conv.lin_edge is not None, "it has an edge_dim")
 
 
 def _rgat_relation(conv: Any, call: Call, h: ir.Value, relation: int) -> ir.Value:
@@ -106,8 +102,7 @@ def _rgat_relation(conv: Any, call: Call, h: ir.Value, relation: int) -> ir.Valu
         weight = to_array(conv.e).T @ to_array(conv.lin_edge.weight)
         terms.append(ir.Linear(call.attributes, call.record.constant(weight)))
     if conv.attention_mode == "additive-self-attention":
-        score: ir.Value = ir.Combine(tuple((1.0, term) for term in terms))
-        score = ir.Activation(score, "leaky_relu", float(conv.negative_slope))
+        score: ir.Value = ir.Activation(added(*terms), "leaky_relu", float(conv.negative_slope))
     else:
         score = ir.Multiply(*terms[:2])
         score = score if len(terms) == 2 else ir.Multiply(score, terms[2])
@@ -119,7 +114,7 @@ def _rgat_relation(conv: Any, call: Call, h: ir.Value, relation: int) -> ir.Valu
     if conv.mod == "additive":
         plain = ir.Propagate(rows, relation=relation)
         factor = np.tile(to_array(conv.w), conv.heads * dim)
-        y = ir.Combine(((1.0, y), (1.0, ir.Affine(plain, factor, np.zeros(plain.width, np.float32)))))
+        y = added(y, ir.Affine(plain, factor, np.zeros(plain.width, np.float32)))
     return y
 
 
@@ -130,7 +125,7 @@ def _film(conv: Any, call: Call) -> ir.Value:
         size = conv.out_channels
         parts: list[ir.Value] = [ir.Slice(film, 0, size), ir.Slice(film, size, 2 * size)]
         beta, gamma = [Target(part) for part in parts] if rows.on_edges else parts
-        y: ir.Value = ir.Combine(((1.0, ir.Multiply(rows, gamma)), (1.0, beta)))
+        y: ir.Value = added(ir.Multiply(rows, gamma), beta)
         return y if conv.act is None else call.inner("act", y)
 
     several = conv.num_relations > 1
@@ -140,7 +135,7 @@ def _film(conv: Any, call: Call) -> ir.Value:
     for r, layer in enumerate(conv.lins):
         message = modulated(call.inner(f"films.{r}", call.x), Source(dense(layer, call.x)))
         terms.append(call.gather(message, relation=r if several else None))
-    return ir.Combine(tuple((1.0, term) for term in terms))
+    return added(*terms)
 
 
 _RGCN = "`num_relations`, `num_bases`, `num_blocks`, `root_weight`, `bias`; "

@@ -15,6 +15,7 @@ from livegnn.models.edges import ByRelation, Gather, HeadDot, Source, Target
 from livegnn.models.pyg.context import EDGES, Import, Marker, Relation, refuse, to_array
 from livegnn.models.pyg.convs.aggregation import scale
 from livegnn.models.pyg.convs.call import TO_FLOAT32, Exactness, dense
+from livegnn.models.pyg.convs.relational import block_diagonal
 
 __all__ = ["OVER_TYPES"]
 
@@ -108,11 +109,7 @@ def _attend(
 
 def _blocks(linear: Any, rows: list[int]) -> Any:
     """The weight of one matrix per head, (heads columns, heads columns)."""
-    weight = to_array(linear.weight)[rows].transpose(0, 2, 1)  # (heads, out, in)
-    heads, size, _ = weight.shape
-    whole = np.zeros((heads, size, heads, size))
-    whole[np.arange(heads), :, np.arange(heads)] = weight
-    return whole.reshape(heads * size, heads * size)
+    return block_diagonal(to_array(linear.weight)[rows].transpose(0, 2, 1))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from livegnn.errors import ModelError
 from livegnn.models.pyg.columns import stated_widths
 from livegnn.models.pyg.convs.registry import refuse_unknown
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
-from livegnn.models.pyg.hetero.signature import TypedSignature
+from livegnn.models.pyg.signature import Signature
 from livegnn.models.pyg.trace import partial_graph
 
 __all__ = ["find_widths"]
@@ -33,13 +33,13 @@ class _RowsOfType:
 
 
 def find_widths(
-    module: nn.Module, signature: TypedSignature, markers: tuple[Any, ...], given: Mapping[str, int]
+    module: nn.Module, signature: Signature, markers: tuple[Any, ...], given: Mapping[str, int]
 ) -> tuple[int, ...]:
     """The width of each vertex type's features; `given` ones go first.
 
     Raises: ModelError naming the type whose width no layer states.
     """
-    names = signature.types[0]
+    names = signature.over[0] if signature.over else ()
     unknown = [name for name in given if name not in names]
     if unknown:
         raise ModelError(f"[from_pyg] expected input_width for vertex types {names}, got {unknown[0]!r}; fix the dict")
