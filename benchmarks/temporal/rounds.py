@@ -1,9 +1,9 @@
 """Where does a retraining round's time go? Ingest, sample, fetch, model, memory (GNNFlow, Figures 8 and 9).
 
 A stream with GDELT's shape; each round ingests, tests and trains on one batch, with edge features in a memory-mapped
-file, fetched with and without an LRU cache. The peer of the ingest is the work of a system with a static graph before each
-round, rebuilding the CSR of everything so far (scipy). Times are medians of rounds; expected: the same losses with the
-cache and without it.
+file, fetched with and without an LRU cache. The peer of the ingest does what a system with a static graph does before
+each round: it rebuilds the CSR of everything so far (scipy). Times are medians of rounds; expected: the same losses
+with the cache and without it.
 """
 
 from __future__ import annotations

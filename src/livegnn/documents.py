@@ -9,8 +9,6 @@ import msgspec
 
 from livegnn.graph.checks import shown
 
-__all__ = ["DocumentFault", "converted"]
-
 Document = TypeVar("Document")
 
 # msgspec's message = fault [ " - at `" [ "key` in `" ] "$" path "`" ]; a fault quotes keys and values as they are

@@ -30,8 +30,6 @@ from typing import Any
 
 from livegnn.errors import DataMissing, FileMissing, SpillUnavailable, StorageFailed, StoredStateInvalid, UsageError
 
-__all__ = ["Content", "PartFile", "checked", "file_path", "made_folder", "replaced"]
-
 _TRAILER = "\nlivegnn-sum 1 {:016x} {}\n"
 _TRAILER_BYTES = len(_TRAILER.format(0, "0" * 64))
 _TRAILER_BEGIN = b"\nlivegnn-sum "

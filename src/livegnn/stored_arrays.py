@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from livegnn.stored import Content
 
-__all__ = ["read_arrays", "sound_zip"]
-
 _END = struct.Struct("<4s4H2IH")  # the record that ends a zip
 _ZIP64_BYTES = 56 + 20  # of the two records in front of it that torch writes
 _ELSEWHERE = 0xFFFFFFFF

@@ -14,8 +14,6 @@ from msgspec import Meta, Struct
 from livegnn.documents import DocumentFault, converted
 from livegnn.errors import DataMissing, ValueInvalid
 
-__all__ = ["CacheConfig", "Config", "DataConfig", "OutputConfig", "SamplerConfig", "TrainConfig", "read_config"]
-
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Fanout = Annotated[int, Meta(ge=-1)]

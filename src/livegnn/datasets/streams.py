@@ -17,8 +17,6 @@ import numpy.typing as npt
 from livegnn.datasets.folder import Arrays, Float32, Int8, Int64, float32, int8, int64, read
 from livegnn.errors import DataMissing
 
-__all__ = ["EventStream", "generate_like", "load", "load_or_generate", "names"]
-
 
 @dataclass(frozen=True, eq=False)
 class EventStream:

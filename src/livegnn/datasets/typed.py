@@ -18,8 +18,6 @@ from livegnn.datasets.folder import Arrays, Float32, Int64, int64, read
 from livegnn.errors import DataMissing
 from livegnn.graph import Graph, Updates
 
-__all__ = ["TypedStream", "generate_typed", "load_or_generate_typed", "load_typed", "typed_names"]
-
 Int32 = npt.NDArray[np.int32]
 Columns = tuple[Int64, Int64, Int32, Int64]  # src, dst, edge type, time
 

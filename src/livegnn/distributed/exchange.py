@@ -21,8 +21,6 @@ from livegnn.types import AnyArray, Int64Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Exchange", "Route", "check_parts", "checked_group", "gather_text"]
-
 
 class Exchange(Protocol):
     """One worker's end of the wire.

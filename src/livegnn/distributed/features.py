@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from livegnn.temporal.caches import FeatureCache
 
-__all__ = ["Cached", "RemoteEdgeRows", "RemoteRows", "RemoteVertexRows"]
-
 _HEAD = 1  # first number of a request: whether the worker that sends it goes on reading
 
 

@@ -33,8 +33,6 @@ from livegnn.graph.consumers import Consumer, Recorded, Recorder, VertexChange
 from livegnn.temporal.checks import check_graph
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["BatchEffect", "Listener", "Partition", "check_dated"]
-
 _Kind = _native.UpdateKind
 _ADD_EDGE, _REMOVE_EDGE, _SET_EDGE_ATTR = _Kind.AddEdge.value, _Kind.RemoveEdge.value, _Kind.SetEdgeAttr.value
 _SET_FEATURES, _ADD_VERTEX, _REMOVE_VERTEX = _Kind.SetFeatures.value, _Kind.AddVertex.value, _Kind.RemoveVertex.value

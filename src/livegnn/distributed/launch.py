@@ -30,8 +30,6 @@ from livegnn.errors import UsageError, WorkerUnavailable
 from livegnn.graph.checks import shown
 from livegnn.optional import need
 
-__all__ = ["check_picklable", "launch"]
-
 _GRACE_S = 2.0
 _OWN, _KILLED, _OF_ANOTHER = range(3)  # errors by what they say of the first cause
 

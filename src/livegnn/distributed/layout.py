@@ -17,8 +17,6 @@ import numpy as np
 from livegnn.errors import UsageError
 from livegnn.types import BoolArray, Int64Array
 
-__all__ = ["Layout"]
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:

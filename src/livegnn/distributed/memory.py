@@ -29,8 +29,6 @@ from livegnn.types import AnyArray, Float32Array, Int64Array
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["PartitionedMemory", "check_memory"]
-
 _INTEGERS, _FLOATS = ("last", "other", "time", "known", "pending"), ("rows", "raw")
 _FLAGS = ("known", "pending")
 _COLUMNS = (*_INTEGERS, *_FLOATS)  # of VertexMemory.state(), the origin aside

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["TorchExchange"]
-
 
 class TorchExchange:
     """One process's end of the default process group; see Exchange.

@@ -9,8 +9,6 @@ import numpy as np
 from livegnn.temporal.report import EpochReport
 from livegnn.types import Float64Array, Int64Array
 
-__all__ = ["DistributedReport", "variation"]
-
 
 def variation(values: Float64Array) -> float:
     """Standard deviation over mean; 0 where all are 0."""

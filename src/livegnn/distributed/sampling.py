@@ -25,8 +25,6 @@ from livegnn.temporal.hop import TemporalHop
 from livegnn.temporal.sampler import TemporalSampler
 from livegnn.types import AnyArray, Float32Array, Int64Array
 
-__all__ = ["RemoteSampler"]
-
 
 class RemoteSampler:
     """Samples of the whole graph; every worker makes the same calls, each with targets of its own, perhaps none.

@@ -20,8 +20,6 @@ from livegnn.types import AnyArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ThreadExchange", "run_threads"]
-
 Result = TypeVar("Result")
 
 

@@ -25,8 +25,6 @@ from livegnn.temporal.sampler import TemporalSampler
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["train"]
-
 
 def train(
     model: TemporalModel,

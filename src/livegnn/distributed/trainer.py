@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from livegnn.distributed.memory import PartitionedMemory
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["DistributedTrainer", "run_of"]
-
 
 def run_of(start: int, stop: int, rank: int, size: int) -> slice:
     """The run of places [start, stop) that a worker takes; lengths differ by at most 1, and by turns who has more."""

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
-from livegnn.graph.checks import AnyArray, BoolArray, shown
+from livegnn.graph.checks import shown
 from livegnn.optional import need
+from livegnn.types import AnyArray, BoolArray
 
 
 @dataclass(frozen=True)

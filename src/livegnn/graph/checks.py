@@ -23,8 +23,6 @@ from livegnn import _native
 from livegnn.errors import DtypeInvalid, ValueInvalid, WidthMismatch
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["AnyArray", "BoolArray", "Float32Array", "Int32Array", "Int64Array"]
-
 Int32Array = npt.NDArray[np.int32]
 
 INT64_MAX = 2**63 - 1

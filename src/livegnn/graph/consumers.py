@@ -15,8 +15,6 @@ from livegnn import _native
 from livegnn.graph.updates import Updates
 from livegnn.types import Float32Array
 
-__all__ = ["Consumer", "Guard", "IdHolder", "Recorded", "Recorder", "Switch", "Switching", "Taker", "VertexChange"]
-
 
 class VertexChange(NamedTuple):
     """One vertex that a batch adds or removes: its slot, its id, the place of the update, and the code of its type."""

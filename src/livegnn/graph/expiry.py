@@ -15,11 +15,10 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import ColumnMissing, DtypeInvalid, ValueInvalid
 from livegnn.graph import checks
-from livegnn.graph.checks import AnyArray, BoolArray, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
 from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.updates import EdgeType, Updates
-
-__all__ = ["Expiry", "Ttl"]
+from livegnn.types import AnyArray, BoolArray, Int64Array
 
 Duration: TypeAlias = int | np.timedelta64 | timedelta
 Ttl: TypeAlias = Duration | Mapping[EdgeType, Duration] | None

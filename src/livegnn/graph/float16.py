@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from livegnn.errors import ValueInvalid, WidthMismatch
 from livegnn.graph import checks
-from livegnn.graph.checks import AnyArray, Float32Array
+from livegnn.types import AnyArray, BoolArray, Float32Array
 
 FEATURE_DTYPES = ("float32", "float16", "bfloat16")  # a saved graph names one by its place
 _EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80}  # all of these bits: infinity or NaN
@@ -150,6 +150,6 @@ def _wide(bits: AnyArray, dtype: str) -> Float32Array:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _first(bad: checks.BoolArray) -> tuple[int, int]:
+def _first(bad: BoolArray) -> tuple[int, int]:
     row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
     return int(row), int(column)

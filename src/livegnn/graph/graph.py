@@ -15,7 +15,7 @@ import numpy as np
 from livegnn.errors import ColumnMissing, EdgeOffloaded, LiveGnnError, UsageError, VertexUnknown
 from livegnn.graph import checks, load, offload, saved
 from livegnn.graph import float16 as halves
-from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
 from livegnn.graph.expiry import Expiry, Ttl
 from livegnn.graph.host import GraphHost
 from livegnn.graph.offload import Offloaded
@@ -23,6 +23,7 @@ from livegnn.graph.pyg import pyg_arrays
 from livegnn.graph.schema import EdgeTriple, GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 
 class Graph:

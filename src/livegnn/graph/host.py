@@ -23,7 +23,6 @@ import numpy as np
 from livegnn import _native
 from livegnn.errors import Facts, UpdateError, UsageError
 from livegnn.graph import checks, offload
-from livegnn.graph.checks import Int64Array
 from livegnn.graph.consumers import (
     Consumer,
     Guard,
@@ -43,8 +42,7 @@ from livegnn.graph.offload import NOTHING
 from livegnn.graph.schema import GraphSchema
 from livegnn.graph.threads import core_count
 from livegnn.graph.updates import Updates, VertexType
-
-__all__ = ["GraphHost"]
+from livegnn.types import Int64Array
 
 _apply_batch = _native.apply_batch  # looked up once: it is called for each batch
 

@@ -32,10 +32,11 @@ from livegnn.errors import (
     VertexUnknown,
 )
 from livegnn.graph import checks
-from livegnn.graph.checks import AnyArray, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
 from livegnn.graph.schema import ADD_VERTEX, REMOVE_VERTEX, GraphSchema, no_type_names
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.graph.updates import Batch, ExternalId, Updates
+from livegnn.types import AnyArray, BoolArray, Int64Array
 
 Before = Mapping[tuple[int, ExternalId], int]  # by type and id: the slot that it had, -1 where there was no such vertex
 NO_CHANGE: Before = {}
@@ -597,5 +598,5 @@ def _map_of(names: AnyArray, slots: Int64Array, count: int) -> Counted | Named:
     return Counted(known)
 
 
-def _is_free(names: AnyArray, text: bool) -> checks.BoolArray:
+def _is_free(names: AnyArray, text: bool) -> BoolArray:
     return np.array([name is None for name in names.tolist()], np.bool_) if text else names < 0

@@ -12,11 +12,9 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from livegnn.graph.checks import Int64Array
 from livegnn.graph.ids import IdChange, VertexIds
 from livegnn.graph.updates import VertexType
-
-__all__ = ["IdsThen", "OldIds"]
+from livegnn.types import Int64Array
 
 
 class IdsThen:

@@ -18,9 +18,10 @@ import numpy as np
 from livegnn.errors import ColumnMissing, DtypeInvalid, ValueInvalid, VertexUnknown, WidthMismatch
 from livegnn.graph import checks
 from livegnn.graph import float16 as halves
-from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
 from livegnn.graph.ids import NamedIds, counted_and_named
 from livegnn.graph.schema import EdgeTriple, GraphSchema
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 _WHERE = "Graph"
 _COLUMNS = ("weight", "time", "edge_attr")

@@ -34,13 +34,13 @@ from livegnn.errors import (
     StoredStateInvalid,
     UsageError,
 )
-from livegnn.graph.checks import AnyArray, Int64Array
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.ids import VertexIds
 from livegnn.graph.schema import GraphSchema
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
 from livegnn.optional import need
 from livegnn.stored import Content, checked, file_path, replaced
+from livegnn.types import AnyArray, Int64Array
 
 _FORMAT = 1
 _METADATA = b"livegnn.offload"

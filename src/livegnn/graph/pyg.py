@@ -10,8 +10,6 @@ from livegnn.errors import ColumnMissing, ValueInvalid, WidthMismatch
 from livegnn.graph import checks
 from livegnn.graph.load import WeightColumn
 
-__all__ = ["pyg_arrays"]
-
 _WHERE = "Graph.from_pyg"
 
 

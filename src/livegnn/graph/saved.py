@@ -10,13 +10,11 @@ import numpy as np
 from livegnn.errors import InvariantBroken, StoredStateInvalid
 from livegnn.graph import checks, load, offload
 from livegnn.graph import float16 as halves
-from livegnn.graph.checks import AnyArray
 from livegnn.graph.expiry import Expiry
 from livegnn.graph.host import GraphHost
 from livegnn.graph.ids import NamedIds
 from livegnn.graph.schema import GraphSchema
-
-__all__ = ["restore", "to_arrays"]
+from livegnn.types import AnyArray
 
 _FLAGS = ("has_weight", "has_time", "has_type", "undirected", "simple")
 _OPTIONS = ("feature_width", "attr_width", *_FLAGS)

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from livegnn._native import UpdateKind
 from livegnn.errors import ColumnMissing, DtypeInvalid, StoredStateInvalid, ValueInvalid, VertexUnknown
 from livegnn.graph import checks
-from livegnn.graph.checks import AnyArray, BoolArray, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
 from livegnn.graph.text_arrays import text_from_arrays, text_to_arrays
+from livegnn.types import AnyArray, BoolArray, Int64Array
 
 EdgeTriple = tuple[str, str, str]
 TypeName = str | EdgeTriple

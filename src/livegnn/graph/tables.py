@@ -20,7 +20,8 @@ import numpy as np
 from livegnn.errors import ColumnMissing, DtypeInvalid, UsageError, ValueInvalid, WidthMismatch
 from livegnn.graph import arrow, checks
 from livegnn.graph.arrow import Column
-from livegnn.graph.checks import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
+from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
 _PARTS = ("src", "dst", "op", "weight", "time", "edge_type", "edge_attr")
 _DEFAULTS = {name: name for name in _PARTS} | {"edge_type": "type"}

@@ -7,9 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from livegnn.graph.checks import AnyArray
-
-__all__ = ["text_from_arrays", "text_to_arrays"]
+from livegnn.types import AnyArray
 
 
 def text_to_arrays(strings: Iterable[str]) -> dict[str, AnyArray]:

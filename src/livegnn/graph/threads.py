@@ -7,8 +7,6 @@ import os
 from livegnn.errors import ValueInvalid
 from livegnn.graph.checks import shown
 
-__all__ = ["THREADS_MAX", "core_count", "thread_count"]
-
 THREADS_MAX = 256
 
 

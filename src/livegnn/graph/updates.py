@@ -29,7 +29,8 @@ from livegnn.graph.checks import INT64_MAX as _ID_MAX
 from livegnn.graph.checks import INT64_MIN as _TIME_UNSET
 from livegnn.graph.checks import TYPE_MAX as _TYPE_MAX
 from livegnn.graph.checks import TYPE_UNSET as _TYPE_UNSET
-from livegnn.graph.checks import AnyArray, Float32Array, Int32Array, Int64Array
+from livegnn.graph.checks import Int32Array
+from livegnn.types import AnyArray, Float32Array, Int64Array
 
 ExternalId = int | str
 VertexKey = int | str | np.integer[Any]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from livegnn.graph.graph import Graph
 
-__all__ = ["Changes", "ExtremeStats", "LayerStats", "Stats"]
-
 
 @dataclass(frozen=True)
 class ExtremeStats:

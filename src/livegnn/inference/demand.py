@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from livegnn.errors import LiveGnnError
 
-__all__ = ["Demand", "DemandStats"]
-
 _log = logging.getLogger("livegnn")
 
 

@@ -51,8 +51,6 @@ from livegnn.models.joining import GraphColumns, joined
 from livegnn.models.model import Model
 from livegnn.stored import file_path
 
-__all__ = ["Engine", "Handle"]
-
 Mode: TypeAlias = Literal["eager", "on_demand", "hybrid"]
 Strategy: TypeAlias = Literal["incremental", "constrained", "affected", "khop", "sampled", "full"]
 Callback: TypeAlias = Callable[[Changes], object]

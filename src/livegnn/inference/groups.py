@@ -11,8 +11,6 @@ from livegnn.errors import ValueInvalid
 from livegnn.graph import checks
 from livegnn.inference.pools import Moves
 
-__all__ = ["GroupNames", "PendingMembers", "group_array"]
-
 Int64 = NDArray[np.int64]
 
 

@@ -16,9 +16,6 @@ from livegnn.inference.predict import Rows, pair_scores
 from livegnn.models.compile_layout import Codes
 from livegnn.models.model import Model
 
-__all__ = ["Part", "check_strategy", "codes_of", "cut", "scores_of", "slots_of", "width_of"]
-
-
 Part: TypeAlias = tuple[object, VertexType | None]  # ids and their type
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
 
-__all__ = ["LEAST_LIMIT", "Memory", "memory_options", "parse_limit", "spill_place"]
-
 LEAST_LIMIT = 4 << 20  # bytes; below it a batch would drop the rows that it is using
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -23,8 +23,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "KINDS", "Joined", "Maxima", "Moves", "Pool", "Sums"]
-
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Rows = NDArray[np.float32]

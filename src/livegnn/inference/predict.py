@@ -14,8 +14,6 @@ from livegnn.errors import UsageError, WidthMismatch
 from livegnn.models import ir
 from livegnn.models.compile import compile_model
 
-__all__ = ["Head", "Rows", "headed", "pair_scores", "predictions"]
-
 Rows: TypeAlias = NDArray[np.float32]
 Head: TypeAlias = Callable[[Rows], NDArray[Any]]
 _programs: WeakKeyDictionary[ir.Value, RowProgram] = WeakKeyDictionary()

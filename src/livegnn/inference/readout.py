@@ -52,8 +52,6 @@ from livegnn.models.pyg.entry import graph_level_from_pyg
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Readout"]
-
 Int64 = NDArray[np.int64]
 GroupOf: TypeAlias = Callable[[Any], Any]
 

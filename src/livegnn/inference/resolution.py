@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LOST_BITS_MAX", "LayerResolution", "resolutions", "warn_of_coarse"]
-
 #: From here on the largest message of a column keeps at most 21 of its 37 bits: a row some ten times smaller may be off
 #: by the 1e-5 of docs/guarantees.md.
 LOST_BITS_MAX = 16

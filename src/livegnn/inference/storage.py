@@ -26,8 +26,6 @@ from livegnn.models.model import Model
 from livegnn.stored import Content, checked, replaced
 from livegnn.stored_arrays import read_arrays
 
-__all__ = ["model_digest", "opened", "parts", "save", "switch_of", "switched"]
-
 _FORMAT, _FORMAT_VERSION, _UNSEALED_VERSION = "livegnn-engine", 3, 2
 _SETTINGS = {"strategy", "state", "mode", "hot", "path", "fanout", "seed"}
 _OPTIONAL = {"precision", "name"}

@@ -35,8 +35,6 @@ from livegnn.errors import DtypeInvalid, UpdateError, UsageError, ValueInvalid
 from livegnn.graph import Graph, Updates
 from livegnn.inference.changes import Changes
 
-__all__ = ["Applies", "Clock", "CostModel", "Item", "Latency", "Stream", "StreamBatch", "joined", "parse_latency"]
-
 Item: TypeAlias = "Updates | tuple[Any, ...]"
 Clock: TypeAlias = Callable[[], float]
 Latency: TypeAlias = "str | float | timedelta"

@@ -24,8 +24,6 @@ from livegnn.inference import hetero as over_types
 from livegnn.inference.predict import Head, Rows, pair_array, predictions
 from livegnn.models.model import Model
 
-__all__ = ["Outputs", "SnapshotView", "View", "Viewed", "WhatIfView"]
-
 
 class Viewed(Protocol):
     """What a view is of: an Engine."""

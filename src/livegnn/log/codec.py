@@ -44,8 +44,6 @@ from livegnn.graph.consumers import Recorded, Switch
 from livegnn.optional import need
 from livegnn.types import AnyArray, BoolArray
 
-__all__ = ["decode", "encode"]
-
 _BATCH, _SWITCH = 1, 2  # the schema's version
 _VERSION_KEY, _TYPES_KEY, _SWITCH_KEY = b"livegnn.schema", b"livegnn.types", b"livegnn.switch"
 _NO_VERTEX, _NO_EDGE = -1, -1

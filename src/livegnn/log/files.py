@@ -16,8 +16,6 @@ from pathlib import Path
 from livegnn.errors import LogDamaged, LogUnavailable, UsageError, ValueInvalid
 from livegnn.log.tail import TailFile
 
-__all__ = ["checked_path", "refuse_remains", "size_of", "tail_path"]
-
 _TAIL_NAME = re.compile(r"-tail-[a-z0-9_-]{1,64}")
 
 

@@ -16,8 +16,6 @@ import zlib
 
 from livegnn.errors import DtypeInvalid, LogDamaged, ValueInvalid
 
-__all__ = ["check_key", "checksum_of", "claimed_offset", "decode", "encode"]
-
 _MAGIC = b"LGL1"
 _HEAD = struct.Struct("<4sI")
 _FIELDS = struct.Struct("<QH")

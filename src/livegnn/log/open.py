@@ -14,8 +14,6 @@ from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
 from livegnn.log.interface import ByteLog
 from livegnn.log.secrets import masked_url
 
-__all__ = ["open_log"]
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["Secrets", "masked_url"]
-
 _HIDDEN = "***"
 _SECRET_WORDS = ("password", "passphrase", "secret", "token", "seed", "jaas", "sasl.oauthbearer.config", "key.pem")
 

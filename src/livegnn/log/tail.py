@@ -35,8 +35,6 @@ from typing import NamedTuple
 from livegnn.errors import LogDamaged, LogUnavailable
 from livegnn.stored import replaced
 
-__all__ = ["ALL_SYNCED", "Record", "TailFile", "sync_file", "this_boot"]
-
 _MAGIC = b"LGT1"
 _HEAD = struct.Struct("<4sI")
 _FIELDS = struct.Struct("<QQQI16s")

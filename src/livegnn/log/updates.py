@@ -27,8 +27,6 @@ from livegnn.log import codec
 from livegnn.log.interface import ByteLog, checked_offset
 from livegnn.optional import need
 
-__all__ = ["Attachment", "UpdateEntry", "UpdateLog", "replay"]
-
 
 class UpdateEntry(NamedTuple):
     """One entry of a log: its place, the key of its append, the updates; of a switch the updates are empty."""

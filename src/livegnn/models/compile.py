@@ -16,8 +16,6 @@ from livegnn.models.compile_layout import Codes, ProgramLayout, sums_sources
 from livegnn.models.compile_steps import EdgeSteps, Registers, Stage
 from livegnn.models.order import optimise
 
-__all__ = ["aggregation_names", "compile_model"]
-
 
 def compile_model(
     output: ir.Value, *, closed: bool = False, split: bool = False, codes: Codes | None = None

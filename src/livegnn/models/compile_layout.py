@@ -18,8 +18,6 @@ from livegnn._native import (
 )
 from livegnn.models import edges, ir
 
-__all__ = ["Codes", "ProgramLayout", "separate", "sums_sources"]
-
 _NORM = {
     "sum": Norm.Sum,
     "mean": Norm.Mean,

@@ -12,8 +12,6 @@ from livegnn.models import edges, ir
 from livegnn.models.compile_layout import ProgramLayout
 from livegnn.models.order import Shift
 
-__all__ = ["EdgeSteps", "Registers", "Stage"]
-
 _NOT_LOCAL = (ir.Input, ir.OfType, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
 
 _LOADS = {  # what stands at an edge, with the column that the gather then reads if it is no table

@@ -16,21 +16,6 @@ from typing import Literal, TypeAlias
 from livegnn.errors import ModelError, WidthMismatch
 from livegnn.models.ir import AGGREGATES, Aggregate, Value
 
-__all__ = [
-    "ByRelation",
-    "EdgeAttribute",
-    "EdgeWeight",
-    "Gather",
-    "HeadDot",
-    "HeadScale",
-    "Loops",
-    "RowMatrix",
-    "Source",
-    "Target",
-    "end_types",
-    "on_edges",
-]
-
 Gathering: TypeAlias = Literal[Aggregate, "softmax"]
 Loops: TypeAlias = Literal["keep", "drop", "replace"]
 

@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 from livegnn.models.model import Model
 
-__all__ = ["GraphLevel", "PoolKind", "PoolPart"]
-
 PoolKind: TypeAlias = Literal["add", "mean", "max"]
 PoolPart: TypeAlias = tuple[PoolKind, int, int]
 

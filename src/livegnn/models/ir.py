@@ -23,38 +23,6 @@ from numpy.typing import NDArray
 
 from livegnn.errors import ModelError, WidthMismatch
 
-__all__ = [
-    "ACTIVATIONS",
-    "AGGREGATES",
-    "ELEMENTWISE",
-    "Activation",
-    "Affine",
-    "Aggregate",
-    "ByType",
-    "Combine",
-    "Concat",
-    "Elementwise",
-    "FloatArray",
-    "Input",
-    "L2Normalize",
-    "LayerNorm",
-    "Linear",
-    "LogSoftmax",
-    "Maximum",
-    "Multiply",
-    "Norm",
-    "OfType",
-    "PReLU",
-    "Propagate",
-    "Reduce",
-    "Slice",
-    "Softmax",
-    "Value",
-    "frozen_array",
-    "propagate",
-    "walk",
-]
-
 FloatArray: TypeAlias = NDArray[np.float32]
 Norm: TypeAlias = Literal["sum", "mean", "gcn", "laplacian", "walk", "difference"]
 Reduce: TypeAlias = Literal["sum", "max", "min", "median"]  # the members of the native Reduce

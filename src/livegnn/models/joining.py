@@ -16,8 +16,6 @@ from livegnn.models import edges, ir
 from livegnn.models.model import Model
 from livegnn.models.order import with_inputs
 
-__all__ = ["GraphColumns", "joined"]
-
 
 @dataclass(frozen=True)
 class GraphColumns:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from livegnn.models import ir
 from livegnn.models.edges import Source, Target
 
-__all__ = ["block_rows", "linear", "mean_of_heads", "ones", "shift", "split_target", "total"]
-
 Term = tuple[float, ir.Value]
 Part = tuple[float, ir.Value, int]  # coefficient, rows, first column of the weight that they meet
 

@@ -18,8 +18,6 @@ from livegnn.errors import ColumnMissing, ModelError, WidthMismatch
 from livegnn.models import edges, ir, stored
 from livegnn.models.layers import Layer, applied, first_input_width
 
-__all__ = ["Model", "WeightUse", "WeightsFrom"]
-
 WeightUse: TypeAlias = Literal["none", "optional", "required"]
 WeightsFrom: TypeAlias = Literal["edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr"]
 EdgeTriple: TypeAlias = tuple[str, str, str]

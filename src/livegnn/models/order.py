@@ -21,8 +21,6 @@ import numpy as np
 
 from livegnn.models import edges, ir
 
-__all__ = ["Shift", "optimise", "transform_first"]
-
 
 @dataclass(frozen=True, eq=False)
 class Shift(ir.Value):

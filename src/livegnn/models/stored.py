@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
 from livegnn.models import edges, ir
 
-__all__ = ["FORMAT", "from_arrays", "to_arrays"]
-
 FORMAT = 1
 _COLUMNS = ("edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr")
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

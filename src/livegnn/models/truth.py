@@ -15,8 +15,6 @@ from livegnn.models.stored import to_arrays
 from livegnn.reference.evaluate import evaluate
 from livegnn.types import AnyArray
 
-__all__ = ["EdgeList", "true_rows"]
-
 
 @dataclass(frozen=True)
 class EdgeList:

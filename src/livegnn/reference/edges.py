@@ -13,8 +13,6 @@ import numpy as np
 
 from livegnn.types import AnyArray
 
-__all__ = ["REDUCES", "Edges", "by_heads", "gather", "on_edges"]
-
 Entry = Mapping[str, Any]
 
 #: (k, w) messages, k > 0, to one row.

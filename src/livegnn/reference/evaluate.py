@@ -14,8 +14,6 @@ import numpy as np
 from livegnn.reference.edges import REDUCES, Edges, by_heads, gather, on_edges
 from livegnn.types import AnyArray, Int64Array
 
-__all__ = ["evaluate", "local"]
-
 
 def evaluate(
     spec: tuple[Mapping[str, Any], Mapping[str, AnyArray]],

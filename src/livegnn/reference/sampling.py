@@ -8,8 +8,6 @@ import numpy as np
 
 from livegnn.types import AnyArray, Float64Array, Int64Array
 
-__all__ = ["EdgeTable", "HopRule", "draw", "ranks", "sample_tree"]
-
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from livegnn.reference.sampling import _mix
 from livegnn.types import Int64Array
 
-__all__ = ["PastRule", "TemporalEdges", "TemporalRows", "draw_ranks", "past", "sample_hops", "walk"]
-
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B97F4A7C15
 _WALK_PART = 1 << 48

@@ -20,8 +20,6 @@ from livegnn.optional import need
 from livegnn.stored import checked, file_path, made_folder, replaced
 from livegnn.stored_arrays import sound_zip
 
-__all__ = ["fitting", "read_checkpoint", "writable_folder", "write_checkpoint"]
-
 _FORMAT, _UNSEALED_FORMAT = 2, 1
 
 

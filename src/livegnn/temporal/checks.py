@@ -9,9 +9,6 @@ from livegnn.graph import Graph
 from livegnn.graph.checks import finite_float, shown
 from livegnn.optional import need
 
-__all__ = ["check_from_zero", "check_graph", "check_model", "check_sampler", "check_share", "check_whole"]
-__all__ += ["checked_device", "checked_parts"]
-
 
 def check_graph(where: str, graph: object) -> None:
     """Raises: UsageError for what is no Graph."""

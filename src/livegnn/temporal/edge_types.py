@@ -10,8 +10,6 @@ from livegnn.graph.checks import shown, whole_number
 from livegnn.graph.schema import TypeName
 from livegnn.types import Int64Array
 
-__all__ = ["EdgeTypes", "destination_types", "edge_codes"]
-
 EdgeTypes = Sequence[TypeName | int]
 
 

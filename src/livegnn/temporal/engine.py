@@ -28,7 +28,7 @@ from livegnn.errors import (
     WidthMismatch,
 )
 from livegnn.graph import Graph, Updates
-from livegnn.graph.checks import AnyArray, time_array, time_unit, whole_number
+from livegnn.graph.checks import time_array, time_unit, whole_number
 from livegnn.graph.consumers import Consumer
 from livegnn.graph.schema import TypeName
 from livegnn.graph.updates import VertexType
@@ -41,14 +41,12 @@ from livegnn.temporal.events import Events, arrived
 from livegnn.temporal.link import LinkPass, cut
 from livegnn.temporal.loading import EdgeColumn, Fetches, InputLoader, SlotSampler, VertexFeatures
 from livegnn.temporal.view import TemporalView
-from livegnn.types import Float32Array, Int64Array
+from livegnn.types import AnyArray, Float32Array, Int64Array
 
 if TYPE_CHECKING:
     import torch
 
     from livegnn.temporal.models.interface import TemporalModel
-
-__all__ = ["TemporalEngine", "WhatNext"]
 
 _ROOTS_MAX = 4096  # roots of one forward pass
 _CATCH_UPS_MAX = 4  # of a swap without the lock; then it takes it

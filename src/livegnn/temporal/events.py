@@ -13,8 +13,6 @@ from livegnn.graph import Graph
 from livegnn.graph.consumers import Consumer
 from livegnn.types import BoolArray, Int64Array
 
-__all__ = ["Arrived", "EventFeed", "EventTable", "Events", "Mark", "arrived", "joined", "smaller_first"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:

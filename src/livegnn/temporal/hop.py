@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from livegnn.types import Float32Array, Int64Array
 
-__all__ = ["TemporalHop", "TemporalWalks"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TemporalHop:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["LinkPass", "LinkScores", "Negatives", "cut", "cut_evenly", "link_loss"]
-
 Progress = Callable[[int], None]  # events done so far
 _TYPE_BITS, _SLOT_MASK = 32, (1 << 32) - 1
 

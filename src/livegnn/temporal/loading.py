@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.inputs import TemporalInput
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["Clock", "EdgeColumn", "Fetches", "HopSource", "InputLoader", "SlotSampler", "VertexFeatures"]
-
 EdgeColumn = Literal["attr", "weight", "type"]
 VertexFeatures: TypeAlias = "Fetches | Mapping[str, Fetches] | None"
 

@@ -20,8 +20,6 @@ from livegnn.temporal.hop import TemporalHop, TemporalWalks
 from livegnn.temporal.to_pyg import to_pyg
 from livegnn.types import Float32Array, Int64Array
 
-__all__ = ["Draws", "PastSampler", "positive"]
-
 _ROWS_MAX = 2**31
 
 

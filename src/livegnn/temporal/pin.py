@@ -20,8 +20,6 @@ from livegnn.graph.updates import VertexType
 from livegnn.temporal.past import Draws, PastSampler
 from livegnn.types import AnyArray, BoolArray, Float32Array, Int64Array
 
-__all__ = ["PinnedSampler"]
-
 
 class PinnedSampler(PastSampler, Consumer):
     """A sampler's view of one version, valid inside its `with` block only; several may be open at once.

@@ -14,8 +14,6 @@ from livegnn.temporal.report import RoundReport
 if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["Publisher", "publisher_of"]
-
 Publisher = Callable[["TemporalModel", RoundReport], None]  # the model, and the round that it comes from
 
 

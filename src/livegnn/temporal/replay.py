@@ -16,8 +16,6 @@ from livegnn.temporal.events import Events, EventTable
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["MemoryStates", "Run"]
-
 MemoryState = dict[str, "Tensor"]
 
 

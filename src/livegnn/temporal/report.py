@@ -13,8 +13,6 @@ import numpy as np
 from livegnn.optional import need
 from livegnn.stored import file_path, replaced
 
-__all__ = ["EpochReport", "RoundReport", "TrainingReport"]
-
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:

@@ -19,8 +19,6 @@ from livegnn.temporal.past import Draws, PastSampler, positive
 from livegnn.temporal.pin import PinnedSampler
 from livegnn.types import Int64Array
 
-__all__ = ["Strategy", "TemporalSampler"]
-
 Strategy = Literal["recent", "uniform"]
 
 _FANOUT_MAX = 2**31 - 1

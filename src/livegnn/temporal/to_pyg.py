@@ -22,8 +22,6 @@ from livegnn.graph.ids import VertexIds
 from livegnn.temporal.hop import TemporalHop
 from livegnn.types import AnyArray
 
-__all__ = ["to_pyg"]
-
 Columns = dict[str, AnyArray]
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = ["ContinuousTrainer"]
-
 Progress = Callable[[str, int, int], None]  # what is done, events so far, events in all
 _NAN = float("nan")
 _TEST, _REPLAY, _NEGATIVES, _CHUNK, _VALIDATION = range(5)  # what numbers are drawn for

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from livegnn.temporal.models.interface import EventMemory, TemporalModel
 
-__all__ = ["Best", "TrainingState", "copied"]
-
 _VALUES = ("version", "next", "untrained", "before", "fit_epochs", "best")  # replaced by rounds, never changed in place
 
 

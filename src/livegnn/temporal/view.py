@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from livegnn.temporal.models.interface import TemporalModel
     from livegnn.temporal.pin import PinnedSampler
 
-__all__ = ["TemporalView"]
-
 
 class TemporalView:
     """One version as a model reads it. The caller of every method holds the graph's lock.

@@ -11,8 +11,6 @@ import numpy as np
 from livegnn.models import edges, ir
 from livegnn.models.model import Model
 
-__all__ = ["ATTRIBUTES", "EDGE_FAMILIES", "TYPES", "graph_columns"]
-
 ATTRIBUTES, TYPES = 3, 2  # of the graphs that these layers run on
 
 

@@ -10,8 +10,6 @@ from livegnn.models import ir, layers
 from livegnn.models.model import Model
 from livegnn.testing.edge_models import EDGE_FAMILIES, random_weights
 
-__all__ = ["FAMILIES", "random_model"]
-
 _ACTIVATIONS = (None, "relu", "tanh", "elu", "gelu", "sigmoid", "silu", "leaky_relu")
 
 

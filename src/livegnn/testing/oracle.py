@@ -13,8 +13,6 @@ from livegnn.models.model import Model
 from livegnn.reference.evaluate import evaluate
 from livegnn.testing.streams import Mirror
 
-__all__ = ["check_engine", "check_rows", "nudged_outputs", "reference_outputs"]
-
 _NUDGES = 32  # eight runs see a part of what float32 may lose: one row in ten million was off by 2.6 times their worst
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from livegnn.graph import Graph, Updates
 
-__all__ = ["Mirror", "random_batch", "random_graph"]
-
 
 @dataclass
 class Mirror:

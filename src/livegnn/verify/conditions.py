@@ -27,8 +27,6 @@ from livegnn.verify.smt import SolverQuery, VariableFacts
 from livegnn.verify.states import StateForm
 from livegnn.verify.subject import Subject, random_edges
 
-__all__ = ["AGAIN", "Proof", "Task", "Values", "differ", "tasks"]
-
 Values = Mapping[str, Float64]
 _LARGE = 50.0  # rows above it may overflow in exp, which shows nothing
 ADDS, AGAIN = "results add", "a result may stand for its rows"

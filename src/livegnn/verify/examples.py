@@ -24,8 +24,6 @@ from livegnn.verify.operator import Operator
 from livegnn.verify.report import Run
 from livegnn.verify.restricted import operator_from_source
 
-__all__ = ["Example", "TABLE", "example", "find", "weights"]
-
 WIDTH = 3
 _TYPES = 2
 

@@ -21,30 +21,6 @@ from numpy.typing import NDArray
 from livegnn.errors import WidthMismatch
 from livegnn.models.ir import walk
 
-__all__ = [
-    "ELEMENTWISE",
-    "OVER_COLUMNS",
-    "OVER_EDGES",
-    "Expr",
-    "Float64",
-    "concat",
-    "constant",
-    "elementwise",
-    "evaluate",
-    "fold",
-    "matmul",
-    "narrow",
-    "over_columns",
-    "over_edges",
-    "reads",
-    "substitute",
-    "take",
-    "unroll",
-    "variable",
-    "walk",
-    "with_inputs",
-]
-
 Float64: TypeAlias = NDArray[np.float64]
 T = TypeVar("T")
 

@@ -24,8 +24,6 @@ from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.verify.expr import Float64
 from livegnn.verify.restricted import FUNCTIONS, evaluate, parse_expression
 
-__all__ = ["EDGE_NAMES", "REDUCTIONS", "SHARES", "Formula", "called", "names_in"]
-
 EDGE_NAMES = ("h_u", "weight", "edge_attr", "edge_type", "degree_u")
 VERTEX_NAMES = ("h_v", "degree_v")
 REDUCTIONS = ("sum_u", "mean_u", "max_u", "min_u")

@@ -34,8 +34,6 @@ from livegnn.verify.simplify import is_constant, variables
 from livegnn.verify.subject import Subject
 from livegnn.verify.weights import Parts, by_weight
 
-__all__ = ["OperatorLayer", "layer"]
-
 _GRAPHS = 4  # random graphs on which a layer is compared with its operator
 _ROUNDED = 1e-4  # between functions in float64 and values whose constants are float32, of the largest row
 

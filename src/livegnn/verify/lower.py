@@ -23,8 +23,6 @@ from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.simplify import Simplifier, is_constant, variables
 
-__all__ = ["Lowering", "Side", "linear"]
-
 Side: TypeAlias = Literal["source", "target", "edge"]
 _ACTIVATIONS = ("exp", "log", "sqrt", "tanh", "sigmoid", "abs")
 

@@ -28,8 +28,6 @@ import numpy as np
 from livegnn.errors import ModelError
 from livegnn.verify.expr import Float64
 
-__all__ = ["EDGE_INPUTS", "Operator", "Reduction", "RowFunction"]
-
 RowFunction: TypeAlias = Callable[..., Any]
 Reduction: TypeAlias = Literal["sum", "count", "mean", "max", "min"]
 

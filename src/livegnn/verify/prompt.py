@@ -10,8 +10,6 @@ from livegnn.verify.expr import Float64
 from livegnn.verify.operator import EDGE_INPUTS
 from livegnn.verify.restricted import FUNCTIONS
 
-__all__ = ["answer_text", "first_prompt", "next_prompt"]
-
 _TASK = """\
 Split one layer of a graph neural network into functions, so that it can be kept up to date edge by edge.
 For a vertex v with in-edges (u, v):

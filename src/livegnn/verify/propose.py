@@ -30,8 +30,6 @@ from livegnn.verify.rules import decompose
 from livegnn.verify.smt import load_z3
 from livegnn.verify.subject import Subject, random_edges
 
-__all__ = ["Attempt", "Proposal", "propose"]
-
 
 @dataclass(frozen=True)
 class Attempt:

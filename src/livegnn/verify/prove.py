@@ -14,8 +14,6 @@ from livegnn.verify.report import Condition, Counterexample, Report, Verdict
 from livegnn.verify.smt import SolverAnswer, SolverQuery, load_z3, solve
 from livegnn.verify.subject import Subject
 
-__all__ = ["prove"]
-
 
 def prove(operator: Operator, *, seconds: float = 4.0, tests: int = 300, seed: int = 0) -> Report:
     """The verdict on every condition under which Algorithm 1 gives what a full run gives.

@@ -12,8 +12,6 @@ from livegnn.errors import OperatorUnsound, UsageError
 from livegnn.verify.expr import Float64
 from livegnn.verify.operator import Operator
 
-__all__ = ["RUNS", "Condition", "Counterexample", "Report", "Run", "Verdict"]
-
 Verdict: TypeAlias = Literal["proved", "refuted", "tested, not proved"]
 Run: TypeAlias = Literal["incremental", "constrained", "full"]
 RUNS: tuple[Run, ...] = ("incremental", "constrained", "full")  # from the least work on

@@ -21,8 +21,6 @@ from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.verify.operator import Operator
 from livegnn.verify.tracer import Tracer, combine, elu, join, leaky_relu, relu
 
-__all__ = ["FUNCTIONS", "METHODS", "Names", "evaluate", "operator_from_source", "parse_expression", "replaced"]
-
 Names = Mapping[str, Any]
 _LENGTH_MAX = 20_000
 _DEPTH_MAX = 60

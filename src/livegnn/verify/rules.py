@@ -21,8 +21,6 @@ from livegnn.errors import ModelUnsupported
 from livegnn.verify.formula import EDGE_NAMES, REDUCTIONS, SHARES, called, names_in
 from livegnn.verify.restricted import replaced
 
-__all__ = ["decompose"]
-
 _SEPARATE = {"sqrt"}  # f(x * y) = f(x) * f(y) where both sides exist
 
 

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 
 from livegnn.verify.expr import ELEMENTWISE, Expr, fold
 
-__all__ = ["ANY", "NOT_NEGATIVE", "POSITIVE", "Signs", "of_array", "signs"]
-
 Signs: TypeAlias = frozenset[int]
 ANY: Signs = frozenset((-1, 0, 1))
 POSITIVE: Signs = frozenset((1,))

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from livegnn.models.ir import walk
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
-
-__all__ = ["Simplifier", "is_constant", "variables", "wide"]
 
 
 def variables(expr: Expr) -> frozenset[str]:
     """Names of the variables that the expression depends on."""
-    return frozenset(each.name for each in ex.walk(expr) if each.op == "variable")
+    return frozenset(each.name for each in walk(expr) if each.op == "variable")
 
 
 def is_constant(expr: Expr, number: float | None = None) -> bool:

@@ -24,11 +24,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from livegnn.errors import DataMissing
+from livegnn.models.ir import walk
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr, Float64
 from livegnn.verify.signs import ANY, Signs
-
-__all__ = ["SolverAnswer", "VariableFacts", "SolverQuery", "load_z3", "solve"]
 
 Pair: TypeAlias = tuple[Expr, Expr]
 _TERMS_MAX = 4000  # numbers in a query; more would not come back in time
@@ -262,7 +261,7 @@ def solve(query: SolverQuery, seconds: float) -> SolverAnswer:
 
 def _solve(z3: Any, query: SolverQuery, seconds: float) -> SolverAnswer:
     exprs = [each for pair in query.differ for each in pair] + [*query.defined, *query.assumed]
-    widths = {**query.named, **{each.name: each.width for each in ex.walk(*exprs) if each.op == "variable"}}
+    widths = {**query.named, **{each.name: each.width for each in walk(*exprs) if each.op == "variable"}}
     narrowed = ex.narrow(*exprs)
     if narrowed is not None:
         left = iter(narrowed)

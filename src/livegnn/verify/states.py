@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from livegnn.models.ir import walk
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
 from livegnn.verify.signs import Signs, signs
-
-__all__ = ["StateForm", "state_form"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +64,8 @@ class StateForm:
 
 def state_form(function: Expr, rows: Expr) -> StateForm | None:
     """The state form of a function of the variable `rows`; None where one reduction feeds another."""
-    reductions = [each for each in ex.walk(function) if each.op in ex.OVER_EDGES]
-    if any(inner.op in ex.OVER_EDGES for each in reductions for inner in ex.walk(*each.inputs)):
+    reductions = [each for each in walk(function) if each.op in ex.OVER_EDGES]
+    if any(inner.op in ex.OVER_EDGES for each in reductions for inner in walk(*each.inputs)):
         return None
     states = {id(each): ex.variable(f"state{i}", each.width) for i, each in enumerate(reductions)}
 

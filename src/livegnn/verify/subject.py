@@ -22,8 +22,6 @@ from livegnn.verify.smt import SolverQuery, VariableFacts, solve
 from livegnn.verify.states import StateForm, state_form
 from livegnn.verify.tracer import TraceError, trace
 
-__all__ = ["Rows", "Subject", "random_edges"]
-
 Rows = Mapping[str, Float64]
 _LIBRARIES = (("numpy", "float64"), ("torch", "float64"), ("torch", "float32"))
 

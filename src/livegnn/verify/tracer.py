@@ -20,8 +20,6 @@ from livegnn.errors import LiveGnnError
 from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
 
-__all__ = ["TraceError", "Tracer", "combine", "elu", "join", "leaky_relu", "relu", "trace"]
-
 Layout: TypeAlias = Literal["rows", "flat", "row"]
 
 

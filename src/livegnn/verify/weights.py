@@ -14,8 +14,6 @@ from livegnn.verify import expr as ex
 from livegnn.verify.expr import Expr
 from livegnn.verify.simplify import is_constant, wide
 
-__all__ = ["Parts", "by_weight"]
-
 Parts: TypeAlias = tuple[Expr, Expr]
 
 

@@ -21,8 +21,6 @@ from livegnn.models import ir
 from livegnn.models.pyg.signature import Signature, Types
 from livegnn.models.truth import EdgeList, true_rows
 
-__all__ = ["Columns", "Sample", "check_import", "example", "modelled", "runs", "sample", "samples", "sizes_of"]
-
 _SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges, of each type at least
 _LARGE = ((300, 2_000), (6_000, 40_000))  # besides, where a recording may have fixed what a run took from shapes
 _TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs

@@ -7,8 +7,6 @@ from typing import Any
 from torch import nn
 from torch_geometric import nn as pyg
 
-__all__ = ["edge_widths", "relations", "stated_widths"]
-
 _ON_ATTRIBUTES = (pyg.GINEConv, pyg.NNConv, pyg.GMMConv, pyg.PDNConv)  # these cannot do without
 _TYPES_UNSTATED = 3  # tried on a forward whose layers state no number of types
 

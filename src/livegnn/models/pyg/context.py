@@ -17,26 +17,6 @@ import torch
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 
-__all__ = [
-    "BATCH",
-    "EDGES",
-    "VERTEX_COUNT",
-    "WEIGHTS",
-    "Flat",
-    "Import",
-    "Marker",
-    "NotTraceable",
-    "Pools",
-    "Refusal",
-    "Relation",
-    "Stacked",
-    "TYPES",
-    "Unfit",
-    "is_symbol",
-    "refuse",
-    "to_array",
-]
-
 
 @dataclass(frozen=True)
 class Relation:

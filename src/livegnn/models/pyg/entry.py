@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from livegnn.models.pyg.variants import Reading
 
-__all__ = ["from_pyg", "graph_level_from_pyg"]
-
 Metadata: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
 
 

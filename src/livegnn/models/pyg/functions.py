@@ -35,9 +35,6 @@ from livegnn.models.pyg.context import (
 )
 from livegnn.models.pyg.pools import BACK_TO_VERTICES, global_pool, pool_all, pool_batch
 
-__all__ = ["HANDLERS", "apply_function", "canonical_name"]
-
-
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
 

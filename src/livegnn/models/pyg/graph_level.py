@@ -26,8 +26,6 @@ from livegnn.models.pyg.steps import columns_of, kind_of, plain_symbols, prepare
 from livegnn.models.pyg.variants import Options, Reading, VariantReader
 from livegnn.models.truth import EdgeList, true_rows
 
-__all__ = ["import_graph_level"]
-
 _GRAPHS = (((9, 30),), ((2, 3), (9, 30), (1, 0), (23, 90)), ((1, 2), (1, 0), (5, 8)))  # vertices, edges of each graph
 
 

@@ -14,8 +14,6 @@ from livegnn.models.edges import HeadDot
 from livegnn.models.pyg.context import BATCH, Import, Unfit, refuse, to_array
 from livegnn.models.pyg.functions import HANDLERS
 
-__all__ = ["GLOBAL_NORMS", "LOCAL_MODULES", "SEVERAL_ARGUMENTS", "convert_local"]
-
 _GLOBAL = "its statistics run over all vertices even in eval mode, so one update would change every row"
 #: Norms whose result for one vertex depends on all others, with the reason.
 GLOBAL_NORMS: dict[Any, str] = {

@@ -23,18 +23,6 @@ from livegnn.models import ir
 from livegnn.models.pyg.context import BATCH, Flat, Import, Pools, Unfit, refuse
 from livegnn.models.pyg.refused import REFUSED_POOLS
 
-__all__ = [
-    "BACK_TO_VERTICES",
-    "GRAPH_LEVEL",
-    "POOLS",
-    "SUPPORTED_POOLS",
-    "pool_all",
-    "pool_batch",
-    "pool_module",
-    "reading_pools",
-    "global_pool",
-]
-
 POOLS = "over rows it would mix vertices"
 GRAPH_LEVEL = (
     "if the module gives one row per graph, keep these live with lg.Readout.from_pyg(module, graph, batch), or take "

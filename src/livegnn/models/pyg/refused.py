@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REFUSED_AGGREGATIONS", "REFUSED_CONVS", "REFUSED_POOLS"]
-
 _POSITION = "it builds or needs a geometry of positions, not a graph that changes edge by edge"
 _CUDA = "it runs on CUDA libraries only; use the layer without the prefix"
 

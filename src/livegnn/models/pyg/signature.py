@@ -17,8 +17,6 @@ from torch_geometric.data import Data, HeteroData
 from livegnn.models.pyg.context import refuse
 from livegnn.models.pyg.pools import GRAPH_LEVEL
 
-__all__ = ["Means", "Signature", "Types", "Use", "read_signature"]
-
 _FEATURES = ("x", "features", "feats", "feat", "h", "inputs", "input")
 _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
 _COLUMNS = {

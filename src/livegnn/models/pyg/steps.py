@@ -22,8 +22,6 @@ from livegnn.models.pyg.signature import Means, Signature, read_signature
 from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
-__all__ = ["columns_of", "import_module", "kind_of", "plain_symbols", "prepared", "read_symbols", "widths_of"]
-
 
 def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value], dict[int, str]]:
     """(the outputs with and without weights, names by id), on one shared Input.

@@ -16,8 +16,6 @@ from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.pools import SUPPORTED_POOLS
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
 
-__all__ = ["pool_names", "pool_table", "table", "with_table"]
-
 _TABLE = re.compile(r"^\| layer \| now \| how, or why not \|\n(?:\|.*\n)+", re.MULTILINE)
 _POOL_TABLE = re.compile(r"^\| pool \| how, or why not \|\n(?:\|.*\n)+", re.MULTILINE)
 

@@ -27,8 +27,6 @@ from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGU
 from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
 
-__all__ = ["partial_graph", "read_forward"]
-
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
 _MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")

@@ -22,8 +22,6 @@ from livegnn.models.pyg.columns import edge_widths, stated_widths
 from livegnn.models.pyg.context import Import, refuse
 from livegnn.models.pyg.signature import Signature
 
-__all__ = ["Choice", "Options", "Reading", "VariantReader", "attribute_choices"]
-
 T = TypeVar("T")
 
 

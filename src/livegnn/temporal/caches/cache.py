@@ -40,8 +40,6 @@ from livegnn.types import Int64Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FeatureCache"]
-
 _POLICIES = {policy.name.lower(): policy for policy in _native.CachePolicy}
 _CAPACITY_MAX = 2**29
 _DENSE_MAX = 32  # an array over all ids, 4 bytes each, is worth it up to so many ids a cached row

@@ -22,8 +22,6 @@ from livegnn.types import AnyArray, Int64Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["CpuRows", "InPlaceRows", "Rows", "TorchRows", "bytes_of"]
-
 Slots = npt.NDArray[np.int32]
 
 

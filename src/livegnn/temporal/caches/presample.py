@@ -11,8 +11,6 @@ from livegnn.errors import ValueInvalid
 from livegnn.temporal.hop import TemporalHop
 from livegnn.types import Int64Array
 
-__all__ = ["Sampler", "count_uses", "presample"]
-
 
 class Sampler(Protocol):
     """What presampling asks of a sampler: TemporalSampler's sample."""

@@ -33,8 +33,6 @@ from livegnn.stored import file_path
 from livegnn.temporal.checks import check_graph
 from livegnn.types import AnyArray, BoolArray, Int64Array
 
-__all__ = ["FeatureSource", "RowSource", "edge_source", "source_of"]
-
 
 @runtime_checkable
 class FeatureSource(Protocol):

@@ -17,8 +17,6 @@ from livegnn.stored import checked, replaced
 from livegnn.stored_arrays import read_arrays
 from livegnn.types import Int64Array
 
-__all__ = ["USES_MAX", "read_contents", "write_contents"]
-
 USES_MAX = 2**62  # uses go on being counted, and must not overflow
 
 _FORMAT, _FORMAT_VERSION, _UNSEALED_VERSION = "livegnn-cache", 2, 1

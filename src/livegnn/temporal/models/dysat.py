@@ -16,8 +16,6 @@ from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 from livegnn.temporal.models.layers import InputRows, LinkScore, Width, check_inputs, checked_config, gat_layers
 
-__all__ = ["DySAT", "SnapshotAttention"]
-
 
 @final
 class SnapshotAttention(nn.Module):

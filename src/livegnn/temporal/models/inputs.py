@@ -10,8 +10,6 @@ from torch import Tensor
 
 from livegnn.temporal.hop import TemporalHop
 
-__all__ = ["HopInput", "TemporalInput"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HopInput:

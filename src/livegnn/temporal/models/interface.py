@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from livegnn.temporal.models.inputs import TemporalInput
 
-__all__ = ["EventMemory", "TemporalModel"]
-
 
 class EventMemory(Protocol):
     """What events leave behind in a model, next to the graph: rows by vertex slot, and messages that wait."""

@@ -31,8 +31,6 @@ from livegnn.temporal.models.layers import (
     time_encoder,
 )
 
-__all__ = ["TGAT", "LayeredModel", "TemporalGAT", "TemporalSAGE"]
-
 
 class LayeredModel(TemporalModel):
     """h = rows of the last hop's vertices; then, from the last hop to the roots, h = layer of that hop (h)."""

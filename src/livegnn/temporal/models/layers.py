@@ -21,20 +21,6 @@ from livegnn.temporal.checks import check_share
 from livegnn.temporal.models.inputs import HopInput, TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 
-__all__ = [
-    "InputRows",
-    "LinkScore",
-    "TemporalAttention",
-    "Width",
-    "check_inputs",
-    "checked_config",
-    "projected",
-    "projection",
-    "edge_rows",
-    "gat_layers",
-    "time_encoder",
-]
-
 _NOT_WHOLE = ("dropout", "learn_time", "time_origin")  # arguments that checked_config() checks otherwise, or not
 
 Width: TypeAlias = int | Mapping[str, int]  # floats of features; by vertex type where vertices have types

@@ -24,8 +24,6 @@ from torch import Tensor, nn
 
 from livegnn.errors import DtypeInvalid, StoredStateInvalid, ValueInvalid, VertexUnknown, WidthMismatch
 
-__all__ = ["VertexMemory"]
-
 _COLUMNS = ("_rows", "_last", "_other", "_time", "_raw", "_known", "_pending")
 
 

@@ -12,8 +12,6 @@ from livegnn.temporal.models.interface import TemporalModel
 from livegnn.temporal.models.layered import TGAT, TemporalGAT, TemporalSAGE
 from livegnn.temporal.models.tgn import TGN
 
-__all__ = ["build", "names"]
-
 _MODELS: dict[str, Callable[..., TemporalModel]] = {
     "tgn": TGN,
     "tgat": TGAT,

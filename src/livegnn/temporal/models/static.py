@@ -18,8 +18,6 @@ from livegnn.temporal.models.inputs import TemporalInput
 from livegnn.temporal.models.interface import TemporalModel
 from livegnn.temporal.models.layers import Width
 
-__all__ = ["StaticLinks"]
-
 
 @final
 class StaticLinks(TemporalModel):

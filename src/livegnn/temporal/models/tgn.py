@@ -30,8 +30,6 @@ from livegnn.temporal.models.layers import (
 )
 from livegnn.temporal.models.memory import VertexMemory
 
-__all__ = ["TGN"]
-
 
 @final
 class TGN(TemporalModel):

@@ -22,8 +22,6 @@ from livegnn.models.messages import linear, ones, split_target
 from livegnn.models.pyg.context import Import, refuse, to_array
 from livegnn.models.pyg.refused import REFUSED_AGGREGATIONS
 
-__all__ = ["Aggregator", "degree_to", "refuse_aggregation", "simple_name"]
-
 _SIMPLE: dict[type, ir.Aggregate] = {
     aggr.SumAggregation: "sum",
     aggr.MeanAggregation: "mean",

@@ -19,8 +19,6 @@ from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import scale
 from livegnn.models.pyg.convs.call import BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 
-__all__ = ["ATTENTION"]
-
 
 def per_head(att: Any) -> Any:
     """The weight of sum over c of att[h, c] x[h, c], from an attention parameter (1, h, c)."""

@@ -12,8 +12,6 @@ from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Import, refuse, to_array
 from livegnn.models.pyg.convs.aggregation import Aggregator, refuse_aggregation, simple_name
 
-__all__ = ["BIT_EXACT", "BY_OPTION", "TO_FLOAT32", "Call", "Conv", "Exactness", "Run", "added", "dense", "side_by_side"]
-
 Run: TypeAlias = Callable[[Any, str, ir.Value], Any]  # reads a row-local module, such as GINConv's nn
 
 Exactness: TypeAlias = Literal["bit-exact", "exact to float32", "bit-exact or exact to float32"]

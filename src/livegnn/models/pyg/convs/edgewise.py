@@ -17,8 +17,6 @@ from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call
 from livegnn.models.pyg.convs.linear import normalised
 from livegnn.models.pyg.modules import convert_local, message_norm
 
-__all__ = ["EDGEWISE"]
-
 
 def ends(call: Call) -> tuple[ir.Value, ir.Value]:
     """(the target's row, the source's row) on every edge."""

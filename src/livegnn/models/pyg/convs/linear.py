@@ -12,8 +12,6 @@ from livegnn.models.messages import shift
 from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, Call, Conv, added, dense
 
-__all__ = ["LINEAR", "normalised"]
-
 
 def normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Propagate:
     """The degree-normalised aggregate of `x`."""

@@ -13,8 +13,6 @@ from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import VARIANCE_MIN, Aggregator, add_number
 from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, dense, side_by_side
 
-__all__ = ["MULTI"]
-
 
 def _pna(conv: Any, call: Call) -> ir.Value:
     """Per tower: post([x_i, scaled aggregates of pre([x_i, x_j, e])]); a first Linear of pre is taken apart."""

@@ -14,8 +14,6 @@ from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 from livegnn.models.pyg.convs.linear import normalised
 
-__all__ = ["OPERATORS"]
-
 
 def gru_cell(cell: Any, x: ir.Value, h: ir.Value) -> ir.Value:
     """torch.nn.GRUCell.

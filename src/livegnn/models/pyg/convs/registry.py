@@ -35,8 +35,6 @@ from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.hetero.relation import convert_along
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
-__all__ = ["CONVS", "READ_THROUGH", "convert_conv", "refuse_unknown"]
-
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
 #: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
 READ_THROUGH: dict[Any, tuple[str, str]] = {

@@ -14,8 +14,6 @@ from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.aggregation import simple_name
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, TO_FLOAT32, Call, Conv, added, dense
 
-__all__ = ["TYPED", "block_diagonal"]
-
 
 def _types_needed(call: Call) -> None:
     if not call.types:

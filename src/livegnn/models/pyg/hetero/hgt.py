@@ -17,8 +17,6 @@ from livegnn.models.pyg.convs.aggregation import scale
 from livegnn.models.pyg.convs.call import TO_FLOAT32, Exactness, dense
 from livegnn.models.pyg.convs.relational import block_diagonal
 
-__all__ = ["OVER_TYPES"]
-
 Rows = dict[str, ir.Value]
 
 

@@ -26,8 +26,6 @@ from livegnn.models.pyg.signature import Types, read_signature
 from livegnn.models.pyg.steps import columns_of, prepared, read_symbols
 from livegnn.models.pyg.variants import Options, Reading, VariantReader
 
-__all__ = ["import_over_types", "types_of"]
-
 
 def types_of(module: nn.Module, metadata: Any) -> Types | None:
     """(vertex types, edge types) that a module is made for, in the order in which its layers name them.

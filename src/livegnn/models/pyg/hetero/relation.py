@@ -17,8 +17,6 @@ from livegnn.models.order import with_inputs
 from livegnn.models.pyg.context import Relation, refuse
 from livegnn.models.pyg.convs.call import Call
 
-__all__ = ["convert_along"]
-
 
 def convert_along(conv: Any, call: Call, convert: Callable[[Any, Call], Any], relation: Relation) -> ir.Value:
     """The value of a convolution's call along edges of `relation`.

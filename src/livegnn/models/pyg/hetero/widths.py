@@ -16,8 +16,6 @@ from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.signature import Signature
 from livegnn.models.pyg.trace import partial_graph
 
-__all__ = ["find_widths"]
-
 # A convolution's linear layers by whose rows they take, where in_channels does not say it (lazily made layers).
 _OF_SOURCE = ("lin_l", "lin_rel", "lin_src", "lin_key", "lin_msg", "lin")
 _OF_TARGET = ("lin_r", "lin_root", "lin_dst", "lin_query", "lin_self", "lin")
