@@ -104,11 +104,20 @@ void multiply_rows(const CompiledProgram& program, const Instruction& s, Registe
 
 int width_of(const CompiledProgram& program, int r) { return program.source().register_widths[at(r)]; }
 
-// Row i of Minimum, Divide, Less or Where.
+// The row of a table that one number names.
+void look_up(const WeightSpec& table, float number, float* out) {
+  const auto width = at(table.in);
+  if (!(number > -1.0f && number < static_cast<float>(table.out)))
+    return static_cast<void>(std::fill_n(out, width, 0.0f));
+  std::memcpy(out, table.values.data() + static_cast<std::size_t>(number) * width, width * sizeof(float));
+}
+
+// Row i of Minimum, Divide, Less, Where or Lookup.
 void combine_columns(const CompiledProgram& program, const Instruction& s, Registers& r, int i) {
   const auto operand = [&](int x) { return Operand{r.row(x, i), width_of(program, x) == 1 ? 0 : 1}; };
-  const Operand a = operand(s.a), b = operand(s.b);
   float* out = r.row(s.out, i);
+  if (s.op == Op::Lookup) return look_up(program.source().weights[at(s.index)], *r.row(s.a, i), out);
+  const Operand a = operand(s.a), b = operand(s.b);
   if (s.op == Op::Minimum) return minimum_row(a, b, out, s.width);
   if (s.op == Op::Divide) return divide_row(a, b, out, s.width);
   if (s.op == Op::Less) return less_row(a, b, out, s.width);
@@ -159,6 +168,7 @@ void execute(const CompiledProgram& program, const Instruction& s, Registers& r,
     case Op::Divide:
     case Op::Less:
     case Op::Where:
+    case Op::Lookup:
       return each_row(rows, [&](int i) { combine_columns(program, s, r, i); });
     case Op::Softmax:
       return each_row(rows, [&](int i) { softmax_row(a(i), out(i), s.width); });

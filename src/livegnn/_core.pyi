@@ -131,16 +131,17 @@ class Op(enum.Enum):
     HeadDot = 22
     HeadScale = 23
     RowMatrix = 24
-    LoadSource = 25
-    LoadTarget = 26
-    LoadAttributes = 27
-    LoadWeight = 28
-    GatherMessage = 29
-    GatherScore = 30
-    StoreMessage = 31
-    StoreRow = 32
-    Output = 33
-    Zero = 34
+    Lookup = 25
+    LoadSource = 26
+    LoadTarget = 27
+    LoadAttributes = 28
+    LoadWeight = 29
+    GatherMessage = 30
+    GatherScore = 31
+    StoreMessage = 32
+    StoreRow = 33
+    Output = 34
+    Zero = 35
 
 class ActivationKind(enum.Enum):
     Relu = 0

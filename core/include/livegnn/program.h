@@ -39,6 +39,7 @@ enum class Op : int {
   HeadDot,     // out[h] = dot of the columns of head h of a and b
   HeadScale,   // out[h, c] = a[h, c] * b[h]
   RowMatrix,   // out = a * (b as a matrix of a's width rows)
+  Lookup,      // out = row a, a number without its fraction, of weight[index]; 0 where there is no such row
   LoadSource,  // on edges: stored row `index` of the source; -1: its features
   LoadTarget,  // on edges: the same of the target
   LoadAttributes,

@@ -203,6 +203,9 @@ class Stage:
                 return Op.LayerNorm, {"index": weight, "index2": bias, "p": float(value.eps)}
             case ir.L2Normalize():
                 return Op.L2Normalize, {"p": float(value.eps)}
+            case ir.Lookup():
+                self.layout.weights.append(WeightSpec(value.table))
+                return Op.Lookup, {"index": len(self.layout.weights) - 1}
             case ir.Slice():
                 return Op.Slice, {"offset": value.start}
             case ir.Elementwise():

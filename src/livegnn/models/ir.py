@@ -332,6 +332,23 @@ class Slice(Value):
 
 
 @dataclass(frozen=True, eq=False)
+class Lookup(Value):
+    """y = row i of table, i the number x without its fraction; zeros where the table has no such row."""
+
+    x: Value
+    table: FloatArray
+
+    def __post_init__(self) -> None:
+        table = frozen_array(self.table, "Lookup.table", (None, None))
+        if self.x.width != 1 or not 0 < len(table) <= 2**24:
+            raise WidthMismatch(
+                f"[Lookup] expected one number a row and 1 to {2**24} rows in the table, got {self.x.width} and "
+                f"{len(table)}; float32 counts no further"
+            )
+        self._define(table.shape[1], (self.x,), table=table)
+
+
+@dataclass(frozen=True, eq=False)
 class Softmax(Value):
     """y = exp(x - max x) / sum exp(x - max x) over the columns of each row."""
 

@@ -8,7 +8,7 @@
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
                | relation | relations | columns | heads | loops | code | target (there if not null)
-               | weight | bias | slope | scale | shift            (these five: the name of an array, or null)
+               | weight | bias | slope | scale | shift | table    (these six: the name of an array, or null)
 
 Indices count from 0 and point to earlier values. Array names are "<prefix><index>.<option>", prefix "" or "head.".
 """

@@ -183,11 +183,15 @@ def local(entry: Mapping[str, Any], xs: list[AnyArray], arrays: Mapping[str, Any
     x = xs[0]
     array = {
         key: np.asarray(arrays[entry[key]], kind)
-        for key in ("weight", "bias", "slope", "scale", "shift")
+        for key in ("weight", "bias", "slope", "scale", "shift", "table")
         if entry.get(key) is not None
     }
     if op == "Activation":
         return _activate(entry["kind"], float(entry["param"]), x)
+    if op == "Lookup":
+        found = [int(number) if -1 < number < len(array["table"]) else -1 for number in x[:, 0]]
+        rows = [array["table"][i] if i >= 0 else np.zeros(array["table"].shape[1], kind) for i in found]
+        return np.array(rows, kind).reshape(len(x), array["table"].shape[1])
     if op == "Linear":
         y = np.array([array["weight"] @ row for row in x], dtype=kind).reshape(len(x), len(array["weight"]))
         return y + array.get("bias", kind(0))
