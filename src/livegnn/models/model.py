@@ -37,6 +37,7 @@ class Model:
 
     _weights_from: WeightsFrom | None = None
     _refused: Mapping[str, str] = MappingProxyType({})
+    _tables: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class Model:
         edge_types: Sequence[EdgeTriple] = (),
         weights_from: WeightsFrom | None = None,
         refused: Mapping[str, str] | None = None,
+        tables: Mapping[str, NDArray[np.float32]] | None = None,
     ) -> Model:
         """A model from values built by hand.
 
@@ -79,11 +81,12 @@ class Model:
                   names: id(value) -> name for messages.
                   vertex_types, edge_types: names of the types that values are numbered by; output is then a ByType.
                   weights_from: the property.   refused: column of a graph ("edge_weight" or "edge_attr") -> why the
-                  model is refused on a graph that has it.
+                  model is refused on a graph that has it.   tables: the property.
         Raises:   ModelError if there is not exactly one Input.
         """
         model = cls.__new__(cls)
         model._weights_from, model._refused = weights_from, dict(refused or {})
+        model._tables = dict(tables or {})
         model._set_types(output, unweighted, tuple(vertex_types), tuple(edge_types))
         model._define(output, unweighted, edge_head, dict(names or {}))
         return model
@@ -228,6 +231,14 @@ class Model:
     def refused(self) -> Mapping[str, str]:
         """Column of a graph ("edge_weight" or "edge_attr") -> why the model cannot run on a graph that has it."""
         return MappingProxyType(dict(self._refused))
+
+    @property
+    def tables(self) -> Mapping[str, NDArray[np.float32]]:
+        """Rows of the vertices that the PyG module had as parameters, by name: the features of the graph.
+
+        A new vertex needs a row, too: features=, or the mean of its neighbours' rows, say. Not stored with an engine.
+        """
+        return MappingProxyType(dict(self._tables))
 
     @property
     def attribute_width(self) -> int | None:

@@ -105,7 +105,7 @@ def test_layers(layer, reason):
         (pyg.DiffGroupNorm(4, 2), "groups are not supported"),
         (nn.BatchNorm1d(4, track_running_stats=False), "without running statistics"),
         (pyg.BatchNorm(4, track_running_stats=False), "without running statistics"),
-        (nn.LSTM(4, 4), "this module is not supported"),
+        (nn.LSTM(4, 4), "it runs over the vertices one after the other"),
         (nn.Softmax(dim=0), "dim=0 runs over all vertices"),
         (nn.Hardtanh(-2, 2), "the bounds (-2, 2)"),
         (nn.Softplus(threshold=5), "threshold=5"),
@@ -217,10 +217,6 @@ def test_widths_of_attributes():
         from_pyg(Untold(), input_width=3)
 
 
-def test_light_gcn_has_no_features():
-    refuses(pyg.LightGCN(20, 4, 2), "LightGCN: its vertices' rows are parameters", "give embedding.weight to the graph")
-
-
 @pytest.mark.parametrize("norm", ["layer_norm", "graph_norm", "instance_norm", "pair_norm"])
 @pytest.mark.parametrize("kind", [pyg.GCN, pyg.GraphSAGE, pyg.GIN])
 def test_global_norms_in_models_of_pyg(kind, norm):
@@ -229,7 +225,7 @@ def test_global_norms_in_models_of_pyg(kind, norm):
 
 def test_norms_inside_an_mlp_are_named():
     refuses(Wrap(pyg.GINConv(pyg.MLP([4, 4, 4], norm="graph_norm"))), "layer.nn.norms.0 (GraphNorm)")
-    refuses(Wrap(pyg.EdgeConv(nn.LSTM(8, 4))), "layer.nn (LSTM): this module is not supported")
+    refuses(Wrap(pyg.EdgeConv(nn.LSTM(8, 4))), "layer.nn (LSTM): it runs over the vertices one after the other")
     refuses(Wrap(pyg.GENConv(4, 4, norm="instance")), "layer.mlp.1 (InstanceNorm1d): this module is not supported")
 
 
@@ -243,7 +239,7 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: F.softmax(x, dim=0), "dim=0"),
         (lambda net, x, e, w: F.normalize(x, p=1.0), "p=1.0"),
         (lambda net, x, e, w: x.sort(dim=0)[0], "sort in Wrap: this operation is not supported"),
-        (lambda net, x, e, w: x @ x.t(), "this operation is not supported"),
+        (lambda net, x, e, w: x @ x.t(), "it multiplies rows of different vertices"),
         (lambda net, x, e, w: x[e[0]] + x[e[1]], "getitem in Wrap"),
         (lambda net, x, e, w: torch.cat([x, x], dim=0), "dim=0"),
         (lambda net, x, e, w: x.to(torch.float16), "would round the rows"),

@@ -23,6 +23,7 @@ from livegnn.models.truth import EdgeList, true_rows
 
 _SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges, of each type at least
 _LARGE = ((300, 2_000), (6_000, 40_000))  # besides, where a recording may have fixed what a run took from shapes
+_BUSY_MAX = 24  # vertices with edges, where a table fixes how many vertices there are
 _TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
 _TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was rounded to float32 (2^-24 each)
 _TOLERANCE_FLOAT32 = 2e-2  # the module in float32 against itself in float64: coarse, finds what depends on the dtype
@@ -39,6 +40,9 @@ class Columns:
     widths: of the features.   batch: whether it is given the vertices' graphs.   flat: whether the attributes, of width
     1, are given as a vector.   bare: whether a Data without attributes says so by None, as PyG's does.   as_weights:
     whether the model reads the attributes as weights.   over: the types of vertices and edges by which it has dicts.
+    whole: whether features and attributes are integers.   small: whether all of them are 0 or 1.
+    categories: columns that name rows of a table, with the number of its rows; -1 - column of the attributes.
+    tables: parameters that are the features.   vertices: how many these fix.
     """
 
     widths: tuple[int, ...]
@@ -50,6 +54,11 @@ class Columns:
     bare: bool = False
     as_weights: bool = False
     over: Types | None = None
+    whole: bool = False
+    small: bool = False
+    categories: tuple[tuple[int, int], ...] = ()
+    tables: tuple[str, ...] = ()
+    vertices: int | None = None
 
 
 def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
@@ -61,7 +70,8 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
     rng = np.random.default_rng([20240229, seed, vertices])
     names, triples = columns.over or _NAMELESS
     counts = {name: vertices + 2 * (place % 3) for place, name in enumerate(names)}
-    reach = {name: max(1, (2 * count + 2) // 3) for name, count in counts.items()}
+    most = _BUSY_MAX if columns.vertices else vertices * 3
+    reach = {name: min(most, max(1, (2 * count + 2) // 3)) for name, count in counts.items()}
     ends, weights = [], []
     for source, _, target in triples:
         src, dst = rng.integers(0, reach[source], edges), rng.integers(0, reach[target], edges)
@@ -76,9 +86,24 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
     attributes = types = None
     if columns.attributes is not None:
         attributes = tuple(_float32(rng.standard_normal((len(rows), columns.attributes))) for rows in weights)
+    if columns.small or columns.whole or columns.categories:
+        features, attributes = _in_categories(columns, features, attributes, rng)
     if columns.types is not None:
         types = tuple(rng.integers(0, columns.types, len(rows)) for rows in weights)
     return features, tuple(ends), tuple(weights) if columns.weighted else None, attributes, types
+
+
+def _in_categories(columns: Columns, features: Any, attributes: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+    """The columns that name rows of tables drawn among these; where all are integers, the others are 0 or 1."""
+    if columns.small or columns.whole:
+        features, attributes = (
+            None if parts is None else tuple(rng.integers(0, 2, each.shape).astype(np.float64) for each in parts)
+            for parts in (features, attributes)
+        )
+    for key, count in columns.categories:
+        for each in features if key >= 0 else attributes or ():
+            each[:, key if key >= 0 else -1 - key] = rng.integers(0, count, len(each))
+    return features, attributes
 
 
 def _float32(array: Any) -> Any:
@@ -88,7 +113,8 @@ def _float32(array: Any) -> Any:
 def samples(columns: Columns, *, recorded: bool) -> Iterator[tuple[Sample, str]]:
     """Graphs of several sizes, and what a message calls each."""
     large = _LARGE if recorded and columns.over is None else ()
-    for seed, (vertices, edges) in enumerate(_SIZES + large):
+    fixed = tuple((columns.vertices, edges) for _, edges in _SIZES) if columns.vertices else None
+    for seed, (vertices, edges) in enumerate(fixed or _SIZES + large):
         given = sample(columns, vertices, edges, seed)
         yield given, f"a graph of {sizes_of(given)}"
 
@@ -102,6 +128,12 @@ def _as_tensors(columns: Columns, given: Sample, dtype: Any) -> tuple[Any, ...]:
     """A sample as the module is given it: tensors, floats of `dtype`; in tuples by type only where there are types."""
     if columns.flat:
         given = (*given[:3], tuple(rows[:, 0] for rows in given[3]), *given[4:])
+
+    if columns.whole:
+        given = tuple(
+            tuple(each.astype(np.int64) for each in parts) if parts is not None and place in (0, 3) else parts
+            for place, parts in enumerate(given)
+        )
 
     def tensor(array: Any) -> Any:
         return torch.tensor(array, dtype=dtype if array.dtype.kind == "f" else torch.int64)
@@ -126,11 +158,21 @@ def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
     return True
 
 
+_FACTORIES = (torch.zeros, torch.ones, torch.full, torch.empty, torch.eye)
+
+
 class _KeepsFloat64(TorchFunctionMode):
-    """Casts to float32 leave the rows of a float64 copy as they are: x.float() is there for other inputs."""
+    """Casts to float32 leave the rows of a float64 copy as they are: x.float() is there for other inputs.
+
+    New tensors are of float64 where they would be of float32.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in _FACTORIES:
+            fractions = func is not torch.full or not isinstance(args[1] if len(args) > 1 else 0.0, int)
+            default = torch.float64 if fractions else None
+            return func(*args, **{**kwargs, "dtype": _double(kwargs.get("dtype") or default)})
         if func == torch.Tensor.float and args[0].dtype == torch.float64:
             return args[0]
         if func in (torch.Tensor.to, torch.Tensor.type) and args[0].dtype == torch.float64:
@@ -147,6 +189,8 @@ def _computing_in(dtype: Any) -> AbstractContextManager[object]:
     """Where a module's copy of `dtype` is run without gradients."""
     stack = ExitStack()
     stack.enter_context(torch.no_grad())
+    stack.callback(torch.set_num_threads, torch.get_num_threads())
+    torch.set_num_threads(1)  # of a vertex's self-loops PyG keeps the last, which several threads do not agree on
     if dtype == torch.float64:
         stack.enter_context(_KeepsFloat64())
     return stack
@@ -206,8 +250,11 @@ def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
 def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sample, dtype: Any, where: str) -> Any:
     """What the module returns; None where it cannot run without edges."""
     with _computing_in(dtype):
+        tensors = _as_tensors(columns, given, dtype)
+        for name in columns.tables:
+            module.get_parameter(name).copy_(tensors[0])
         try:
-            return signature.run(module, *_as_tensors(columns, given, dtype))
+            return signature.run(module, *tensors)
         except Exception as error:
             if not any(pairs.shape[1] for pairs in given[1]):  # some of PyG's layers cannot; nothing to compare
                 return None

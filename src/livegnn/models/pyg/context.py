@@ -2,8 +2,8 @@
 
 While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
 per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
-vector), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Stacked` or a `Refusal`, an unsupported result that matters only if
-something reads it.
+vector), a `Shaped` (rows of any shape), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Count` or a `Refusal`, an unsupported
+result that matters only if something reads it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
@@ -39,7 +40,24 @@ EDGES = Marker("edge_index")
 WEIGHTS = Marker("edge_weight")
 TYPES = Marker("edge_type")
 BATCH = Marker("batch")
-VERTEX_COUNT = Marker("the number of vertices")
+
+
+@dataclass(frozen=True, eq=False)
+class Count(Marker):
+    """The number of rows of a value. All are equal; the comparison finds a count of another vertex type."""
+
+    what: str = "the number of vertices"
+    of: ir.Value | None = field(default=None, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Count)
+
+    def __hash__(self) -> int:
+        return hash(Count)
+
+
+VERTEX_COUNT = Count()
+EXAMPLE_VERTICES, EXAMPLE_EDGES = 7, 28  # of the small graph of a recording (check.example), where types have no names
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +68,16 @@ class Flat:
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked:
-    """torch.stack(values, dim): values of one width along a new dimension, which only a reduction removes."""
+class Shaped:
+    """A tensor of any shape of which one dimension, `axis`, is that of the vertices.
 
-    values: tuple[ir.Value, ...]
-    dim: int
+    tensor[i.., v, j..] = source[v, index[i.., j..]].   whole: as integers, without their fractions.
+    """
+
+    source: ir.Value
+    index: NDArray[np.int64]
+    axis: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +105,7 @@ def is_symbol(value: Any) -> bool:
         return any(is_symbol(each) for each in value)
     if isinstance(value, dict):
         return any(is_symbol(each) for each in value.values())
-    return isinstance(value, (ir.Value, Marker, Flat, Stacked, Refusal))
+    return isinstance(value, (ir.Value, Marker, Flat, Shaped, Refusal))
 
 
 def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
@@ -131,11 +154,18 @@ class Import:
     """The record of one import: names of values, and whether any constant had to be rounded to float32.
 
     pools: of a module with one row per graph, what it has pooled; None where a row per vertex is wanted.
+    features: those of the vertices, where these have no types.
+    categories: columns of the features (-1 - those of the attributes) that name rows of tables -> how many rows.
+    whole: whether features and attributes are integers.   tables: id of a parameter -> its rows, by vertex.
     """
 
     rounded: bool = False
     recorded: bool = False
     pools: Pools | None = None
+    features: ir.Value | None = None
+    categories: dict[int, int] = field(default_factory=dict)
+    whole: bool = False
+    tables: dict[int, Any] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
@@ -159,8 +189,8 @@ class Import:
                 todo.extend(each.values())
             elif isinstance(each, Flat):
                 todo.append(each.value)
-            elif isinstance(each, Stacked):
-                todo.extend(each.values)
+            elif isinstance(each, Shaped):
+                todo.append(each.source)
             elif isinstance(each, ir.Value) and id(each) not in self.names:
                 self.names[id(each)] = where
                 self.keep.append(each)

@@ -134,4 +134,5 @@ def _model(reading: Reading[Any], names: dict[int, str], types: Metadata) -> Mod
         edge_types=types[1],
         weights_from=reading.weights_from,
         refused=reading.refused,
+        tables=reading.tables,
     )

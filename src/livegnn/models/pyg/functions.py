@@ -19,21 +19,24 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight
 from livegnn.models.layers import fold_batch_norm
 from livegnn.models.messages import linear
+from livegnn.models.pyg.constants import STATES
 from livegnn.models.pyg.context import (
     BATCH,
     VERTEX_COUNT,
     WEIGHTS,
+    Count,
     Flat,
     Import,
     Marker,
     Refusal,
-    Stacked,
     Unfit,
     is_symbol,
     refuse,
     to_array,
 )
 from livegnn.models.pyg.pools import BACK_TO_VERTICES, global_pool, pool_all, pool_batch
+from livegnn.models.pyg.shapes import join
+from livegnn.models.pyg.tables import join_tables
 
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
@@ -107,7 +110,18 @@ def _row(x: Any, width: int) -> Any:
         return to_array(x).reshape(width)
     if is_symbol(x):
         raise Unfit("its operands do not fit each other row by row")
-    raise Unfit(f"a constant of shape {tuple(getattr(x, 'shape', ()))} is not one number per column")
+    raise Unfit(*_of_constant(x))
+
+
+def _of_constant(x: Any) -> tuple[str, str]:
+    """Why a constant is no row, and what to do."""
+    shape = tuple(getattr(x, "shape", ()))
+    if len(shape) == 2 and shape[0] > 1:
+        return (
+            f"a constant of shape {shape} has a row for every vertex, and a new vertex would have none",
+            "give its rows to the graph as columns of the features, and read these from x",
+        )
+    return f"a constant of shape {shape} is not one number per column", "see docs/models.md"
 
 
 def _activation(input: Any, kind: str, param: float = 0.0) -> ir.Value:
@@ -280,18 +294,7 @@ def _cat(record: Import, tensors: Any, dim: Any = 0, *, axis: Any = None) -> Any
     return ir.Concat(tuple(_value(each) for each in tensors))
 
 
-def _stack(record: Import, tensors: Any, dim: int = 0) -> Any:
-    values = tuple(_value(each) for each in tensors)
-    if len({value.width for value in values}) != 1 or not -3 <= dim <= 2:
-        raise Unfit("it does not stack rows of one width")
-    return Stacked(values, dim % 3)
-
-
-def _reduce(stacked: Any, dim: Any) -> tuple[ir.Value, ...]:
-    dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
-    if not isinstance(stacked, Stacked) or dims not in ((stacked.dim,), (stacked.dim - 3,)):
-        raise Unfit("it does not reduce over a stack of layers; over rows it would mix vertices")
-    return stacked.values
+_OVER_ROWS = "it does not reduce over a stack of layers; over rows it would mix vertices"
 
 
 def _over_vertices(input: Any, dim: Any) -> bool:
@@ -309,7 +312,7 @@ def _least(values: tuple[Any, ...]) -> ir.Value:
 
 
 def _extreme(pick: Callable[[tuple[Any, ...]], ir.Value], kind: str) -> Callable[..., Any]:
-    """torch.max or torch.min: of two values, of a stack, or of all rows."""
+    """torch.max or torch.min: of two values, or of all rows."""
 
     def handler(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
         if isinstance(input, ir.Value) and isinstance(dim, ir.Value):
@@ -317,7 +320,7 @@ def _extreme(pick: Callable[[tuple[Any, ...]], ir.Value], kind: str) -> Callable
         indices = Refusal(refuse(f"the indices of a {kind}imum", "they are not supported", "use the values"))
         if _over_vertices(input, dim):
             return pool_all(record, input, kind), indices
-        return pick(_reduce(input, None if keepdim else dim)), indices
+        raise Unfit(_OVER_ROWS)
 
     return handler
 
@@ -328,14 +331,13 @@ def _sum(record: Import, input: Any, dim: Any = None, keepdim: bool = False, axi
     dim = dim if axis is None else axis
     if _over_vertices(input, dim):
         return pool_all(record, input, "sum")
-    return ir.Combine(tuple((1.0, value) for value in _reduce(input, None if keepdim else dim)))
+    raise Unfit(_OVER_ROWS)
 
 
 def _mean(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if _over_vertices(input, dim):
         return pool_all(record, input, "mean")
-    values = _reduce(input, None if keepdim else dim)
-    return ir.Combine(tuple((1.0 / len(values), value) for value in values))
+    raise Unfit(_OVER_ROWS)
 
 
 def _getitem(record: Import, input: Any, index: Any) -> Any:
@@ -449,7 +451,8 @@ def _type_of(option: Any) -> Any:
 
 
 def _shape(record: Import, input: Any) -> Any:
-    return (VERTEX_COUNT, _value(input).width)
+    x = _value(input)
+    return (Count(of=x), x.width)
 
 
 def _size(record: Import, input: Any, dim: int | None = None) -> Any:
@@ -460,12 +463,12 @@ def _size(record: Import, input: Any, dim: int | None = None) -> Any:
 def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
     if isinstance(input, tuple) and name == "values":  # of torch.max over a stack
         return input[0]
-    if name in ("shape", "dtype", "device", "ndim", "requires_grad"):
+    if name in ("shape", "dtype", "device", "ndim", "requires_grad", "T", "mT"):
         return HANDLERS[name](record, input)
     raise Unfit(f"the attribute {name} is not supported")
 
 
-HANDLERS: dict[str, Callable[..., Any]] = {
+_PLAIN: dict[str, Callable[..., Any]] = {
     **{
         kind: _unary(kind)
         for kind in ("abs", "relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign", "exp")
@@ -508,12 +511,9 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("neg", "negative"), _neg),
     "square": lambda record, input: _pow(record, input, 2),
     "pow": _pow,
-    "stack": _stack,
     "max": _extreme(_largest, "max"),
-    "amax": lambda record, input, dim=None: _largest(_reduce(input, dim)),
     "maximum": lambda record, input, other: _largest((input, other)),
     "min": _extreme(_least, "min"),
-    "amin": lambda record, input, dim=None: _least(_reduce(input, dim)),
     "minimum": lambda record, input, other: _least((input, other)),
     "sum": _sum,
     "mean": _mean,
@@ -533,6 +533,7 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     "device": lambda record, input: torch.device("cpu"),
     "getattr": _getattr,
 }
+HANDLERS = join_tables(join(_PLAIN) | STATES)
 _FLAT = {
     "relu", "sigmoid", "tanh", "softplus", "exp", "logsigmoid", "neg", "clone", "contiguous", "detach", "float",
     "dropout",

@@ -22,7 +22,15 @@ from livegnn.models.pyg.check import Columns, Sample, check_import, modelled, sa
 from livegnn.models.pyg.context import Import, Pools, refuse
 from livegnn.models.pyg.pools import BACK_TO_VERTICES, reading_pools
 from livegnn.models.pyg.signature import read_signature
-from livegnn.models.pyg.steps import columns_of, kind_of, plain_symbols, prepared, read_symbols, widths_of
+from livegnn.models.pyg.steps import (
+    columns_of,
+    in_categories,
+    kind_of,
+    plain_symbols,
+    prepared,
+    read_symbols,
+    widths_of,
+)
 from livegnn.models.pyg.variants import Options, Reading, VariantReader
 from livegnn.models.truth import EdgeList, true_rows
 
@@ -59,6 +67,8 @@ def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
         return _cut(result, record.pools, record, kind)
 
     def compare(parts: _Parts, columns: Columns) -> None:
+        columns = in_categories(columns, record)
+
         def expected(given: Sample) -> dict[str | None, Any]:
             rows = modelled(parts.rows, columns, given)
             batch = given[5][0] if columns.batch else np.zeros(len(rows), np.int64)

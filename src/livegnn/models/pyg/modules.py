@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from torch import nn
 from torch_geometric import nn as pyg
 
 from livegnn.models import ir
 from livegnn.models.edges import HeadDot
-from livegnn.models.pyg.context import BATCH, Import, Unfit, refuse, to_array
+from livegnn.models.pyg.context import BATCH, Import, Shaped, Unfit, refuse, to_array
 from livegnn.models.pyg.functions import HANDLERS
+from livegnn.models.pyg.recurrent import unrolled, weights_of
 
 _GLOBAL = "its statistics run over all vertices even in eval mode, so one update would change every row"
 #: Norms whose result for one vertex depends on all others, with the reason.
@@ -59,9 +59,11 @@ LOCAL_MODULES = {*_AS_FUNCTIONS, pyg.BatchNorm, pyg.LayerNorm, nn.RReLU}
 SEVERAL_ARGUMENTS = (pyg.JumpingKnowledge, pyg.MessageNorm)  # row-local modules of several rows
 
 
-def _on_rows(module: Any, x: ir.Value, record: Import, where: str) -> ir.Value:
+def _on_rows(module: Any, x: Any, record: Import, where: str) -> ir.Value:
     """The value of a module of LOCAL_MODULES on rows. Raises: ModelUnsupported."""
     kind = type(module)
+    if kind in (nn.RReLU, pyg.LayerNorm) and not isinstance(x, ir.Value):
+        raise refuse(where, "a vertex's row is a matrix here", "flatten it to one row before")
     if kind is nn.RReLU:
         return ir.Activation(x, "leaky_relu", (module.lower + module.upper) / 2)
     if kind is pyg.BatchNorm:
@@ -104,7 +106,7 @@ def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], re
         if not isinstance(xs, (list, tuple)) or not all(isinstance(x, ir.Value) for x in xs):
             raise refuse(where, "it is not called with a list of rows", "pass the states of the layers")
         return _jumping_knowledge(module, xs)
-    if not isinstance(given[0], ir.Value):
+    if not isinstance(given[0], (ir.Value, Shaped)):
         raise refuse(where, "its argument is not one row per vertex", "call it with the rows")
     return _on_rows(module, given[0], record, where)
 
@@ -114,39 +116,12 @@ def _jumping_knowledge(module: Any, xs: Sequence[ir.Value]) -> ir.Value:
         return ir.Concat(tuple(xs))
     if module.mode == "max":
         return ir.Maximum(tuple(xs))
-    forward = _lstm(module.lstm, xs, "")
-    backward = _lstm(module.lstm, xs[::-1], "_reverse")[::-1]
+    forward, _ = unrolled(weights_of(module.lstm, "LSTM", "_l0"), xs)
+    backward, _ = unrolled(weights_of(module.lstm, "LSTM", "_l0_reverse"), xs[::-1])
     weight, bias = to_array(module.att.weight), to_array(module.att.bias)
-    scores = [ir.Linear(ir.Concat(pair), weight, bias) for pair in zip(forward, backward, strict=True)]
+    scores = [ir.Linear(ir.Concat(pair), weight, bias) for pair in zip(forward, backward[::-1], strict=True)]
     alpha = ir.Softmax(ir.Concat(tuple(scores)))
     return ir.Combine(tuple((1.0, ir.Multiply(x, ir.Slice(alpha, t, t + 1))) for t, x in enumerate(xs)))
-
-
-def _lstm(lstm: Any, xs: Sequence[ir.Value], suffix: str) -> list[ir.Value]:
-    """One direction of a one-layer LSTM over `xs`, from a zero state: the states h[t].
-
-    i, f, g, o = W_ih x[t] + b_ih + W_hh h[t-1] + b_hh;  c[t] = sigmoid(f) c[t-1] + sigmoid(i) tanh(g);
-    h[t] = sigmoid(o) tanh(c[t]).
-    """
-    parts = {name: to_array(getattr(lstm, f"{name}_l0{suffix}")) for name in ("weight_ih", "weight_hh")}
-    biases = {name: to_array(getattr(lstm, f"{name}_l0{suffix}")) for name in ("bias_ih", "bias_hh")}
-    size = lstm.hidden_size
-    h: ir.Value | None = None
-    c: ir.Value | None = None
-    states: list[ir.Value] = []
-    for x in xs:
-        gates: ir.Value = ir.Linear(x, parts["weight_ih"], biases["bias_ih"])
-        if h is None:
-            gates = ir.Affine(gates, np.ones(4 * size), biases["bias_hh"])
-        else:
-            gates = ir.Combine(((1.0, gates), (1.0, ir.Linear(h, parts["weight_hh"], biases["bias_hh"]))))
-        kinds = ("sigmoid", "sigmoid", "tanh", "sigmoid")
-        i, f, g, o = (ir.Activation(ir.Slice(gates, k * size, (k + 1) * size), kind) for k, kind in enumerate(kinds))
-        new = ir.Multiply(i, g)
-        c = new if c is None else ir.Combine(((1.0, ir.Multiply(f, c)), (1.0, new)))
-        h = ir.Multiply(o, ir.Activation(c, "tanh"))
-        states.append(h)
-    return states
 
 
 def uninitialised(module: Any) -> bool:

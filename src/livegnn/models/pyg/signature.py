@@ -24,6 +24,7 @@ _COLUMNS = {
     "attribute": ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "edge_feats", "edge_feat"),
     "type": ("edge_type", "edge_types", "etype", "etypes"),
 }
+_ALL_COLUMNS = tuple(name for known in _COLUMNS.values() for name in known)
 _BATCHES = ("batch", "batch_index", "batch_idx", "batch_vector")
 _HETERO_DATA = ("data", "batch", "hetero_data", "graph")
 _IN_DATA = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "batch")
@@ -39,7 +40,8 @@ class Signature:
     Everything is called with these things in this order: features, edges, weights, attributes, types; None where the
     graph has none. A module with one row per graph is given the vertices' batch as a sixth. over: the types of vertices
     and edges by which the forward has dicts; each thing is then a tuple in their order. bare: a data object without
-    attributes has None for them, as PyG's has; else a forward that reads them is refused.
+    attributes has None for them, as PyG's has; else a forward that reads them is refused.   features: whether it takes
+    any; else the rows of its vertices are parameters.
     """
 
     edges: str | None = "edge_index"
@@ -53,6 +55,7 @@ class Signature:
     data: bool = False
     bare: bool = False
     over: Types | None = None
+    features: bool = True
 
     def call(self, module: Any, *given: Any) -> Any:
         """The module's result in its own terms; data objects are stood in for."""
@@ -84,7 +87,7 @@ class Signature:
         )
 
     def _call(self, module: Any, x: Any, edge_index: Any, *columns: Any) -> Any:
-        arguments = (x,) if self.edges is None else (x, edge_index)
+        arguments = (x,) if self.edges is None else (x, edge_index) if self.features else (edge_index,)
         names = (self.weight, self.attribute, self.type, self.batch)
         given = zip(names, columns, strict=False)
         named = {name: each for name, each in given if name is not None and each is not None}
@@ -100,6 +103,18 @@ class Means(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.encoder(*args, **kwargs)[0]
+
+
+class Embeddings(nn.Module):
+    """A LightGCN's rows of users and items, from which it ranks pairs."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, edge_index: Any, edge_weight: Any = None) -> Any:
+        inner: Any = self.inner
+        return inner.get_embedding(edge_index, edge_weight)
 
 
 class _DataView:
@@ -144,11 +159,13 @@ def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types 
     names = list(parameters)
     if not names:  # forward(*args)
         return Signature(over=over)
-    if len(required) == 1 and (required[0] in _HETERO_DATA if over else required[0] not in _FEATURES):
+    if len(required) == 1 and (required[0] in _HETERO_DATA if over else required[0] not in (*_FEATURES, *_EDGES)):
         read = Signature("edge_index", "edge_weight", "optional", "edge_attr", "optional", data=True, over=over)
         return read if over else dataclasses.replace(read, type="edge_type", types="optional")
-    edges = _edges_of(names, required, kind, over)
-    roles = {role: _named(names[2:], known, over) for role, known in _COLUMNS.items() if not (over and role == "type")}
+    without = not over and names[0] in _EDGES and all(name in _ALL_COLUMNS for name in required[1:])
+    edges = names[0] if without else _edges_of(names, required, kind, over)
+    others = names[1:] if without else names[2:]
+    roles = {role: _named(others, known, over) for role, known in _COLUMNS.items() if not (over and role == "type")}
     for name in required:
         if name not in (names[0], edges, *roles.values()):
             of = "dicts of features, edges and the edges' weights and attributes"
@@ -163,7 +180,7 @@ def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types 
         return name, "none" if name is None else "required" if name in required else "optional"
 
     columns = (*use("weight"), *use("attribute"), *use("type"))
-    return Signature(edges, *columns, batch if graph_level else None, over=over)
+    return Signature(edges, *columns, batch if graph_level else None, over=over, features=not without)
 
 
 def _named(names: list[str], known: tuple[str, ...], over: Types | None) -> str | None:

@@ -16,9 +16,11 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
 from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
-from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg.constants import without_zeros
+from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, Shaped, refuse
 from livegnn.models.pyg.modules import uninitialised
-from livegnn.models.pyg.signature import Means, Signature, read_signature
+from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_signature
+from livegnn.models.pyg.tables import as_whole, numbers, table_of
 from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
@@ -30,8 +32,14 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
     """
     frozen, record = prepared(module), Import()
     signature = read_signature(frozen)
+    tables = {} if signature.features else table_of(frozen)
+    if tables:
+        options = dataclasses.replace(options, input_width=rows_of(tables).shape[1])
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
+    if tables:
+        columns = dataclasses.replace(columns, tables=tuple(tables), vertices=len(rows_of(tables)))
     symbols = plain_symbols(columns, record)
+    record.tables = {id(frozen.get_parameter(name)): record.features for name in tables}
 
     def read(columns: Columns) -> ir.Value:
         result = read_symbols(frozen, signature, symbols(columns), columns, record)
@@ -40,9 +48,10 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
             raise refuse(where, f"it returns a {kind_of(result)}", advice)
         if result.on_edges:
             raise refuse(where, "it returns one row per edge", advice)
-        return result
+        return without_zeros(result, record)
 
     def compare(output: ir.Value, columns: Columns) -> None:
+        columns = in_categories(columns, record)
         graphs = samples(columns, recorded=record.recorded)
         check_import(
             frozen,
@@ -54,11 +63,24 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
         )
 
     reader = VariantReader(frozen, signature, record, read, compare, lambda output: output)
-    return reader.all(columns, choice, options), record.names
+    named = {name.removeprefix("inner.") if type(frozen) is Embeddings else name: each for name, each in tables.items()}
+    return dataclasses.replace(reader.all(columns, choice, options), tables=named), record.names
+
+
+def rows_of(tables: dict[str, Any]) -> Any:
+    """The rows of all vertices."""
+    return next(iter(tables.values()))
+
+
+def in_categories(columns: Columns, record: Import) -> Columns:
+    """What a module is compared on, once it is known which columns name rows of tables."""
+    return dataclasses.replace(columns, small=False, categories=tuple(record.categories.items()))
 
 
 def kind_of(result: Any) -> str:
     """What a forward returns that is no row of a vertex or a graph, for messages."""
+    if isinstance(result, Shaped):
+        return "tensor of whole numbers" if result.whole else "tensor of three dimensions or more"
     return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
 
 
@@ -68,6 +90,8 @@ def prepared(module: nn.Module) -> nn.Module:
     _refuse_unreadable(module)
     frozen = _frozen(module)
     encoder: Any = getattr(frozen, "encoder", None)
+    if type(frozen) is pyg.LightGCN:
+        return Embeddings(frozen)
     return Means(encoder) if type(frozen) is pyg.VGAE else frozen
 
 
@@ -84,13 +108,6 @@ def _frozen(module: nn.Module) -> nn.Module:
 
 
 def _refuse_unreadable(module: nn.Module) -> None:
-    if isinstance(module, pyg.LightGCN):
-        raise refuse(
-            type(module).__name__,
-            "its vertices' rows are parameters, and its forward ranks pairs",
-            "give embedding.weight to the graph as features, and import a module of its convs whose forward takes "
-            "(x, edge_index)",
-        )
     for name, each in module.named_modules():
         where = f"{name} ({type(each).__name__})" if name else type(each).__name__
         if isinstance(each, torch.jit.ScriptModule):
@@ -115,6 +132,8 @@ def widths_of(module: nn.Module, options: Options) -> Callable[[Columns], list[t
     if isinstance(given, Mapping):
         raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
     widths = stated_widths(module) if given is None else [given]
+    if not widths and any(isinstance(each, nn.Embedding) for each in module.modules()):
+        widths = [1]
     if not widths:
         raise ModelError(
             f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
@@ -143,7 +162,8 @@ def columns_of(
     for each in choices:
         known = Columns((), weighted, each.width, types, batch, each.flat, edge_width == 0, over=over)
         tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
-        running = next((columns for columns in tries[-1] if runs(module, signature, columns)), None)
+        found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
+        running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
             return running, each
     if edge_width is None and signature.attributes == "required" and len(choices) == 1:
@@ -157,13 +177,18 @@ def columns_of(
 
 def plain_symbols(columns: Columns, record: Import) -> Callable[[Columns], tuple[Any, ...]]:
     """What a forward without types is given for columns: everywhere the same input and the same attributes."""
+    record.whole = columns.whole
     x: ir.Input = record.name(ir.Input(*columns.widths), "input")
+    record.features = x
     rows = None if columns.attributes is None else EdgeAttribute(columns.attributes)
 
     def symbols(columns: Columns) -> tuple[Any, ...]:
         attributes = None if rows is None or columns.attributes is None else Flat(rows) if columns.flat else rows
         weights, types = WEIGHTS if columns.weighted else None, None if columns.types is None else TYPES
-        return x, EDGES, weights, attributes, types, *((BATCH,) if columns.batch else ())
+        given: tuple[Any, Any] = x, attributes
+        if columns.whole:
+            given = as_whole(x), None if attributes is None else as_whole(attributes)
+        return given[0], EDGES, weights, given[1], types, *((BATCH,) if columns.batch else ())
 
     return symbols
 

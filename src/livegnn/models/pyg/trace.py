@@ -19,13 +19,16 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
-from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
+from livegnn.models.pyg.constants import first_state
+from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, Shaped, is_symbol, refuse
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
 from livegnn.models.pyg.functions import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
 from livegnn.models.pyg.pools import pool_module
+from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
+from livegnn.models.pyg.tables import convert_embedding
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
 _MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
@@ -185,6 +188,10 @@ class _Reader:
         for each in (*args, *kwargs.values()):
             if isinstance(each, Refusal):
                 raise each.error
+            if isinstance(each, Shaped) and each.whole and type(module) is not nn.Embedding:
+                raise refuse(
+                    where, "torch.int64 would round the rows", "stay in float32; only an Embedding takes integers"
+                )
         if type(module) is TrimToLayer:
             return _untrimmed(where, *args, **kwargs)
         if isinstance(module, pyg.MessagePassing):
@@ -194,6 +201,10 @@ class _Reader:
             return self.record.name(pool_module(module, args, kwargs, self.record, where), where)
         if kind in GLOBAL_NORMS:
             raise refuse(where, GLOBAL_NORMS[kind], "use BatchNorm or LayerNorm(mode='node')")
+        if kind is nn.Embedding:
+            return self.record.name(convert_embedding(module, args, kwargs, self.record, where), where)
+        if kind in RECURRENT:
+            return self.record.name(convert_recurrent(module, args, kwargs, self.record, where), where)
         if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
             known = REFUSED_CONVS | REFUSED_POOLS
             reason = known.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
@@ -237,11 +248,16 @@ class _Reader:
             if node.op == "placeholder":
                 env[node] = next(inputs, None)
                 continue
+            if any(each not in env for each in node.all_input_nodes):
+                raise self.left_over(node)
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: env[each])
             if node.op == "output":
                 return args[0]
             if node.op == "get_attr":
                 env[node] = operator.attrgetter(str(node.target))(self.root)
+                if isinstance(env[node], fx.Proxy):
+                    raise self.left_over(node)
+                env[node] = self.record.tables.get(id(env[node]), env[node])
             elif node.op == "call_module":
                 path = str(node.target)
                 env[node] = self.leaf(self.module.get_submodule(_inner(path)), path, args, kwargs)
@@ -250,6 +266,10 @@ class _Reader:
                 if _in_place(node) and isinstance(node.args[0], fx.Node):
                     env[node.args[0]] = env[node]
         raise NotTraceable("no output")
+
+    def left_over(self, node: fx.Node) -> ModelUnsupported:
+        reason = "it reads what an earlier call of the forward left on the module"
+        return refuse(self.where(node.meta.get("inside", "")), reason, "pass it to the forward, as columns of x")
 
     def function(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         target: Any = node.target
@@ -348,6 +368,9 @@ class _Recorder(TorchFunctionMode):
         for tensor, symbol in _paired(examples, symbols):
             if tensor is not None:
                 self.known[id(tensor)] = (tensor, symbol)
+        for parameter in reader.module.parameters():
+            if id(parameter) in reader.record.tables:
+                self.known[id(parameter)] = (parameter, reader.record.tables[id(parameter)])
 
     def __enter__(self) -> _Recorder:
         for module in self.reader.module.modules():
@@ -377,7 +400,8 @@ class _Recorder(TorchFunctionMode):
         if _is_leaf(module):
             if self.depth == 0:
                 args, kwargs = self.symbols_of(args), self.symbols_of(kwargs)
-                symbol = self.reader.leaf(module, self.inside[-1], args, kwargs) if is_symbol((args, kwargs)) else None
+                read = is_symbol((args, kwargs)) or (type(module) is nn.Embedding and self.reader.record.tables)
+                symbol = self.reader.leaf(module, self.inside[-1], args, kwargs) if read else None
                 self.pending.append(symbol)
             self.depth += 1
 
@@ -416,7 +440,11 @@ class _Recorder(TorchFunctionMode):
         if name in _ABOUT:
             return result
         if not is_symbol(symbolic):
-            self.reader.record.rounded = True  # a constant computed in the module's own float32
+            state = first_state(name, result, self.reader.record)
+            if state is None:
+                self.reader.record.rounded = True  # a constant computed in the module's own float32
+            else:
+                self.learn(result, state)
             return result
         where = self.reader.where(self.inside[-1])
         label = str(name or getattr(func, "__name__", repr(func)))

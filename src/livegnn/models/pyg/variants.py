@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from torch import nn
@@ -68,11 +68,12 @@ def attribute_choices(module: nn.Module, signature: Signature, edge_width: int |
 
 @dataclass(frozen=True)
 class Reading(Generic[T]):
-    """What a module is read as: outputs with and without weights, and Model's weights_from and refused."""
+    """What a module is read as: outputs with and without weights, and Model's weights_from, refused and tables."""
 
     outputs: dict[bool, T]
     weights_from: WeightsFrom | None
     refused: dict[str, str]
+    tables: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _uses_weights(output: ir.Value) -> bool:

@@ -167,7 +167,7 @@ def _weights(given: Any, record: Import, where: str) -> Any:
 
 def _refuse_size(size: Any, where: str) -> None:
     """Refuses another size than (number of vertices, number of vertices)."""
-    if is_symbol(size) and not isinstance(size, (list, tuple)) and size is not VERTEX_COUNT:
+    if is_symbol(size) and not isinstance(size, (list, tuple)) and size != VERTEX_COUNT:
         raise refuse(
             where, "it is given a column of the edges as its third argument, which is size", "leave that argument out"
         )
