@@ -111,8 +111,7 @@ class PastSampler(ABC):
         Features and attributes are those of the version: where batches come meanwhile, sample and convert from a pin.
         See livegnn.temporal.to_pyg for the attributes. Raises: DataMissing; EdgeMissing for an edge that has gone.
         """
-        with self.graph.host.lock:
-            return to_pyg(hops, self.graph, self._known_ids(), self._pinned("to_pyg"))
+        return to_pyg(hops, self.graph, lambda: (self._known_ids(), self._pinned("to_pyg")))
 
     # ---- inside
 
