@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/**/*.md", "benchmarks/results/**/*.md")
-ASSETS = ("docs/assets/*.svg", "docs/assets/*.css")
+ASSETS = ("docs/assets/*.svg", "docs/assets/*.css", "notebooks/*.ipynb")
 WORKER = ROOT / "docs" / "assets" / "worker.js"  # replaces a script that the builder's offline mode loads from outside
 OUTSIDE_WORKER = "https://unpkg.com/iframe-worker/shim"
 PACKAGES = {  # the page of each public package, and what it is for
