@@ -64,12 +64,17 @@ def blocks(docstring: str) -> Iterator[str]:
             yield from (words, f">>> {program}")
 
 
+def begins(block: str, label: re.Match[str]) -> bool:
+    """Whether the label begins a section: at the left margin, or behind a sentence or another section."""
+    before = block[: label.start()]
+    return not before or before.endswith(("\n", "  ", ". "))
+
+
 def markdown(docstring: str, names: Iterable[str] = ()) -> str:
     """The docstring as Markdown; `names` are those of its arguments or fields."""
     parts = []
     for block in blocks(docstring):
-        labels = list(LABEL.finditer(block))
-        starts = [one for one in labels if one.start() == 0 or (block[one.start() - 1] in "\n " and own(block, one))]
+        starts = [one for one in LABEL.finditer(block) if begins(block, one)]
         if not starts:
             parts.append(prose(block, names))
             continue
@@ -78,9 +83,3 @@ def markdown(docstring: str, names: Iterable[str] = ()) -> str:
         ends = [one.start() for one in starts[1:]] + [len(block)]
         parts += [section(one[1], block[one.end() : end], names) for one, end in zip(starts, ends, strict=True)]
     return "\n\n".join(parts)
-
-
-def own(block: str, label: re.Match[str]) -> bool:
-    """Whether the label begins a section: at the left margin, or after two spaces behind another section."""
-    before = block[: label.start()]
-    return before.endswith("\n") or (before.endswith("  ") and before.splitlines()[-1].strip() != "")

@@ -122,6 +122,11 @@ def test_docstrings_of_the_house_become_markdown():
     )
 
 
+def test_a_label_behind_a_sentence_begins_a_section():
+    assert docstrings.markdown("Ends a query. Raises: UsageError.") == "Ends a query.\n\n**Raises**  UsageError."
+    assert docstrings.markdown("The word Raises: is one.") == "The word Raises: is one."
+
+
 @pytest.mark.parametrize(("target", "page"), notebooks.NOTEBOOKS.items())
 def test_a_notebook_is_its_page(target, page):
     """So its programs run with those of the page (test_pages.py)."""
