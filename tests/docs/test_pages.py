@@ -21,6 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         "log",
         "models",
         "offload",
+        "pyg",
         "queries",
         "readouts",
         "sampling",
