@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any
 
@@ -441,3 +442,30 @@ def test_edges_in_files_are_refused(tmp_path: Any) -> None:
         list(lg.pyg.neighbor_loader(graph, [2]))
     with pytest.raises(lg.errors.EdgeOffloaded):
         lg.pyg.graph_store(graph).get_edge_index(None, "coo")
+
+
+def test_a_transform_of_the_sample_may_drop_and_move_edges() -> None:
+    graph = dict(KINDS)["columns"]
+
+    def half(out: Any) -> Any:
+        chosen = torch.arange(len(out.row)).flip(0)[::2]
+        out = copy.copy(out)
+        out.row, out.col, out.edge = out.row[chosen], out.col[chosen], out.edge[chosen]
+        return out
+
+    batch = next(iter(lg.pyg.neighbor_loader(graph, [-1], batch_size=30, transform_sampler_output=half)))
+    known = {edge: row for row, edge in enumerate(graph.edges()["id"].tolist())}
+    rows = [known[edge] for edge in batch.e_id.tolist()]
+    assert len(rows) == (graph.edge_count + 1) // 2
+    for name, mine in (("edge_weight", "weight"), ("edge_time", "time"), ("edge_type", "type"), ("edge_attr", "attr")):
+        np.testing.assert_array_equal(batch[name], graph.edges()[mine][rows])
+
+
+def test_negative_links_leave_torchs_generator_as_it_was() -> None:
+    graph = graphs.plain(2)
+    torch.manual_seed(5)
+    expected = torch.rand(4)
+    torch.manual_seed(5)
+    loader = lg.pyg.link_neighbor_loader(graph, [2], np.array([[0, 1], [2, 3]]), neg_sampling="binary", batch_size=2)
+    loader([0, 1])
+    assert torch.equal(torch.rand(4), expected)

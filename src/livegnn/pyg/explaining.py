@@ -36,9 +36,13 @@ class ExplainedModule(nn.Module):
         else:
             rows = self.module(x, edge_index, **columns)
         if isinstance(rows, Mapping):
-            rows = rows[self._vertex_type]
-        found: Tensor = rows
-        return found
+            rows = rows.get(self._vertex_type)
+        if not isinstance(rows, Tensor):
+            raise ModelMismatch(
+                f"[explain] expected a module that returns one tensor, or one by vertex type, got "
+                f"{type(rows).__name__}; wrap it in a module that returns the output that is live"
+            )
+        return rows
 
 
 def explain(

@@ -75,12 +75,16 @@ class _Finish:
 
     def _write(self, part: Any, columns: Mapping[str, Any], typed: bool) -> None:
         """The columns of the edges that e_id names: a transform of the sample may have moved or dropped some."""
-        ids, first = np.unique(columns["id"], return_index=True)
-        wanted = part.e_id.numpy()
-        place = first[np.searchsorted(ids, wanted)] if len(ids) else first
         named = edge_columns(columns, self._version.graph.weight_column)
         if typed:
             named.pop("edge_type", None)
+        wanted = part.e_id.numpy()
+        if not named:
+            return
+        place: Any = slice(None)
+        if not np.array_equal(wanted, columns["id"]):
+            ids, first = np.unique(columns["id"], return_index=True)
+            place = first[np.searchsorted(ids, wanted)]
         for name, column in named.items():
             part[name] = torch.from_numpy(np.ascontiguousarray(column[place]))
 

@@ -83,7 +83,7 @@ class LiveSampler(BaseSampler):  # type: ignore[misc]
         ends = (None, None) if index.input_type is None else (index.input_type[0], index.input_type[-1])
         disjoint = self.disjoint or index.time is not None
         with self.version.graph.host.lock, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._mixed(self.calls) >> 1)
+            torch.default_generator.manual_seed(self._mixed(self.calls) >> 1)  # the CPU's, from which PyG draws
             live = tuple(torch.from_numpy(self.version.vertices(name)) for name in ends)
             counts = {name: len(each) for name, each in zip(ends, live, strict=True)}
             negatives = None if neg_sampling is None else _LiveNegatives(NegativeSampling.cast(neg_sampling), *live)

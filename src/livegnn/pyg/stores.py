@@ -41,12 +41,11 @@ class LiveFeatureStore(FeatureStore):  # type: ignore[misc]
             return torch.from_numpy(version.features(version.slots(self._index(attr, name), name), width))
 
     def _index(self, attr: TensorAttr, name: str | None) -> Int64Array:
-        known = self.version.vertices(name)
         if attr.index is None:
-            return known
-        part = known[attr.index] if isinstance(attr.index, slice) else np.atleast_1d(np.asarray(attr.index))
-        numbers: Int64Array = part.astype(np.int64)
-        return numbers
+            return self.version.vertices(name)
+        if isinstance(attr.index, slice):
+            return self.version.vertices(name)[attr.index]
+        return np.atleast_1d(np.asarray(attr.index, np.int64))
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         code = self._code(attr)

@@ -118,6 +118,21 @@ def test_too_few_hops_are_refused_and_the_whole_graph_will_do() -> None:
     assert len(found.edge_mask) == graph.edge_count
 
 
+def test_a_module_of_several_results_is_to_be_wrapped() -> None:
+    class Both(torch.nn.Module):
+        def __init__(self, net: torch.nn.Module) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Any, edge_index: Any) -> Any:
+            return self.net(x, edge_index), x
+
+    net = Net().eval()
+    engine = lg.Engine(lg.from_pyg(net), graphs.plain(0))
+    with pytest.raises(ModelMismatch, match="returns one tensor, or one by vertex type, got tuple"):
+        lg.pyg.explain(engine, 0, module=Both(net))
+
+
 def test_a_forward_of_data() -> None:
     class OfData(torch.nn.Module):
         def __init__(self) -> None:

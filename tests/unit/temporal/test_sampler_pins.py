@@ -169,6 +169,9 @@ def test_a_graph_without_times_is_pinned_too(undirected: bool, columns: tuple[st
                     if got.weights is not None:
                         np.testing.assert_array_equal(got.weights, expected.weights)
                 other.calls = sampler.calls
+                walks, expected_walks = pinned.walks(targets, times, 3), other.walks(targets, times, 3)
+                np.testing.assert_array_equal(walks.edge_ids, expected_walks.edge_ids)
+                other.calls = sampler.calls
                 at_pin = sampler.sample_slots_at(pinned, targets, times)[0]
                 np.testing.assert_array_equal(at_pin.edge_ids, other.sample(targets, times)[0].edge_ids)
                 np.testing.assert_array_equal(pinned.features(targets), copied.features(targets))
