@@ -33,6 +33,7 @@ PACKAGES = {  # the page of each public package, and what it is for
     "livegnn.verify": "Operators of your own, proved before they run.",
     "livegnn.serve": "HTTP in front of a sample server.",
     "livegnn.distributed": "Training by several processes.",
+    "livegnn.pyg": "PyTorch Geometric's loaders, modules and explainers on the live graph.",
     "livegnn.datasets": "Real graphs for the demo, the benchmarks and the examples.",
     "livegnn.testing": "Random models and streams, and the oracle.",
     "livegnn.errors": "Every error that livegnn raises.",
