@@ -5,7 +5,6 @@ A graph whose vertices have no types is here one of a single type without a name
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
+from livegnn.models.pyg.copies import private_copy, unchanged
 from livegnn.models.pyg.signature import Signature, Types
 from livegnn.models.truth import EdgeList, true_rows
 
@@ -110,16 +110,16 @@ def _as_tensors(columns: Columns, given: Sample, dtype: Any) -> tuple[Any, ...]:
     return tuple(tensors if columns.over else (None if parts is None else parts[0] for parts in tensors))
 
 
-def example(columns: Columns) -> tuple[Any, ...]:
+def example(columns: Columns, seed: int = 99) -> tuple[Any, ...]:
     """A small graph, or two, as float32 tensors."""
-    given = sample(columns, 7, 20, seed=99)
+    given = sample(columns, 7, 20, seed)
     return _as_tensors(columns, (*given, (np.repeat([0, 1], [4, 3]),)) if columns.batch else given, torch.float32)
 
 
 def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
     """Whether the module itself runs on a small graph with such columns."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unchanged(module):
             signature.run(module, *example(columns))
     except Exception:  # a wrong width fails in as many ways as there are modules
         return False
@@ -170,7 +170,7 @@ def check_import(
             row: what a row is of.
     Raises: ModelMismatch with the numbers.
     """
-    double = copy.deepcopy(module).double()
+    double = private_copy(module).double()
     kind = type(module).__name__
     for given, where in graphs:
         want = _run(double, signature, columns, given, torch.float64, where)
@@ -205,7 +205,7 @@ def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
 
 def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sample, dtype: Any, where: str) -> Any:
     """What the module returns; None where it cannot run without edges."""
-    with _computing_in(dtype):
+    with _computing_in(dtype), unchanged(module):
         try:
             return signature.run(module, *_as_tensors(columns, given, dtype))
         except Exception as error:

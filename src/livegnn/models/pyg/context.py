@@ -91,6 +91,12 @@ def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
     return ModelUnsupported(where="from_pyg", expected=expected, got=f"{where}: {reason}", advice=remedy)
 
 
+def refuse_cached(where: str) -> ModelUnsupported:
+    """The error for a layer with cached=True."""
+    reason, advice = "cached=True keeps the first graph for ever", "set cached=False, or pass ignore_cached=True"
+    return refuse(where, reason, advice)
+
+
 def to_array(tensor: Any) -> Any:
     """A tensor as float64 NumPy; None stays None."""
     if tensor is None:

@@ -30,6 +30,7 @@ def from_pyg(
     input_width: int | Mapping[str, int] | None = None,
     edge_width: int | None = None,
     metadata: Metadata | None = None,
+    ignore_cached: bool = False,
 ) -> Model:
     """The model that computes what `module` computes in eval mode.
 
@@ -47,6 +48,8 @@ def from_pyg(
               edge_width: the edge attributes' width, where no layer states it; 0 gives none to a forward that can do
                   without.
               metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer states them.
+              ignore_cached: read layers with cached=True as if it were False, which is what they compute on the first
+                  graph that they see.
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.
@@ -57,7 +60,7 @@ def from_pyg(
     from livegnn.models.pyg.steps import import_module
     from livegnn.models.pyg.variants import Options
 
-    options = Options(check, weighted, input_width, edge_width)
+    options = Options(check, weighted, input_width, edge_width, ignore_cached)
     types = types_of(module, metadata)
     try:
         if types is not None:
@@ -76,6 +79,7 @@ def graph_level_from_pyg(
     weighted: bool | None = None,
     input_width: int | None = None,
     edge_width: int | None = None,
+    ignore_cached: bool = False,
 ) -> GraphLevel:
     """The parts of a module with one row per graph: convolutions, pools, and what follows them row by row.
 
@@ -101,7 +105,7 @@ def graph_level_from_pyg(
             "several types; import the part before the pools with lg.from_pyg, and pool its embeddings by type"
         )
     try:
-        return import_graph_level(module, Options(check, weighted, input_width, edge_width))
+        return import_graph_level(module, Options(check, weighted, input_width, edge_width, ignore_cached))
     except UpdateError as error:
         raise ModelError(str(error), **error.facts()) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,8 +16,10 @@ from livegnn.models.edges import EdgeAttribute
 from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg.copies import forget_cached, private_copy
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.signature import Means, Signature, read_signature
+from livegnn.models.pyg.state import refuse_state
 from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
@@ -28,7 +29,7 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record = prepared(module), Import()
+    frozen, record = prepared(module, options), Import()
     signature = read_signature(frozen)
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
     symbols = plain_symbols(columns, record)
@@ -62,11 +63,13 @@ def kind_of(result: Any) -> str:
     return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
 
 
-def prepared(module: nn.Module) -> nn.Module:
+def prepared(module: nn.Module, options: Options) -> nn.Module:
     """A private copy to read. Raises: ModelUnsupported for what no reading could see."""
     module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
     _refuse_unreadable(module)
     frozen = _frozen(module)
+    if options.ignore_cached:
+        forget_cached(frozen)
     encoder: Any = getattr(frozen, "encoder", None)
     return Means(encoder) if type(frozen) is pyg.VGAE else frozen
 
@@ -74,7 +77,7 @@ def prepared(module: nn.Module) -> nn.Module:
 def _frozen(module: nn.Module) -> nn.Module:
     """A private copy on the CPU in eval mode and float32, without gradients."""
     try:
-        frozen = copy.deepcopy(module)
+        frozen = private_copy(module)
     except Exception as error:
         raise ModelError(
             f"[from_pyg] expected a module that can be copied, got {type(module).__name__} ({error}); "
@@ -145,6 +148,7 @@ def columns_of(
         tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
         running = next((columns for columns in tries[-1] if runs(module, signature, columns)), None)
         if running is not None:
+            refuse_state(module, signature, running)
             return running, each
     if edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(

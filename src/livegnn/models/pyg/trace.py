@@ -21,6 +21,7 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
+from livegnn.models.pyg.copies import unchanged
 from livegnn.models.pyg.functions import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
@@ -69,7 +70,8 @@ def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> 
     """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
     root, tracer = _Root(module, call, symbols), _Tracer(partial=True)
     try:
-        return root, tracer.trace(root)
+        with unchanged(module):
+            return root, tracer.trace(root)
     except Exception:  # reading the forward will say what is wrong
         return root, tracer.graph
 
@@ -222,7 +224,8 @@ class _Reader:
         tracer = _Tracer()
         try:
             self.root = _Root(self.module, self.call, symbols)
-            graph: fx.Graph = tracer.trace(self.root)
+            with unchanged(self.module):
+                graph: fx.Graph = tracer.trace(self.root)
         except ModelUnsupported:
             raise
         except Exception as error:  # fx gives up with many kinds of errors; the recording then decides
@@ -271,7 +274,7 @@ class _Reader:
         """Runs the forward once on `examples` and follows every tensor that depends on them."""
         root = _Root(self.module, self.call)
         paths = {id(each): path for path, each in root.named_modules()}
-        with _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
+        with unchanged(self.module), _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
             try:
                 result = self.call(self.module, *examples)
             except ModelUnsupported:

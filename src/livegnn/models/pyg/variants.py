@@ -33,6 +33,7 @@ class Options:
     weighted: bool | None
     input_width: int | Mapping[str, int] | None
     edge_width: int | None
+    ignore_cached: bool = False
 
 
 @dataclass(frozen=True)

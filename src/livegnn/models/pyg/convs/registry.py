@@ -24,6 +24,7 @@ from livegnn.models.pyg.context import (
     Relation,
     is_symbol,
     refuse,
+    refuse_cached,
 )
 from livegnn.models.pyg.convs.attention import ATTENTION
 from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, Run
@@ -98,7 +99,7 @@ def _check_options(conv: Any, where: str) -> None:
     if conv.decomposed_layers != 1:
         raise refuse(where, f"decomposed_layers={conv.decomposed_layers} is not read", "set decomposed_layers=1")
     if getattr(conv, "cached", False):
-        raise refuse(where, "cached=True keeps the first graph for ever", "set cached=False")
+        raise refuse_cached(where)
     changed = [each for each in _OVERRIDES if each in vars(conv)]
     if changed:
         raise refuse(where, f"its {changed[0]} was replaced on the object", "use the layer as PyG has it")
