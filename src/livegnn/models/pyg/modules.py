@@ -12,7 +12,7 @@ from torch_geometric import nn as pyg
 from livegnn.models import ir
 from livegnn.models.edges import HeadDot
 from livegnn.models.pyg.context import BATCH, Import, Unfit, refuse, to_array
-from livegnn.models.pyg.functions import HANDLERS
+from livegnn.models.pyg.functions.registry import HANDLERS
 
 _GLOBAL = "its statistics run over all vertices even in eval mode, so one update would change every row"
 #: Norms whose result for one vertex depends on all others, with the reason.
@@ -26,7 +26,7 @@ GLOBAL_NORMS: dict[Any, str] = {
 }
 
 
-#: Row-local modules that do what a function of functions.py does, and their attributes that it is given, by name.
+#: Row-local modules that do what a function does, and their attributes that it is given, by name.
 _BATCH_NORM = ("batch_norm", "running_mean", "running_var", "weight", "bias", "eps")
 _LAYER_NORM = ("layer_norm", "normalized_shape", "weight", "bias", "eps")
 _AS_FUNCTIONS: dict[Any, tuple[str, ...]] = {

@@ -21,7 +21,7 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, is_symbol, refuse
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
-from livegnn.models.pyg.functions import apply_function, canonical_name
+from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
 from livegnn.models.pyg.pools import pool_module
