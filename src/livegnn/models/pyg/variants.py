@@ -33,6 +33,7 @@ class Options:
     weighted: bool | None
     input_width: int | Mapping[str, int] | None
     edge_width: int | None
+    outputs: Any = None
 
 
 @dataclass(frozen=True)

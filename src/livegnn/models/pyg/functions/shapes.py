@@ -9,26 +9,51 @@ import torch
 
 from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight
-from livegnn.models.pyg.context import BATCH, VERTEX_COUNT, WEIGHTS, Flat, Import, Marker, Unfit, is_symbol
+from livegnn.models.pyg.context import (
+    BATCH,
+    EDGES,
+    VERTEX_COUNT,
+    WEIGHTS,
+    Flat,
+    Import,
+    Marker,
+    Rewired,
+    Unfit,
+    is_symbol,
+)
+from livegnn.models.pyg.functions.columns import pick_columns
+from livegnn.models.pyg.functions.graph import end_of
 from livegnn.models.pyg.functions.operands import value_of
+from livegnn.models.pyg.functions.rows import is_truth
 from livegnn.models.pyg.pools import BACK_TO_VERTICES
 
 
 def _getitem(record: Import, input: Any, index: Any) -> Any:
     if isinstance(input, (list, tuple, dict)):
         return input[index]
+    if isinstance(input, Rewired) or (isinstance(input, Marker) and input.what == EDGES.what):
+        return end_of(input, index)
     if index is BATCH:
         raise Unfit(BACK_TO_VERTICES, "keep what follows the pool row by row")
     if index in ((slice(None), None), (Ellipsis, None)) and (isinstance(input, Flat) or input is WEIGHTS):
         return _column(record, input)
+    if isinstance(index, str):
+        raise Unfit(
+            f"it reads {index!r} of what is one tensor here",
+            "if the forward takes dicts by type, pass metadata=data.metadata() to from_pyg",
+        )
     x = value_of(input)
+    whole = (VERTEX_COUNT, record.example_rows)
+    if isinstance(index, slice) and index.start in (None, 0) and index.step is None and index.stop in whole:
+        return x  # the targets of a sampled block, which is the whole graph here
     if isinstance(index, tuple) and len(index) == 2 and index[0] in (slice(None), Ellipsis):
         columns = index[1]
         if columns == slice(None):
             return x
-        if isinstance(columns, slice) and columns.step in (None, 1) and not is_symbol((columns.start, columns.stop)):
-            start, stop, _ = columns.indices(x.width)
-            return ir.Slice(x, start, stop)
+        if isinstance(columns, slice) and not is_symbol((columns.start, columns.stop, columns.step)):
+            return pick_columns(x, [*range(x.width)[columns]])
+        if isinstance(columns, (list, torch.Tensor)):
+            return pick_columns(x, torch.arange(x.width)[columns].tolist())
         if isinstance(columns, int):
             if x.width == 1 and columns in (0, -1):
                 return Flat(x)
@@ -52,6 +77,7 @@ def _reshape(record: Import, input: Any, *shape: Any) -> Any:
         return input
     value = input.value if isinstance(input, Flat) else value_of(input)
     rows = extents[:1] in ((-1,), (VERTEX_COUNT,))
+    rows = rows or (record.recorded and len(extents) == 2)  # the number of one run; the comparison has others
     if rows and len(extents) == 2 and extents[1] == value.width:
         return value
     if rows and len(extents) == 1 and value.width == 1:
@@ -62,10 +88,12 @@ def _reshape(record: Import, input: Any, *shape: Any) -> Any:
 
 
 def _squeeze(record: Import, input: Any, dim: Any = None) -> Any:
+    if isinstance(input, Flat):
+        return input
     x = value_of(input)
-    if x.width != 1 or dim not in (None, 1, -1):
-        raise Unfit("it does not remove a single column", "squeeze dim=-1 of a row of width 1")
-    return Flat(x)
+    if dim not in (None, 1, -1):
+        raise Unfit(f"dim={dim} does not run over the columns of each row", "use dim=-1")
+    return Flat(x) if x.width == 1 else x  # torch removes what has length 1 alone
 
 
 def _flatten(record: Import, input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
@@ -78,16 +106,30 @@ def _unsqueeze(record: Import, input: Any, dim: int) -> Any:
     raise Unfit("it does not turn a vector into a column")
 
 
+def _turned(record: Import, input: Any, *dims: Any) -> Any:
+    raise Unfit(
+        "it lays the rows of all vertices side by side, so that what follows mixes them and one update would change "
+        "every row, as attention over all vertices does",
+        "keep one row per vertex",
+    )
+
+
 def _same(record: Import, input: Any, **options: Any) -> Any:
     return input
 
 
 def _cast(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
+    if is_truth(input):
+        return input  # 0 and 1 in every type
     given = [_type_of(each) for each in (*args, *kwargs.values())]
     wanted = _WHOLE if _is_whole(input) else _REAL
     other = next((each for each in given if each is not None and each not in wanted), None)
     if other is not None:
-        raise Unfit(f"{other} would round the rows", f"stay in {'int64' if wanted is _WHOLE else 'float32'}")
+        if wanted is _WHOLE:
+            raise Unfit(
+                f"it computes with {input.what} as with numbers", "give these numbers to the graph as edge_attr"
+            )
+        raise Unfit(f"{other} would round the rows", "stay in float32")
     return input
 
 
@@ -115,6 +157,8 @@ def _shape(record: Import, input: Any) -> Any:
 
 
 def _size(record: Import, input: Any, dim: int | None = None) -> Any:
+    if isinstance(input, Rewired) or input is EDGES:
+        raise Unfit("it asks for the number of edges, which is not fixed", "take it out of the forward")
     shape = _shape(record, input)
     return shape if dim is None else shape[dim]
 
@@ -122,7 +166,7 @@ def _size(record: Import, input: Any, dim: int | None = None) -> Any:
 def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
     if isinstance(input, tuple) and name == "values":  # of torch.max over a stack
         return input[0]
-    if name in ("shape", "dtype", "device", "ndim", "requires_grad"):
+    if name in ("shape", "dtype", "device", "ndim", "requires_grad", "T", "mT"):
         return SHAPES[name](record, input)
     raise Unfit(f"the attribute {name} is not supported")
 
@@ -131,7 +175,11 @@ SHAPES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("contiguous", "clone", "detach", "requires_grad", "cpu"), _same),
     **dict.fromkeys(("to", "type_as", "type"), _cast),
     **dict.fromkeys(("float", "double"), lambda record, input, memory_format=None: _cast(record, input, torch.float32)),
-    "long": lambda record, input, memory_format=None: _cast(record, input, torch.int64),
+    **dict.fromkeys(("long", "int"), lambda record, input, memory_format=None: _cast(record, input, torch.int64)),
+    **dict.fromkeys(
+        ("half", "bfloat16"), lambda record, input, memory_format=None: _cast(record, input, torch.float16)
+    ),
+    **dict.fromkeys(("t", "T", "mT", "transpose", "permute", "swapaxes"), _turned),
     **dict.fromkeys(("view", "reshape"), _reshape),
     "getitem": _getitem,
     "squeeze": _squeeze,
