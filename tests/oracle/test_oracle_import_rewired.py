@@ -140,6 +140,19 @@ def make(name):
     return PLAIN[name]() if name in PLAIN else weighted(name)
 
 
+def by_type(net, x, edge_index):
+    if isinstance(edge_index, torch.Tensor):  # which what torch.fx passes is not
+        edge_index, norm = gcn_norm(edge_index, None, x.size(0), False, dtype=x.dtype)
+    else:
+        norm = None
+    return both(net, x, edge_index, norm)
+
+
+def test_what_fx_misreads_is_recorded():
+    model = assert_equal(Plain(by_type, *gcn(normalize=False)), rtol=ROUNDED)
+    assert model.depth == 2
+
+
 class OfData(nn.Module):
     def __init__(self):
         super().__init__()

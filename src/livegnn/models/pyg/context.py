@@ -169,6 +169,7 @@ class Import:
 
     rounded: bool = False
     recorded: bool = False
+    forced: bool = False  # whether the forward is recorded even where torch.fx reads it
     pools: Pools | None = None
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone

@@ -69,6 +69,8 @@ def read_forward(
     if _is_leaf(module):
         return call(lambda *args, **kwargs: reader.leaf(module, "inner", args, kwargs), *symbols)
     try:
+        if record.forced and not prefix:
+            raise NotTraceable("it was misread")
         graph = reader.trace_symbolically(symbols)
     except NotTraceable:
         record.recorded, record.example_rows = True, len(examples[0]) if isinstance(examples[0], torch.Tensor) else None
