@@ -264,7 +264,9 @@ def is_truth(x: Any) -> bool:
     if isinstance(x, ir.Affine):
         return is_truth(x.x) and bool((x.scale == -1).all() and (x.shift == 1).all())
     if isinstance(x, ir.Combine):  # a < b or b < a
-        return len(x.terms) == 2 and all(c == 1 and isinstance(each, ir.Elementwise) for c, each in x.terms)
+        return len(x.terms) == 2 and all(
+            c == 1 and isinstance(each, ir.Elementwise) and each.kind == "less" for c, each in x.terms
+        )
     if isinstance(x, ir.Maximum):
         return all(is_truth(each) for each in x.xs)
     return isinstance(x, ir.Linear) and not x.weight.any() and x.bias is not None and not x.bias.any()
