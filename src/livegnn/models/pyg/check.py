@@ -28,6 +28,9 @@ _TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was roun
 _TOLERANCE_FLOAT32 = 2e-2  # the module in float32 against itself in float64: coarse, finds what depends on the dtype
 _NAMELESS: Types = (("",), (("", "", ""),))
 
+_MISREAD = "the forward does something that the import misread: report it, or rewrite it with supported operations"
+_WITHOUT_EDGES = "the forward does something else without edges, as `if edge_index.numel() == 0` does: take that out"
+
 #: (features, edge_index, weights, attributes, types, and of several graphs the batch), each by type, or None.
 Sample: TypeAlias = tuple[Any, ...]
 
@@ -140,7 +143,8 @@ class _KeepsFloat64(TorchFunctionMode):
 
 def _double(option: Any) -> Any:
     names: dict[Any, Any] = {torch.float32: torch.float64, "torch.FloatTensor": "torch.DoubleTensor"}
-    return names.get(option, option) if isinstance(option, (torch.dtype, str)) else option
+    names[torch.FloatTensor] = torch.DoubleTensor
+    return names.get(option, option) if isinstance(option, (torch.dtype, str, type(torch.FloatTensor))) else option
 
 
 def _computing_in(dtype: Any) -> AbstractContextManager[object]:
@@ -161,6 +165,7 @@ def check_import(
     *,
     rounded: bool,
     row: str = "vertex",
+    take: Callable[[Any], list[Any]] = lambda result: [result],
 ) -> None:
     """Runs a float64 copy of `module` on graphs, and compares its rows with the model's.
 
@@ -168,6 +173,7 @@ def check_import(
 
     Args:   expected: the model's rows by the name of their type; None for those of a module without types.
             row: what a row is of.
+            take: of what the module returns, the results that are side by side in the model's rows.
     Raises: ModelMismatch with the numbers.
     """
     double = private_copy(module).double()
@@ -177,11 +183,17 @@ def check_import(
         if want is None:
             continue
         single = _run(module, signature, columns, given, torch.float32, where)
+        parts = [*zip(take(want), take(single), strict=True)]
         for name, got in expected(given).items():
-            here = where if name is None else f"{name!r} on {where}"
-            wanted, rounds = (_matrix(each, name, len(got)) for each in (want, single))
-            _compare(got, wanted, _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT, here, kind, row)
-            _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", kind, row)
+            advice = _MISREAD if any(pairs.shape[1] for pairs in given[1]) else _WITHOUT_EDGES
+            here, start = where if name is None else f"{name!r} on {where}", 0
+            for place, pair in enumerate(parts):
+                wanted, rounds = (_matrix(each, name, len(got)) for each in pair)
+                stop = got.shape[1] if place == len(parts) - 1 else start + wanted.shape[1]
+                tolerance = _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT
+                _compare(got[:, start:stop], wanted, tolerance, here, (kind, row, advice))
+                _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", (kind, row, _MISREAD))
+                start = stop
 
 
 def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
@@ -204,12 +216,13 @@ def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
 
 
 def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sample, dtype: Any, where: str) -> Any:
-    """What the module returns; None where it cannot run without edges."""
+    """What the module returns; None where it cannot run without edges or on a single vertex."""
     with _computing_in(dtype), unchanged(module):
         try:
             return signature.run(module, *_as_tensors(columns, given, dtype))
         except Exception as error:
-            if not any(pairs.shape[1] for pairs in given[1]):  # some of PyG's layers cannot; nothing to compare
+            single = sum(map(len, given[0])) == 1  # .squeeze() makes a vector of its row
+            if single or not any(pairs.shape[1] for pairs in given[1]):  # some of PyG's layers cannot
                 return None
             widths = "pass input_width={type: width} if widths were misread, or " if columns.over else ""
             raise ModelMismatch(
@@ -221,11 +234,15 @@ def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sampl
 def _matrix(result: Any, name: str | None, count: int) -> Any:
     """The rows of a type in float64; a forward that returns no dict has those of one type alone."""
     rows = (result[name] if isinstance(result, dict) else result).detach().to(torch.float64).numpy()
-    return rows.reshape(count, -1) if rows.ndim == 1 else rows
+    return rows.reshape(count, -1) if rows.ndim < 2 else rows  # .squeeze() leaves less of a single vertex
 
 
-def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str, row: str) -> None:
-    """Fails unless every row is within the tolerance. Raises: ModelMismatch with the numbers."""
+def _compare(got: Any, want: Any, tolerance: float, where: str, texts: tuple[str, str, str]) -> None:
+    """Fails unless every row is within the tolerance; texts: of the module, of a row, and what to do.
+
+    Raises: ModelMismatch with the numbers.
+    """
+    kind, row, advice = texts
     if got.shape != want.shape:
         raise ModelMismatch(
             f"[from_pyg] expected {kind}'s output of shape {want.shape} on {where}, got {got.shape}; "
@@ -240,6 +257,5 @@ def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str, row: 
         v, column = (int(each) for each in np.argwhere(wrong)[0])
         raise ModelMismatch(
             f"[from_pyg] expected {kind}'s output {want[v, column]:.9g} at {row} {v}, column {column} of {where}, "
-            f"got {got[v, column]:.9g} (relative tolerance {tolerance:g}); "
-            "the forward does something that the import misread: report it, or rewrite it with supported operations"
+            f"got {got[v, column]:.9g} (relative tolerance {tolerance:g}); {advice}"
         )

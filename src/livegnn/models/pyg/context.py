@@ -2,8 +2,8 @@
 
 While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
 per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
-vector), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Stacked` or a `Refusal`, an unsupported result that matters only if
-something reads it.
+vector), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Rewired`, an `End`, a `Stacked` or a `Refusal`, an unsupported result
+that matters only if something reads it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,30 @@ WEIGHTS = Marker("edge_weight")
 TYPES = Marker("edge_type")
 BATCH = Marker("batch")
 VERTEX_COUNT = Marker("the number of vertices")
+
+
+@dataclass(frozen=True)
+class Rewired:
+    """edge_index, or edge_weight, after PyG's functions have changed self-loops or normalised.
+
+    loops:    "keep" all as they are; "drop" them; "add" one of weight `fill` to every vertex; "replace" all by such
+              ones; "fill": one for every vertex, of its last self-loop's weight, or of `fill` without one.
+    weighted: whether the graph's weights are in the weights.   norm: "gcn" where these are divided by degrees.
+    """
+
+    what: str = EDGES.what
+    loops: str = "keep"
+    fill: float = 1.0
+    weighted: bool = False
+    norm: str | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """edge_index[0] or edge_index[1]: the sources or the targets of all edges."""
+
+    edges: Rewired
+    place: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +106,17 @@ def is_symbol(value: Any) -> bool:
         return any(is_symbol(each) for each in value)
     if isinstance(value, dict):
         return any(is_symbol(each) for each in value.values())
-    return isinstance(value, (ir.Value, Marker, Flat, Stacked, Refusal))
+    return isinstance(value, (ir.Value, Marker, Rewired, End, Flat, Stacked, Refusal))
+
+
+def first_refusal(values: Any) -> Refusal | None:
+    """The first Refusal in lists, tuples and dicts."""
+    if isinstance(values, Refusal):
+        return values
+    if isinstance(values, (list, tuple, dict)):
+        parts = values.values() if isinstance(values, dict) else values
+        return next((found for each in parts if (found := first_refusal(each)) is not None), None)
+    return None
 
 
 def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
@@ -141,9 +175,13 @@ class Import:
 
     rounded: bool = False
     recorded: bool = False
+    forced: bool = False  # whether the forward is recorded even where torch.fx reads it
     pools: Pools | None = None
+    example_rows: int | None = None  # of the graph of a recorded run
+    rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 

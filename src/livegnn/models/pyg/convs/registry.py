@@ -21,6 +21,7 @@ from livegnn.models.pyg.context import (
     Flat,
     Import,
     Marker,
+    Refusal,
     Relation,
     is_symbol,
     refuse,
@@ -33,6 +34,7 @@ from livegnn.models.pyg.convs.linear import LINEAR
 from livegnn.models.pyg.convs.multi import MULTI
 from livegnn.models.pyg.convs.operators import OPERATORS
 from livegnn.models.pyg.convs.relational import TYPED
+from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
@@ -52,10 +54,8 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
 
 
-def convert_conv(
-    conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run
-) -> ir.Value:
-    """The value of a convolution's call.
+def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run) -> Any:
+    """The value of a convolution's call; with its attention weights, which are refused where they are read.
 
     Raises: ModelUnsupported naming the layer, its type and the reason.
     """
@@ -64,11 +64,16 @@ def convert_conv(
     if kind not in CONVS:
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
-    call, relation = _bind(conv, _given(conv, where, args, kwargs), (name, where, run, record))
-    convert = CONVS[kind].convert
+    given = _given(conv, where, args, kwargs)
+    edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
+    call, relation = _bind(conv, given, (name, where, run, record))
+    conv, convert = call.conv, CONVS[kind].convert
     value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
     result: ir.Value = record.name(value, where)
-    return result
+    if not asked and (asked is None or kind in (pyg.GATConv, pyg.GATv2Conv)):
+        return result
+    reason = "its attention weights are one row per edge, not per vertex"
+    return result, (edges, Refusal(refuse(where, reason, "use the first of its results alone")))
 
 
 def refuse_unknown(module: Any, known: Collection[Any]) -> None:
@@ -131,11 +136,14 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
     size, types = given.pop("size", None), given.pop("edge_type", None)
     attributes = _attributes(conv, given.pop("edge_attr", None), context[3], where)
-    if not isinstance(edges, Marker) or edges.what != EDGES.what:
+    rewired = joined(edges, weight, where)
+    if rewired is None and (not isinstance(edges, Marker) or edges.what != EDGES.what):
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
-    relation = edges.relation
+    relation = edges.relation if rewired is None else None
     x, own = _ends(x, relation, where)
-    weight = _weights(weight, context[3], where)
+    weighted = rewired.weighted if rewired is not None else None
+    conv, rewired = settled(conv, rewired, attributes, where)
+    weight = _weights(weight, context[3], where) if weighted is None else None
     _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
@@ -144,7 +152,8 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     for key in given:
         if key not in CONVS[type(conv)].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
-    return Call(conv, x, own, weight is not None, attributes, types is TYPES, given, *context), relation
+    has_weights = weight is not None if weighted is None else weighted
+    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
 
 
 def _weights(given: Any, record: Import, where: str) -> Any:
