@@ -33,6 +33,7 @@ from livegnn.models.pyg.convs.multi import MULTI
 from livegnn.models.pyg.convs.operators import OPERATORS
 from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.hetero.relation import convert_along
+from livegnn.models.pyg.own.read import changes_nothing, convert_own
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
@@ -53,21 +54,34 @@ _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message
 
 def convert_conv(
     conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run
-) -> ir.Value:
-    """The value of a convolution's call.
+) -> Any:
+    """The value of a convolution's call; of a user's own layer, whatever it returns.
 
     Raises: ModelUnsupported naming the layer, its type and the reason.
     """
     kind = type(conv)
     where = f"{name} ({kind.__name__})" if name else kind.__name__
-    if kind not in CONVS:
+    if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
+    kind = _as_base(kind)
+    if kind not in CONVS:
+
+        def nested(module: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return convert_conv(module, path, args, kwargs, record, run)
+
+        return record.name(convert_own(conv, name, where, args, kwargs, record, nested), where)
     call, relation = _bind(conv, _given(conv, where, args, kwargs), (name, where, run, record))
     convert = CONVS[kind].convert
     value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
     result: ir.Value = record.name(value, where)
     return result
+
+
+def _as_base(kind: Any) -> Any:
+    """The layer of PyG that a subclass without code of its own is; else the class itself."""
+    base = next((each for each in kind.__mro__ if each in CONVS), kind)
+    return base if kind is base or changes_nothing(kind, base) else kind
 
 
 def refuse_unknown(module: Any, known: Collection[Any]) -> None:
@@ -141,7 +155,7 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     if size is not None:
         _refuse_size(size, where)
     for key in given:
-        if key not in CONVS[type(conv)].takes:
+        if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
     return Call(conv, x, own, weight is not None, attributes, types is TYPES, given, *context), relation
 
@@ -216,6 +230,6 @@ def _attributes(conv: Any, given: Any, record: Import, where: str) -> ir.Value |
     rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
     if not isinstance(rows, ir.Value) or not rows.on_edges:
         raise refuse(where, "its edge_attr is not one row per edge", "pass the graph's attributes")
-    if vector and not CONVS[type(conv)].vectors:
+    if vector and not CONVS[_as_base(type(conv))].vectors:
         raise refuse(where, "its edge_attr is one number per edge, not a row", "pass rows, such as edge_attr[:, None]")
     return rows

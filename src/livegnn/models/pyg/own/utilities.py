@@ -1,0 +1,174 @@
+"""PyG's own utilities as single steps of an own layer: softmax, scatter, degree, and what adds or removes self-loops.
+
+A user's module holds them by any name. While an own layer is read, every module's name for one of them is bound to a
+stand-in, which outside of that thread's reading calls the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch_geometric import utils
+
+from livegnn.models import ir
+from livegnn.models.edges import EdgeWeight, Gather
+from livegnn.models.pyg.context import Unfit
+from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
+from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, row_of
+
+_NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
+_PASS_IT = "pass num_nodes=x.size(0)"
+
+
+def _softmax(
+    tracing: Tracing, result: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: int = 0
+) -> Any:
+    if not isinstance(src, Traced):
+        src = on_edges_of(tracing, index, row_of(src, len(src), tuple(src.shape[1:]), tracing.record), src.shape[1:])
+    if not isinstance(index, EndIds) or index.end is None or ptr is not None:
+        raise Unfit("its groups are not the in-edges of a vertex", "pass index")
+    if index.end == 0:
+        raise Unfit("it runs over what leaves a vertex, along the edges' other direction", "pass index, the targets")
+    if dim % (len(src.shape) + 1) != 0 or src.edges != index.edges:
+        raise Unfit("its scores are not rows of the edges whose targets it is given")
+    return tracing.reducer.softmax(src)
+
+
+def _scatter(
+    tracing: Tracing, result: Any, src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum"
+) -> Any:
+    return scatter(tracing, result, src, index, reduce, dim)
+
+
+def _degree(tracing: Tracing, result: Any, index: Any, num_nodes: Any = None, dtype: Any = None) -> Any:
+    if not isinstance(index, EndIds) or index.end is None:
+        raise Unfit("it counts numbers that are not the ends of edges", "pass a row of edge_index")
+    return scatter(tracing, result, on_edges_of(tracing, index, [1.0], ()), index, "sum")
+
+
+def _both(edge_index: Any) -> EdgeChoice:
+    if not isinstance(edge_index, EndIds) or edge_index.end is not None:
+        raise Unfit("its edges are not the graph's own edge_index", "change the graph, not the model's copy")
+    return edge_index.edges
+
+
+def _remove(tracing: Tracing, result: Any, edge_index: Any, edge_attr: Any = None) -> Any:
+    if _both(edge_index).added:
+        raise Unfit("it removes the self-loops that were added before", "leave out one of the two")
+    edges = EdgeChoice(own=False)
+    return EndIds(edges), None if edge_attr is None else _rows(tracing, result[1], edge_attr, edges, None)
+
+
+def _rows(tracing: Tracing, result: Any, edge_attr: Any, edges: EdgeChoice, loop: ir.Value | None) -> Traced:
+    shape = tuple(result.shape[1:])
+    if not isinstance(edge_attr, Traced):
+        row = row_of(edge_attr, len(edge_attr), shape, tracing.record)
+        return Traced(on_edges_of(tracing, EndIds(EdgeChoice()), row, shape).value, shape, edges, loop)
+    return Traced(edge_attr.value, shape, edges, loop)
+
+
+def _add(
+    tracing: Tracing, result: Any, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, num_nodes: Any = None
+) -> Any:
+    before = _both(edge_index)
+    if before.added:
+        raise Unfit("it adds self-loops for the second time", "leave out one of the two")
+    if num_nodes is None:
+        raise Unfit(_NUM_NODES, _PASS_IT)
+    edges = EdgeChoice(before.own, added=True)
+    if edge_attr is None:
+        return EndIds(edges), None
+    plain = _rows(tracing, result[1], edge_attr, before, None)
+    return EndIds(edges), Traced(plain.value, plain.shape, edges, _fill(tracing, plain, fill_value))
+
+
+def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> ir.Value:
+    """The rows of added loops, as PyG's compute_loop_attr makes them."""
+    if isinstance(fill_value, Traced):
+        raise Unfit("its fill_value is computed from the features", "use a number, 'mean' or 'add'")
+    if not isinstance(fill_value, str):
+        row = row_of(1.0 if fill_value is None else fill_value, 1, rows.shape, tracing.record)
+        return constant_like(tracing.reducer.anchor, row)
+    kinds: dict[str, ir.Aggregate] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+    if fill_value not in kinds:
+        raise Unfit(f"fill_value={fill_value!r} is not supported", "use a number, 'mean' or 'add'")
+    loops = "keep" if rows.edges is None or rows.edges.own else "drop"
+    return Gather(rows.value, kinds[fill_value], loops=loops)  # type: ignore[arg-type]
+
+
+def _add_remaining(
+    tracing: Tracing, result: Any, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, num_nodes: Any = None
+) -> Any:
+    """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
+    before = _both(edge_index)
+    if before.added or edge_attr is None or not before.own or not isinstance(edge_attr, Traced):
+        before = EdgeChoice(own=False) if not before.added else before
+        return _add(tracing, result, EndIds(before), edge_attr, fill_value, num_nodes)
+    if num_nodes is None:
+        raise Unfit(_NUM_NODES, _PASS_IT)
+    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
+        raise Unfit(
+            "a vertex's loop takes the attributes of its last self-loop edge, which are not kept",
+            "use remove_self_loops and add_self_loops",
+        )
+    edges = EdgeChoice(own=False, added=True)
+    return EndIds(edges), Traced(
+        edge_attr.value, edge_attr.shape, edges, LoopWeight(1.0 if fill_value is None else float(fill_value))
+    )
+
+
+_STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
+    utils.softmax: _softmax,
+    utils.scatter: _scatter,
+    utils.degree: _degree,
+    utils.remove_self_loops: _remove,
+    utils.add_self_loops: _add,
+    utils.add_remaining_self_loops: _add_remaining,
+}
+_lock = threading.RLock()
+_reading = threading.local()
+
+
+@contextlib.contextmanager
+def utilities_as_steps(step: Callable[..., Any]) -> Iterator[None]:
+    """Makes this thread's calls of the utilities step(handler, original, args, kwargs)."""
+    with _lock:
+        outer = getattr(_reading, "step", None)
+        kept: list[tuple[dict[str, Any], str, Any]] = []
+        try:
+            _reading.step = step
+            if outer is None:
+                kept = _bind_all({id(each): _stand_in(each, handler) for each, handler in _STEPS.items()})
+            yield
+        finally:
+            _reading.step = outer
+            for names, name, original in kept:
+                names[name] = original
+
+
+def _stand_in(original: Callable[..., Any], handler: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        step = getattr(_reading, "step", None)
+        return original(*args, **kwargs) if step is None else step(handler, original, args, kwargs)
+
+    return call
+
+
+def _bind_all(stand_ins: dict[int, Callable[..., Any]]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Binds every module's names for these functions anew. Returns: (names, name, what it was) of each."""
+    kept = []
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or module.__name__.startswith("livegnn."):
+            continue
+        for name, value in list(names.items()):
+            if id(value) in stand_ins and callable(value):
+                kept.append((names, name, value))
+                names[name] = stand_ins[id(value)]
+    return kept
