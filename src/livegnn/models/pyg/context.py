@@ -8,6 +8,7 @@ something reads it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,11 +132,13 @@ class Import:
     """The record of one import: names of values, and whether any constant had to be rounded to float32.
 
     pools: of a module with one row per graph, what it has pooled; None where a row per vertex is wanted.
+    operators: what the user's own classes are read as, by class.
     """
 
     rounded: bool = False
     recorded: bool = False
     pools: Pools | None = None
+    operators: Mapping[type, Any] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr

@@ -30,6 +30,7 @@ def from_pyg(
     input_width: int | Mapping[str, int] | None = None,
     edge_width: int | None = None,
     metadata: Metadata | None = None,
+    operators: Mapping[type, Any] | None = None,
 ) -> Model:
     """The model that computes what `module` computes in eval mode.
 
@@ -47,6 +48,8 @@ def from_pyg(
               edge_width: the edge attributes' width, where no layer states it; 0 gives none to a forward that can do
                   without.
               metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer states them.
+              operators: class -> livegnn.verify.layer(operator), or a function from the module to one, that a class of
+                  your own is read as; other own classes are followed through one run (docs/models.md).
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.
@@ -57,7 +60,7 @@ def from_pyg(
     from livegnn.models.pyg.steps import import_module
     from livegnn.models.pyg.variants import Options
 
-    options = Options(check, weighted, input_width, edge_width)
+    options = Options(check, weighted, input_width, edge_width, _operators(operators))
     types = types_of(module, metadata)
     try:
         if types is not None:
@@ -104,6 +107,17 @@ def graph_level_from_pyg(
         return import_graph_level(module, Options(check, weighted, input_width, edge_width))
     except UpdateError as error:
         raise ModelError(str(error), **error.facts()) from error
+
+
+def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:
+    """Checked. Raises: ModelError."""
+    for kind, layer in (given or {}).items():
+        if not isinstance(kind, type) or not (hasattr(layer, "apply") or callable(layer)):
+            raise ModelError(
+                f"[from_pyg] expected operators as class -> layer, got {kind!r} -> {type(layer).__name__}; pass "
+                "{MyConv: livegnn.verify.layer(operator)}"
+            )
+    return given or {}
 
 
 def _require_pyg(module: object) -> None:

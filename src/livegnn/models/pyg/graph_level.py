@@ -46,7 +46,7 @@ def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record, kind = prepared(module), Import(), type(module).__name__
+    frozen, record, kind = prepared(module), Import(operators=options.operators), type(module).__name__
     signature = read_signature(frozen, graph_level=True)
     batched = signature.batch is not None or signature.data
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options), batch=batched)

@@ -28,7 +28,7 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record = prepared(module), Import()
+    frozen, record = prepared(module), Import(operators=options.operators)
     signature = read_signature(frozen)
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
     symbols = plain_symbols(columns, record)

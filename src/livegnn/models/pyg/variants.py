@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from torch import nn
@@ -33,6 +33,7 @@ class Options:
     weighted: bool | None
     input_width: int | Mapping[str, int] | None
     edge_width: int | None
+    operators: Mapping[type, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from livegnn.models.pyg.convs.multi import MULTI
 from livegnn.models.pyg.convs.operators import OPERATORS
 from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.hetero.relation import convert_along
-from livegnn.models.pyg.own.read import changes_nothing, convert_own
+from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
@@ -52,15 +52,15 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
 
 
-def convert_conv(
-    conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run
-) -> Any:
+def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run) -> Any:
     """The value of a convolution's call; of a user's own layer, whatever it returns.
 
     Raises: ModelUnsupported naming the layer, its type and the reason.
     """
     kind = type(conv)
     where = f"{name} ({kind.__name__})" if name else kind.__name__
+    if kind in record.operators:
+        return record.name(convert_named(conv, where, args, kwargs, record), where)
     if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)

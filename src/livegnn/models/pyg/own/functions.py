@@ -6,6 +6,7 @@ of the tensors that are followed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -100,7 +101,7 @@ def _reshaped(tracing: Tracing, result: Any, input: Any, *args: Any, **kwargs: A
     x = _traced(input)
     if prod(_trail(result)) != x.value.width or not result.ndim:
         raise Unfit(f"the shape {tuple(result.shape)} is not one row per vertex or edge")
-    return Traced(x.value, _trail(result), x.edges, x.loop)
+    return dataclasses.replace(x, shape=_trail(result))
 
 
 def _rearranged(name: str) -> Callable[..., Any]:
@@ -153,7 +154,7 @@ def _add(tracing: Tracing, result: Any, input: Any, other: Any, *, alpha: float 
     if factor == 1.0 and not shift.any() and rows.shape == shape:
         return rows
     scale = np.full(prod(shape), factor)
-    return mapped(lambda x: ir.Affine(spread(x, rows.shape, shape), scale, shift), shape, rows)  # type: ignore[arg-type]
+    return mapped(lambda x: ir.Affine(spread(x, rows.shape, shape), scale, shift), shape, rows)
 
 
 def _sub(tracing: Tracing, result: Any, input: Any, other: Any, *, alpha: float = 1) -> Any:
@@ -246,13 +247,15 @@ def _matmul(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
     if len(a.shape) == 2 and a.shape[0] == 1 and len(b.shape) == 2:
         return mapped(RowMatrix, _trail(result), a, b)
     if len(a.shape) == 2 and b.shape == (a.shape[1], 1):
-        repeated = Traced(b.value, (1, a.shape[1]), b.edges, b.loop)
+        repeated = dataclasses.replace(b, shape=(1, a.shape[1]))
         whole = times(a, repeated, a.shape)
         return _over(tracing, whole, (1,), _trail(result), 1.0)
     raise Unfit("it is a product of two matrices for each row")
 
 
-def _addmm(tracing: Tracing, result: Any, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+def _addmm(
+    tracing: Tracing, result: Any, input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
+) -> Any:
     y = _scaled(_matmul(tracing, result, mat1, mat2), float(alpha))
     return _add(tracing, result, y, input, alpha=beta)
 
@@ -366,7 +369,7 @@ def _stack(tracing: Tracing, result: Any, tensors: Any, dim: int = 0) -> Any:
     rows = []
     for each in map(_traced, tensors):
         shape = (*each.shape[: dim - 1], 1, *each.shape[dim - 1 :])
-        rows.append(Traced(each.value, shape, each.edges, each.loop))
+        rows.append(dataclasses.replace(each, shape=shape))
     return _cat(tracing, result, rows, dim)
 
 
@@ -387,7 +390,7 @@ def _pieces(name: str) -> Callable[..., Any]:
         for each in result:
             size = 1 if name == "unbind" else each.shape[axis + 1]
             index = np.take(numbers, range(start, start + size), axis).reshape(-1)
-            found.append(mapped(lambda value, index=index: columns(value, index), _trail(each), x))  # type: ignore[misc]
+            found.append(mapped(lambda value, index=index: columns(value, index), _trail(each), x))
             start += size
         return tuple(found)
 
@@ -417,7 +420,9 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
 def _lift(tracing: Tracing, result: Any, input: Any, dim: int, index: Any) -> Any:
     """Rows of vertices brought to the ends of edges."""
     if not isinstance(index, EndIds) or index.end is None:
-        raise Unfit("it picks rows by numbers that are not the ends of edges", "index by edge_index[0] or edge_index[1]")
+        raise Unfit(
+            "it picks rows by numbers that are not the ends of edges", "index by edge_index[0] or edge_index[1]"
+        )
     ndim = len(input.shape) + (1 if isinstance(input, Traced) else 0)
     if dim % ndim != 0:
         raise Unfit(f"dim={dim} is not the rows' dimension", "use node_dim=0")
@@ -484,7 +489,8 @@ def _where_infinite(tracing: Tracing, result: Any, input: Any, other: Any = floa
 
 def _filled(tracing: Tracing, result: Any, input: Any, mask: Any, value: Any) -> Any:
     """Rows with other numbers where they are infinite: a power of 0 is 0 in the engine, so that 0 changes nothing."""
-    if not isinstance(mask, InfiniteEntries) or not _is_number(value, 0):
+    zero = not value.any() if torch.is_tensor(value) else _is_number(value, 0)
+    if not isinstance(mask, InfiniteEntries) or not zero:
         raise Unfit("it changes single entries", "of entries that are infinite it may write 0")
     return input
 

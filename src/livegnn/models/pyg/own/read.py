@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight
 from livegnn.models.pyg.context import (
@@ -56,6 +57,27 @@ def convert_own(
     given = _Examples(run, where)
     result = _outward(run.run(given.of(args), given.of(kwargs)), run, where)
     _refuse_loop_weights(result, where)
+    return result
+
+
+def convert_named(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import) -> ir.Value:
+    """A layer that the user has named an operator for: what the operator's layer gives for the first rows.
+
+    Raises: ModelUnsupported, ModelError.
+    """
+    given = record.operators[type(conv)]
+    layer = given if hasattr(given, "apply") else given(conv)
+    if not hasattr(layer, "apply"):
+        raise ModelError(
+            f"[from_pyg] expected operators[{type(conv).__name__}] to be a layer, got {type(layer).__name__}; pass "
+            "livegnn.verify.layer(operator), or a function from the module to one"
+        )
+    x = _anchor((args, kwargs))
+    if x is None or not any(each is EDGES for each in (*args, *kwargs.values())):
+        raise refuse(where, "it is not given one row per vertex and edge_index", "call it with the graph's own")
+    if any(each is WEIGHTS for each in (*args, *kwargs.values())):
+        record.weights_from.add("edge_weight")
+    result: ir.Value = layer.apply(x)
     return result
 
 

@@ -7,17 +7,26 @@ attention. What is left is gathered edge by edge.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from livegnn.models import ir, layers
-from livegnn.models.edges import EdgeAttribute, EdgeWeight, Gather, HeadScale, Loops, Source, Target, on_edges
+from livegnn.models.edges import EdgeWeight, Gather, HeadScale, Loops, Source, Target, on_edges
 from livegnn.models.messages import ones, total
 from livegnn.models.pyg.context import Import, Unfit
 from livegnn.models.pyg.convs.aggregation import Aggregator, simple_name
-from livegnn.models.pyg.own.rows import EdgeChoice, LoopWeight, Traced, at_ends, columns, constant_like, mapped, prod
-
-Extreme = Literal["max", "min"]
+from livegnn.models.pyg.own.rows import (
+    EdgeChoice,
+    LoopWeight,
+    Traced,
+    at_ends,
+    columns,
+    constant_like,
+    constant_row,
+    mapped,
+    prod,
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Reducer:
         if kind is not None:
             return self.simple(rows, kind)
         edges = _edges_of(rows)
-        if edges.added and (edges.own or _reads_columns(rows.value)):
+        if edges.added and (edges.own or not rows.even):
             raise Unfit(f"aggr={label!r} over edges with loops added next to the graph's own is not supported",
                         "call remove_self_loops first, or use sum, mean, max or min")  # fmt: skip
         aggregator = self.aggregator(rows.value, "replace" if edges.added else _loops(edges), label=label)
@@ -109,13 +118,13 @@ class Reducer:
         edges, shape = _edges_of(rows), rows.shape
         parts = Factors(rows.value.width)
         parts.add(rows.value, set(self.softmaxes))
-        normalised = self.normalised(parts, edges, kind)
+        normalised = self.normalised(rows, parts, edges, kind)
         if normalised is not None:
             return Traced(normalised, shape)
-        attended = self.attended(parts, edges) if kind == "sum" else None
+        attended = self.attended(rows, parts, edges) if kind == "sum" else None
         if attended is not None:
             return Traced(attended, shape)
-        if edges.added and (edges.own or _reads_columns(rows.value) or kind in ("sum", "mean")):
+        if edges.added and (edges.own or not rows.even or kind in ("sum", "mean")):
             return Traced(self.with_loops(rows, parts, kind), shape)
         return Traced(self.over(rows.value, parts, "replace" if edges.added else _loops(edges), kind), shape)
 
@@ -173,8 +182,8 @@ class Reducer:
         None where rows are neither, or nothing of the kind.
         """
         edges = _edges_of(rows)
-        weighted = isinstance(rows.value, EdgeWeight)
-        if not weighted and not _is_one(rows.value):
+        weighted, row = isinstance(rows.value, EdgeWeight), constant_row(rows.value)
+        if rows.value.width != 1 or not (weighted or (row is not None and row[0] == 1.0)):
             return None
         fill = rows.loop.fill if isinstance(rows.loop, LoopWeight) else None
         own = self.aggregator(ones(self.anchor), _loops(edges), weighted=weighted).simple("sum")
@@ -184,7 +193,7 @@ class Reducer:
         if edges.added:
             assert rows.loop is not None
             own = ir.Combine(((1.0, own), (1.0, rows.loop)))
-        if end == 1:
+        if end == 1 and (rows.even or fill is not None):
             self.degrees[id(own)] = own, DegreeOf(edges, weighted, fill)
         return Traced(own, rows.shape)
 
@@ -195,7 +204,7 @@ class Reducer:
             self.roots[id(root)] = root, self.degrees[id(x)][1]
         return root
 
-    def normalised(self, parts: Factors, edges: EdgeChoice, kind: ir.Aggregate) -> ir.Value | None:
+    def normalised(self, rows: Traced, parts: Factors, edges: EdgeChoice, kind: ir.Aggregate) -> ir.Value | None:
         """d_u^-1/2 w d_v^-1/2 times rows of the source, as one normalised Propagate; None if it is none."""
         if parts.others or len(parts.targets) != 1 or kind == "mean":
             return None
@@ -204,8 +213,9 @@ class Reducer:
         if known is None or not any(each is root for each in parts.sources):
             return None
         degree, loops = known[1], edges.added
-        fits = degree.edges == edges and parts.weights == degree.weighted and not (edges.own and edges.added)
-        if not fits or (edges == EdgeChoice(own=False)) or (loops and degree.weighted and degree.fill is None):
+        if degree.edges != edges or parts.weights != degree.weighted or edges.own == edges.added:
+            return None  # no such norm: of all edges it has loops added to them, or none in their place
+        if loops and not (rows.even if not degree.weighted else _same_in_loops(rows, parts)):
             return None
         rest = list(parts.sources)
         del rest[next(i for i, each in enumerate(rest) if each is root)]
@@ -225,21 +235,21 @@ class Reducer:
             return ir.Activation(ir.Combine(((1.0, rows), (-1.0, most))), "exp")
 
         loop = exp(score.loop, largest) if score.loop is not None else None
-        power = Traced(exp(score.value, Target(largest)), score.shape, edges, loop)
+        power = Traced(exp(score.value, Target(largest)), score.shape, edges, loop, score.even)
         inverse = ir.Activation(self.simple(power, "sum").value, "reciprocal")
         over = Traced(Target(inverse), score.shape, edges, inverse)
         result = mapped(ir.Multiply, score.shape, power, over)
         self.softmaxes[id(result.value)] = result.value, score
         return result
 
-    def attended(self, parts: Factors, edges: EdgeChoice) -> ir.Value | None:
+    def attended(self, rows: Traced, parts: Factors, edges: EdgeChoice) -> ir.Value | None:
         """A sum of messages times one softmax over the same edges, as the engine's attention; None if it is none."""
         found = [each for each in parts.others if id(each) in self.softmaxes]
         if len(found) != 1:
             return None
         alpha, score = self.softmaxes[id(found[0])]
         others = [each for each in parts.others if each is not alpha]
-        if edges.added and (edges.own or any(map(_reads_columns, (score.value, *others))) or parts.weights):
+        if edges.added and (edges.own or not (rows.even and score.even)):
             return None
         weights: list[ir.Value] = [EdgeWeight() for _ in range(parts.weights)]
         message = product([*others, *map(Source, parts.sources), *weights], parts.width)
@@ -271,12 +281,11 @@ def _and_one(x: ir.Value) -> ir.Value:
     return ir.Affine(x, [1.0], [1.0])  # type: ignore[arg-type]
 
 
-def _is_one(value: ir.Value) -> bool:
-    """Whether a value on edges is the constant column 1."""
-    x = value.x if isinstance(value, Source) else value
-    return isinstance(x, ir.Linear) and x.width == 1 and not x.weight.any() and x.bias is not None and x.bias[0] == 1.0
-
-
-def _reads_columns(value: ir.Value) -> bool:
-    """Whether a value on edges reads weights or attributes, which added loops have of their own."""
-    return any(isinstance(each, EdgeAttribute | EdgeWeight) for each in on_edges([value]))
+def _same_in_loops(rows: Traced, parts: Factors) -> bool:
+    """Whether added loops' rows are the same product, with the loops' weight in the place of the edges'."""
+    assert rows.loop is not None
+    inside = Factors(rows.value.width)
+    inside.add(rows.loop, set())
+    others = Counter(id(each) for each in inside.others if not isinstance(each, LoopWeight))
+    same = others == Counter(map(id, [*parts.sources, *parts.targets]))
+    return same and inside.coefficient == parts.coefficient and len(inside.others) - others.total() == parts.weights

@@ -51,13 +51,15 @@ class LoopWeight(ir.Value):
 class Traced:
     """Rows: of vertices, or of `edges`, with `shape` left of each row.
 
-    loop: what an added loop's row is, one row per vertex; None without added loops.
+    loop: what an added loop's row is, one row per vertex; None without added loops.   even: whether that is what
+    `value` is on an edge from the vertex to itself.
     """
 
     value: ir.Value
     shape: tuple[int, ...]
     edges: EdgeChoice | None = None
     loop: ir.Value | None = None
+    even: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,9 @@ def mapped(function: Callable[..., ir.Value], shape: Sequence[int], *rows: Trace
     value = at_ends(function, *(each.value for each in rows))
     loop = None
     if edges is not None and edges.added:
-        loop = function(*(each.loop for each in rows))
-    return Traced(value, tuple(shape), edges, loop)
+        known = all(isinstance(each.value, Source | Target) and each.value.x is each.loop for each in rows)
+        loop = value.x if known and isinstance(value, Source | Target) else function(*(each.loop for each in rows))
+    return Traced(value, tuple(shape), edges, loop, all(each.even for each in rows))
 
 
 def columns(value: ir.Value, index: Any) -> ir.Value:
@@ -101,11 +104,27 @@ def columns(value: ir.Value, index: Any) -> ir.Value:
     if np.array_equal(index, np.arange(value.width)):
         return value
     breaks = np.flatnonzero(np.diff(index) != 1) + 1
+    if isinstance(value, ir.Concat):  # a run stays within one part, so that one end's columns stay that end's
+        starts = np.cumsum([0, *(each.width for each in value.xs)])
+        breaks = np.union1d(breaks, np.flatnonzero(np.isin(index[1:], starts)) + 1)
     if len(breaks) < _MOST_SLICES and not (value.width == 1 and len(index) > 1):
         runs = [(int(run[0]), int(run[-1]) + 1) for run in np.split(index, breaks)]
-        parts = tuple(ir.Slice(value, *run) if run != (0, value.width) else value for run in runs)
+        parts = tuple(_slice(value, *run) for run in runs)
         return parts[0] if len(parts) == 1 else ir.Concat(parts)
     return linear(value, np.eye(value.width, dtype=np.float32)[index])
+
+
+def _slice(value: ir.Value, start: int, stop: int) -> ir.Value:
+    """Columns start to stop, of a Concat's part where they lie in one."""
+    if isinstance(value, ir.Concat):
+        at = 0
+        for each in value.xs:
+            if at <= start and stop <= at + each.width:
+                return _slice(each, start - at, stop - at)
+            at += each.width
+    if (start, stop) == (0, value.width):
+        return value
+    return at_ends(lambda x: ir.Slice(x, start, stop), value)  # type: ignore[no-any-return]
 
 
 def spread(value: ir.Value, shape: tuple[int, ...], wanted: tuple[int, ...]) -> ir.Value:
@@ -120,6 +139,12 @@ def constant_like(value: ir.Value, row: Any) -> ir.Value:
     row = np.asarray(row).reshape(-1)
     first = value if value.width == 1 else ir.Slice(value, 0, 1)
     return ir.Linear(first, np.zeros((len(row), 1), np.float32), row)
+
+
+def constant_row(value: ir.Value) -> Any:
+    """The flat row of a constant that `constant_like` made, brought to edges or not; None for anything else."""
+    x = value.x if isinstance(value, Source | Target) else value
+    return x.bias if isinstance(x, ir.Linear) and x.bias is not None and not x.weight.any() else None
 
 
 def row_of(tensor: Any, count: int, shape: tuple[int, ...], record: Import) -> Any:

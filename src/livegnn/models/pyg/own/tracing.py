@@ -72,7 +72,7 @@ class FollowedRun(TorchFunctionMode):
             stack.enter_context(torch.no_grad())
             stack.enter_context(self._hooked())
             stack.enter_context(utilities_as_steps(self.utility))
-            stack.enter_context(self)  # type: ignore[arg-type]
+            stack.enter_context(self)
             try:
                 result = self.layer(*args, **kwargs)
             except ModelUnsupported:
@@ -102,6 +102,7 @@ class FollowedRun(TorchFunctionMode):
             args, kwargs = self.symbols_of(tuple(args)), self.symbols_of(kwargs)
             handler = self.aggregation if isinstance(module, pyg.Aggregation) else self.convolution
             followed = is_followed((args, kwargs))
+            self.raise_refusals((args, kwargs))
             self.pending.append(self.symbol(lambda: handler(module, args, kwargs), "aggr") if followed else None)
 
     def after(self, module: nn.Module, args: Any, result: Any) -> None:
@@ -112,7 +113,7 @@ class FollowedRun(TorchFunctionMode):
     def aggregation(self, module: Any, args: Any, kwargs: Any) -> Any:
         """The rows that an aggregation of PyG makes of messages."""
         given = inspect.signature(pyg.Aggregation.forward).bind(module, *args, **kwargs).arguments
-        x, index, ptr = given.get("x"), given.get("index"), given.get("ptr")
+        x, index, ptr = given["x"], given.get("index"), given.get("ptr")
         if not isinstance(index, EndIds) or index.end != 1 or ptr is not None:
             raise Unfit("it reduces by something else than the edges' targets", "pass index")
         if not isinstance(x, Traced):
@@ -262,7 +263,11 @@ def _line_of(error: BaseException) -> str:
 
 def _is_librarys(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
-    return name.split(".")[0] in _LIBRARIES or name.endswith(("_propagate", "_edge_updater")) or frame.f_code.co_filename.startswith("<")
+    return (
+        name.split(".")[0] in _LIBRARIES
+        or name.endswith(("_propagate", "_edge_updater"))
+        or frame.f_code.co_filename.startswith("<")
+    )
 
 
 def _line(frame: FrameType, number: int) -> str:

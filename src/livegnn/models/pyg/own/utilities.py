@@ -7,6 +7,7 @@ stand-in, which outside of that thread's reading calls the original.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import threading
@@ -19,7 +20,7 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight, Gather
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
-from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, row_of
+from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
 
 _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
 _PASS_IT = "pass num_nodes=x.size(0)"
@@ -84,21 +85,23 @@ def _add(
     if edge_attr is None:
         return EndIds(edges), None
     plain = _rows(tracing, result[1], edge_attr, before, None)
-    return EndIds(edges), Traced(plain.value, plain.shape, edges, _fill(tracing, plain, fill_value))
+    loop, even = _fill(tracing, plain, fill_value)
+    return EndIds(edges), Traced(plain.value, plain.shape, edges, loop, even)
 
 
-def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> ir.Value:
-    """The rows of added loops, as PyG's compute_loop_attr makes them."""
+def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bool]:
+    """The rows of added loops, as PyG's compute_loop_attr makes them, and whether all other edges' are the same."""
     if isinstance(fill_value, Traced):
         raise Unfit("its fill_value is computed from the features", "use a number, 'mean' or 'add'")
     if not isinstance(fill_value, str):
         row = row_of(1.0 if fill_value is None else fill_value, 1, rows.shape, tracing.record)
-        return constant_like(tracing.reducer.anchor, row)
+        known = constant_row(rows.value)
+        return constant_like(tracing.reducer.anchor, row), known is not None and bool((known == row).all())
     kinds: dict[str, ir.Aggregate] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
     if fill_value not in kinds:
         raise Unfit(f"fill_value={fill_value!r} is not supported", "use a number, 'mean' or 'add'")
     loops = "keep" if rows.edges is None or rows.edges.own else "drop"
-    return Gather(rows.value, kinds[fill_value], loops=loops)  # type: ignore[arg-type]
+    return Gather(rows.value, kinds[fill_value], loops=loops), False  # type: ignore[arg-type]
 
 
 def _add_remaining(
@@ -106,9 +109,11 @@ def _add_remaining(
 ) -> Any:
     """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
     before = _both(edge_index)
-    if before.added or edge_attr is None or not before.own or not isinstance(edge_attr, Traced):
+    if before.added or edge_attr is None or not before.own:
         before = EdgeChoice(own=False) if not before.added else before
         return _add(tracing, result, EndIds(before), edge_attr, fill_value, num_nodes)
+    if not isinstance(edge_attr, Traced):
+        return _keep_constant(tracing, result, edge_attr, fill_value, num_nodes)
     if num_nodes is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
     if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
@@ -117,9 +122,19 @@ def _add_remaining(
             "use remove_self_loops and add_self_loops",
         )
     edges = EdgeChoice(own=False, added=True)
-    return EndIds(edges), Traced(
-        edge_attr.value, edge_attr.shape, edges, LoopWeight(1.0 if fill_value is None else float(fill_value))
-    )
+    weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
+    return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
+
+
+def _keep_constant(tracing: Tracing, result: Any, edge_attr: Any, fill_value: Any, num_nodes: Any) -> Any:
+    """The same where all edges have one constant row: so do the loops of vertices with self-loops of their own."""
+    ids, rows = _add(tracing, result, EndIds(EdgeChoice(own=False)), edge_attr, fill_value, num_nodes)
+    if rows.even:
+        return ids, rows
+    reducer = tracing.reducer
+    own = ((1.0, reducer.count(EdgeChoice())), (-1.0, reducer.count(EdgeChoice(own=False))))
+    constant = constant_like(reducer.anchor, constant_row(rows.value))
+    return ids, dataclasses.replace(rows, loop=ir.Elementwise("where", (ir.Combine(own), constant, rows.loop)))
 
 
 _STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
