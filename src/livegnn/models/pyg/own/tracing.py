@@ -173,7 +173,8 @@ class FollowedRun(TorchFunctionMode):
             self.depth -= 1
         if self.depth == 0 and is_followed(symbolic):
             self.raise_refusals(symbolic)
-            self.learn(result, self.symbol(lambda: handler(self, result, *symbolic[0], **symbolic[1]),
+            given = inspect.signature(original).bind(*symbolic[0], **symbolic[1]).arguments
+            self.learn(result, self.symbol(lambda: handler(self, result, given),
                                            original.__name__))  # fmt: skip
         return result
 

@@ -26,40 +26,44 @@ _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one t
 _PASS_IT = "pass num_nodes=x.size(0)"
 
 
-def _softmax(
-    tracing: Tracing, result: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: int = 0
-) -> Any:
-    if not isinstance(src, Traced):
-        src = on_edges_of(tracing, index, row_of(src, len(src), tuple(src.shape[1:]), tracing.record), src.shape[1:])
-    if not isinstance(index, EndIds) or index.end is None or ptr is not None:
+Given = dict[str, Any]  # the arguments of a call by PyG's names, defaults left out
+
+
+def _softmax(tracing: Tracing, result: Any, given: Given) -> Any:
+    src, index = given["src"], given.get("index")
+    if not isinstance(index, EndIds) or index.end is None or given.get("ptr") is not None:
         raise Unfit("its groups are not the in-edges of a vertex", "pass index")
     if index.end == 0:
         raise Unfit("it runs over what leaves a vertex, along the edges' other direction", "pass index, the targets")
-    if dim % (len(src.shape) + 1) != 0 or src.edges != index.edges:
+    if not isinstance(src, Traced):
+        shape = tuple(src.shape[1:])
+        src = on_edges_of(tracing, index, row_of(src, len(src), shape, tracing.record), shape)
+    if given.get("dim", 0) % (len(src.shape) + 1) != 0 or src.edges != index.edges:
         raise Unfit("its scores are not rows of the edges whose targets it is given")
     return tracing.reducer.softmax(src)
 
 
-def _scatter(
-    tracing: Tracing, result: Any, src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum"
-) -> Any:
-    return scatter(tracing, result, src, index, reduce, dim)
+def _scatter(tracing: Tracing, result: Any, given: Given) -> Any:
+    return scatter(tracing, result, given["src"], given["index"], given.get("reduce", "sum"), given.get("dim", 0))
 
 
-def _degree(tracing: Tracing, result: Any, index: Any, num_nodes: Any = None, dtype: Any = None) -> Any:
+def _degree(tracing: Tracing, result: Any, given: Given) -> Any:
+    index = given["index"]
     if not isinstance(index, EndIds) or index.end is None:
         raise Unfit("it counts numbers that are not the ends of edges", "pass a row of edge_index")
     return scatter(tracing, result, on_edges_of(tracing, index, [1.0], ()), index, "sum")
 
 
-def _both(edge_index: Any) -> EdgeChoice:
+def _edges_in(given: Given) -> EdgeChoice:
+    edge_index = given["edge_index"]
     if not isinstance(edge_index, EndIds) or edge_index.end is not None:
         raise Unfit("its edges are not the graph's own edge_index", "change the graph, not the model's copy")
     return edge_index.edges
 
 
-def _remove(tracing: Tracing, result: Any, edge_index: Any, edge_attr: Any = None) -> Any:
-    if _both(edge_index).added:
+def _remove(tracing: Tracing, result: Any, given: Given) -> Any:
+    edge_attr = given.get("edge_attr")
+    if _edges_in(given).added:
         raise Unfit("it removes the self-loops that were added before", "leave out one of the two")
     edges = EdgeChoice(own=False)
     return EndIds(edges), None if edge_attr is None else _rows(tracing, result[1], edge_attr, edges, None)
@@ -73,19 +77,17 @@ def _rows(tracing: Tracing, result: Any, edge_attr: Any, edges: EdgeChoice, loop
     return Traced(edge_attr.value, shape, edges, loop)
 
 
-def _add(
-    tracing: Tracing, result: Any, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, num_nodes: Any = None
-) -> Any:
-    before = _both(edge_index)
+def _add(tracing: Tracing, result: Any, given: Given) -> Any:
+    before, edge_attr = _edges_in(given), given.get("edge_attr")
     if before.added:
         raise Unfit("it adds self-loops for the second time", "leave out one of the two")
-    if num_nodes is None:
+    if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
     edges = EdgeChoice(before.own, added=True)
     if edge_attr is None:
         return EndIds(edges), None
     plain = _rows(tracing, result[1], edge_attr, before, None)
-    loop, even = _fill(tracing, plain, fill_value)
+    loop, even = _fill(tracing, plain, given.get("fill_value"))
     return EndIds(edges), Traced(plain.value, plain.shape, edges, loop, even)
 
 
@@ -104,17 +106,15 @@ def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bo
     return Gather(rows.value, kinds[fill_value], loops=loops), False  # type: ignore[arg-type]
 
 
-def _add_remaining(
-    tracing: Tracing, result: Any, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, num_nodes: Any = None
-) -> Any:
+def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
     """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
-    before = _both(edge_index)
+    before, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
     if before.added or edge_attr is None or not before.own:
         before = EdgeChoice(own=False) if not before.added else before
-        return _add(tracing, result, EndIds(before), edge_attr, fill_value, num_nodes)
+        return _add(tracing, result, {**given, "edge_index": EndIds(before)})
     if not isinstance(edge_attr, Traced):
-        return _keep_constant(tracing, result, edge_attr, fill_value, num_nodes)
-    if num_nodes is None:
+        return _keep_constant(tracing, result, given)
+    if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
     if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
         raise Unfit(
@@ -126,9 +126,9 @@ def _add_remaining(
     return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
 
 
-def _keep_constant(tracing: Tracing, result: Any, edge_attr: Any, fill_value: Any, num_nodes: Any) -> Any:
+def _keep_constant(tracing: Tracing, result: Any, given: Given) -> Any:
     """The same where all edges have one constant row: so do the loops of vertices with self-loops of their own."""
-    ids, rows = _add(tracing, result, EndIds(EdgeChoice(own=False)), edge_attr, fill_value, num_nodes)
+    ids, rows = _add(tracing, result, {**given, "edge_index": EndIds(EdgeChoice(own=False))})
     if rows.even:
         return ids, rows
     reducer = tracing.reducer
