@@ -267,7 +267,7 @@ def _is_librarys(frame: FrameType) -> bool:
     return (
         name.split(".")[0] in _LIBRARIES
         or name.endswith(("_propagate", "_edge_updater"))
-        or frame.f_code.co_filename.startswith("<")
+        or frame.f_code.co_filename.startswith("<frozen")
     )
 
 
