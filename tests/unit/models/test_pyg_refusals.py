@@ -10,6 +10,7 @@ from torch_geometric import nn as pyg
 from torch_geometric import utils
 from torch_geometric.nn.aggr import PowerMeanAggregation
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_self_loops, softmax
 
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
 from livegnn.models.pyg.entry import from_pyg
@@ -19,12 +20,29 @@ torch.set_num_threads(1)
 
 class OwnGCN(pyg.GCNConv):
     def message(self, x_j, edge_weight):
-        return 2 * super().message(x_j, edge_weight)
+        return torch.asinh(super().message(x_j, edge_weight))
+
+
+LINE = OwnGCN.message.__code__.co_firstlineno + 1
 
 
 class OwnConv(pyg.MessagePassing):
+    """step: what each edge's message goes through."""
+
+    def __init__(self, step, aggr="add"):
+        super().__init__(aggr=aggr)
+        self.step, self.ids = step, nn.Parameter(torch.randn(7, 4))
+
     def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x)
+        return self.propagate(edge_index, x=x, edges=edge_index)
+
+    def message(self, x_j, index, edges):
+        return self.step(x_j, index, edges)
+
+
+class FewLoops(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(add_self_loops(edge_index)[0], x=x)
 
 
 class Wrap(nn.Module):
@@ -75,8 +93,19 @@ def refuses(module, *parts, **options):
         (pyg.ClusterGCNConv(4, 4, add_self_loops=False), "fails unless every vertex has one self-loop"),
         (pyg.ClusterGCNConv(4, 4, aggr="max"), "it with aggr='max' is not supported"),
         (pyg.ARMAConv(4, 4, aggr="mean"), "a degree-normalised mean"),
-        (OwnGCN(4, 4), "a subclass of GCNConv"),
-        (OwnConv(), "its code is not known"),
+        (
+            OwnGCN(4, 4),
+            f"OwnGCN.message, line {LINE} (return torch.asinh(super().message(x_j, edge_weight))): asinh: this",
+        ),
+        (OwnConv(lambda x, i, e: x.cumsum(0)), "cumsum: this operation is not supported"),
+        (OwnConv(lambda x, i, e: x[:5]), "it picks rows, and the rows of a graph that changes are not fixed"),
+        (OwnConv(lambda x, i, e: x - x.mean(0)), "it reduces over all vertices or edges"),
+        (OwnConv(lambda x, i, e: x * torch.arange(len(x))[:, None]), "numbers of its own for each vertex or edge"),
+        (OwnConv(lambda x, i, e: softmax(x, e[0])), "softmax: it runs over what leaves a vertex"),
+        (OwnConv(lambda x, i, e: x / 0 if x[0, 0] > 9 else x), "it picks rows"),
+        (OwnConv(lambda x, i, e: x @ torch.ones(3, 3)), "it fails on a small graph (RuntimeError: mat1 and mat2"),
+        (OwnConv(lambda x, i, e: x, "mul"), "aggr='mul' (MulAggregation): products cannot be undone"),
+        (FewLoops(), "without num_nodes= it leaves out the vertices after the last one that has an edge"),
         (pyg.GCNConv(4, 4, cached=True), "cached=True keeps the first graph for ever; set cached=False"),
         (pyg.SGConv(4, 4, cached=True), "set cached=False"),
         (pyg.APPNP(2, 0.1, cached=True), "set cached=False"),

@@ -8,6 +8,7 @@ that matters only if something reads it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,6 +172,7 @@ class Import:
     """The record of one import: names of values, and whether any constant had to be rounded to float32.
 
     pools: of a module with one row per graph, what it has pooled; None where a row per vertex is wanted.
+    operators: what the user's own classes are read as, by class.
     """
 
     rounded: bool = False
@@ -179,6 +181,7 @@ class Import:
     pools: Pools | None = None
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
+    operators: Mapping[type, Any] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept

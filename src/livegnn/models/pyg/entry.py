@@ -36,6 +36,7 @@ def from_pyg(
     metadata: Metadata | None = None,
     ignore_cached: bool = False,
     outputs: Outputs | None = None,
+    operators: Mapping[type, Any] | None = None,
 ) -> Model:
     """The model that computes what `module` computes in eval mode.
 
@@ -59,6 +60,8 @@ def from_pyg(
               outputs: which result is kept, where the forward returns a tuple, a list or a dict: an index, a key, or a
                   tuple of these for a path. A list keeps several side by side, "all" every one with a row per vertex;
                   Model.outputs then gives the columns of each. None: the only one, next to losses and None.
+              operators: class -> livegnn.verify.layer(operator), or a function from the module to one, that a class of
+                  your own is read as; other own classes are followed through one run (docs/models.md).
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.
@@ -69,7 +72,7 @@ def from_pyg(
     from livegnn.models.pyg.steps import import_module
     from livegnn.models.pyg.variants import Options
 
-    options = Options(check, weighted, input_width, edge_width, ignore_cached, outputs)
+    options = Options(check, weighted, input_width, edge_width, ignore_cached, outputs, _operators(operators))
     types = types_of(module, metadata)
     try:
         if types is not None:
@@ -119,6 +122,17 @@ def graph_level_from_pyg(
         return import_graph_level(module, Options(check, weighted, input_width, edge_width, ignore_cached, outputs))
     except UpdateError as error:
         raise ModelError(str(error), **error.facts()) from error
+
+
+def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:
+    """Checked. Raises: ModelError."""
+    for kind, layer in (given or {}).items():
+        if not isinstance(kind, type) or not (hasattr(layer, "apply") or callable(layer)):
+            raise ModelError(
+                f"[from_pyg] expected operators as class -> layer, got {kind!r} -> {type(layer).__name__}; pass "
+                "{MyConv: livegnn.verify.layer(operator)}"
+            )
+    return given or {}
 
 
 def _as_module(module: Any) -> torch.nn.Module:

@@ -47,7 +47,7 @@ def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record, kind = prepared(module, options), Import(), type(module).__name__
+    frozen, record, kind = prepared(module, options), Import(operators=options.operators), type(module).__name__
     signature = read_signature(frozen, graph_level=True)
     wanted = Wanted(options.outputs, f"{kind}.forward", "graph")
     batched = signature.batch is not None or signature.data

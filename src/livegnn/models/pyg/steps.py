@@ -32,7 +32,7 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record = prepared(module, options), Import()
+    frozen, record = prepared(module, options), Import(operators=options.operators)
     signature = read_signature(frozen)
     refuse_other_blocks(frozen, signature)
     wanted = Wanted(options.outputs, f"{type(module).__name__}.forward")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from torch import nn
@@ -35,6 +35,7 @@ class Options:
     edge_width: int | None
     ignore_cached: bool = False
     outputs: Any = None
+    operators: Mapping[type, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from livegnn.models.pyg.convs.operators import OPERATORS
 from livegnn.models.pyg.convs.relational import TYPED
 from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
+from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
@@ -55,15 +56,24 @@ _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message
 
 
 def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run) -> Any:
-    """The value of a convolution's call; with its attention weights, which are refused where they are read.
+    """The value of a convolution's call, or of a user's own layer; attention weights are refused where they are read.
 
     Raises: ModelUnsupported naming the layer, its type and the reason.
     """
     kind = type(conv)
     where = f"{name} ({kind.__name__})" if name else kind.__name__
-    if kind not in CONVS:
+    if kind in record.operators:
+        return record.name(convert_named(conv, where, args, kwargs, record), where)
+    if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
+    kind = _as_base(kind)
+    if kind not in CONVS:
+
+        def nested(module: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return convert_conv(module, path, args, kwargs, record, run)
+
+        return record.name(convert_own(conv, name, where, args, kwargs, record, nested), where)
     given = _given(conv, where, args, kwargs)
     edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
     call, relation = _bind(conv, given, (name, where, run, record))
@@ -74,6 +84,12 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         return result
     reason = "its attention weights are one row per edge, not per vertex"
     return result, (edges, Refusal(refuse(where, reason, "use the first of its results alone")))
+
+
+def _as_base(kind: Any) -> Any:
+    """The layer of PyG that a subclass without code of its own is; else the class itself."""
+    base = next((each for each in kind.__mro__ if each in CONVS), kind)
+    return base if kind is base or changes_nothing(kind, base) else kind
 
 
 def refuse_unknown(module: Any, known: Collection[Any]) -> None:
@@ -150,7 +166,7 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     if size is not None:
         _refuse_size(size, where)
     for key in given:
-        if key not in CONVS[type(conv)].takes:
+        if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
     has_weights = weight is not None if weighted is None else weighted
     return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
@@ -226,6 +242,6 @@ def _attributes(conv: Any, given: Any, record: Import, where: str) -> ir.Value |
     rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
     if not isinstance(rows, ir.Value) or not rows.on_edges:
         raise refuse(where, "its edge_attr is not one row per edge", "pass the graph's attributes")
-    if vector and not CONVS[type(conv)].vectors:
+    if vector and not CONVS[_as_base(type(conv))].vectors:
         raise refuse(where, "its edge_attr is one number per edge, not a row", "pass rows, such as edge_attr[:, None]")
     return rows

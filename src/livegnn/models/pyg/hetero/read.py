@@ -75,7 +75,7 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record = prepared(module, options), Import()
+    frozen, record = prepared(module, options), Import(operators=options.operators)
     if isinstance(frozen, pyg.MessagePassing):
         refuse_unknown(frozen, OVER_TYPES)
     signature = read_signature(frozen, over=types)
