@@ -46,7 +46,7 @@ def convert_own(
     if anchor.vertex_type is not None:
         raise refuse(where, "an own layer over vertices that have types is not supported", "use a layer of PyG's there")
     record.recorded = True
-    layer = copy.deepcopy(conv)
+    layer = _copied(conv)
 
     def inner(run: FollowedRun, module: Any, path: str, args: Any, kwargs: Any) -> Any:
         path = f"{name}.{path}" if name else path
@@ -58,6 +58,18 @@ def convert_own(
     result = _outward(run.run(given.of(args), given.of(kwargs)), run, where)
     _refuse_loop_weights(result, where)
     return result
+
+
+def _copied(conv: Any) -> Any:
+    """A copy without hooks: those of a run that follows the module around it (a user's hooks are refused before)."""
+    kept = [(each, each._forward_pre_hooks, each._forward_hooks) for each in conv.modules()]
+    try:
+        for each, before, after in kept:
+            each._forward_pre_hooks, each._forward_hooks = type(before)(), type(after)()
+        return copy.deepcopy(conv)
+    finally:
+        for each, before, after in kept:
+            each._forward_pre_hooks, each._forward_hooks = before, after
 
 
 def convert_named(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import) -> ir.Value:
