@@ -19,7 +19,7 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native bench bench-families bench-sampling bench-temporal soak check stub format clean
+.PHONY: help demo test test-native docs bench bench-families bench-sampling bench-temporal zoo soak check stub format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,12 @@ test-native: $(VENV)/.stamp-needs  ## native tests under AddressSanitizer and UB
 	@$(CMAKE) --build build/tsan -j $(JOBS)
 	@$(CTEST) --test-dir build/tsan -R thread
 
+docs: $(VENV)/.stamp-docs  ## the documentation site, build/site/index.html; fails on a link that leads nowhere
+	@$(BIN)/python .ci/pages.py stage build/docs
+	@$(BIN)/zensical build --clean --strict
+	@$(BIN)/python .ci/pages.py finish build/site
+	@echo "[make] open build/site/index.html"
+
 bench: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of the engine and the store, in small; make bench ARGS=--full for all sizes
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -52,6 +58,9 @@ bench-sampling: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of 
 
 bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of temporal sampling, caches and training
 	@$(BIN)/python -m benchmarks temporal $(ARGS)
+
+zoo: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## public network classes by from_pyg; LIVEGNN_ZOO names the folder of their checkouts
+	@$(BIN)/python -m benchmarks.zoo $(ARGS)
 
 soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## an hour of random work, kills and damaged files; make soak ARGS="--minutes 5 --seed 7"
 	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak
@@ -92,6 +101,13 @@ $(VENV)/.stamp-needs: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
 	@$(BIN)/python .ci/requirements.py build base > $(VENV)/needs.txt
 	@$(PIP) install -r $(VENV)/needs.txt
 	@mkdir -p build
+	@touch $@
+
+# what the site needs: neither the library nor PyTorch, since the reference is read from the sources
+$(VENV)/.stamp-docs: pyproject.toml .ci/requirements.py | $(VENV)/.stamp-venv
+	@echo "[make] installing what the site needs"
+	@$(BIN)/python .ci/requirements.py docs > $(VENV)/docs.txt
+	@$(PIP) install -r $(VENV)/docs.txt
 	@touch $@
 
 # what the demo needs, which trains a PyG model; torch first, by its exact version, so that nothing later asks for another

@@ -91,7 +91,7 @@ void add_many(UpdateBuffer& buffer, const Many& many) {
   check(many.weight, "weight");
   check(many.time, "time");
   check(many.types, "type");
-  check(many.rows, "rows");
+  check(many.rows, many.rows_name);
   const std::size_t width = many.rows ? many.rows->shape(1) : 0;
   if (many.rows) check_finite(buffer, many.where, many.rows_name, many.rows->data(), many.rows->size(), width);
   buffer.reserve(count);

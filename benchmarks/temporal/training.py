@@ -2,9 +2,10 @@
 
 30% of the events warm a model up; the rest comes in batches, each tested on before it is trained on. Next to training
 on every batch, with several shares of replay: never again; and every 25th (TGN) or 50th (TGAT) batch, on the events
-since, so that every row but the first trains on the same number of new events (the column "events trained on" says how many in
-all). Then passes of 1 to 4 epochs. Of each seed all rows start from the same weights, optimiser and memory; what a row
-says is a mean over seeds, since two trainings from other weights differ by more than two of these rows do.
+since, so that every row but the first trains on the same number of new events (the column "events trained on" says
+how many in all). Then passes of 1 to 4 epochs. Of each seed all rows start from the same weights, optimiser and
+memory; what a row says is a mean over seeds, since two trainings from other weights differ by more than two of these
+rows do.
 
 Judged: what goes on training is above what never does.
 """

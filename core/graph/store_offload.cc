@@ -33,25 +33,27 @@ std::int64_t GraphStore::offload_before(EdgeTime before) {
   next.out.resize(static_cast<std::size_t>(slot_count_), 0);
   if (!options_.undirected) next.in.resize(static_cast<std::size_t>(slot_count_), 0);
   std::vector<std::int32_t>& far = options_.undirected ? next.out : next.in;
-  EdgeRun edges;
+  std::vector<EdgeId> ids;
+  EdgeRun copied;  // where copies are kept
   visit_edges_before(before, [&](const EdgeRecord& edge) {
     ++next.out[static_cast<std::size_t>(edge.src)];
     if (!options_.undirected || edge.src != edge.dst) ++far[static_cast<std::size_t>(edge.dst)];
     next.digest += edge_digest(edge, loaded_attr(edge.id));
     next.id_max = std::max(next.id_max, edge.id);
-    edges.push_back(edge);
+    ids.push_back(edge.id);
+    if (away_ != nullptr) copied.push_back(edge);
   });
-  if (edges.empty()) return 0;
-  if (away_ != nullptr) away_->copy_from(*this, "offload", edges);
-  const auto count = static_cast<std::int64_t>(edges.size());
+  if (ids.empty()) return 0;
+  if (away_ != nullptr) away_->copy_from(*this, "offload", copied);
+  const auto count = static_cast<std::int64_t>(ids.size());
   next.count += count;
   next.before = offloaded_.count == 0 ? before : std::max(offloaded_.before, before);
   for (VertexId v = 0; v < slot_count_; ++v) {
     out_.erase_before(v, before);
     if (!options_.undirected) in_->erase_before(v, before);
   }
-  for (const EdgeRecord& edge : edges) {
-    if (options_.attr_width > 0) attributes_.erase(edge.id);
+  for (const EdgeId id : ids) {
+    if (options_.attr_width > 0) attributes_.erase(id);
   }
   edge_count_ -= count;
   offloaded_ = std::move(next);

@@ -22,12 +22,12 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// What is done at the end of its scope, however that comes.
+// What is done at the end of its scope, however that comes. It may throw, but not while another error is on its way.
 template <typename Work>
 class AtEnd {
  public:
   explicit AtEnd(Work work) : work_(std::move(work)) {}
-  ~AtEnd() { work_(); }
+  ~AtEnd() noexcept(false) { work_(); }
   AtEnd(const AtEnd&) = delete;
   AtEnd& operator=(const AtEnd&) = delete;
 

@@ -158,7 +158,15 @@ void PastFinder::find_all(const Targets& targets, PastSlice& slice, FindScratch&
 void PastFinder::take_all(const Targets& targets, PastSlice& slice) const {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (i + kRecordsAhead < targets.size()) lists.prefetch_list(targets.vertex(i + kRecordsAhead));
-    const Adjacency::View list = lists.view(targets.vertex(i));
+    const VertexId v = targets.vertex(i);
+    const Adjacency::View list = lists.view(v);
+    const TemporalPin::Changes* changes = pin == nullptr ? nullptr : pin->changes(v);
+    if (changes != nullptr) [[unlikely]] {
+      const PinnedList& then = pinned_list(v, *changes, slice);
+      const auto count = static_cast<std::int32_t>(then.count());
+      slice.pasts[i] = count == 0 ? Past{0, 0} : slice.add({then.table(), 0, then.gone()}, count);
+      continue;
+    }
     slice.pasts[i] = {list.place, list.count};
     if (list.chain != nullptr) slice.pasts[i] = slice.add({list.chain->table(), 0, nullptr}, list.count);
   }
@@ -260,10 +268,14 @@ void PastFinder::check_loaded(const Targets& targets, const PastSlice& slice, co
   }
 }
 
-Past PastFinder::pinned(VertexId v, const TimeRange& range, PastSlice& slice) const {
+const PinnedList& PastFinder::pinned_list(VertexId v, const TemporalPin::Changes& changes, PastSlice& slice) const {
   const auto [known, fresh] = slice.pinned_place.try_emplace(v, slice.pinned.size());
-  if (fresh) slice.pinned.emplace_back(pool, lists.view(v), *pin, *pin->changes(v));
-  const PinnedList& list = slice.pinned[known->second];
+  if (fresh) slice.pinned.emplace_back(pool, lists.view(v), *pin, changes);
+  return slice.pinned[known->second];
+}
+
+Past PastFinder::pinned(VertexId v, const TimeRange& range, PastSlice& slice) const {
+  const PinnedList& list = pinned_list(v, *pin->changes(v), slice);
   const std::int64_t end = list.count_until(pool, range.last);
   const std::int64_t first = range.first == INT64_MIN ? 0 : list.count_until(pool, range.first - 1);
   auto count = static_cast<std::int32_t>(end - first);

@@ -91,6 +91,7 @@ class PinnedList {
     return {static_cast<std::int64_t>(place_.size()), first_.data(), before_.data(), place_.data()};
   }
   const EdgeEntry* gone() const { return gone_; }
+  std::int64_t count() const { return count_; }
   std::int64_t count_until(const BlockPool& pool, EdgeTime time) const;  // edges that are at most at `time`
 
  private:
@@ -214,6 +215,7 @@ struct PastFinder {
   Past in_run(std::int64_t place, std::int32_t end, const TimeRange& range) const;
   Past in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const;
   Past pinned(VertexId v, const TimeRange& range, PastSlice& slice) const;
+  const PinnedList& pinned_list(VertexId v, const TemporalPin::Changes& changes, PastSlice& slice) const;
 };
 
 }  // namespace livegnn

@@ -1,5 +1,6 @@
 #include "temporal/pin.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -33,6 +34,23 @@ void merge(std::vector<Changed<Value>> changes, const NotedOf& noted_of) {
     const auto old = static_cast<std::ptrdiff_t>(noted.size());
     for (; change != changes.end() && change->list == list; ++change) noted.push_back(change->value);
     std::inplace_merge(noted.begin() + from, noted.begin() + old, noted.end(), in_order);
+  }
+}
+
+// Takes keys of newer edges out of those noted before, noted_of(list).
+template <typename NotedOf>
+void subtract(std::vector<Changed<EdgeKey>> gone, const NotedOf& noted_of) {
+  if (!std::is_sorted(gone.begin(), gone.end())) std::sort(gone.begin(), gone.end());
+  for (auto first = gone.begin(); first != gone.end();) {
+    const VertexId list = first->list;
+    std::vector<EdgeKey>& noted = noted_of(list);
+    const auto is_gone = [&](const EdgeKey& key) {
+      while (first != gone.end() && first->list == list && first->value < key) ++first;
+      return first != gone.end() && first->list == list && first->value == key;
+    };
+    const auto from = std::lower_bound(noted.begin(), noted.end(), first->value);
+    noted.erase(std::remove_if(from, noted.end(), std::ref(is_gone)), noted.end());
+    while (first != gone.end() && first->list == list) ++first;
   }
 }
 
@@ -95,13 +113,19 @@ void TemporalPin::follow(const BatchDelta& delta, const UpdateBuffer&) {
 
 void TemporalPin::follow_edges(const BatchDelta& delta) {
   std::vector<Changed<EdgeEntry>> removed;
-  std::vector<Changed<EdgeKey>> added;
-  for (const EdgeRecord& edge : delta.removed) {  // the key of one that is newer than the pin stays noted
-    if (edge.id < next_edge_id_) removed.push_back({edge.dst, {edge.src, edge.type, edge.weight, edge.id, edge.time}});
+  std::vector<Changed<EdgeKey>> removed_newer, added;
+  for (const EdgeRecord& edge : delta.removed) {
+    if (edge.id >= next_edge_id_) {
+      removed_newer.push_back({edge.dst, {edge.time, edge.id}});
+    } else {
+      removed.push_back({edge.dst, {edge.src, edge.type, edge.weight, edge.id, edge.time}});
+    }
   }
   for (const EdgeRecord& edge : delta.added) added.push_back({edge.dst, {edge.time, edge.id}});
+  const auto added_to = [&](VertexId v) -> std::vector<EdgeKey>& { return impl_->list(v).added; };
   merge(std::move(removed), [&](VertexId v) -> std::vector<EdgeEntry>& { return impl_->list(v).removed; });
-  merge(std::move(added), [&](VertexId v) -> std::vector<EdgeKey>& { return impl_->list(v).added; });
+  subtract(std::move(removed_newer), added_to);
+  merge(std::move(added), added_to);
 }
 
 bool TemporalPin::is_live(std::int64_t v) const {

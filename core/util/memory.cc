@@ -50,8 +50,7 @@ void grow_in_file(Region& region, std::size_t bytes) {
 #if defined(__linux__)
 // A mapping of `bytes` (a multiple of 2 MiB) on a 2 MiB boundary, or nullptr.
 std::byte* map_aligned(std::size_t bytes) {
-  void* raw =
-      mmap(nullptr, bytes + kHugeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw = mmap(nullptr, bytes + kHugeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   const auto start = reinterpret_cast<std::uintptr_t>(raw);
   const std::uintptr_t aligned = (start + kHugeBytes - 1) / kHugeBytes * kHugeBytes;

@@ -1,10 +1,11 @@
 """livegnn keeps the output of a trained graph neural network exactly up to date while its graph changes.
 
 Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fifteen lines. What these return, and what
-fewer programs name, is in the packages: livegnn.inference, livegnn.sampling and livegnn.temporal.
+fewer programs name, is in the packages: livegnn.inference, livegnn.sampling and livegnn.temporal. livegnn.pyg has
+PyTorch Geometric's interfaces on a live graph.
 """
 
-from livegnn import errors, inference, layers, sampling, temporal
+from livegnn import errors, inference, layers, pyg, sampling, temporal
 from livegnn._native import __version__
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Changes, Engine, Readout
@@ -18,6 +19,7 @@ __all__ = [
     "errors",
     "inference",
     "layers",
+    "pyg",
     "sampling",
     "temporal",
     # the four to start with

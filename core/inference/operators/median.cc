@@ -123,6 +123,7 @@ class Median final : public SelectOperator<Median> {
   }
   bool rereads(VertexId v) const;
   std::int64_t settle_row(VertexId v, int thread);
+  static void begun() {}
   static void settled() {}
 
   static thread_local std::vector<float> terms_, column_;  // of a row that is made from scratch

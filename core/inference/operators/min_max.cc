@@ -72,6 +72,7 @@ class MinMax final : public SelectOperator<MinMax> {
   std::int64_t reread_exposed(VertexId v, bool* value_changed, int thread);
   bool rereads(VertexId v) const { return (flags_[at(v)] & MinMaxFlag::kExposed) != 0; }
   std::int64_t settle_row(VertexId v, int thread);
+  void begun() { std::fill(counts_.begin(), counts_.end(), MinMaxStats{}); }  // of a batch that failed
   void settled();
 
   const MinMaxKernels& row_kernels_;

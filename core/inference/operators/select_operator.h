@@ -6,7 +6,7 @@
 //   replace(v, before, now, edge, thread)              one that has moved, scaled by its source's factor
 //   rereads(v)               whether the row of v, of touched_, needs its in-edges
 //   settle_row(v, thread)    brings it up to date and marks what reads it; returns the in-edges that it has read
-//   settled()                that was the last one
+//   begun(), settled()       a batch begins, and that was the last row of it
 #pragma once
 
 #include <vector>
@@ -28,6 +28,7 @@ class SelectOperator : public MessageOperator<Rows> {
   void begin() final {
     Base::begin();
     reserve_places(flags_, work_.slots);
+    this->rows().begun();
   }
   void settle(bool finish) final {
     this->move_rows(finish);

@@ -72,9 +72,10 @@ def train(
                 f"({cause}); define it in a module"
             ) from cause
         with graph.host.lock:
-            np.savez(folder / "events.npz", *Events.of(graph, codes).columns(), allow_pickle=False)
+            np.savez(folder / "events.npz", *Events.of(graph, codes).columns())
             for rank in range(workers):
-                np.savez(folder / f"part-{rank}.npz", allow_pickle=False, **Partition.arrays(graph, layout, rank))
+                arrays: dict[str, Any] = Partition.arrays(graph, layout, rank)
+                np.savez(folder / f"part-{rank}.npz", **arrays)
         task = (folder, layout, sampler.options, options, validation)
         report: DistributedReport = launch(_work, workers, task, timeout_s=timeout_s)[0]
         trained = torch.load(folder / "trained.pt", weights_only=True)

@@ -118,7 +118,7 @@ def _rows(where: str, name: str, column: Any, valid: BoolArray | None) -> AnyArr
     if flat.null_count:
         raise ValueInvalid(f"[{where}] expected no nulls inside the rows of column {name!r}, got one; fill or drop it")
     widths = there.value_lengths().to_numpy(zero_copy_only=False)
-    width = int(widths[0]) if len(widths) else 0
+    width = int(widths[0]) if len(widths) else getattr(column.type, "list_size", 0)
     if (widths != width).any():
         row = int(np.argmax(widths != width))
         got = f"{widths[row]} at row {row} of a batch"
@@ -130,11 +130,15 @@ def _rows(where: str, name: str, column: Any, valid: BoolArray | None) -> AnyArr
 
 
 def _joined(where: str, name: str, parts: list[Column]) -> Column:
-    rows = [part.values for part in parts if part.values.shape[0]]
-    if len({part.shape[1:] for part in rows}) > 1:
+    there = [part for part in parts if part.values.shape[0] and (part.valid is None or part.valid.any())]
+    widths = {part.values.shape[1:] for part in there}
+    if len(widths) > 1:
         raise WidthMismatch(
-            f"[{where}] expected rows of one width in column {name!r}, got {sorted({p.shape[1] for p in rows})}; pad"
+            f"[{where}] expected rows of one width in column {name!r}, got {sorted(x[0] for x in widths)}; pad"
         )
+    rows = [part.values for part in parts if part.values.shape[0]]
+    if widths:  # a part that is all null has no width of its own
+        rows = [x if x.shape[1:] in widths else np.zeros((len(x), *next(iter(widths))), x.dtype) for x in rows]
     values = np.concatenate(rows) if rows else parts[0].values if parts else np.zeros(0, np.int64)
     if all(part.valid is None for part in parts):
         return Column(values)

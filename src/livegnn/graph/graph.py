@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from livegnn.errors import ColumnMissing, EdgeOffloaded, LiveGnnError, UsageError, VertexUnknown
-from livegnn.graph import checks, load, offload, saved
+from livegnn.graph import arrow_out, checks, load, offload, pyg_out, saved
 from livegnn.graph import float16 as halves
 from livegnn.graph.checks import Int32Array
 from livegnn.graph.expiry import Expiry, Ttl
@@ -444,7 +444,7 @@ class Graph:
         if away:
             raise EdgeOffloaded(
                 f"[{where}] expected edges in memory, got {away} with a time before {self.offloaded.before} in files; "
-                "call graph.reload() first, or pass loaded_only=True"
+                f"call graph.reload() first{'' if where.startswith('to_') else ', or pass loaded_only=True'}"
             )
 
     def _check_slots(self, where: str, slots: Int64Array, vertex_type: VertexType) -> None:
@@ -463,6 +463,35 @@ class Graph:
             found[f"{key}_type"] = self.host.store.slot_types(found[key])
         found[key] = self.host.ids.external(found[key])
         return found
+
+    # ---- as other libraries have graphs
+
+    def to_pyg(self) -> Any:
+        """The graph as it is, as torch_geometric Data; HeteroData where vertices have types. from_pyg() reads it.
+
+        x (V, F) float32, n_id (V,), edge_index (2, E), e_id (E,), and edge_weight (an edge_attr of one dimension where
+        weight_column says so), edge_attr, edge_time and edge_type where the graph has them. Rows are the live vertices
+        in order of vertices(); n_id has their ids, of string ids the slots (to_external(n_id) names them). Edges are in
+        order of id; an undirected one stands there both ways.
+
+        Raises:  DataMissing without PyG; EdgeOffloaded where edges lie in files.
+        Exactness: from_pyg() makes the same graph, ids of vertices apart (ids=): rows take the places of removed
+                 vertices, edges count anew, and an undirected edge is two.
+        Cost:    O(V F + E).
+        """
+        with self.host.lock:
+            self._check_loaded("to_pyg", self.host.store.offloaded_count)
+            return pyg_out.to_pyg(self.host, self.weight_column)
+
+    def to_arrow(self) -> arrow_out.ArrowTables:
+        """(vertices, edges) as Arrow tables, or dicts of them by type; an undirected edge once. For the columns see
+        livegnn.graph.arrow_out.ArrowTables; Updates.from_arrow(edges) adds the same edges to another graph.
+
+        Raises:  DataMissing without pyarrow; EdgeOffloaded where edges lie in files.
+        """
+        with self.host.lock:
+            self._check_loaded("to_arrow", self.host.store.offloaded_count)
+            return arrow_out.to_arrow(self.host)
 
     # ---- saving
 

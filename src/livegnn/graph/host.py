@@ -98,7 +98,7 @@ class GraphHost:
         self._natives: list[Any] = []
         self._followers: list[Any] = []
         self._only: Consumer | None = None  # the one consumer, where there is one and it is native
-        self._direct = expiry is None  # the store gets batches as they are: no ttl, part or recorder
+        self._direct = False  # engines and followers get batches as they are: no ttl, part or recorder
 
     # ---- the writer's place
 
@@ -179,6 +179,11 @@ class GraphHost:
         self._natives = [each.native for each in self.consumers if each.native is not None]
         self._only = self.consumers[0] if len(self.consumers) == len(self._natives) == 1 else None
         self._followers = [each.follower for each in self.consumers if each.follower is not None]
+        self._find_way()
+
+    def _find_way(self) -> None:
+        plain = not self.recorders and self.expiry is None and self.taker is None
+        self._direct = plain and bool(self._natives or self._followers)
 
     def add_guard(self, guard: Guard) -> None:
         """Calls guard(changes) before each batch, with the vertices that it adds and removes; it may refuse it."""
@@ -191,17 +196,17 @@ class GraphHost:
     def add_recorder(self, recorder: Recorder) -> None:
         """Asks the recorder, after the others, from the next batch on. The caller holds the lock."""
         self.recorders = (*self.recorders, recorder)
-        self._direct = False
+        self._find_way()
 
     def drop_recorder(self, recorder: Recorder) -> None:
         """Asks it no more. The caller holds the lock. A second call does nothing."""
         self.recorders = tuple(each for each in self.recorders if each is not recorder)
-        self._direct = not self.recorders and self.expiry is None and self.taker is None
+        self._find_way()
 
     def take_by(self, taker: Taker) -> None:
         """From the next batch on the taker takes its own updates out of each: this graph is a part of another one."""
         self.taker = taker
-        self._direct = False
+        self._find_way()
 
     def hold_ids(self, holder: IdHolder) -> None:
         """Calls holder.before_ids_move() before slots get other ids; never in a graph whose ids are its slots."""
@@ -297,8 +302,12 @@ class GraphHost:
                 self.expiry.now = now
 
     def _apply_to_store(self, buffer: _native.UpdateBuffer, recorded: Recorded) -> Any:
-        record = (lambda: self._record(recorded)) if self.recorders else None
-        return _apply_batch(self.store, self._natives, self._followers, buffer, record)
+        if self.recorders:
+            return _apply_batch(self.store, self._natives, self._followers, buffer, lambda: self._record(recorded))
+        if self._natives or self._followers:
+            return _apply_batch(self.store, self._natives, self._followers, buffer)
+        self.store.apply(buffer)
+        return ()
 
     def _record(self, recorded: Recorded) -> None:
         """All recorders agree, then all append; else those that have prepared abort, the last one first."""

@@ -63,24 +63,42 @@ class Outputs(ABC):
     def _of(self) -> tuple[Graph, Model]:
         """What the rows are of. Raises: UsageError outside a view's block."""
 
-    def embeddings(self, ids: object, *, vertex_type: VertexType | None = None) -> Rows:
+    def embeddings(
+        self, ids: object, *, vertex_type: VertexType | None = None, output: str | int | None = None
+    ) -> Rows:
         """The module's output rows, (k, d) float32, all of one version.
 
         Args:   vertex_type: whose ids they are, where vertices have types; d is then that type's own.
+                output: one result of a model that keeps several (Model.outputs), by its name; d is then its own.
         Raises: VertexUnknown naming the id; ColumnMissing without vertex_type where there are types; ModelMismatch for
-                a type that the model has no output for; UsageError outside a view's block.
+                a type or a name that the model has no output for; UsageError outside a view's block.
         """
         graph, model = self._of()
+        if output is not None:
+            start, stop = model.columns_of(output)
+            return np.ascontiguousarray(self._read((ids, vertex_type))[:, start:stop])
         if not graph.host.schema.has_types:
             return self._read((ids, vertex_type))
         width = over_types.width_of(model, graph, self._where, vertex_type)
         return over_types.cut(self._read((ids, vertex_type)), width)
 
-    def predict(self, ids: object, head: Head | None = None, *, vertex_type: VertexType | None = None) -> NDArray[Any]:
+    def predict(
+        self,
+        ids: object,
+        head: Head | None = None,
+        *,
+        vertex_type: VertexType | None = None,
+        output: str | int | None = None,
+    ) -> NDArray[Any]:
         """d >= 2: the class with the largest output, (k,) int64. d = 1: its sigmoid, (k,) float32. head: own function
-        of rows.
+        of rows. vertex_type, output: as of embeddings.
         """
-        return predictions(self.embeddings(ids, vertex_type=vertex_type), head)
+        if head is None and output is None and len(self._of()[1].outputs) > 1:
+            names = ", ".join(self._of()[1].outputs)
+            raise UsageError(
+                f"[predict] expected output= for a model that keeps several, got none; pass one of {names}, or a head"
+            )
+        return predictions(self.embeddings(ids, vertex_type=vertex_type, output=output), head)
 
     def predict_edges(
         self, pairs: object, *, vertex_types: tuple[VertexType, VertexType] | None = None

@@ -121,4 +121,5 @@ def _on_numbers(model: Model) -> Model:
         names=names,
         vertex_types=model.vertex_types,
         edge_types=model.edge_types,
+        outputs=model.outputs,
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from livegnn.errors import ColumnMissing, ModelError, WidthMismatch
+from livegnn.errors import ColumnMissing, ModelError, ModelMismatch, WidthMismatch
 from livegnn.models import edges, ir, stored
 from livegnn.models.layers import Layer, applied, first_input_width
 
@@ -38,6 +38,7 @@ class Model:
     _weights_from: WeightsFrom | None = None
     _refused: Mapping[str, str] = MappingProxyType({})
     _tables: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
+    _outputs: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Model:
         weights_from: WeightsFrom | None = None,
         refused: Mapping[str, str] | None = None,
         tables: Mapping[str, NDArray[np.float32]] | None = None,
+        outputs: Mapping[str, tuple[int, int]] | None = None,
     ) -> Model:
         """A model from values built by hand.
 
@@ -81,12 +83,13 @@ class Model:
                   names: id(value) -> name for messages.
                   vertex_types, edge_types: names of the types that values are numbered by; output is then a ByType.
                   weights_from: the property.   refused: column of a graph ("edge_weight" or "edge_attr") -> why the
-                  model is refused on a graph that has it.   tables: the property.
+                  model is refused on a graph that has it.   tables, outputs: the properties.
         Raises:   ModelError if there is not exactly one Input.
         """
         model = cls.__new__(cls)
         model._weights_from, model._refused = weights_from, dict(refused or {})
         model._tables = dict(tables or {})
+        model._outputs = _checked_outputs(outputs or {}, output.width)
         model._set_types(output, unweighted, tuple(vertex_types), tuple(edge_types))
         model._define(output, unweighted, edge_head, dict(names or {}))
         return model
@@ -183,6 +186,20 @@ class Model:
     def output_width(self) -> int:
         """Width of the embeddings."""
         return self._output.width
+
+    @property
+    def outputs(self) -> Mapping[str, tuple[int, int]]:
+        """Name -> columns (start, stop) of each result, where the output holds several side by side; else empty."""
+        return MappingProxyType(dict(self._outputs))
+
+    def columns_of(self, name: str | int) -> tuple[int, int]:
+        """The columns of one of `outputs`. Raises: ModelMismatch naming those that there are."""
+        found = self._outputs.get(str(name))
+        if found is None:
+            there = f"output as one of {', '.join(self._outputs)}" if self._outputs else "output left out"
+            advice = "pass one of these" if self._outputs else "import the model with outputs='all'"
+            raise ModelMismatch(f"[model] expected {there}, got {name!r}; {advice}")
+        return found
 
     @property
     def vertex_types(self) -> tuple[str, ...]:
@@ -301,6 +318,8 @@ class Model:
             structure["weights_from"] = self._weights_from
         if self._refused:
             structure["refused"] = dict(self._refused)
+        if self._outputs:
+            structure["outputs"] = {name: [*columns] for name, columns in self._outputs.items()}
         return structure, arrays
 
     @classmethod
@@ -329,6 +348,14 @@ def _reads_weights(output: ir.Value) -> bool:
 
 def _reads_weight(value: ir.Value) -> bool:
     return isinstance(value, edges.EdgeWeight) or (isinstance(value, ir.Propagate) and value.weighted)
+
+
+def _checked_outputs(outputs: Mapping[str, tuple[int, int]], width: int) -> dict[str, tuple[int, int]]:
+    """The columns of several results. Raises: ModelError for columns that the output does not have."""
+    checked = {str(name): (int(start), int(stop)) for name, (start, stop) in outputs.items()}
+    if any(not 0 <= start < stop <= width for start, stop in checked.values()):
+        raise ModelError(f"[Model] expected outputs within {width} columns, got {checked}; fix the columns")
+    return checked
 
 
 def _check_edge_head(head: ir.Value, width: int) -> None:

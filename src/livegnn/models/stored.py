@@ -2,8 +2,9 @@
 
     structure := {"format": 1, "values": [value...], "output": index, "unweighted": index | null,
                   "edge_head": structure | null, "vertex_types": [name...], "edge_types": [[name, name, name]...],
-                  "weights_from": column, "refused": {"edge_weight" | "edge_attr": text}}
-                 (types only in models over vertex types; the last two only in imported ones that need them)
+                  "weights_from": column, "refused": {"edge_weight" | "edge_attr": text},
+                  "outputs": {name: [start, stop]...}}
+                 (types only in models over vertex types; the last three only in imported ones that need them)
     column    := "edge_weight" | "edge_attr" | "data.edge_weight" | "data.edge_attr"
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
@@ -106,11 +107,22 @@ def from_arrays(structure: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
             "edge_types": tuple((str(u), str(name), str(v)) for u, name, v in structure.get("edge_types", ())),
             "weights_from": weights_from,
             "refused": {name: str(reason) for name, reason in refused.items()},
+            "outputs": _columns_within(structure.get("outputs", {}), output.width),
         }
     except (KeyError, IndexError, TypeError, ValueError, AssertionError, ModelError, UpdateError) as error:
         raise StoredStateInvalid(
             f"[model] expected a whole model, got damaged data ({error}); load a backup"
         ) from error
+
+
+def _columns_within(outputs: Any, width: int) -> dict[str, tuple[int, int]]:
+    """Columns by name. Raises: ValueError for columns that the output does not have."""
+    if not isinstance(outputs, Mapping):
+        raise TypeError(f"outputs are a {type(outputs).__name__}")
+    columns = {str(name): (int(start), int(stop)) for name, (start, stop) in outputs.items()}
+    if any(not 0 <= start < stop <= width for start, stop in columns.values()):
+        raise ValueError(f"outputs lie outside of {width} columns")
+    return columns
 
 
 def _read(

@@ -374,7 +374,6 @@ class TemporalEngine(Consumer):
 
     def _made(self, model: TemporalModel) -> LinkPass:
         """A copy of the model, ready to be asked."""
-        _check_weights(self._torch, model)
         if hasattr(self, "_pass"):
             mine = copy.deepcopy(self._pass.model)
             if type(mine) is not type(model):
@@ -385,6 +384,7 @@ class TemporalEngine(Consumer):
             _load_weights(mine, model.state_dict())
         else:
             mine = copy.deepcopy(model).to(self._loader.device)
+        _check_weights(self._torch, mine)  # as they are used: of a wider type some may have become infinite
         mine.eval()
         return LinkPass(mine, self._loader, batch_size=self.memory_step)
 

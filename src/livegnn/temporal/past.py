@@ -111,8 +111,7 @@ class PastSampler(ABC):
         Features and attributes are those of the version: where batches come meanwhile, sample and convert from a pin.
         See livegnn.temporal.to_pyg for the attributes. Raises: DataMissing; EdgeMissing for an edge that has gone.
         """
-        with self.graph.host.lock:
-            return to_pyg(hops, self.graph, self._known_ids(), self._pinned("to_pyg"))
+        return to_pyg(hops, self.graph, lambda: (self._known_ids(), self._pinned("to_pyg")))
 
     # ---- inside
 
@@ -129,16 +128,20 @@ class PastSampler(ABC):
         with self.graph.host.lock:
             return self._hops(where, *self._targets(where, vertices, times, vertex_type))
 
-    def _of_slots(self, where: str, slots: object, times: object) -> list[list[TemporalHop]]:
+    def _of_slots(
+        self, where: str, slots: object, times: object, pin: _native.TemporalPin | None = None
+    ) -> list[list[TemporalHop]]:
         numbers, at = integer_array(where, "slots", slots), time_array(where, "times", times)
         same_length(where, "times", at, len(numbers), "slots")
         with self.graph.host.lock:
             self.graph.host.same_unit(where, time_unit(times))
-            return self._hops(where, numbers, at)
+            return self._hops(where, numbers, at, pin)
 
-    def _hops(self, where: str, slots: Int64Array, at: Int64Array) -> list[list[TemporalHop]]:
-        """The caller holds the graph's lock."""
-        draws, pin = self._draws, self._pinned(where)
+    def _hops(
+        self, where: str, slots: Int64Array, at: Int64Array, pin: _native.TemporalPin | None = None
+    ) -> list[list[TemporalHop]]:
+        """The caller holds the graph's lock. pin: of the version to read, where it is not this sampler's own."""
+        draws, pin = self._draws, pin or self._pinned(where)
         _check_size(where, len(slots), draws.rows_per_target)
         found = [
             [TemporalHop(*arrays) for arrays in draws.native.sample(slots, at, draws.calls, snapshot, pin)]

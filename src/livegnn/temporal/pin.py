@@ -116,6 +116,12 @@ class PinnedSampler(PastSampler, Consumer):
             pin.features(numbers, 0)  # of vertices of the version alone
             return pin.types(numbers)
 
+    def to_slots(self, ids: object, *, vertex_type: VertexType | None = None) -> Int64Array:
+        """(k,) slots that ids had in the pinned version: graph.to_slots() of it. Raises: VertexUnknown."""
+        with self.graph.host.lock:
+            self._pinned("to_slots")
+            return self._known_ids().slots("to_slots", ids, vertex_type)
+
     def to_external(self, slots: object) -> AnyArray:
         """(k,) ids that slots had in the pinned version: graph.to_external() of it. Raises: VertexUnknown."""
         with self.graph.host.lock:

@@ -124,11 +124,22 @@ class TemporalSampler(PastSampler):
 
     def pin(self) -> PinnedSampler:
         """Samples of the graph as it is when the block is entered, whatever is applied meanwhile:
-        `with sampler.pin() as pinned: pinned.sample(...)`. Raises: ColumnMissing for a graph without times.
+        `with sampler.pin() as pinned: pinned.sample(...)`.
         """
-        if not self.graph.has_time:
-            raise ColumnMissing("[pin] expected a graph whose edges have times, got one without; give Graph(time=...)")
         return PinnedSampler(self.graph, self._draws)
+
+    def sample_slots_at(self, pin: PinnedSampler, slots: object, times: object) -> list[TemporalHop]:
+        """sample_slots() in the version of an open pin, which any sampler of the graph may have made.
+
+        Raises:  UsageError for a pin of another graph, or outside its block; else as sample().
+        """
+        if pin.graph is not self.graph or pin.follower is None:
+            got = "one of another graph" if pin.follower is not None else "one outside its block"
+            raise UsageError(
+                f"[sample_slots_at] expected an open pin of the sampler's graph, got {got}; open one of it"
+            )
+        self._one_window("sample_slots_at")
+        return self._of_slots("sample_slots_at", slots, times, pin.follower)[0]
 
     def twin(self) -> TemporalSampler:
         """Another of the same graph and arguments, whose calls count from 0."""

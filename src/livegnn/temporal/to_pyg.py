@@ -10,7 +10,7 @@ HeteroData   the same by vertex type and by edge type; batch and input_id are pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,13 @@ from livegnn.types import AnyArray
 Columns = dict[str, AnyArray]
 
 
-def to_pyg(hops: Sequence[TemporalHop], graph: Graph, known: VertexIds, pin: _native.TemporalPin | None) -> Any:
+def to_pyg(
+    hops: Sequence[TemporalHop], graph: Graph, version: Callable[[], tuple[VertexIds, _native.TemporalPin | None]]
+) -> Any:
     """The hops as Data or HeteroData, with features and attributes of the pinned version, or of now.
 
-    The caller holds the graph's lock. known: the version's ids.
+    Batches wait while rows are read, not while tensors are made.
+    Args:    version: called under the graph's lock; the version's ids, and its pin if it has one.
     Raises:  DataMissing without torch_geometric; EdgeMissing for an edge that has gone since.
     """
     try:
@@ -44,19 +47,24 @@ def to_pyg(hops: Sequence[TemporalHop], graph: Graph, known: VertexIds, pin: _na
     rows, edges = _joined(hops)
     types = rows.pop("type") if typed else np.zeros(len(rows["slot"]), np.int64)
     place = np.zeros(len(types), np.int64)  # of a row among those of its type
-    store, width, ids = graph.host.store, graph.attr_width, edges["e_id"]
-    if width:
-        edges["edge_attr"] = _native.edge_attrs(store, ids) if pin is None else pin.edge_attrs(ids, width)
-    for code, name in enumerate(schema.vertex_types):
+    of_types: list[Columns] = []
+    for code in range(len(schema.vertex_types)):
         mine = types == code
         place[mine] = np.arange(int(mine.sum()))
-        columns = {key: column[mine] for key, column in rows.items()}
-        slots = columns.pop("slot")
-        columns["x"] = (store if pin is None else pin).features(slots, schema.widths[code])
-        if not known.text:
-            columns["n_id"] = known.external(slots)
+        of_types.append({key: column[mine] for key, column in rows.items()})
+    with graph.host.lock:
+        known, pin = version()
+        store, width, ids = graph.host.store, graph.attr_width, edges["e_id"]
+        if width:
+            edges["edge_attr"] = _native.edge_attrs(store, ids) if pin is None else pin.edge_attrs(ids, width)
+        for columns, feature_width in zip(of_types, schema.widths, strict=True):
+            slots = columns.pop("slot")
+            columns["x"] = (store if pin is None else pin).features(slots, feature_width)
+            if not known.text:
+                columns["n_id"] = known.external(slots)
+        data.version = graph.version if pin is None else pin.version
+    for name, columns in zip(schema.vertex_types, of_types, strict=True):
         _write_vertices(data[name] if typed else data, torch, columns, len(hops))
-    data.version = graph.version if pin is None else pin.version
     edges["edge_index"] = place[edges["edge_index"]]
     of_type = edges.pop("edge_type") if typed else np.zeros(len(edges["e_id"]), np.int64)
     for code, key in enumerate(schema.edge_types if typed else (None,)):

@@ -156,7 +156,8 @@ def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) ->
 
 
 def _relations(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    reduce = (*ir.AGGREGATES, "gcn", "out")[rng.integers(7)]
+    reduces = (*ir.AGGREGATES, "gcn", "out")
+    reduce = reduces[rng.integers(len(reduces))]
     over_out: Any = ("laplacian", "walk", "difference")[rng.integers(3)]
     loops = bool(rng.integers(2))
     parts = [random_weights(rng, o, i) for _ in range(TYPES + 1)]

@@ -342,6 +342,15 @@ def test_from_pandas_wants_a_frame() -> None:
         Updates.from_pandas({"src": [0]})
 
 
+def test_a_batch_whose_rows_are_all_null_has_no_width() -> None:
+    for kind in (pa.list_(pa.float32(), 2), pa.list_(pa.float32())):
+        batches = [
+            pa.record_batch({"src": [1], "dst": [2], "op": [op], "edge_attr": pa.array([row], kind)})
+            for op, row in (("remove", None), ("add", [1.0, 2.0]))
+        ]
+        assert len(Updates.from_arrow(pa.Table.from_batches(batches))) == 2
+
+
 def test_pandas_and_polars_frames_speak_arrow_too() -> None:
     frame = pd.DataFrame({"src": [0, 1], "dst": [1, 2]})
     assert edges_of(Updates.from_arrow(frame)) == [(0, 1), (1, 2)]

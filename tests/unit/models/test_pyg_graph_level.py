@@ -163,7 +163,7 @@ def test_a_forward_that_must_be_recorded():
             return h
         return averaged(net, h, e, b)
 
-    with pytest.raises(ModelUnsupported, match="sum in Net: it does not reduce over a stack"):
+    with pytest.raises(ModelUnsupported, match="sum in Net: it reduces over all vertices"):
         lg.graph_level_from_pyg(Net(how))  # what decides reads all vertices
 
     def by_shape(net, h, e, b):

@@ -95,10 +95,10 @@ def pairs(module, x_dict, edge_index_dict):
         (swapped, "not of the types of vertices that its edges join", ModelUnsupported),
         (other_edges, "not of the types of vertices that its edges join", ModelUnsupported),
         (mixed, "rows of one vertex type", ModelError),
-        (over_rows, "would mix vertices", ModelUnsupported),
+        (over_rows, "it reduces over all vertices", ModelUnsupported),
         (misnamed, "rows of another type as 'A'", ModelUnsupported),
         (nothing, "it returns no rows", ModelUnsupported),
-        (pairs, "it does not return rows of one vertex type", ModelUnsupported),
+        (pairs, "it returns a tuple of 2 results; pass outputs=0 or outputs=1", ModelUnsupported),
     ],
 )
 def test_forwards_that_cannot_be_kept(forward, reason, error):

@@ -7,7 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric import utils
 from torch_geometric.nn.aggr import PowerMeanAggregation
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_self_loops, softmax
 
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
 from livegnn.models.pyg.entry import from_pyg
@@ -17,12 +20,29 @@ torch.set_num_threads(1)
 
 class OwnGCN(pyg.GCNConv):
     def message(self, x_j, edge_weight):
-        return 2 * super().message(x_j, edge_weight)
+        return torch.asinh(super().message(x_j, edge_weight))
+
+
+LINE = OwnGCN.message.__code__.co_firstlineno + 1
 
 
 class OwnConv(pyg.MessagePassing):
+    """step: what each edge's message goes through."""
+
+    def __init__(self, step, aggr="add"):
+        super().__init__(aggr=aggr)
+        self.step, self.ids = step, nn.Parameter(torch.randn(7, 4))
+
     def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x)
+        return self.propagate(edge_index, x=x, edges=edge_index)
+
+    def message(self, x_j, index, edges):
+        return self.step(x_j, index, edges)
+
+
+class FewLoops(pyg.MessagePassing):
+    def forward(self, x, edge_index):
+        return self.propagate(add_self_loops(edge_index)[0], x=x)
 
 
 class Wrap(nn.Module):
@@ -73,8 +93,19 @@ def refuses(module, *parts, **options):
         (pyg.ClusterGCNConv(4, 4, add_self_loops=False), "fails unless every vertex has one self-loop"),
         (pyg.ClusterGCNConv(4, 4, aggr="max"), "it with aggr='max' is not supported"),
         (pyg.ARMAConv(4, 4, aggr="mean"), "a degree-normalised mean"),
-        (OwnGCN(4, 4), "a subclass of GCNConv"),
-        (OwnConv(), "its code is not known"),
+        (
+            OwnGCN(4, 4),
+            f"OwnGCN.message, line {LINE} (return torch.asinh(super().message(x_j, edge_weight))): asinh: this",
+        ),
+        (OwnConv(lambda x, i, e: x.cumsum(0)), "cumsum: this operation is not supported"),
+        (OwnConv(lambda x, i, e: x[:5]), "it picks rows, and the rows of a graph that changes are not fixed"),
+        (OwnConv(lambda x, i, e: x - x.mean(0)), "it reduces over all vertices or edges"),
+        (OwnConv(lambda x, i, e: x * torch.arange(len(x))[:, None]), "numbers of its own for each vertex or edge"),
+        (OwnConv(lambda x, i, e: softmax(x, e[0])), "softmax: it runs over what leaves a vertex"),
+        (OwnConv(lambda x, i, e: x / 0 if x[0, 0] > 9 else x), "it picks rows"),
+        (OwnConv(lambda x, i, e: x @ torch.ones(3, 3)), "it fails on a small graph (RuntimeError: mat1 and mat2"),
+        (OwnConv(lambda x, i, e: x, "mul"), "aggr='mul' (MulAggregation): products cannot be undone"),
+        (FewLoops(), "without num_nodes= it leaves out the vertices after the last one that has an edge"),
         (pyg.GCNConv(4, 4, cached=True), "cached=True keeps the first graph for ever; set cached=False"),
         (pyg.SGConv(4, 4, cached=True), "set cached=False"),
         (pyg.APPNP(2, 0.1, cached=True), "set cached=False"),
@@ -107,9 +138,8 @@ def test_layers(layer, reason):
         (pyg.BatchNorm(4, track_running_stats=False), "without running statistics"),
         (nn.LSTM(4, 4), "it runs over the vertices one after the other"),
         (nn.Softmax(dim=0), "dim=0 runs over all vertices"),
-        (nn.Hardtanh(-2, 2), "the bounds (-2, 2)"),
-        (nn.Softplus(threshold=5), "threshold=5"),
-        (nn.MultiheadAttention(4, 1), "this module is not supported"),
+        (nn.MultiheadAttention(4, 1), "its attention runs over all vertices"),
+        (pyg.AttentionalAggregation(nn.Linear(4, 1)), "its weights are a softmax over all vertices"),
     ],
 )
 def test_modules(layer, reason):
@@ -177,13 +207,13 @@ class OnColumns(nn.Module):
         ),
         (
             pyg.GATConv(4, 4),
-            lambda net, x, e, w, a, t: net.layer(x, e, return_attention_weights=True)[0],
-            "it returns its attention weights, too",
+            lambda net, x, e, w, a, t: net.layer(x, e, return_attention_weights=True)[1][1],
+            "its attention weights are one row per edge",
         ),
         (
             pyg.TransformerConv(4, 4),
-            lambda net, x, e, w, a, t: net.layer(x, e, return_attention_weights=False)[0],
-            "it returns its attention weights, too",
+            lambda net, x, e, w, a, t: x * net.layer(x, e, return_attention_weights=False)[1][1],
+            "use the first of its results alone",
         ),
         (pyg.TransformerConv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e, a), "needs edge_attr if it has an edge"),
         (pyg.GATv2Conv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e, a), "edge_attr without an edge_dim"),
@@ -232,18 +262,22 @@ def test_norms_inside_an_mlp_are_named():
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        (lambda net, x, e, w: x - x.mean(dim=0), "mean in Wrap: over rows it would mix vertices"),
+        (lambda net, x, e, w: x - x.mean(dim=0), "mean in Wrap: it reduces over all vertices, so that one update"),
         (lambda net, x, e, w: x.sum(dim=0, keepdim=True) + x, "sum in Wrap"),
         (lambda net, x, e, w: x[:1] + x, "getitem in Wrap: it picks rows"),
         (lambda net, x, e, w: F.dropout(x), "it is random in eval mode too; pass training=self.training"),
         (lambda net, x, e, w: F.softmax(x, dim=0), "dim=0"),
-        (lambda net, x, e, w: F.normalize(x, p=1.0), "p=1.0"),
+        (lambda net, x, e, w: F.normalize(x, p=-1.0), "p=-1.0 is not supported"),
         (lambda net, x, e, w: x.sort(dim=0)[0], "sort in Wrap: this operation is not supported"),
         (lambda net, x, e, w: x @ x.t(), "it multiplies rows of different vertices"),
+        (lambda net, x, e, w: x.T @ x, "as attention over all vertices does; keep one row per vertex"),
         (lambda net, x, e, w: x[e[0]] + x[e[1]], "getitem in Wrap"),
         (lambda net, x, e, w: torch.cat([x, x], dim=0), "dim=0"),
         (lambda net, x, e, w: x.to(torch.float16), "would round the rows"),
-        (lambda net, x, e, w: pyg.global_mean_pool(x, None), "mean in Wrap: over rows it would mix vertices"),
+        (
+            lambda net, x, e, w: pyg.global_mean_pool(x, None),
+            "mean in Wrap: it reduces over all vertices, so that one update",
+        ),
         (lambda net, x, e, w: pyg.global_max_pool(x, None), "lg.Readout.from_pyg(module, graph, batch)"),
         (lambda net, x, e, w: x / x.size(0), "Wrap"),
         (lambda net, x, e, w: x if x.max() > 0 else -x, "max in Wrap"),
@@ -252,8 +286,11 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: net.layer((x, x.relu()), e), "different rows for sources and targets"),
         (lambda net, x, e, w: net.layer(x, e, size=(3, 3)), "size"),
         (lambda net, x, e, w: net.layer(x, e, edge_attr=w), "a way that it does not accept"),
-        (lambda net, x, e, w: (x, x), "it returns a tuple; return one tensor"),
-        (lambda net, x, e, w: {"x": x}, "it returns a dict"),
+        (
+            lambda net, x, e, w: (x, x),
+            "it returns a tuple of 0: 4 columns per vertex, 1: 4 columns per vertex; pass outputs=0 ",
+        ),
+        (lambda net, x, e, w: {"x": x, "y": x}, "it returns a dict of 'x': 4 columns per vertex"),
     ],
 )
 def test_operations(how, reason):
@@ -311,7 +348,11 @@ class Unseen(nn.Module):
 
 
 def test_layers_in_a_plain_list():
-    refuses(Unseen(), "GCNConv: it is kept where PyTorch does not see it", "keep it in a ModuleList")
+    refuses(
+        Unseen(),
+        "GCNConv: it is made in the forward, or kept where PyTorch does not see it",
+        "keep several in a ModuleList",
+    )
 
 
 class Random(Unseen):
@@ -405,3 +446,63 @@ def test_a_branch_on_the_size_of_the_graph_is_refused(decide):
 def test_a_size_that_fx_does_not_see_is_found_by_a_large_graph():
     with pytest.raises(ModelMismatch, match="a graph of 6000 vertices"):
         from_pyg(Branching(lambda x, edge_index: len(x) > 2000))
+
+
+def without_edges(net, x, edge_index, edge_weight):
+    if edge_index.numel() == 0:
+        return 2 * x
+    return net.layer(x, edge_index)
+
+
+def test_a_forward_that_does_something_else_without_edges():
+    with pytest.raises(ModelMismatch, match=r"as `if edge_index\.numel\(\) == 0` does: take that out"):
+        from_pyg(Wrap(pyg.GCNConv(4, 4), without_edges))
+
+
+class OverTypes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.SAGEConv(4, 4)
+
+    def forward(self, x_dict, edge_index_dict):
+        return self.conv(x_dict["user"], edge_index_dict["user", "knows", "user"])
+
+
+def test_dicts_by_type_without_layers_that_name_the_types():
+    refuses(OverTypes(), "if the forward takes dicts by type, pass metadata=data.metadata() to from_pyg")
+    model = from_pyg(OverTypes(), metadata=(["user"], [("user", "knows", "user")]))
+    assert model.vertex_types == ("user",)
+
+
+class Seeds(Wrap):
+    def forward(self, x, edge_index, batch_size):
+        return self.layer(x, edge_index)[:batch_size]
+
+
+def test_a_number_is_no_column_of_the_edges():
+    with pytest.raises(ModelUnsupported) as caught:
+        from_pyg(Seeds(pyg.GCNConv(4, 4)))
+    assert str(caught.value).endswith("give this argument a default")
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        (
+            lambda net, x, e, w: nn.Linear(4, 2)(x),
+            "Linear: it is made in the forward, or kept where PyTorch does not see",
+        ),
+        (lambda net, x, e, w: net.layer(x, torch.cat([e, e], dim=1)), "it computes with edge_index"),
+        (lambda net, x, e, w: x * e[0].size(0), "size in Wrap"),
+        (lambda net, x, e, w: net.layer(x, utils.to_undirected(e)), "make the graph undirected"),
+        (lambda net, x, e, w: net.layer(x, utils.coalesce(e)), "coalesce the edges that the graph is made of"),
+        (lambda net, x, e, w: net.layer(x, utils.get_laplacian(e)[0]), "use ChebConv"),
+        (lambda net, x, e, w: x * utils.degree(e[0], x.size(0)).view(-1, 1), "edge_index[0] counts out-edges"),
+        (lambda net, x, e, w: x * utils.degree(e[1]).view(-1, 1), "it ends with the last vertex that has an edge"),
+        (lambda net, x, e, w: net.layer(x, gcn_norm(e)[0], gcn_norm(e)[1]), "normalises what was changed before"),
+        (lambda net, x, e, w: net.layer(x, utils.remove_self_loops(e)[0], w), "its weights are not those of its edges"),
+        (lambda net, x, e, w: net.layer(x, utils.add_self_loops(utils.add_self_loops(e)[0])[0]), "added already"),
+    ],
+)
+def test_what_a_forward_does_to_its_edges(how, reason):
+    refuses(Wrap(pyg.GCNConv(4, 4), how), reason, weighted=True)

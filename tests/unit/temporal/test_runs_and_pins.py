@@ -177,3 +177,20 @@ def test_many_targets_on_one_list_that_has_changed(strategy: Any) -> None:
         targets, at = np.zeros(2000, np.int64), rng.integers(0, 1100, 2000)
         assert as_lists(pin.sample(targets, at)[0]) == as_lists(copied.sample(targets, at)[0])
         assert pin.bytes == held < 6000 * 100
+
+
+def test_a_pin_forgets_edges_that_came_and_went() -> None:
+    rng = np.random.default_rng(2)
+    graph = lg.Graph(np.zeros((50, 0), np.float32), [0], [1], time=[0])
+    sizes = []
+    with TemporalSampler(graph, [3]).pin() as pin:
+        for time in range(1, 301):
+            updates = lg.Updates()
+            updates.add_edges(rng.integers(0, 50, 40), rng.integers(0, 50, 40), time=np.full(40, time))
+            graph.apply(updates)
+            updates = lg.Updates()
+            updates.remove_edges_before(time + 1)
+            graph.apply(updates)
+            sizes.append(pin.bytes)
+        assert pin.sample([1], [9])[0].edge_ids.tolist() == [0]
+    assert max(sizes[100:]) < 1.5 * max(sizes[:100])  # three times as much would be kept

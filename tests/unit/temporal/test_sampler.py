@@ -400,5 +400,3 @@ def test_without_times_every_edge_is_in_the_past(undirected: bool, unique: bool)
     assert walks.edge_ids.shape == (40, 3)
     steps = walks.edge_ids >= 0
     assert (walks.times == np.where(steps, times[:, None], 0)).all()  # those of the targets
-    with pytest.raises(ColumnMissing, match=r"\[pin\]"):
-        TemporalSampler(plain, [1]).pin()

@@ -269,6 +269,16 @@ def test_swapping_weights_makes_the_memory_anew_or_takes_one():
     assert engine.state_digest() == expected
 
 
+def test_a_swap_refuses_weights_that_float32_cannot_hold():
+    engine = engine_of(graph_of(WARM))
+    before, wide = engine.state_digest(), model_of().double()
+    with torch.no_grad():
+        next(wide.parameters()).fill_(1e300)
+    with pytest.raises(ValueInvalid, match="finite"):
+        engine.swap(wide)
+    assert engine.state_digest() == before
+
+
 def test_a_swap_while_events_stream_in_loses_none():
     graph = graph_of(WARM)
     engine = engine_of(graph, memory_step=16)

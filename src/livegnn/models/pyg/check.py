@@ -5,7 +5,6 @@ A graph whose vertices have no types is here one of a single type without a name
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -18,16 +17,21 @@ from torch.overrides import TorchFunctionMode
 
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
+from livegnn.models.pyg.copies import private_copy, unchanged
 from livegnn.models.pyg.signature import Signature, Types
 from livegnn.models.truth import EdgeList, true_rows
 
 _SIZES = ((1, 0), (1, 2), (2, 3), (9, 30), (23, 90))  # vertices, edges, of each type at least
 _LARGE = ((300, 2_000), (6_000, 40_000))  # besides, where a recording may have fixed what a run took from shapes
 _BUSY_MAX = 24  # vertices with edges, where a table fixes how many vertices there are
+_ONE_THREAD = 1_000  # vertices; beyond, PyG's "last" of several self-loops depends on its threads
 _TOLERANCE_EXACT = 1e-9  # both sides in float64: only the order of sums differs
 _TOLERANCE_ROUNDED = 2e-5  # a folded norm or another computed constant was rounded to float32 (2^-24 each)
 _TOLERANCE_FLOAT32 = 2e-2  # the module in float32 against itself in float64: coarse, finds what depends on the dtype
 _NAMELESS: Types = (("",), (("", "", ""),))
+
+_MISREAD = "the forward does something that the import misread: report it, or rewrite it with supported operations"
+_WITHOUT_EDGES = "the forward does something else without edges, as `if edge_index.numel() == 0` does: take that out"
 
 #: (features, edge_index, weights, attributes, types, and of several graphs the batch), each by type, or None.
 Sample: TypeAlias = tuple[Any, ...]
@@ -79,6 +83,9 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
         doubled = rng.integers(0, edges, edges // 5) if edges else np.zeros(0, np.int64)
         src = np.concatenate([src, loops, src[doubled], loops[: len(loops) // 2]])
         dst = np.concatenate([dst, loops, dst[doubled], loops[: len(loops) // 2]])
+        if vertices > _ONE_THREAD and source == target:
+            single = _single_loops(src, dst)
+            src, dst = src[single], dst[single]
         ends.append(np.stack([src, dst]))
         weights.append(_float32(rng.uniform(0.1, 3.0, len(src))))
     shapes = zip(counts.values(), columns.widths, strict=True)
@@ -104,6 +111,13 @@ def _in_categories(columns: Columns, features: Any, attributes: Any, rng: np.ran
         for each in features if key >= 0 else attributes or ():
             each[:, key if key >= 0 else -1 - key] = rng.integers(0, count, len(each))
     return features, attributes
+
+
+def _single_loops(src: Any, dst: Any) -> Any:
+    """The positions of all edges but repeated self-loops."""
+    loops = np.flatnonzero(src == dst)
+    kept = loops[np.unique(src[loops], return_index=True)[1]]
+    return np.sort(np.concatenate([np.flatnonzero(src != dst), kept]))
 
 
 def _float32(array: Any) -> Any:
@@ -142,16 +156,16 @@ def _as_tensors(columns: Columns, given: Sample, dtype: Any) -> tuple[Any, ...]:
     return tuple(tensors if columns.over else (None if parts is None else parts[0] for parts in tensors))
 
 
-def example(columns: Columns) -> tuple[Any, ...]:
+def example(columns: Columns, seed: int = 99) -> tuple[Any, ...]:
     """A small graph, or two, as float32 tensors."""
-    given = sample(columns, 7, 20, seed=99)
+    given = sample(columns, 7, 20, seed)
     return _as_tensors(columns, (*given, (np.repeat([0, 1], [4, 3]),)) if columns.batch else given, torch.float32)
 
 
 def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
     """Whether the module itself runs on a small graph with such columns."""
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unchanged(module):
             signature.run(module, *example(columns))
     except Exception:  # a wrong width fails in as many ways as there are modules
         return False
@@ -182,7 +196,8 @@ class _KeepsFloat64(TorchFunctionMode):
 
 def _double(option: Any) -> Any:
     names: dict[Any, Any] = {torch.float32: torch.float64, "torch.FloatTensor": "torch.DoubleTensor"}
-    return names.get(option, option) if isinstance(option, (torch.dtype, str)) else option
+    names[torch.FloatTensor] = torch.DoubleTensor
+    return names.get(option, option) if isinstance(option, (torch.dtype, str, type(torch.FloatTensor))) else option
 
 
 def _computing_in(dtype: Any) -> AbstractContextManager[object]:
@@ -205,6 +220,7 @@ def check_import(
     *,
     rounded: bool,
     row: str = "vertex",
+    take: Callable[[Any], list[Any]] = lambda result: [result],
 ) -> None:
     """Runs a float64 copy of `module` on graphs, and compares its rows with the model's.
 
@@ -212,20 +228,27 @@ def check_import(
 
     Args:   expected: the model's rows by the name of their type; None for those of a module without types.
             row: what a row is of.
+            take: of what the module returns, the results that are side by side in the model's rows.
     Raises: ModelMismatch with the numbers.
     """
-    double = copy.deepcopy(module).double()
+    double = private_copy(module).double()
     kind = type(module).__name__
     for given, where in graphs:
         want = _run(double, signature, columns, given, torch.float64, where)
         if want is None:
             continue
         single = _run(module, signature, columns, given, torch.float32, where)
+        parts = [*zip(take(want), take(single), strict=True)]
         for name, got in expected(given).items():
-            here = where if name is None else f"{name!r} on {where}"
-            wanted, rounds = (_matrix(each, name, len(got)) for each in (want, single))
-            _compare(got, wanted, _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT, here, kind, row)
-            _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", kind, row)
+            advice = _MISREAD if any(pairs.shape[1] for pairs in given[1]) else _WITHOUT_EDGES
+            here, start = where if name is None else f"{name!r} on {where}", 0
+            for place, pair in enumerate(parts):
+                wanted, rounds = (_matrix(each, name, len(got)) for each in pair)
+                stop = got.shape[1] if place == len(parts) - 1 else start + wanted.shape[1]
+                tolerance = _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT
+                _compare(got[:, start:stop], wanted, tolerance, here, (kind, row, advice))
+                _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", (kind, row, _MISREAD))
+                start = stop
 
 
 def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
@@ -248,15 +271,16 @@ def modelled(output: ir.Value, columns: Columns, given: Sample) -> Any:
 
 
 def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sample, dtype: Any, where: str) -> Any:
-    """What the module returns; None where it cannot run without edges."""
-    with _computing_in(dtype):
+    """What the module returns; None where it cannot run without edges or on a single vertex."""
+    with _computing_in(dtype), unchanged(module):
         tensors = _as_tensors(columns, given, dtype)
         for name in columns.tables:
             module.get_parameter(name).copy_(tensors[0])
         try:
             return signature.run(module, *tensors)
         except Exception as error:
-            if not any(pairs.shape[1] for pairs in given[1]):  # some of PyG's layers cannot; nothing to compare
+            single = sum(map(len, given[0])) == 1  # .squeeze() makes a vector of its row
+            if single or not any(pairs.shape[1] for pairs in given[1]):  # some of PyG's layers cannot
                 return None
             widths = "pass input_width={type: width} if widths were misread, or " if columns.over else ""
             raise ModelMismatch(
@@ -268,11 +292,15 @@ def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sampl
 def _matrix(result: Any, name: str | None, count: int) -> Any:
     """The rows of a type in float64; a forward that returns no dict has those of one type alone."""
     rows = (result[name] if isinstance(result, dict) else result).detach().to(torch.float64).numpy()
-    return rows.reshape(count, -1) if rows.ndim == 1 else rows
+    return rows.reshape(count, -1) if rows.ndim < 2 else rows  # .squeeze() leaves less of a single vertex
 
 
-def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str, row: str) -> None:
-    """Fails unless every row is within the tolerance. Raises: ModelMismatch with the numbers."""
+def _compare(got: Any, want: Any, tolerance: float, where: str, texts: tuple[str, str, str]) -> None:
+    """Fails unless every row is within the tolerance; texts: of the module, of a row, and what to do.
+
+    Raises: ModelMismatch with the numbers.
+    """
+    kind, row, advice = texts
     if got.shape != want.shape:
         raise ModelMismatch(
             f"[from_pyg] expected {kind}'s output of shape {want.shape} on {where}, got {got.shape}; "
@@ -287,6 +315,5 @@ def _compare(got: Any, want: Any, tolerance: float, where: str, kind: str, row: 
         v, column = (int(each) for each in np.argwhere(wrong)[0])
         raise ModelMismatch(
             f"[from_pyg] expected {kind}'s output {want[v, column]:.9g} at {row} {v}, column {column} of {where}, "
-            f"got {got[v, column]:.9g} (relative tolerance {tolerance:g}); "
-            "the forward does something that the import misread: report it, or rewrite it with supported operations"
+            f"got {got[v, column]:.9g} (relative tolerance {tolerance:g}); {advice}"
         )

@@ -21,6 +21,11 @@ def stated_widths(module: nn.Module) -> list[int]:
     for each in module.modules():
         if isinstance(each, pyg.EdgeConv) and isinstance(each.nn, nn.Module):  # its nn reads two vertices' rows
             found += [width // 2 for width in stated_widths(each.nn) if width % 2 == 0 and width // 2 not in found]
+    for each in module.modules():
+        if isinstance(each, pyg.MessagePassing) and not type(each).__module__.startswith("torch_geometric."):
+            for parameter in each.parameters(recurse=False):  # an own layer's matrices, the input's side first
+                for width in parameter.shape[-2:] if parameter.ndim > 1 else parameter.shape:
+                    _add(found, width)
     return found
 
 

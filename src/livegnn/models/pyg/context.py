@@ -2,12 +2,13 @@
 
 While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
 per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
-vector), a `Shaped` (rows of any shape), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Count` or a `Refusal`, an unsupported
-result that matters only if something reads it.
+vector), a `Shaped` (rows of any shape), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Count`, a `Rewired`, an `End` or a
+`Refusal`, an unsupported result that matters only if something reads it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,30 @@ VERTEX_COUNT = Count()
 EXAMPLE_VERTICES, EXAMPLE_EDGES = 7, 28  # of the small graph of a recording (check.example), where types have no names
 
 
+@dataclass(frozen=True)
+class Rewired:
+    """edge_index, or edge_weight, after PyG's functions have changed self-loops or normalised.
+
+    loops:    "keep" all as they are; "drop" them; "add" one of weight `fill` to every vertex; "replace" all by such
+              ones; "fill": one for every vertex, of its last self-loop's weight, or of `fill` without one.
+    weighted: whether the graph's weights are in the weights.   norm: "gcn" where these are divided by degrees.
+    """
+
+    what: str = EDGES.what
+    loops: str = "keep"
+    fill: float = 1.0
+    weighted: bool = False
+    norm: str | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """edge_index[0] or edge_index[1]: the sources or the targets of all edges."""
+
+    edges: Rewired
+    place: int
+
+
 @dataclass(frozen=True, eq=False)
 class Flat:
     """A value of width 1, squeezed to a vector."""
@@ -105,13 +130,29 @@ def is_symbol(value: Any) -> bool:
         return any(is_symbol(each) for each in value)
     if isinstance(value, dict):
         return any(is_symbol(each) for each in value.values())
-    return isinstance(value, (ir.Value, Marker, Flat, Shaped, Refusal))
+    return isinstance(value, (ir.Value, Marker, Rewired, End, Flat, Shaped, Refusal))
+
+
+def first_refusal(values: Any) -> Refusal | None:
+    """The first Refusal in lists, tuples and dicts."""
+    if isinstance(values, Refusal):
+        return values
+    if isinstance(values, (list, tuple, dict)):
+        parts = values.values() if isinstance(values, dict) else values
+        return next((found for each in parts if (found := first_refusal(each)) is not None), None)
+    return None
 
 
 def refuse(where: str, reason: str, remedy: str) -> ModelUnsupported:
     """The error for something that cannot be kept exact: `where` names the layer and its type."""
     expected = "a model that can be kept exact"
     return ModelUnsupported(where="from_pyg", expected=expected, got=f"{where}: {reason}", advice=remedy)
+
+
+def refuse_cached(where: str) -> ModelUnsupported:
+    """The error for a layer with cached=True."""
+    reason, advice = "cached=True keeps the first graph for ever", "set cached=False, or pass ignore_cached=True"
+    return refuse(where, reason, advice)
 
 
 def to_array(tensor: Any) -> Any:
@@ -157,17 +198,23 @@ class Import:
     features: those of the vertices, where these have no types.
     categories: columns of the features (-1 - those of the attributes) that name rows of tables -> how many rows.
     whole: whether features and attributes are integers.   tables: id of a parameter -> its rows, by vertex.
+    operators: what the user's own classes are read as, by class.
     """
 
     rounded: bool = False
     recorded: bool = False
+    forced: bool = False  # whether the forward is recorded even where torch.fx reads it
     pools: Pools | None = None
     features: ir.Value | None = None
     categories: dict[int, int] = field(default_factory=dict)
     whole: bool = False
     tables: dict[int, Any] = field(default_factory=dict)
+    example_rows: int | None = None  # of the graph of a recorded run
+    rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
+    operators: Mapping[type, Any] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 

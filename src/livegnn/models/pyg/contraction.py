@@ -60,7 +60,10 @@ def _einsum(record: Import, first: str, second: str, out: str, a: Any, b: Any) -
     if isinstance(b, Shaped) and second[b.axis] != vertex:
         raise Unfit("it multiplies rows of different vertices, so one update would change every row")
     if vertex not in out:
-        raise Unfit("it sums over all vertices", "keep the vertices' dimension")
+        raise Unfit(
+            "it sums over all vertices, so one update would change every row, as attention over all vertices does",
+            "keep one row per vertex",
+        )
     sizes = dict(zip(first.replace(vertex, ""), a.index.shape, strict=True))
     if isinstance(b, torch.Tensor):
         b, second = _without(b, second, vertex)

@@ -7,7 +7,8 @@ imported here and nowhere else, and only when it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from livegnn.errors import DataMissing, ModelError, ModelUnsupported, UpdateError
@@ -17,27 +18,34 @@ from livegnn.models.model import Model
 if TYPE_CHECKING:
     import torch
 
+    from livegnn.models.pyg.context import Import
     from livegnn.models.pyg.variants import Reading
 
+OutputPath: TypeAlias = str | int | tuple[str | int, ...]
+Outputs: TypeAlias = OutputPath | list[OutputPath]
 Metadata: TypeAlias = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
 
 
 def from_pyg(
-    module: torch.nn.Module,
+    module: torch.nn.Module | Callable[..., Any],
     *,
     check: bool = True,
     weighted: bool | None = None,
     input_width: int | Mapping[str, int] | None = None,
     edge_width: int | None = None,
     metadata: Metadata | None = None,
+    ignore_cached: bool = False,
+    outputs: Outputs | None = None,
+    operators: Mapping[type, Any] | None = None,
 ) -> Model:
     """The model that computes what `module` computes in eval mode.
 
     output[v] = module(x, edge_index[, edge_weight][, edge_attr][, edge_type])[v].
 
-    Args:     module: any torch module whose forward takes (x, edge_index) and any of edge_weight, edge_attr, edge_type,
-                  or one Data; not changed. Where vertices have types (HeteroConv, HGTConv, to_hetero), dicts of these
-                  by type, or one HeteroData (docs/hetero.md).
+    Args:     module: any torch module, or a method of one such as module.full_forward. Its forward takes (x,
+                  edge_index) and any of edge_weight, edge_attr, edge_type, or one Data, or (x, adjs) with a sampler's
+                  blocks; not changed. Where vertices have types (HeteroConv, HGTConv, to_hetero), dicts of these by
+                  type, or one HeteroData (docs/hetero.md).
               check: compare the result with the module on random graphs; a module that had to be recorded is always
                   compared.
               weighted: whether the forward is given the graph's edge weights, whatever column they come from. None: as
@@ -47,35 +55,44 @@ def from_pyg(
               edge_width: the edge attributes' width, where no layer states it; 0 gives none to a forward that can do
                   without.
               metadata: (vertex types, edge types) as HeteroData.metadata() gives them, where no layer states them.
+              ignore_cached: read layers with cached=True as if it were False, which is what they compute on the first
+                  graph that they see.
+              outputs: which result is kept, where the forward returns a tuple, a list or a dict: an index, a key, or a
+                  tuple of these for a path. A list keeps several side by side, "all" every one with a row per vertex;
+                  Model.outputs then gives the columns of each. None: the only one, next to losses and None.
+              operators: class -> livegnn.verify.layer(operator), or a function from the module to one, that a class of
+                  your own is read as; other own classes are followed through one run (docs/models.md).
     Returns:  Model; weights are float32, names are the module's own.
     Raises:   ModelUnsupported naming the layer and the reason; ModelMismatch if the comparison fails; DataMissing
               without PyTorch and PyG.
     Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
     """
-    _require_pyg(module)
+    module = _as_module(module)
     from livegnn.models.pyg.hetero.read import import_over_types, types_of
     from livegnn.models.pyg.steps import import_module
     from livegnn.models.pyg.variants import Options
 
-    options = Options(check, weighted, input_width, edge_width)
+    options = Options(check, weighted, input_width, edge_width, ignore_cached, outputs, _operators(operators))
     types = types_of(module, metadata)
     try:
         if types is not None:
-            by_type, names = import_over_types(module, types, options)
-            return _model(by_type, names, types)
-        reading, names = import_module(module, options)
+            by_type, record = import_over_types(module, types, options)
+            return _model(by_type, record, types)
+        reading, record = import_module(module, options)
     except UpdateError as error:  # a width that does not fit; in a model it is a model's error
         raise ModelError(str(error), **error.facts()) from error
-    return _model(reading, names, ((), ()))
+    return _model(reading, record, ((), ()))
 
 
 def graph_level_from_pyg(
-    module: torch.nn.Module,
+    module: torch.nn.Module | Callable[..., Any],
     *,
     check: bool = True,
     weighted: bool | None = None,
     input_width: int | None = None,
     edge_width: int | None = None,
+    ignore_cached: bool = False,
+    outputs: OutputPath | None = None,
 ) -> GraphLevel:
     """The parts of a module with one row per graph: convolutions, pools, and what follows them row by row.
 
@@ -83,14 +100,15 @@ def graph_level_from_pyg(
 
     Args:     module: its forward takes (x, edge_index, batch) and any of edge_weight, edge_attr, edge_type, or one
                   Data; without batch it is of one graph. It pools by global_add_pool, global_mean_pool,
-                  global_max_pool, or PyG's sum, mean, max, min and multi aggregations. The options are from_pyg's.
+                  global_max_pool, or PyG's sum, mean, max, min and multi aggregations. The options are from_pyg's;
+                  outputs names one result.
     Returns:  GraphLevel; Readout.from_pyg keeps it live in one call.
     Raises:   ModelUnsupported naming the layer and the reason, where rows of graphs go back to vertices and for every
               other pool; ModelMismatch if the comparison on batches of random graphs fails; DataMissing without
               PyTorch and PyG.
     Exactness: the same function; computed constants (a folded BatchNorm) are rounded to float32 once.
     """
-    _require_pyg(module)
+    module = _as_module(module)
     from livegnn.models.pyg.graph_level import import_graph_level
     from livegnn.models.pyg.hetero.read import types_of
     from livegnn.models.pyg.variants import Options
@@ -101,12 +119,24 @@ def graph_level_from_pyg(
             "several types; import the part before the pools with lg.from_pyg, and pool its embeddings by type"
         )
     try:
-        return import_graph_level(module, Options(check, weighted, input_width, edge_width))
+        return import_graph_level(module, Options(check, weighted, input_width, edge_width, ignore_cached, outputs))
     except UpdateError as error:
         raise ModelError(str(error), **error.facts()) from error
 
 
-def _require_pyg(module: object) -> None:
+def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:
+    """Checked. Raises: ModelError."""
+    for kind, layer in (given or {}).items():
+        if not isinstance(kind, type) or not (hasattr(layer, "apply") or callable(layer)):
+            raise ModelError(
+                f"[from_pyg] expected operators as class -> layer, got {kind!r} -> {type(layer).__name__}; pass "
+                "{MyConv: livegnn.verify.layer(operator)}"
+            )
+    return given or {}
+
+
+def _as_module(module: Any) -> torch.nn.Module:
+    """The module to read. Raises: DataMissing, ModelError for anything else than a module or a method of one."""
     try:
         import torch
         import torch_geometric  # noqa: F401
@@ -114,6 +144,10 @@ def _require_pyg(module: object) -> None:
         raise DataMissing(
             f"[from_pyg] expected PyTorch and PyG, got {error}; run pip install 'livegnn[pyg]'"
         ) from error
+    if inspect.ismethod(module) and isinstance(module.__self__, torch.nn.Module):
+        from livegnn.models.pyg.signature import MethodForward
+
+        module = MethodForward(module.__self__, module.__name__)
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"[from_pyg] expected a torch.nn.Module, got {type(module).__name__}; pass the trained module")
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -122,17 +156,19 @@ def _require_pyg(module: object) -> None:
                 f"[from_pyg] expected weights with numbers, got {name} on device meta, which has none; load the "
                 "trained weights into the module"
             )
+    return module
 
 
-def _model(reading: Reading[Any], names: dict[int, str], types: Metadata) -> Model:
+def _model(reading: Reading[Any], record: Import, types: Metadata) -> Model:
     outputs = reading.outputs
     return Model.from_output(
         outputs[True] if True in outputs else outputs[False],
         unweighted=outputs.get(False) if True in outputs else None,
-        names=names,
+        names=record.names,
         vertex_types=types[0],
         edge_types=types[1],
         weights_from=reading.weights_from,
         refused=reading.refused,
         tables=reading.tables,
+        outputs=record.outputs,
     )

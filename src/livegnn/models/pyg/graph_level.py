@@ -20,15 +20,16 @@ from livegnn.models.model import Model
 from livegnn.models.order import with_inputs
 from livegnn.models.pyg.check import Columns, Sample, check_import, modelled, sample, sizes_of
 from livegnn.models.pyg.context import Import, Pools, refuse
-from livegnn.models.pyg.pools import BACK_TO_VERTICES, reading_pools
+from livegnn.models.pyg.outputs import Wanted
+from livegnn.models.pyg.pools import BACK_TO_VERTICES
 from livegnn.models.pyg.signature import read_signature
 from livegnn.models.pyg.steps import (
     columns_of,
     in_categories,
-    kind_of,
     plain_symbols,
     prepared,
     read_symbols,
+    shapes_in,
     widths_of,
 )
 from livegnn.models.pyg.variants import Options, Reading, VariantReader
@@ -54,17 +55,18 @@ def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record, kind = prepared(module), Import(), type(module).__name__
+    frozen, record, kind = prepared(module, options), Import(operators=options.operators), type(module).__name__
     signature = read_signature(frozen, graph_level=True)
+    wanted = Wanted(options.outputs, f"{kind}.forward", "graph")
     batched = signature.batch is not None or signature.data
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options), batch=batched)
     symbols = plain_symbols(columns, record)
 
     def read(columns: Columns) -> _Parts:
         record.pools = Pools(batched)
-        with reading_pools():
-            result = read_symbols(frozen, signature, symbols(columns), columns, record)
-        return _cut(result, record.pools, record, kind)
+        result = read_symbols(frozen, signature, symbols(columns), columns, record)
+        shapes = shapes_in(result, frozen, signature, columns)
+        return _cut(wanted.of(result, record, shapes), record.pools, record, kind)
 
     def compare(parts: _Parts, columns: Columns) -> None:
         columns = in_categories(columns, record)
@@ -75,7 +77,9 @@ def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
             return {None: true_rows(parts.head, _pooled(rows, parts.pools, batch), _NO_EDGES)}
 
         graphs = _graphs(columns)
-        check_import(frozen, signature, columns, graphs, expected, rounded=record.rounded, row="graph")
+        check_import(
+            frozen, signature, columns, graphs, expected, rounded=record.rounded, row="graph", take=wanted.take
+        )
 
     reader = VariantReader(frozen, signature, record, read, compare, lambda parts: parts.rows)
     return _joined(reader.all(columns, choice, options), record, kind)
@@ -111,11 +115,9 @@ def _same(one: ir.Value, other: ir.Value) -> bool:
     return shape == other_shape and all(np.array_equal(array, others[name]) for name, array in arrays.items())
 
 
-def _cut(result: Any, pools: Pools, record: Import, kind: str) -> _Parts:
+def _cut(result: ir.Value, pools: Pools, record: Import, kind: str) -> _Parts:
     """The parts on either side of the pools. Raises: ModelUnsupported where they cannot be separated."""
     where = f"{kind}.forward"
-    if not isinstance(result, ir.Value):
-        raise refuse(where, f"it returns a {kind_of(result)}", "return one tensor with a row per graph")
     values = ir.walk(result)
     pooled = [value for value in values if id(value) in pools.sources]
     if not pooled:

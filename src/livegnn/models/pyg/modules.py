@@ -11,7 +11,7 @@ from torch_geometric import nn as pyg
 from livegnn.models import ir
 from livegnn.models.edges import HeadDot
 from livegnn.models.pyg.context import BATCH, Import, Shaped, Unfit, refuse, to_array
-from livegnn.models.pyg.functions import HANDLERS
+from livegnn.models.pyg.functions.registry import HANDLERS
 from livegnn.models.pyg.recurrent import unrolled, weights_of
 
 _GLOBAL = "its statistics run over all vertices even in eval mode, so one update would change every row"
@@ -26,7 +26,14 @@ GLOBAL_NORMS: dict[Any, str] = {
 }
 
 
-#: Row-local modules that do what a function of functions.py does, and their attributes that it is given, by name.
+#: Modules whose result for one vertex depends on all others in another way.
+GLOBAL_MODULES: dict[Any, str] = dict.fromkeys(
+    (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer),
+    "its attention runs over all vertices, so one update would change every row",
+)
+
+
+#: Row-local modules that do what a function does, and their attributes that it is given, by name.
 _BATCH_NORM = ("batch_norm", "running_mean", "running_var", "weight", "bias", "eps")
 _LAYER_NORM = ("layer_norm", "normalized_shape", "weight", "bias", "eps")
 _AS_FUNCTIONS: dict[Any, tuple[str, ...]] = {
@@ -54,18 +61,27 @@ _AS_FUNCTIONS: dict[Any, tuple[str, ...]] = {
     nn.Tanhshrink: ("tanhshrink",),
     nn.Softmax: ("softmax", "dim"),
     nn.LogSoftmax: ("log_softmax", "dim"),
+    nn.RMSNorm: ("rms_norm", "normalized_shape", "weight", "eps"),
+    nn.GroupNorm: ("group_norm", "num_groups", "weight", "bias", "eps"),
+    nn.GLU: ("glu", "dim"),
+    nn.Threshold: ("threshold", "threshold", "value"),
+    nn.Hardsigmoid: ("hardsigmoid",),
+    nn.Hardshrink: ("hardshrink", "lambd"),
+    nn.Softshrink: ("softshrink", "lambd"),
+    nn.RReLU: ("rrelu", "lower", "upper"),
+    nn.Bilinear: ("bilinear", "weight", "bias"),
+    nn.CosineSimilarity: ("cosine_similarity", "dim", "eps"),
 }
-LOCAL_MODULES = {*_AS_FUNCTIONS, pyg.BatchNorm, pyg.LayerNorm, nn.RReLU}
+_OF_TWO = (nn.Bilinear, nn.CosineSimilarity)
+LOCAL_MODULES = {*_AS_FUNCTIONS, pyg.BatchNorm, pyg.LayerNorm}
 SEVERAL_ARGUMENTS = (pyg.JumpingKnowledge, pyg.MessageNorm)  # row-local modules of several rows
 
 
-def _on_rows(module: Any, x: Any, record: Import, where: str) -> ir.Value:
+def _on_rows(module: Any, x: Any, record: Import, where: str, *others: ir.Value) -> Any:
     """The value of a module of LOCAL_MODULES on rows. Raises: ModelUnsupported."""
     kind = type(module)
-    if kind in (nn.RReLU, pyg.LayerNorm) and not isinstance(x, ir.Value):
+    if kind is pyg.LayerNorm and not isinstance(x, ir.Value):
         raise refuse(where, "a vertex's row is a matrix here", "flatten it to one row before")
-    if kind is nn.RReLU:
-        return ir.Activation(x, "leaky_relu", (module.lower + module.upper) / 2)
     if kind is pyg.BatchNorm:
         return _on_rows(module.module, x, record, where)
     if kind is pyg.LayerNorm:
@@ -78,10 +94,9 @@ def _on_rows(module: Any, x: Any, record: Import, where: str) -> ir.Value:
         return ir.LayerNorm(x, to_array(module.weight), to_array(module.bias), module.eps)
     function, *names = _AS_FUNCTIONS[kind]
     try:
-        result: ir.Value = HANDLERS[function](record, x, **{name: getattr(module, name) for name in names})
+        return HANDLERS[function](record, x, *others, **{name: getattr(module, name) for name in names})
     except Unfit as error:
         raise refuse(where, error.reason, error.remedy) from error
-    return result
 
 
 def message_norm(module: Any, x: ir.Value, message: ir.Value) -> ir.Value:
@@ -90,7 +105,7 @@ def message_norm(module: Any, x: ir.Value, message: ir.Value) -> ir.Value:
     return ir.Combine(((float(module.scale), ir.Multiply(ir.L2Normalize(message), length)),))
 
 
-def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, where: str) -> ir.Value:
+def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, where: str) -> Any:
     """The value of a row-local module of LOCAL_MODULES or SEVERAL_ARGUMENTS; extra arguments must be None."""
     given = [each for each in (*args, *kwargs.values()) if each is not None]
     if type(module) is pyg.LayerNorm and module.mode == "node":  # whose batch does not matter
@@ -99,7 +114,9 @@ def convert_local(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], re
         if len(given) != 2 or not all(isinstance(each, ir.Value) for each in given):
             raise refuse(where, "it is not called with rows and messages alone", "call it with these two")
         return message_norm(module, *given)
-    if len(given) != 1:
+    if type(module) in _OF_TWO and len(given) == 2 and all(isinstance(each, ir.Value) for each in given):
+        return _on_rows(module, given[0], record, where, given[1])
+    if len(given) != 1 or type(module) in _OF_TWO:
         raise refuse(where, f"it is called with {len(given)} arguments", "call it with the rows alone")
     if type(module) is pyg.JumpingKnowledge:
         xs = given[0]

@@ -23,7 +23,7 @@ from livegnn.models import ir
 from livegnn.models.pyg.context import BATCH, Flat, Import, Pools, Unfit, refuse
 from livegnn.models.pyg.refused import REFUSED_POOLS
 
-POOLS = "over rows it would mix vertices"
+POOLS = "it reduces over all vertices, so that one update would change every row"
 GRAPH_LEVEL = (
     "if the module gives one row per graph, keep these live with lg.Readout.from_pyg(module, graph, batch), or take "
     "its parts from lg.graph_level_from_pyg(module)"
@@ -117,7 +117,8 @@ def pool_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reco
     names = ("x", "index", "ptr", "dim_size", "dim")
     given = dict(zip(names, args, strict=False)) | kwargs
     if record.pools is None:
-        raise refuse(where, POOLS, GRAPH_LEVEL)
+        reason = REFUSED_POOLS.get(type(module).__name__)
+        raise refuse(where, reason or POOLS, "keep one row per vertex" if reason else GRAPH_LEVEL)
     try:
         if given.get("ptr") is not None or not set(given) <= set(names):
             raise Unfit("it is not called as aggregation(x, batch)", _BY_BATCH)

@@ -13,20 +13,24 @@ from typing import Any, Literal, TypeAlias
 from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.neighbor_sampler import EdgeIndex
 
 from livegnn.models.pyg.context import refuse
 from livegnn.models.pyg.pools import GRAPH_LEVEL
 
 _FEATURES = ("x", "features", "feats", "feat", "h", "inputs", "input")
 _EDGES = ("edge_index", "adj_t", "adj", "edges", "edge_indices")
+_BLOCKS = ("adjs",)  # a NeighborSampler's (edge_index, e_id, size), one for each layer
 _COLUMNS = {
     "weight": ("edge_weight", "edge_weights", "weight", "weights", "ew"),
     "attribute": ("edge_attr", "edge_attrs", "edge_attributes", "edge_features", "edge_feats", "edge_feat"),
     "type": ("edge_type", "edge_types", "etype", "etypes"),
 }
 _ALL_COLUMNS = tuple(name for known in _COLUMNS.values() for name in known)
+_METHODS = ("full_forward", "forward_full", "inference", "encode", "embed", "get_embeddings", "get_emb")
 _BATCHES = ("batch", "batch_index", "batch_idx", "batch_vector")
 _HETERO_DATA = ("data", "batch", "hetero_data", "graph")
+_EXTENTS = {"num_nodes": 0, "num_features": 1, "num_node_features": 1}  # of a Data, along x
 _IN_DATA = ("x", "edge_index", "edge_weight", "edge_attr", "edge_type", "batch")
 
 Use: TypeAlias = Literal["none", "optional", "required"]
@@ -41,7 +45,8 @@ class Signature:
     graph has none. A module with one row per graph is given the vertices' batch as a sixth. over: the types of vertices
     and edges by which the forward has dicts; each thing is then a tuple in their order. bare: a data object without
     attributes has None for them, as PyG's has; else a forward that reads them is refused.   features: whether it takes
-    any; else the rows of its vertices are parameters.
+    any; else the rows of its vertices are parameters.   blocks: the forward takes as many sampled blocks in place of
+    the edges; each is then the whole graph.
     """
 
     edges: str | None = "edge_index"
@@ -56,6 +61,7 @@ class Signature:
     bare: bool = False
     over: Types | None = None
     features: bool = True
+    blocks: int | None = None
 
     def call(self, module: Any, *given: Any) -> Any:
         """The module's result in its own terms; data objects are stood in for."""
@@ -87,11 +93,25 @@ class Signature:
         )
 
     def _call(self, module: Any, x: Any, edge_index: Any, *columns: Any) -> Any:
+        if self.blocks is not None:
+            count = x.size(0)
+            edge_index = [EdgeIndex(edge_index, None, (count, count))] * self.blocks
         arguments = (x,) if self.edges is None else (x, edge_index) if self.features else (edge_index,)
         names = (self.weight, self.attribute, self.type, self.batch)
         given = zip(names, columns, strict=False)
         named = {name: each for name, each in given if name is not None and each is not None}
         return module(*arguments, **named)
+
+
+class MethodForward(nn.Module):
+    """A method of a module in the place of its forward, such as full_forward next to one over sampled blocks."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        super().__init__()
+        self.module, self.name = module, name
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.module, self.name)(*args, **kwargs)
 
 
 class Means(nn.Module):
@@ -131,6 +151,8 @@ class _DataView:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in _EXTENTS and not self._over_types:
+            return self.x.size(_EXTENTS[name])
         reads, readable = "the forward reads it", "x, edge_index, edge_weight, edge_attr and edge_type"
         if self._over_types:
             readable = "x_dict, edge_index_dict, edge_weight_dict and edge_attr_dict"
@@ -164,6 +186,7 @@ def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types 
         return read if over else dataclasses.replace(read, type="edge_type", types="optional")
     without = not over and names[0] in _EDGES and all(name in _ALL_COLUMNS for name in required[1:])
     edges = names[0] if without else _edges_of(names, required, kind, over)
+    blocks = None if over or edges not in _BLOCKS else _block_count(module)
     others = names[1:] if without else names[2:]
     roles = {role: _named(others, known, over) for role, known in _COLUMNS.items() if not (over and role == "type")}
     for name in required:
@@ -172,7 +195,9 @@ def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types 
             advice = "give this argument a default"
             if not over:
                 of = "features, edges and the edges' weights, attributes and types"
-                advice += ", or name it edge_weight if it is one weight per edge"
+                if not any(part in name for part in ("batch", "size", "num", "mask", "index", "label", "n_id")):
+                    advice += ", or name it edge_weight if it is one weight per edge"
+                advice += _other_methods(module)
             raise refuse(f"{kind}.forward(..., {name})", f"livegnn supplies {of} only", advice)
 
     def use(role: str) -> tuple[str | None, Use]:
@@ -180,7 +205,27 @@ def read_signature(module: nn.Module, *, graph_level: bool = False, over: Types 
         return name, "none" if name is None else "required" if name in required else "optional"
 
     columns = (*use("weight"), *use("attribute"), *use("type"))
-    return Signature(edges, *columns, batch if graph_level else None, over=over, features=not without)
+    return Signature(edges, *columns, batch if graph_level else None, over=over, features=not without, blocks=blocks)
+
+
+def _other_methods(module: nn.Module) -> str:
+    """Advice to import another method of the module, where one takes features and edges alone."""
+    found = []
+    for name in _METHODS:
+        method = getattr(module, name, None)
+        parameters = list(inspect.signature(method).parameters.values()) if callable(method) else []
+        required = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+        if len(required) == 2 and required[1] in _EDGES and required[0] in _FEATURES:
+            found.append(f"lg.from_pyg(module.{name})")
+    return f", or import its method: {' or '.join(found)}" if found else ""
+
+
+def _block_count(module: nn.Module) -> int:
+    """The number of sampled blocks that a forward goes through: one for each layer that it lists."""
+    stated = getattr(module, "num_layers", None)
+    lists = [len(each) for each in module.modules() if isinstance(each, nn.ModuleList)]
+    layers = sum(isinstance(each, pyg.MessagePassing) for each in module.modules())
+    return stated if isinstance(stated, int) else max(lists, default=layers)
 
 
 def _named(names: list[str], known: tuple[str, ...], over: Types | None) -> str | None:
@@ -198,7 +243,7 @@ def _edges_of(names: list[str], required: list[str], kind: str, over: Types | No
         raise refuse(f"{kind}.forward({names[0]}, ...)", "the features do not come first", "use (x, edge_index)")
     if len(required) > 1 and names[1] in columns:
         raise refuse(f"{kind}.forward(..., {names[1]}, ...)", "the edges do not come second", "use (x, edge_index)")
-    return names[1] if len(required) > 1 or (len(names) > 1 and names[1] in _EDGES) else None
+    return names[1] if len(required) > 1 or (len(names) > 1 and names[1] in (*_EDGES, *_BLOCKS)) else None
 
 
 def _parameters_of(module: nn.Module) -> dict[str, Any]:
@@ -206,11 +251,17 @@ def _parameters_of(module: nn.Module) -> dict[str, Any]:
     while type(module) in (pyg.GAE, Means):  # forward(*args) hands them on
         encoder: Any = module.encoder
         module = encoder
+    if type(module) is MethodForward:
+        return _listed(getattr(module.module, module.name))
     if type(module) is pyg.Sequential:
         sequential: Any = module
         return dict.fromkeys(sequential.signature.param_dict, inspect.Parameter.empty)
+    return _listed(module.forward)
+
+
+def _listed(forward: Any) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for name, parameter in inspect.signature(module.forward).parameters.items():
+    for name, parameter in inspect.signature(forward).parameters.items():
         if parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             result[name] = parameter.default
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,24 +16,31 @@ from livegnn.models.edges import EdgeAttribute
 from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
-from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, Shaped, refuse
+from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg.copies import forget_cached, private_copy
 from livegnn.models.pyg.modules import uninitialised
+from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
+from livegnn.models.pyg.pools import reading_pools
 from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_signature
+from livegnn.models.pyg.state import refuse_state
 from livegnn.models.pyg.tables import as_whole, numbers, table_of
 from livegnn.models.pyg.trace import read_forward
+from livegnn.models.pyg.utilities import reading_utilities
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
 
-def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value], dict[int, str]]:
-    """(the outputs with and without weights, names by id), on one shared Input.
+def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value], Import]:
+    """(the outputs with and without weights, the record of the import), on one shared Input.
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record = prepared(module), Import()
+    frozen, record = prepared(module, options), Import(operators=options.operators)
     signature = read_signature(frozen)
     tables = {} if signature.features else table_of(frozen)
     if tables:
         options = dataclasses.replace(options, input_width=rows_of(tables).shape[1])
+    refuse_other_blocks(frozen, signature)
+    wanted = Wanted(options.outputs, f"{type(module).__name__}.forward")
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
     if tables:
         columns = dataclasses.replace(columns, tables=tuple(tables), vertices=len(rows_of(tables)))
@@ -43,12 +49,8 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
 
     def read(columns: Columns) -> ir.Value:
         result = read_symbols(frozen, signature, symbols(columns), columns, record)
-        where, advice = f"{type(module).__name__}.forward", "return one tensor with a row per vertex"
-        if not isinstance(result, ir.Value):
-            raise refuse(where, f"it returns a {kind_of(result)}", advice)
-        if result.on_edges:
-            raise refuse(where, "it returns one row per edge", advice)
-        return without_zeros(result, record)
+        value = wanted.of(result, record, shapes_in(result, frozen, signature, columns))
+        return without_zeros(value, record)
 
     def compare(output: ir.Value, columns: Columns) -> None:
         columns = in_categories(columns, record)
@@ -60,11 +62,12 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
             graphs,
             lambda given: {None: modelled(output, columns, given)},
             rounded=record.rounded,
+            take=wanted.take,
         )
 
     reader = VariantReader(frozen, signature, record, read, compare, lambda output: output)
     named = {name.removeprefix("inner.") if type(frozen) is Embeddings else name: each for name, each in tables.items()}
-    return dataclasses.replace(reader.all(columns, choice, options), tables=named), record.names
+    return dataclasses.replace(reader.all(columns, choice, options), tables=named), record
 
 
 def rows_of(tables: dict[str, Any]) -> Any:
@@ -77,18 +80,27 @@ def in_categories(columns: Columns, record: Import) -> Columns:
     return dataclasses.replace(columns, small=False, categories=tuple(record.categories.items()))
 
 
-def kind_of(result: Any) -> str:
-    """What a forward returns that is no row of a vertex or a graph, for messages."""
-    if isinstance(result, Shaped):
-        return "tensor of whole numbers" if result.whole else "tensor of three dimensions or more"
-    return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
+def shapes_in(result: Any, module: nn.Module, signature: Signature, columns: Columns) -> dict[Path, tuple[int, ...]]:
+    """The shapes of several results, of a run on a small graph; {} of one, or where the module does not run."""
+    if not isinstance(result, (tuple, list, dict)):
+        return {}
+    try:
+        with torch.no_grad():
+            return shapes_of(signature.run(module, *example(columns)))
+    except Exception:  # the comparison says why
+        return {}
 
 
-def prepared(module: nn.Module) -> nn.Module:
+def prepared(module: nn.Module, options: Options) -> nn.Module:
     """A private copy to read. Raises: ModelUnsupported for what no reading could see."""
     module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
     _refuse_unreadable(module)
     frozen = _frozen(module)
+    if options.ignore_cached:
+        forget_cached(frozen)
+    for each in frozen.modules():
+        if isinstance(each, pyg.GroupAddRev):
+            each.disable = True  # the same function, without what saves memory in training
     encoder: Any = getattr(frozen, "encoder", None)
     if type(frozen) is pyg.LightGCN:
         return Embeddings(frozen)
@@ -98,7 +110,7 @@ def prepared(module: nn.Module) -> nn.Module:
 def _frozen(module: nn.Module) -> nn.Module:
     """A private copy on the CPU in eval mode and float32, without gradients."""
     try:
-        frozen = copy.deepcopy(module)
+        frozen = private_copy(module)
     except Exception as error:
         raise ModelError(
             f"[from_pyg] expected a module that can be copied, got {type(module).__name__} ({error}); "
@@ -165,6 +177,7 @@ def columns_of(
         found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
         running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
+            refuse_state(module, signature, running)
             return running, each
     if edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
@@ -175,11 +188,34 @@ def columns_of(
     return tries[place][0], choices[place]
 
 
+def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
+    """Refuses a forward over sampled blocks that goes on with one more than its layers. Raises: ModelUnsupported."""
+    if signature.blocks is None or isinstance(getattr(module, "num_layers", None), int):
+        return
+    more = dataclasses.replace(signature, blocks=signature.blocks + 1)
+    for width in stated_widths(module):
+        given = example(Columns((width,)))
+        try:
+            with torch.no_grad():
+                one, other = signature.run(module, *given), more.run(module, *given)
+        except Exception:  # it does not go on, or not with this width
+            continue
+        if not all(
+            torch.equal(a, b) for (_, a), (_, b) in zip(leaves(one), leaves(other), strict=False) if torch.is_tensor(a)
+        ):
+            raise refuse(
+                f"{type(module).__name__}.forward(..., {signature.edges})",
+                "it has no number of layers of its own, as many as it is given blocks",
+                "set num_layers on the module, or take edge_index and loop over the layers",
+            )
+
+
 def plain_symbols(columns: Columns, record: Import) -> Callable[[Columns], tuple[Any, ...]]:
     """What a forward without types is given for columns: everywhere the same input and the same attributes."""
     record.whole = columns.whole
     x: ir.Input = record.name(ir.Input(*columns.widths), "input")
     record.features = x
+    record.rows = x
     rows = None if columns.attributes is None else EdgeAttribute(columns.attributes)
 
     def symbols(columns: Columns) -> tuple[Any, ...]:
@@ -201,7 +237,8 @@ def read_symbols(
     if signature.edges is None:
         given, symbols = (given[0], None, *given[2:]), (symbols[0], None, *symbols[2:])
     signature = dataclasses.replace(signature, bare=columns.bare)
-    result = read_forward(module, signature.call, symbols, given, record, "")
+    with reading_pools(), reading_utilities(module):
+        result = read_forward(module, signature.call, symbols, given, record, "")
     if isinstance(result, Refusal):
         raise result.error
     return result.value if isinstance(result, Flat) else result

@@ -17,7 +17,8 @@ from torch import nn
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
 from livegnn.models.pyg.check import Columns
-from livegnn.models.pyg.context import Import, Marker, Shaped, Unfit, refuse, to_array
+from livegnn.models.pyg.context import Flat, Import, Marker, Shaped, Unfit, refuse, to_array
+from livegnn.models.pyg.functions.rows import is_truth
 from livegnn.models.pyg.layout import applied, columns, shaped, symbol
 
 _WHOLE = (torch.int64, torch.int32, torch.long, torch.int)
@@ -87,6 +88,8 @@ def _whole(base: Callable[..., Any], asked: Callable[..., bool]) -> Callable[...
     def handler(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(input, Marker) or not asked(*args, **kwargs):
             return _real(base, record, input, args, kwargs)
+        if is_truth(input.value if isinstance(input, Flat) else input):
+            return input  # 0 and 1 in every type
         x = shaped(input)
         return Shaped(x.source, x.index, x.axis, True)
 

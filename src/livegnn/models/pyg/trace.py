@@ -20,18 +20,30 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.constants import first_state
-from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, Shaped, is_symbol, refuse
+from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, Shaped, first_refusal, is_symbol, refuse
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
-from livegnn.models.pyg.functions import apply_function, canonical_name
+from livegnn.models.pyg.copies import unchanged
+from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
-from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg.modules import GLOBAL_MODULES, GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
 from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
 from livegnn.models.pyg.tables import convert_embedding
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
-_MODELS = (pyg.GCN, pyg.GraphSAGE, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN, pyg.GAE, pyg.VGAE, pyg.DeepGCNLayer)
+_MODELS = (
+    pyg.GCN,
+    pyg.GraphSAGE,
+    pyg.GIN,
+    pyg.GAT,
+    pyg.PNA,
+    pyg.EdgeCNN,
+    pyg.GAE,
+    pyg.VGAE,
+    pyg.DeepGCNLayer,
+    pyg.GroupAddRev,
+)
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -61,9 +73,11 @@ def read_forward(
     if _is_leaf(module):
         return call(lambda *args, **kwargs: reader.leaf(module, "inner", args, kwargs), *symbols)
     try:
+        if record.forced and not prefix:
+            raise NotTraceable("it was misread")
         graph = reader.trace_symbolically(symbols)
     except NotTraceable:
-        record.recorded = True
+        record.recorded, record.example_rows = True, len(examples[0]) if isinstance(examples[0], torch.Tensor) else None
         return reader.record_run(symbols, examples)
     return reader.interpret(graph, symbols)
 
@@ -72,7 +86,8 @@ def partial_graph(module: nn.Module, call: Caller, symbols: tuple[Any, ...]) -> 
     """(root, the operations that torch.fx sees of the forward, up to where it gives up)."""
     root, tracer = _Root(module, call, symbols), _Tracer(partial=True)
     try:
-        return root, tracer.trace(root)
+        with unchanged(module):
+            return root, tracer.trace(root)
     except Exception:  # reading the forward will say what is wrong
         return root, tracer.graph
 
@@ -105,12 +120,17 @@ class _Tracer(fx.Tracer):
         try:
             path = self.path_of_module(m)
         except NameError:
-            kind = type(m).__name__
+            if not any(True for _ in m.parameters()) and not any(True for _ in m.buffers()):
+                return forward(*args, **kwargs)  # a function in the form of a module, such as nn.ReLU()(x)
             raise refuse(
-                kind, "it is kept where PyTorch does not see it, such as a plain list", "keep it in a ModuleList"
+                type(m).__name__,
+                "it is made in the forward, or kept where PyTorch does not see it, such as a plain list",
+                "make it in __init__, and keep several in a ModuleList",
             ) from None
         if isinstance(m, pyg.HeteroConv) and m.aggr in ("max", "min") and not self.partial:
             raise NotTraceable("it asks whether the result of torch.max is a tuple")
+        if isinstance(m, pyg.GroupAddRev) and not self.partial:
+            raise NotTraceable("it asks whether its arguments are tensors")
         self.inside.append(path)
         try:
             return super().call_module(m, forward, args, kwargs)
@@ -180,14 +200,22 @@ class _Reader:
         return f"{self.qualified(path)} ({kind})" if self.qualified(path) else kind
 
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The value of a leaf module's call."""
+        """The value of a leaf module's call; a Refusal, which matters only if something reads it."""
+        try:
+            return self.converted(module, path, args, kwargs)
+        except ModelUnsupported as error:
+            return Refusal(error)
+
+    def converted(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value of a leaf module's call. Raises: ModelUnsupported."""
         name, where = self.qualified(path), self.where(path)
         if type(module) in OVER_TYPES:
             rows = OVER_TYPES[type(module)].convert(module, args, kwargs, self.record, where)
             return self.record.name(rows, where)
+        refused = first_refusal((*args, *kwargs.values()))
+        if refused is not None:
+            raise refused.error
         for each in (*args, *kwargs.values()):
-            if isinstance(each, Refusal):
-                raise each.error
             if isinstance(each, Shaped) and each.whole and type(module) is not nn.Embedding:
                 raise refuse(
                     where, "torch.int64 would round the rows", "stay in float32; only an Embedding takes integers"
@@ -205,6 +233,8 @@ class _Reader:
             return self.record.name(convert_embedding(module, args, kwargs, self.record, where), where)
         if kind in RECURRENT:
             return self.record.name(convert_recurrent(module, args, kwargs, self.record, where), where)
+        if kind in GLOBAL_MODULES:
+            raise refuse(where, GLOBAL_MODULES[kind], "use attention along edges, such as TransformerConv")
         if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
             known = REFUSED_CONVS | REFUSED_POOLS
             reason = known.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
@@ -224,6 +254,8 @@ class _Reader:
 
         nothing = (None,) * 4
         result = read_forward(inner, call, (x, *nothing), (example, *nothing), self.record, name)
+        if isinstance(result, Refusal):
+            raise result.error
         if not isinstance(result, ir.Value):
             raise refuse(name, "it does not return one row per vertex", "return the rows")
         return result
@@ -233,7 +265,8 @@ class _Reader:
         tracer = _Tracer()
         try:
             self.root = _Root(self.module, self.call, symbols)
-            graph: fx.Graph = tracer.trace(self.root)
+            with unchanged(self.module):
+                graph: fx.Graph = tracer.trace(self.root)
         except ModelUnsupported:
             raise
         except Exception as error:  # fx gives up with many kinds of errors; the recording then decides
@@ -291,7 +324,7 @@ class _Reader:
         """Runs the forward once on `examples` and follows every tensor that depends on them."""
         root = _Root(self.module, self.call)
         paths = {id(each): path for path, each in root.named_modules()}
-        with _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
+        with unchanged(self.module), _Recorder(self, paths, symbols, examples) as recorder, torch.no_grad():
             try:
                 result = self.call(self.module, *examples)
             except ModelUnsupported:
@@ -416,8 +449,8 @@ class _Recorder(TorchFunctionMode):
         if isinstance(result, torch.Tensor):
             if is_symbol(symbol):
                 self.known[id(result)] = (result, symbol)
-        elif isinstance(result, (list, tuple)) and isinstance(symbol, Refusal):
-            for each in result:
+        elif isinstance(result, (list, tuple, dict)) and isinstance(symbol, Refusal):
+            for each in result.values() if isinstance(result, dict) else result:
                 self.learn(each, symbol)
         elif isinstance(result, (list, tuple)) and isinstance(symbol, (list, tuple)):
             for each, part in zip(result, symbol, strict=True):
@@ -449,7 +482,7 @@ class _Recorder(TorchFunctionMode):
         where = self.reader.where(self.inside[-1])
         label = str(name or getattr(func, "__name__", repr(func)))
         symbol = apply_function(name, label, *symbolic, self.reader.record, where)
-        if isinstance(symbol, Refusal) and not isinstance(result, (torch.Tensor, list, tuple)):
+        if isinstance(symbol, Refusal) and not isinstance(result, (torch.Tensor, list, tuple)) and name != "setitem":
             raise symbol.error
-        self.learn(result, symbol)
+        self.learn(args[0] if name == "setitem" else result, symbol)
         return result

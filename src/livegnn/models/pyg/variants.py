@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import nn
 
-from livegnn.errors import ModelError, ModelUnsupported
+from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
 from livegnn.models import edges, ir
 from livegnn.models.model import WeightsFrom
 from livegnn.models.pyg.check import Columns, runs
@@ -33,6 +33,9 @@ class Options:
     weighted: bool | None
     input_width: int | Mapping[str, int] | None
     edge_width: int | None
+    ignore_cached: bool = False
+    outputs: Any = None
+    operators: Mapping[type, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,24 @@ class VariantReader(Generic[T]):
         return Reading(outputs, self.name("edge_weight") if named else None, self.refused)
 
     def form(self, columns: Columns, options: Options | None = None) -> T:
-        """One reading, and what it takes weights from; with options, compared with the module as they say."""
+        """One reading, and what it takes weights from; with options, compared with the module as they say.
+
+        What torch.fx reads otherwise than it runs (`isinstance(edge_index, Tensor)`) is recorded, and compared again.
+        """
+        try:
+            return self.compared(columns, options)
+        except ModelMismatch as error:
+            if self.record.forced:
+                raise
+            self.record.forced = True
+            try:
+                return self.compared(columns, options)
+            except (ModelMismatch, ModelUnsupported):
+                self.record.forced = False
+                raise error from None
+
+    def compared(self, columns: Columns, options: Options | None) -> T:
+        """One reading. Raises: ModelUnsupported, ModelMismatch."""
         self.record.weights_from.clear()
         output = self.read(columns)
         as_weights = self.takes_attributes(self.record.weights_from)

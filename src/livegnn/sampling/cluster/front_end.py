@@ -20,6 +20,7 @@ from livegnn.graph import Graph
 from livegnn.graph.consumers import Consumer
 from livegnn.sampling.cluster.partition import Owners, Serving, workers_in
 from livegnn.sampling.cluster.spec import ClusterSpec
+from livegnn.sampling.presample.sample import NO_COLUMNS
 from livegnn.sampling.presample.source import ReadOptions, Response, SampleSource
 from livegnn.sampling.queries.plan import Plan
 from livegnn.types import AnyArray, Int64Array
@@ -92,8 +93,8 @@ class FrontEnd(SampleSource):
                     raise
 
     def _gathered(self, slots: Int64Array, options: ReadOptions, deadline: float | None) -> Response:
-        if not len(slots):  # the shapes of any worker
-            return self._workers[workers_in(self._serving)[0]].answer(slots, options)
+        if not len(slots):
+            return self._empty(options)
         owners = self._owners(slots)
         places = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
         parts = []
@@ -121,6 +122,17 @@ class FrontEnd(SampleSource):
                 raise UsageError("[sample] expected every bucket to be served, got one without; add a serving worker")
             owners[masks == mask] = replicas[turn % len(replicas)]
         return owners
+
+    def _empty(self, options: ReadOptions) -> Response:
+        """The shapes of no seeds, without a worker; of no version."""
+        fanouts = [self.spec.fanouts[place] for place in self.spec.tables_of(options.query)]
+        shapes = [(0, *fanouts[:hop]) for hop in range(len(fanouts) + 1)]
+        vertices, ids = (tuple(np.empty(shape, np.int64) for shape in shapes[1:]) for _ in range(2))
+        widths = self.spec.widths_of(options.query) if options.features else []
+        rows = [np.empty((*shape, width), np.float32) for shape, width in zip(shapes, widths, strict=False)]
+        columns = self.edge_columns if options.edge_data else NO_COLUMNS
+        edges = columns.of_rows([np.empty((*shape, columns.words), np.float32) for shape in shapes[1:]])
+        return Response(-1, vertices, ids if options.edge_ids else (), tuple(rows), *edges)
 
 
 class Cluster(SampleSource, Consumer):

@@ -110,11 +110,13 @@ class RocksTables:
 
     def contents(self, width: int) -> PushArrays:
         """Everything, as a push that fills empty tables; by table and vertex."""
+        with self._ours():
+            return self._contents(width)
+
+    def _contents(self, width: int) -> PushArrays:
         keys: list[tuple[int, int]] = []
         counts, entries, owners, rows = [], [], [], []
-        with self._ours():
-            found = list(self._base.snapshot().items())
-        for key, value in found:
+        for key, value in self._base.snapshot().items():
             if key[:1] == b"s":
                 _, table, vertex = _SAMPLE.unpack(key)
                 keys.append((table, vertex))

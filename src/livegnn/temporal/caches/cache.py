@@ -58,7 +58,7 @@ class FeatureCache(Consumer):
              max_replace: of the missed ids one fetch admits at most this share of the capacity, at least one;
              0 < max_replace <= 1.  device: of the rows given.
              threads: that copy rows on the CPU; all cores unless given.
-             capacity, policy and device are attributes, for reading; resize() changes the first.
+             policy and device are attributes, for reading.
     Raises:  DtypeInvalid, WidthMismatch, ValueInvalid, UsageError; DataMissing without torch.
     Cost:    a fetch of k ids O(k) in the mean, and the rows.  Source: GNNFlow 4.3.
 
@@ -87,7 +87,7 @@ class FeatureCache(Consumer):
         threads: int | None = None,
     ) -> None:
         self._source = source_of(features, vertex_type)
-        self.capacity = _checked_capacity("FeatureCache", capacity)
+        self._capacity = _checked_capacity("FeatureCache", capacity)
         if not isinstance(policy, str) or policy not in _POLICIES:
             raise ValueInvalid(f"[FeatureCache] expected a policy among {', '.join(_POLICIES)}, got {policy!r}; fix it")
         self.policy, self._max_replace = policy, checks.finite_float("FeatureCache", "max_replace", max_replace)
@@ -98,8 +98,8 @@ class FeatureCache(Consumer):
         self._torch = need("torch", "train")
         self.device = _checked_device(self._torch, device)
         self._copier = _native.RowCopier(thread_count("FeatureCache", threads))
-        self._index = self._new_index(self.capacity, self._source)
-        self._rows = self._new_rows(self.capacity, self._source)
+        self._index = self._new_index(self._capacity, self._source)
+        self._rows = self._new_rows(self._capacity, self._source)
         self._lock = threading.Lock()
         self._stats = CacheStats()
         self._kept: tuple[Int64Array, Int64Array] | None = None
@@ -117,6 +117,11 @@ class FeatureCache(Consumer):
         EdgeOffloaded where it may lie in a file instead.
         """
         return cls(edge_source(graph), **options)
+
+    @property
+    def capacity(self) -> int:
+        """Rows it may hold; resize() changes it."""
+        return self._capacity
 
     # ---- reading
 
@@ -229,7 +234,7 @@ class FeatureCache(Consumer):
         Raises:  ValueInvalid; WidthMismatch, DtypeInvalid for features of another form; UsageError for a view of a
                  graph, which grows by itself. Then nothing has changed. What new features raise leaves an empty cache.
         """
-        wanted = self.capacity if capacity is None else _checked_capacity("resize", capacity)
+        wanted = self._capacity if capacity is None else _checked_capacity("resize", capacity)
         source = None if features is None else self._checked_source(features)
         with self._held("resize"):
             ids, uses = (part[-wanted:] for part in self._index.contents())
@@ -237,10 +242,10 @@ class FeatureCache(Consumer):
                 rows = self._rows.resized(wanted, self._index.find(ids).astype(np.int64))
                 index = self._new_index(wanted, self._source)
                 index.install(ids, uses)  # row i is that of ids[i], as in rows
-                self.capacity, self._index, self._rows = wanted, index, rows
+                self._capacity, self._index, self._rows = wanted, index, rows
             else:
                 made = self._new_index(wanted, source), self._new_rows(wanted, source)
-                self.capacity, self._source, (self._index, self._rows) = wanted, source, made
+                self._capacity, self._source, (self._index, self._rows) = wanted, source, made
                 self._install(ids, uses)
 
     # ---- rows that change
@@ -304,7 +309,7 @@ class FeatureCache(Consumer):
         return {"rows": self._rows.nbytes, "index": self._index.bytes()}
 
     def __repr__(self) -> str:
-        rows = f"rows={len(self)} of {self.capacity}, width={self.width}"
+        rows = f"rows={len(self)} of {self._capacity}, width={self.width}"
         return f"FeatureCache({rows}, policy={self.policy!r}, device={str(self.device)!r})"
 
     # ---- parts
@@ -382,7 +387,7 @@ class FeatureCache(Consumer):
 
     def _install(self, ids: Int64Array, uses: Int64Array) -> None:
         there = self._source.present(ids)
-        ids, uses = ids[there][-self.capacity :], uses[there][-self.capacity :]
+        ids, uses = ids[there][-self._capacity :], uses[there][-self._capacity :]
         missing = self._index.find(ids) < 0
         try:
             slots = self._index.install(ids, uses)
@@ -397,7 +402,7 @@ class FeatureCache(Consumer):
 
     def _commit(self, places: Any, missed: Int64Array, fresh: Tensor | None) -> tuple[Any, int]:
         """Hits counted, some of the missed rows put where others were; slots and how many others."""
-        admitted_max = 0 if self.policy == "static" else max(1, int(self._max_replace * self.capacity))
+        admitted_max = 0 if self.policy == "static" else max(1, int(self._max_replace * self._capacity))
         try:
             slots, evicted = self._index.commit(places, admitted_max)
             self._rows.put(slots, fresh)

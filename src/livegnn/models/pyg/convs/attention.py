@@ -43,7 +43,6 @@ def _fill(conv: Any, call: Call) -> Literal["mean"] | float:
 
 
 def _gat(conv: Any, call: Call) -> ir.Value:
-    call.no_weights_back(if_false=False)
     call.sum_only("softmax attention")
     shared, read = conv.lin is not None, conv.lin_edge is not None
     layer = GAT(
@@ -66,7 +65,6 @@ def _gat(conv: Any, call: Call) -> ir.Value:
 
 
 def _gatv2(conv: Any, call: Call) -> ir.Value:
-    call.no_weights_back(if_false=False)
     call.sum_only("softmax attention")
     if call.attributes is not None and conv.lin_edge is None:
         raise refuse(call.where, "it is given edge_attr without an edge_dim", "leave edge_attr out")
@@ -88,7 +86,6 @@ def _gatv2(conv: Any, call: Call) -> ir.Value:
 
 
 def _transformer(conv: Any, call: Call) -> ir.Value:
-    call.no_weights_back()
     call.sum_only("softmax attention")
     call.attributes_only_if(conv.lin_edge is not None, "it has an edge_dim")
     query = scale(dense(conv.lin_query, call.own), 1.0 / math.sqrt(conv.out_channels))
@@ -140,7 +137,6 @@ def _feast(conv: Any, call: Call) -> ir.Value:
     return shift(y, to_array(conv.bias))
 
 
-_BACK = ("return_attention_weights",)
 ATTENTION: dict[Any, Conv] = {
     pyg.GATConv: Conv(
         _gat,
@@ -148,13 +144,10 @@ ATTENTION: dict[Any, Conv] = {
         "`residual`, `bias`; two widths where one kind of rows is passed; bit-exact without `edge_dim`, "
         "with a slope from 0 to 1",
         BY_OPTION,
-        _BACK,
         vectors=True,
     ),
-    pyg.GATv2Conv: Conv(_gatv2, "the options of GATConv and `share_weights`", TO_FLOAT32, _BACK, vectors=True),
-    pyg.TransformerConv: Conv(
-        _transformer, "`heads`, `concat`, `beta`, `edge_dim`, `root_weight`, `bias`", TO_FLOAT32, _BACK
-    ),
+    pyg.GATv2Conv: Conv(_gatv2, "the options of GATConv and `share_weights`", TO_FLOAT32, vectors=True),
+    pyg.TransformerConv: Conv(_transformer, "`heads`, `concat`, `beta`, `edge_dim`, `root_weight`, `bias`", TO_FLOAT32),
     pyg.AGNNConv: Conv(_agnn, "`add_self_loops`, `requires_grad`", TO_FLOAT32),
     pyg.SuperGATConv: Conv(
         _super_gat, "`attention_type` MX and SD in eval mode, `heads`, `concat`, `add_self_loops`, `bias`", TO_FLOAT32

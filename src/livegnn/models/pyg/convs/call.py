@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 from livegnn.models import ir, layers
 from livegnn.models.edges import EdgeAttribute, Loops
 from livegnn.models.messages import linear
-from livegnn.models.pyg.context import Import, refuse, to_array
+from livegnn.models.pyg.context import Import, Rewired, refuse, to_array
 from livegnn.models.pyg.convs.aggregation import Aggregator, refuse_aggregation, simple_name
+from livegnn.models.pyg.convs.rewired import rewired_sum
 
 Run: TypeAlias = Callable[[Any, str, ir.Value], Any]  # reads a row-local module, such as GINConv's nn
 
@@ -28,7 +29,7 @@ class Call:
     x, own: the sources' and the targets' rows, the same unless edges join two types of vertices.
     weighted: the graph's weights.   attributes: rows of edges, or None.   types: the graph's types.   others: its
     other arguments.   name, where: the module's qualified name alone, and with its type.   run: reads a row-local
-    module inside it.
+    module inside it.   rewired: self-loops and degrees that the forward has changed, and this layer's sums heed.
     """
 
     conv: Any
@@ -42,6 +43,7 @@ class Call:
     where: str
     run: Run
     record: Import
+    rewired: Rewired | None = None
 
     @property
     def aggregate(self) -> layers.Aggregate:
@@ -53,6 +55,8 @@ class Call:
 
     def gather(self, message: ir.Value, *, weighted: bool = False, relation: int | None = None) -> ir.Value:
         """`message`, rows of sources or of edges, by the convolution's own aggregation."""
+        if self.rewired is not None:
+            return rewired_sum(self.conv, message, self.rewired, simple_name(self.conv.aggr_module), self.where)
         return self.aggregator(message, weighted=weighted, relation=relation).of(self.conv.aggr_module)
 
     def aggregator(
@@ -77,12 +81,6 @@ class Call:
         if self.attributes is None:
             raise refuse(self.where, "it is not given the edge_attr that it reads", "pass edge_attr")
         return self.attributes
-
-    def no_weights_back(self, *, if_false: bool = True) -> None:
-        """Refuses return_attention_weights, which some layers heed even where it is False."""
-        given = self.others.get("return_attention_weights")
-        if given or (if_false and given is not None):
-            raise refuse(self.where, "it returns its attention weights, too", "leave return_attention_weights out")
 
     def first_rows(self) -> ir.Value:
         """The argument x_0. Raises: ModelUnsupported."""

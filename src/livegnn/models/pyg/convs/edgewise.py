@@ -69,7 +69,6 @@ def _edge_conv(conv: Any, call: Call) -> ir.Value:
 def _fa(conv: Any, call: Call) -> ir.Value:
     """eps x_0[v] + sum over edges of tanh(a x[u] + b x[v]) w_uv x[u], w as GCN's if `normalize`."""
     x_0 = call.first_rows()
-    call.no_weights_back()
     call.sum_only("it")
     if conv.normalize == call.weighted:
         raise refuse(call.where, "it takes edge_weight if normalize=False, and only then", "fix the call")
@@ -203,9 +202,7 @@ EDGEWISE: dict[Any, Conv] = {
         "float32; a first Linear is taken apart into one per end",
         BY_OPTION,
     ),
-    pyg.FAConv: Conv(
-        _fa, "`eps`, `add_self_loops`, `normalize`", TO_FLOAT32, takes=("x_0", "return_attention_weights")
-    ),
+    pyg.FAConv: Conv(_fa, "`eps`, `add_self_loops`, `normalize`", TO_FLOAT32, takes=("x_0",)),
     pyg.PDNConv: Conv(
         _pdn,
         "`normalize`, `bias`; with edge attributes and `normalize`, `add_self_loops=False` only",

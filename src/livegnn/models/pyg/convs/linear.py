@@ -13,8 +13,10 @@ from livegnn.models.pyg.context import refuse, to_array
 from livegnn.models.pyg.convs.call import BIT_EXACT, BY_OPTION, Call, Conv, added, dense
 
 
-def normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Propagate:
+def normalised(call: Call, x: ir.Value, self_loops: bool, fill: float = 1.0) -> ir.Value:
     """The degree-normalised aggregate of `x`."""
+    if call.rewired is not None:
+        return call.gather(x)
     if call.aggregate == "mean":
         raise _no_normalised_mean(call)
     return layers.gcn_propagate(x, call.weighted, self_loops, fill, call.aggregate)
@@ -38,6 +40,8 @@ def _weight(lin: Any) -> Any:
 
 
 def _gcn(conv: Any, call: Call) -> ir.Value:
+    if call.rewired is not None:
+        return shift(call.gather(ir.Linear(call.x, _weight(conv.lin))), to_array(conv.bias))
     spec = layers.GCN(
         _weight(conv.lin),
         to_array(conv.bias),

@@ -21,9 +21,11 @@ from livegnn.models.pyg.context import (
     Flat,
     Import,
     Marker,
+    Refusal,
     Relation,
     is_symbol,
     refuse,
+    refuse_cached,
 )
 from livegnn.models.pyg.convs.attention import ATTENTION
 from livegnn.models.pyg.convs.call import BY_OPTION, Call, Conv, Run
@@ -32,7 +34,9 @@ from livegnn.models.pyg.convs.linear import LINEAR
 from livegnn.models.pyg.convs.multi import MULTI
 from livegnn.models.pyg.convs.operators import OPERATORS
 from livegnn.models.pyg.convs.relational import TYPED
+from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
+from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
 from livegnn.models.pyg.refused import REFUSED_CONVS
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
@@ -51,23 +55,41 @@ READ_THROUGH: dict[Any, tuple[str, str]] = {
 _OVERRIDES = ("forward", "propagate", "message", "aggregate", "update", "message_and_aggregate", "edge_update")
 
 
-def convert_conv(
-    conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run
-) -> ir.Value:
-    """The value of a convolution's call.
+def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, run: Run) -> Any:
+    """The value of a convolution's call, or of a user's own layer; attention weights are refused where they are read.
 
     Raises: ModelUnsupported naming the layer, its type and the reason.
     """
     kind = type(conv)
     where = f"{name} ({kind.__name__})" if name else kind.__name__
-    if kind not in CONVS:
+    if kind in record.operators:
+        return record.name(convert_named(conv, where, args, kwargs, record), where)
+    if kind not in CONVS and kind.__module__.startswith("torch_geometric."):
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
-    call, relation = _bind(conv, _given(conv, where, args, kwargs), (name, where, run, record))
-    convert = CONVS[kind].convert
+    kind = _as_base(kind)
+    if kind not in CONVS:
+
+        def nested(module: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return convert_conv(module, path, args, kwargs, record, run)
+
+        return record.name(convert_own(conv, name, where, args, kwargs, record, nested), where)
+    given = _given(conv, where, args, kwargs)
+    edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
+    call, relation = _bind(conv, given, (name, where, run, record))
+    conv, convert = call.conv, CONVS[kind].convert
     value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
     result: ir.Value = record.name(value, where)
-    return result
+    if not asked and (asked is None or kind in (pyg.GATConv, pyg.GATv2Conv)):
+        return result
+    reason = "its attention weights are one row per edge, not per vertex"
+    return result, (edges, Refusal(refuse(where, reason, "use the first of its results alone")))
+
+
+def _as_base(kind: Any) -> Any:
+    """The layer of PyG that a subclass without code of its own is; else the class itself."""
+    base = next((each for each in kind.__mro__ if each in CONVS), kind)
+    return base if kind is base or changes_nothing(kind, base) else kind
 
 
 def refuse_unknown(module: Any, known: Collection[Any]) -> None:
@@ -98,7 +120,7 @@ def _check_options(conv: Any, where: str) -> None:
     if conv.decomposed_layers != 1:
         raise refuse(where, f"decomposed_layers={conv.decomposed_layers} is not read", "set decomposed_layers=1")
     if getattr(conv, "cached", False):
-        raise refuse(where, "cached=True keeps the first graph for ever", "set cached=False")
+        raise refuse_cached(where)
     changed = [each for each in _OVERRIDES if each in vars(conv)]
     if changed:
         raise refuse(where, f"its {changed[0]} was replaced on the object", "use the layer as PyG has it")
@@ -130,20 +152,24 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
     size, types = given.pop("size", None), given.pop("edge_type", None)
     attributes = _attributes(conv, given.pop("edge_attr", None), context[3], where)
-    if not isinstance(edges, Marker) or edges.what != EDGES.what:
+    rewired = joined(edges, weight, where)
+    if rewired is None and (not isinstance(edges, Marker) or edges.what != EDGES.what):
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
-    relation = edges.relation
+    relation = edges.relation if rewired is None else None
     x, own = _ends(x, relation, where)
-    weight = _weights(weight, context[3], where)
+    weighted = rewired.weighted if rewired is not None else None
+    conv, rewired = settled(conv, rewired, attributes, where)
+    weight = _weights(weight, context[3], where) if weighted is None else None
     _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
     if size is not None:
         _refuse_size(size, where)
     for key in given:
-        if key not in CONVS[type(conv)].takes:
+        if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
-    return Call(conv, x, own, weight is not None, attributes, types is TYPES, given, *context), relation
+    has_weights = weight is not None if weighted is None else weighted
+    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
 
 
 def _weights(given: Any, record: Import, where: str) -> Any:
@@ -216,6 +242,6 @@ def _attributes(conv: Any, given: Any, record: Import, where: str) -> ir.Value |
     rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
     if not isinstance(rows, ir.Value) or not rows.on_edges:
         raise refuse(where, "its edge_attr is not one row per edge", "pass the graph's attributes")
-    if vector and not CONVS[type(conv)].vectors:
+    if vector and not CONVS[_as_base(type(conv))].vectors:
         raise refuse(where, "its edge_attr is one number per edge, not a row", "pass rows, such as edge_attr[:, None]")
     return rows

@@ -77,7 +77,6 @@ def _rgat(conv: Any, call: Call) -> ir.Value:
 
 def _refuse_rgat(conv: Any, call: Call) -> None:
     call.sum_only("softmax attention")
-    call.no_weights_back()
     if conv.attention_mechanism == "across-relation" and conv.num_relations > 1:
         raise refuse(
             call.where,
@@ -148,7 +147,6 @@ TYPED: dict[Any, Conv] = {
         "`edge_dim`, `num_bases`, `num_blocks`, `mod` None, additive, scaled and f-scaled; bit-exact with "
         "additive-self attention and without `edge_dim`",
         BY_OPTION,
-        ("return_attention_weights",),
     ),
     pyg.FiLMConv: Conv(_film, "every aggregation; `num_relations`, `nn`, `act`", TO_FLOAT32),
 }

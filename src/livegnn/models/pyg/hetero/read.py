@@ -22,6 +22,7 @@ from livegnn.models.pyg.context import Flat, Import, Marker, Refusal, Relation, 
 from livegnn.models.pyg.convs.registry import refuse_unknown
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.hetero.widths import find_widths
+from livegnn.models.pyg.outputs import at
 from livegnn.models.pyg.signature import Types, read_signature
 from livegnn.models.pyg.steps import columns_of, prepared, read_symbols
 from livegnn.models.pyg.variants import Options, Reading, VariantReader
@@ -69,12 +70,12 @@ def _checked(metadata: Any) -> Types:
     return vertices, edges
 
 
-def import_over_types(module: nn.Module, types: Types, options: Options) -> tuple[Reading[ir.ByType], dict[int, str]]:
+def import_over_types(module: nn.Module, types: Types, options: Options) -> tuple[Reading[ir.ByType], Import]:
     """As import_module, the outputs ByType.
 
     Raises: ModelUnsupported, ModelMismatch, ModelError.
     """
-    frozen, record = prepared(module), Import()
+    frozen, record = prepared(module, options), Import(operators=options.operators)
     if isinstance(frozen, pyg.MessagePassing):
         refuse_unknown(frozen, OVER_TYPES)
     signature = read_signature(frozen, over=types)
@@ -94,7 +95,8 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
             attribute = each.value if isinstance(each, Flat) else each
             record.attribute_relations[id(attribute)] = marker.relation
             record.keep.append(attribute)
-        return _by_type(read_symbols(frozen, signature, (rows, *markers), columns, record), types[0], frozen)
+        result = read_symbols(frozen, signature, (rows, *markers), columns, record)
+        return _by_type(_one_of(result, options.outputs, types[0], frozen), types[0], frozen)
 
     def compare(output: ir.ByType, columns: Columns) -> None:
         def expected(given: tuple[Any, ...]) -> dict[str | None, Any]:
@@ -103,10 +105,14 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
 
         widths_out = {part.vertex_type: part.width for part in output.parts if part.vertex_type is not None}
         graphs = samples(columns, recorded=record.recorded)
-        check_import(frozen, signature, columns, graphs, expected, rounded=record.rounded)
+
+        def take(result: Any) -> list[Any]:
+            return [result if options.outputs is None else at(result, options.outputs)]
+
+        check_import(frozen, signature, columns, graphs, expected, rounded=record.rounded, take=take)
 
     reader = VariantReader(frozen, signature, record, read, compare, lambda output: output)
-    return reader.all(columns, choice, options), record.names
+    return reader.all(columns, choice, options), record
 
 
 def _markers(columns: Columns, types: Types, weighted: bool) -> tuple[Any, ...]:
@@ -118,6 +124,25 @@ def _markers(columns: Columns, types: Types, weighted: bool) -> tuple[Any, ...]:
     width = columns.attributes
     rows: Any = None if width is None else tuple(EdgeAttribute(width) for _ in relations)
     return edges, weights, tuple(map(Flat, rows)) if rows and columns.flat else rows, None
+
+
+def _one_of(result: Any, asked: Any, names: tuple[str, ...], module: nn.Module) -> Any:
+    """The result that is asked for, of several. Raises: ModelUnsupported where it is not decided, or there is none."""
+    where = f"{type(module).__name__}.forward"
+    by_type = isinstance(result, dict) and {*result} <= {*names}
+    several = isinstance(result, (tuple, list, dict)) and not by_type
+    if asked is None and several:
+        keys = [*result] if isinstance(result, dict) else [*range(len(result))]
+        choices = " or ".join(f"outputs={key!r}" for key in keys)
+        raise refuse(where, f"it returns a {type(result).__name__} of {len(keys)} results", f"pass {choices}")
+    if asked is None:
+        return result
+    if asked == "all" or isinstance(asked, list):
+        raise refuse(where, "of results over several vertex types one is kept", "pass its index or key as outputs=")
+    try:
+        return at(result, asked)
+    except (LookupError, TypeError) as error:
+        raise refuse(where, f"it has no result {asked!r}", "pass an index or key that it has as outputs=") from error
 
 
 def _by_type(result: Any, names: tuple[str, ...], module: nn.Module) -> ir.ByType:

@@ -1,0 +1,166 @@
+"""PyG's functions on edge_index: what they leave of it is a `Rewired`, which convolutions read (convs/rewired.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from livegnn.models.messages import ones
+from livegnn.models.pyg.context import EDGES, WEIGHTS, End, Flat, Import, Marker, Rewired, Unfit, is_symbol
+from livegnn.models.pyg.functions.operands import number_of
+from livegnn.models.pyg.rewired import present_sum
+
+_WHOLE = "the whole graph is in its result, so that one update would change all of it"
+EDGES_ADVICE = "give the layers the forward's own edge_index"
+_REASONS: dict[str, tuple[str, str]] = {
+    "to_undirected": (
+        "it adds the reverse of every edge and joins doubles, which an update of the graph does not see",
+        "make the graph undirected, by to_undirected(data.edge_index) before lg.Graph.from_pyg or by "
+        "lg.Graph(..., undirected=True), and leave the call out of the forward",
+    ),
+    "get_laplacian": (
+        "its weights belong to no layer that livegnn reads",
+        "use ChebConv, which makes its own Laplacian, or give the weights to the graph",
+    ),
+    "coalesce": ("it joins parallel edges, which the graph keeps", "coalesce the edges that the graph is made of"),
+    "sort_edge_index": ("it sorts all edges", "leave it out: the order of the edges changes nothing"),
+    "contains_self_loops": ("it asks about all edges, and " + _WHOLE, EDGES_ADVICE),
+    "is_undirected": ("it asks about all edges, and " + _WHOLE, EDGES_ADVICE),
+    "subgraph": ("it picks edges by vertices, and those of a graph that changes are not fixed", EDGES_ADVICE),
+    "k_hop_subgraph": ("it picks edges by vertices, and those of a graph that changes are not fixed", EDGES_ADVICE),
+    "negative_sampling": ("it is random", "keep it out of the forward; score pairs by engine.predict_edges"),
+    "to_dense_adj": ("it makes one matrix of the graph, and " + _WHOLE, "use convolutions over edge_index"),
+    "to_dense_batch": ("it lays out all vertices together, and " + _WHOLE, "keep one row per vertex"),
+}
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def handler(record: Import, *args: Any, **kwargs: Any) -> Any:
+        raise Unfit(*_REASONS[name])
+
+    return handler
+
+
+def _edges(edge_index: Any) -> Rewired:
+    """What the edges are by now. Raises: Unfit for anything but the graph's own edges."""
+    if isinstance(edge_index, Rewired) and edge_index.what == EDGES.what:
+        return edge_index
+    if not isinstance(edge_index, Marker) or edge_index.what != EDGES.what:
+        raise Unfit("its edges are not the graph's own edge_index", EDGES_ADVICE)
+    if edge_index.relation is not None:
+        raise Unfit("it changes the edges of one type", "leave self-loops to the layers")
+    return Rewired()
+
+
+def _weighted(given: Any, edges: Rewired) -> bool:
+    """Whether the call is given the weights of its edges. Raises: Unfit for other columns than these."""
+    if given is None:
+        return False
+    own = isinstance(given, Rewired) and given.what == WEIGHTS.what and given.norm is None
+    if (given is WEIGHTS and edges.loops == "keep") or (own and given.loops == edges.loops):
+        return True
+    raise Unfit("it is given a column of the edges that is not the graph's own edge_weight", "leave that column out")
+
+
+def _pair(record: Import, edges: Rewired, weighted: bool) -> tuple[Any, Any]:
+    """(edge_index, edge_weight or None)."""
+    if weighted:
+        record.weights_from.add("edge_weight")
+    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted) if weighted else None
+
+
+def _fill(given: Any, default: float = 1.0) -> float:
+    number = default if given is None else number_of(given)
+    if number is None:
+        raise Unfit(f"fill_value={given!r} is not a number", "use a number")
+    return number
+
+
+def _add_self_loops(
+    record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
+) -> Any:
+    edges = _edges(edge_index)
+    weighted = _weighted(edge_attr, edges)
+    after = {"keep": "add", "drop": "replace"}.get(edges.loops)
+    if after is None:
+        raise Unfit("self-loops were added already", "add them once")
+    fill = _fill(fill_value) if weighted else 1.0
+    return _pair(record, replace(edges, loops=after, fill=fill), weighted)
+
+
+def _add_remaining_self_loops(
+    record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
+) -> Any:
+    edges = _edges(edge_index)
+    weighted = _weighted(edge_attr, edges)
+    return _pair(record, _remaining(edges, weighted, _fill(fill_value)), weighted)
+
+
+def _remaining(edges: Rewired, weighted: bool, fill: float) -> Rewired:
+    """One self-loop for every vertex; with weights, that of an existing one stays."""
+    if edges.loops == "add" or edges.loops == "replace":
+        return replace(edges, loops="replace")
+    if edges.loops == "drop" or not weighted:
+        return replace(edges, loops="replace", fill=fill if weighted else 1.0)
+    return replace(edges, loops="fill", fill=fill if edges.loops == "keep" else edges.fill)
+
+
+def _remove_self_loops(record: Import, edge_index: Any, edge_attr: Any = None) -> Any:
+    edges = _edges(edge_index)
+    weighted = _weighted(edge_attr, edges)
+    return _pair(record, replace(edges, loops="drop", fill=1.0), weighted)
+
+
+def _gcn_norm(
+    record: Import,
+    edge_index: Any,
+    edge_weight: Any = None,
+    _count: Any = None,
+    improved: bool = False,
+    add_self_loops: bool = True,
+    flow: str = "source_to_target",
+    dtype: Any = None,
+    **_counts: Any,
+) -> Any:
+    if flow != "source_to_target":
+        raise Unfit(f"flow={flow!r} counts edges the other way", "leave flow out")
+    edges = _edges(edge_index)
+    weighted = _weighted(edge_weight, edges)
+    record.rounded = record.rounded or not weighted  # weights of 1 are float32 without a dtype, whatever the rows are
+    if add_self_loops:
+        edges = _remaining(edges, weighted, 2.0 if improved else 1.0)
+    edges, _ = _pair(record, edges, weighted)
+    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted, norm="gcn")
+
+
+def _degree(record: Import, index: Any, count: Any = None, dtype: Any = None, **counts: Any) -> Any:
+    """The number of in-edges; vertices of the index are the edges' ends."""
+    if not isinstance(index, End):
+        raise Unfit("it counts something else than the ends of the graph's edges", "count edge_index[1]")
+    if index.place != 1:
+        raise Unfit(
+            "edge_index[0] counts out-edges, and livegnn sums along the edges alone",
+            "count edge_index[1], which is the same on an undirected graph",
+        )
+    if count is None and all(each is None for each in counts.values()):
+        raise Unfit("without num_nodes it ends with the last vertex that has an edge", "pass x.size(0)")
+    assert record.rows is not None
+    return Flat(present_sum(ones(record.rows), index.edges))
+
+
+def end_of(edge_index: Any, place: Any) -> Any:
+    """edge_index[0] or edge_index[1]. Raises: Unfit for other parts of it."""
+    if place not in (0, 1) or isinstance(place, bool) or is_symbol(place):
+        raise Unfit("it picks edges, and the edges of a graph that changes are not fixed", EDGES_ADVICE)
+    return End(_edges(edge_index), place)
+
+
+GRAPH: dict[str, Callable[..., Any]] = {
+    **{f"utils.{name}": _refused(name) for name in _REASONS},
+    "utils.add_self_loops": _add_self_loops,
+    "utils.add_remaining_self_loops": _add_remaining_self_loops,
+    "utils.remove_self_loops": _remove_self_loops,
+    "utils.gcn_norm": _gcn_norm,
+    "utils.degree": _degree,
+}

@@ -1,0 +1,138 @@
+"""Functions and methods on rows that a module's forward may call, by torch's name for them.
+
+A handler gets symbols and constants as the function's own arguments and returns a symbol. Whatever has no handler, or
+is called in another way, is refused by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from livegnn.models import ir
+from livegnn.models.pyg.constants import STATES
+from livegnn.models.pyg.context import (
+    EDGES,
+    Flat,
+    Import,
+    Marker,
+    Refusal,
+    Rewired,
+    Shaped,
+    Unfit,
+    first_refusal,
+    refuse,
+)
+from livegnn.models.pyg.functions.columns import COLUMNS
+from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
+from livegnn.models.pyg.functions.pools import POOLED
+from livegnn.models.pyg.functions.rows import ROWS
+from livegnn.models.pyg.functions.shapes import SHAPES
+from livegnn.models.pyg.pools import global_pool
+from livegnn.models.pyg.shapes import join
+from livegnn.models.pyg.tables import join_tables
+from livegnn.models.pyg.utilities import name_of_utility
+
+
+def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
+    if isinstance(input, tuple) and name == "values":  # of torch.max over a dimension
+        return input[0]
+    if name in ("shape", "dtype", "device", "ndim", "requires_grad", "T", "mT"):
+        return HANDLERS[name](record, input)
+    raise Unfit(f"the attribute {name} is not supported")
+
+
+_PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
+HANDLERS = join_tables(join(_PLAIN) | STATES)
+_FLAT = {
+    *ROWS,
+    "clone",
+    "contiguous",
+    "detach",
+    "float",
+    "double",
+    "to",
+    "type_as",
+    "maximum",
+    "minimum",
+}  # row by row, on vectors as on columns
+_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool"}
+_NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
+
+
+def canonical_name(function: Any) -> str | None:
+    """torch's name of a function, without underscores of operators and in-place forms; None if it is not torch's."""
+    utility = name_of_utility(function)
+    if utility is not None:
+        return utility
+    raw = function if isinstance(function, str) else getattr(function, "__name__", None)
+    if raw is None or function is global_pool:
+        return raw
+    if not isinstance(function, str):
+        if raw == "__get__":
+            return str(getattr(function.__self__, "__name__", None))
+        if function is getattr:
+            return "getattr"
+        if raw.startswith("linalg_") and getattr(torch.linalg, raw.removeprefix("linalg_"), None) is function:
+            return str(raw)
+        if all(getattr(space, raw, None) is not function for space in _NAMESPACES) and not _same_method(raw, function):
+            return None
+    name = str(raw).strip("_")
+    return name[1:] if name in ("iadd", "isub", "imul", "itruediv", "ipow") else name
+
+
+def _same_method(name: str, function: Any) -> bool:
+    return any(getattr(space, name, None) == function for space in (torch, F, torch.Tensor)) or (
+        getattr(torch.Tensor, f"__{name}__", None) is function
+    )
+
+
+def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record: Import, where: str) -> Any:
+    """The result of calling the function `name`; a Refusal, raised when read, if it is not supported."""
+    whole = f"{label} in {where}"
+    picks = name in ("getitem", "getattr")  # of a tuple may leave out what is refused
+    given = (*args, *kwargs.values())
+    refused = first_refusal([each for each in given if isinstance(each, Refusal)] if picks else given)
+    if refused is not None:
+        return refused
+    handler = None if name is None else HANDLERS.get(name)
+    if handler is None:
+        return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
+    if not picks and name in _COMPUTING and any(_is_edges(each) for each in _spread(given)):
+        return Refusal(refuse(whole, "it computes with edge_index, and the graph keeps the edges", EDGES_ADVICE))
+    flat = name in _FLAT and _all_flat(given)
+    if flat:
+        args = tuple(each.value if isinstance(each, Flat) else each for each in args)
+        kwargs = {key: each.value if isinstance(each, Flat) else each for key, each in kwargs.items()}
+    try:
+        inspect.signature(handler).bind(record, *args, **kwargs)
+    except TypeError as error:
+        return Refusal(refuse(whole, f"it is called in a way that is not supported ({error})", "see docs/models.md"))
+    try:
+        result = handler(record, *args, **kwargs)
+    except Unfit as error:
+        return Refusal(refuse(whole, error.reason, error.remedy))
+    flat = flat and isinstance(result, ir.Value)
+    return record.name(Flat(result) if flat else result, f"{where}: {label}")
+
+
+def _spread(given: tuple[Any, ...]) -> Iterator[Any]:
+    for each in given:
+        yield from each if isinstance(each, (list, tuple)) else (each,)
+
+
+def _is_edges(each: Any) -> bool:
+    return isinstance(each, (Rewired, Marker)) and each.what == EDGES.what
+
+
+def _all_flat(given: tuple[Any, ...]) -> bool:
+    """Whether a call has vectors of one number per row, and next to these only numbers."""
+    vectors = any(isinstance(each, Flat) for each in given)
+    return vectors and not any(
+        isinstance(each, (ir.Value, Shaped)) or (isinstance(each, torch.Tensor) and each.numel() != 1) for each in given
+    )

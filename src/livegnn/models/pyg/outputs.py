@@ -1,0 +1,181 @@
+"""Which results of a forward a model keeps, where the forward returns a tuple, a list or a dict of several.
+
+A result is named by its path: an index or a key, or a tuple of these where results lie in one another. Only results
+with one row per vertex can be kept. A loss, which is one number for all vertices, is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import torch
+
+from livegnn.errors import ModelError, ModelUnsupported
+from livegnn.models import ir
+from livegnn.models.pyg.context import Flat, Import, Refusal, Shaped, refuse
+
+Step: TypeAlias = str | int
+Path: TypeAlias = tuple[Step, ...]
+
+
+class Wanted:
+    """The results that the user asks for, and after a reading those that were found.
+
+    asked: None for the only one; "all"; an index, a key or a path; a list of these.
+    """
+
+    def __init__(self, asked: Any, where: str, row: str = "vertex") -> None:
+        self.asked, self.where, self.row = asked, where, row
+        self.paths: list[Path] = [()]
+        several = isinstance(asked, list)
+        for each in (asked or [()]) if several else [asked]:
+            steps = each if isinstance(each, tuple) else (each,)
+            fits = bool(steps) and all(isinstance(step, (str, int)) and not isinstance(step, bool) for step in steps)
+            if asked is not None and not fits:
+                raise ModelError(
+                    f"[from_pyg] expected outputs as an index, a key, a path, a list of these or 'all', got {asked!r}; "
+                    "name a result of the forward"
+                )
+
+    def of(self, result: Any, record: Import, shapes: dict[Path, tuple[int, ...]]) -> Any:
+        """The value that is kept of what a forward returns; `record.outputs` gets the columns of several.
+
+        shapes: of the results of a run on a small graph, to say which of those that cannot be read are numbers.
+        Raises: ModelUnsupported, ModelError.
+        """
+        found = dict(leaves(result))
+        if self.asked is None:
+            self.paths = [self._only(result, found, shapes)]
+        elif self.asked == "all":
+            self.paths = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
+        else:
+            asked = self.asked if isinstance(self.asked, list) else [self.asked]
+            self.paths = [each if isinstance(each, tuple) else (each,) for each in asked]
+        values = [self._one(path, result, found, shapes) for path in self.paths]
+        if self.asked != "all" and not isinstance(self.asked, list):
+            return values[0]
+        if not values:
+            raise refuse(
+                self.where, f"it returns no row per {self.row}", f"return one tensor with a row per {self.row}"
+            )
+        ends = [0]
+        for value in values:
+            ends.append(ends[-1] + value.width)
+        record.outputs = {
+            name_of(path): (start, stop) for path, start, stop in zip(self.paths, ends, ends[1:], strict=False)
+        }
+        joined = values[0] if len(values) == 1 else ir.Concat(tuple(values))
+        return record.name(joined, f"{self.where}: outputs side by side")
+
+    def take(self, result: Any) -> list[Any]:
+        """The same of what the module itself returns, one by one."""
+        return [at(result, path) for path in self.paths]
+
+    def _only(self, result: Any, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> Path:
+        """The one result that can be kept. Raises: ModelUnsupported naming the choices where there are several."""
+        if not isinstance(result, (tuple, list, dict)):
+            return ()
+        rows = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
+        others = [path for path in found if path not in rows and not _says_nothing(found[path], shapes.get(path))]
+        if len(rows) == 1 and not others:
+            return rows[0]
+        kind = next(each.__name__ for each in (tuple, list, dict) if isinstance(result, each))
+        raise self._refused(f"it returns a {kind} of {self._listed(found, shapes)}", rows)
+
+    def _one(self, path: Path, result: Any, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> ir.Value:
+        if path and not isinstance(result, (tuple, list, dict)):
+            raise refuse(self.where, "it returns one result, not several", "leave outputs out")
+        try:
+            each = at(result, path)
+        except (LookupError, TypeError):
+            rows = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
+            got = f"it has no result {_shown(path)}; it returns {self._listed(found, shapes)}"
+            raise self._refused(got, rows) from None
+        if isinstance(each, Refusal):
+            raise each.error
+        value = each.value if isinstance(each, Flat) else each
+        where = self.where if not path else f"{self.where}, result {_shown(path)}"
+        if not isinstance(value, ir.Value):
+            raise refuse(where, f"it returns a {kind_of(each)}", f"return one tensor with a row per {self.row}")
+        if value.on_edges:
+            raise refuse(where, "it returns one row per edge", f"return one tensor with a row per {self.row}")
+        return value
+
+    def _refused(self, got: str, rows: list[Path]) -> ModelUnsupported:
+        """The refusal of what is not decided, with what to write instead."""
+        if not rows:
+            return refuse(self.where, got, f"return one tensor with a row per {self.row}")
+        choices = " or ".join(f"outputs={_shown(path)}" for path in rows)
+        every = ", or outputs='all' for all of these side by side" if len(rows) > 1 else ""
+        return refuse(self.where, got, f"pass {choices}{every}")
+
+    def _is_output(self, each: Any, shape: tuple[int, ...] | None) -> bool:
+        value = each.value if isinstance(each, Flat) else each
+        return isinstance(value, ir.Value) and not value.on_edges and shape != ()
+
+    def _listed(self, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> str:
+        return ", ".join(f"{_shown(path)}: {self._kind(each, shapes.get(path))}" for path, each in found.items())
+
+    def _kind(self, each: Any, shape: tuple[int, ...] | None) -> str:
+        value = each.value if isinstance(each, Flat) else each
+        if each is None:
+            return "None"
+        if shape == ():
+            return "one number"
+        if isinstance(value, ir.Value):
+            columns = f"{value.width} column{'s' if value.width > 1 else ''}"
+            return f"one row per edge of {columns}" if value.on_edges else f"{columns} per {self.row}"
+        if isinstance(value, Refusal):
+            error = value.error
+            return f"refused ({error.got if isinstance(error, ModelUnsupported) and error.got else error})"
+        return f"a {kind_of(each)}"
+
+
+def kind_of(result: Any) -> str:
+    """What a forward returns that is no row of a vertex or a graph, for messages."""
+    if isinstance(result, Shaped):
+        return "tensor of whole numbers" if result.whole else "tensor of three dimensions or more"
+    return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
+
+
+def leaves(result: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every result with its path."""
+    if isinstance(result, dict):
+        for key, each in result.items():
+            yield from leaves(each, (*path, key))
+    elif isinstance(result, (tuple, list)):
+        for place, each in enumerate(result):
+            yield from leaves(each, (*path, place))
+    else:
+        yield path, result
+
+
+def shapes_of(result: Any) -> dict[Path, tuple[int, ...]]:
+    """The shape of every result that is a tensor; () of a plain number."""
+    return {
+        path: tuple(each.shape) if isinstance(each, torch.Tensor) else ()
+        for path, each in leaves(result)
+        if isinstance(each, (torch.Tensor, int, float))
+    }
+
+
+def name_of(path: Path) -> str:
+    """A result's name in Model.outputs: its steps joined by points."""
+    return ".".join(map(str, path)) or "0"
+
+
+def _says_nothing(each: Any, shape: tuple[int, ...] | None) -> bool:
+    """Whether a result is None, a constant or one number, and so no row of a vertex."""
+    return shape == () or (not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Shaped)))
+
+
+def at(result: Any, path: Any) -> Any:
+    """What lies at an index, a key or a path."""
+    for step in path if isinstance(path, tuple) else (path,):
+        result = result[step]
+    return result
+
+
+def _shown(path: Path) -> str:
+    return repr(path[0] if len(path) == 1 else path)

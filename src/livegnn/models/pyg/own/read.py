@@ -1,0 +1,216 @@
+"""An own layer's call as values: its arguments become tensors of a small graph, and its forward is followed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from livegnn.errors import ModelError
+from livegnn.models import ir
+from livegnn.models.edges import EdgeWeight
+from livegnn.models.pyg.context import (
+    EDGES,
+    TYPES,
+    WEIGHTS,
+    Count,
+    Flat,
+    Import,
+    Marker,
+    Refusal,
+    Shaped,
+    refuse,
+)
+from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced
+from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
+
+_VERTICES, _EDGES = 61, 227  # unlike the width of any layer, with loops added and removed, too
+_UNREAD = "is not read"
+
+Convert = Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]  # (module, name, args, kwargs)
+
+
+def convert_own(
+    conv: Any, name: str, where: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, nested: Convert
+) -> Any:
+    """What an own layer's call returns: rows, or a tuple, list or dict of such.
+
+    Args:     nested: reads the call of a convolution inside the layer.
+    Raises:   ModelUnsupported naming the user's method and line.
+    """
+    anchor = _anchor((args, kwargs))
+    if anchor is None:
+        raise refuse(where, "it is not given one row per vertex", "pass the features or a layer's output")
+    if anchor.vertex_type is not None:
+        raise refuse(where, "an own layer over vertices that have types is not supported", "use a layer of PyG's there")
+    record.recorded = True
+    layer = _copied(conv)
+
+    def inner(run: FollowedRun, module: Any, path: str, args: Any, kwargs: Any) -> Any:
+        path = f"{name}.{path}" if name else path
+        given = [_outward(each, run, where) for each in (args, kwargs)]
+        return _inward(nested(module, path, *given), where)
+
+    run = FollowedRun(layer, record, where, anchor, inner)
+    given = _Examples(run, where)
+    result = _outward(run.run(given.of(args), given.of(kwargs)), run, where)
+    _refuse_loop_weights(result, where)
+    return result
+
+
+def _copied(conv: Any) -> Any:
+    """A copy without hooks: those of a run that follows the module around it (a user's hooks are refused before)."""
+    kept = [(each, each._forward_pre_hooks, each._forward_hooks) for each in conv.modules()]
+    try:
+        for each, before, after in kept:
+            each._forward_pre_hooks, each._forward_hooks = type(before)(), type(after)()
+        return copy.deepcopy(conv)
+    finally:
+        for each, before, after in kept:
+            each._forward_pre_hooks, each._forward_hooks = before, after
+
+
+def convert_named(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import) -> ir.Value:
+    """A layer that the user has named an operator for: what the operator's layer gives for the first rows.
+
+    Raises: ModelUnsupported, ModelError.
+    """
+    given = record.operators[type(conv)]
+    layer = given if hasattr(given, "apply") else given(conv)
+    if not hasattr(layer, "apply"):
+        raise ModelError(
+            f"[from_pyg] expected operators[{type(conv).__name__}] to be a layer, got {type(layer).__name__}; pass "
+            "livegnn.verify.layer(operator), or a function from the module to one"
+        )
+    x = _anchor((args, kwargs))
+    if x is None or not any(each is EDGES for each in (*args, *kwargs.values())):
+        raise refuse(where, "it is not given one row per vertex and edge_index", "call it with the graph's own")
+    if any(each is WEIGHTS for each in (*args, *kwargs.values())):
+        record.weights_from.add("edge_weight")
+    result: ir.Value = layer.apply(x)
+    return result
+
+
+def _anchor(given: Any) -> ir.Value | None:
+    """The first rows of vertices in the arguments."""
+    if isinstance(given, (tuple, list)):
+        return next((found for each in given if (found := _anchor(each)) is not None), None)
+    if isinstance(given, dict):
+        return _anchor(tuple(given.values()))
+    value = given.value if isinstance(given, Flat) else given
+    return value if isinstance(value, ir.Value) and not value.on_edges else None
+
+
+class _Examples:
+    """Tensors of a small graph in the place of symbols, each symbol the same tensor everywhere."""
+
+    def __init__(self, run: FollowedRun, where: str) -> None:
+        self.run, self.where = run, where
+        self.made: dict[Any, torch.Tensor] = {}
+        self.random = torch.Generator().manual_seed(7)
+
+    def of(self, given: Any) -> Any:
+        if isinstance(given, (tuple, list)):
+            return type(given)(self.of(each) for each in given)
+        if isinstance(given, dict):
+            return {key: self.of(each) for key, each in given.items()}
+        if isinstance(given, Count):
+            return _VERTICES
+        if isinstance(given, Refusal):
+            raise given.error
+        if isinstance(given, Shaped):
+            raise refuse(self.where, "it is given a stack of layers", "reduce the stack first")
+        if not isinstance(given, (ir.Value, Marker, Flat)):
+            return given
+        key = ("flat", id(given.value)) if isinstance(given, Flat) else id(given)
+        if key not in self.made:
+            self.made[key] = self.run.follow(*self.make(given))
+        return self.made[key]
+
+    def make(self, given: Any) -> tuple[torch.Tensor, Any]:
+        if isinstance(given, Flat):
+            tensor, symbol = self.make(given.value)
+            return tensor[:, 0].clone(), Traced(symbol.value, (), symbol.edges)
+        if isinstance(given, ir.Value):
+            count = _EDGES if given.on_edges else _VERTICES
+            tensor = torch.randn(count, given.width, generator=self.random)
+            return tensor, Traced(given, (given.width,), EdgeChoice() if given.on_edges else None)
+        if given is EDGES:
+            edges = torch.randint(0, _VERTICES, (2, _EDGES), generator=self.random)
+            edges[:, :5] = torch.arange(_VERTICES - 5, _VERTICES)  # some self-loops, one of them the last vertex's
+            return edges, EDGES_OF_GRAPH
+        if given is WEIGHTS:
+            self.run.record.weights_from.add("edge_weight")
+            weights = torch.rand(_EDGES, generator=self.random) + 0.1
+            return weights, Traced(EdgeWeight(), (), EdgeChoice())
+        what = "edge_type" if given is TYPES else given.what
+        error = refuse(self.where, f"its argument {what} {_UNREAD}", f"leave {what} out")
+        return torch.zeros(_EDGES if given is TYPES else _VERTICES, dtype=torch.int64), Refusal(error)
+
+
+def _inward(result: Any, where: str) -> Any:
+    """What another convolution returns, as rows to follow."""
+    if isinstance(result, (tuple, list)):
+        return tuple(_inward(each, where) for each in result)
+    if isinstance(result, Flat):
+        return Traced(result.value, (), EdgeChoice() if result.value.on_edges else None)
+    if isinstance(result, ir.Value):
+        return Traced(result, (result.width,), EdgeChoice() if result.on_edges else None)
+    return result
+
+
+def _outward(result: Any, run: FollowedRun, where: str) -> Any:
+    """What the layer returns, or hands to another convolution, as the rest of the import knows it."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(_outward(each, run, where) for each in result)
+    if isinstance(result, dict):
+        return {key: _outward(each, run, where) for key, each in result.items()}
+    if isinstance(result, EndIds):
+        if result == EDGES_OF_GRAPH:
+            return EDGES
+        return Refusal(refuse(where, "it hands on edges with self-loops added or removed", "do that in the graph"))
+    if not isinstance(result, Traced):
+        return result
+    if result.edges not in (None, EdgeChoice()):
+        return Refusal(refuse(where, "it hands on rows of edges with self-loops added or removed",
+                              "return rows of vertices"))  # fmt: skip
+    if isinstance(result.value, EdgeWeight) and result.shape == ():
+        return WEIGHTS
+    if len(result.shape) > 1:
+        return Refusal(refuse(where, f"it returns rows of shape {result.shape}", "flatten them, as view(-1, H * C)"))
+    return Flat(result.value) if result.shape == () else result.value
+
+
+def _refuse_loop_weights(result: Any, where: str) -> None:
+    """Refuses rows that read the weight of a vertex's last self-loop outside of a normalised sum."""
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, (tuple, list)) else (result,)
+    for each in parts:
+        value = each.value if isinstance(each, Flat) else each
+        if isinstance(value, ir.Value) and any(isinstance(x, LoopWeight) for x in ir.walk(value)):
+            raise refuse(
+                where,
+                "add_remaining_self_loops keeps the weight of a vertex's last self-loop, which only a sum normalised "
+                "by degrees at both ends reads",
+                "use remove_self_loops and add_self_loops, or gcn_norm, or pass weighted=False",
+            )
+
+
+def changes_nothing(kind: type, base: type) -> bool:
+    """Whether a subclass of a layer of PyG defines nothing that a call could reach."""
+    for each in kind.__mro__[: kind.__mro__.index(base)]:
+        written = f"{each.__module__}_{each.__name__}"  # the module of what PyG itself writes into a class
+        names = {
+            name for name, value in vars(each).items() if not str(getattr(value, "__module__", "")).startswith(written)
+        }
+        if names - _HARMLESS or not issubclass(each, base):
+            return False
+    return True
+
+
+_HARMLESS = {
+    "__init__", "reset_parameters", "__repr__", "__doc__", "__module__", "__annotations__", "__parameters__",
+    "__orig_bases__", "__static_attributes__", "__firstlineno__", "_orig_propagate", "_orig_edge_updater",
+    "_jinja_propagate", "_jinja_edge_updater",
+}  # fmt: skip

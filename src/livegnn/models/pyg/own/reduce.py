@@ -1,0 +1,291 @@
+"""From rows of edges back to vertices: which sum, extreme or attention of the engine a reduction is.
+
+A message is taken apart into factors. Those of the target alone leave a sum; the weight and rows of the source make a
+Propagate; degrees to the power -1/2 at both ends make a normalised one; a softmax over a vertex's in-edges makes
+attention. What is left is gathered edge by edge.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from livegnn.models import ir, layers
+from livegnn.models.edges import EdgeWeight, Gather, HeadScale, Loops, Source, Target, on_edges
+from livegnn.models.messages import ones, total
+from livegnn.models.pyg.context import Import, Unfit
+from livegnn.models.pyg.convs.aggregation import Aggregator, simple_name
+from livegnn.models.pyg.own.rows import (
+    EdgeChoice,
+    LoopWeight,
+    Traced,
+    at_ends,
+    columns,
+    constant_like,
+    constant_row,
+    mapped,
+    prod,
+)
+
+
+@dataclass(frozen=True)
+class DegreeOf:
+    """What a column of degrees counts: the edges of a list, or the sum of their weights (`fill` in their loops)."""
+
+    edges: EdgeChoice
+    weighted: bool
+    fill: float | None = None
+
+
+@dataclass
+class Factors:
+    """A product on edges: coefficient * w^weights * sources * targets * softmaxes * others.
+
+    Each factor is repeated over blocks of columns up to the width of the product.
+    """
+
+    width: int
+    coefficient: float = 1.0
+    weights: int = 0
+    sources: list[ir.Value] = field(default_factory=list)
+    targets: list[ir.Value] = field(default_factory=list)
+    others: list[ir.Value] = field(default_factory=list)
+
+    def add(self, value: ir.Value, keep: set[int]) -> None:
+        """Multiplies by `value`, taken apart where it is a product; values of the ids `keep` stay whole."""
+        if id(value) in keep:
+            self.others.append(value)
+        elif isinstance(value, ir.Multiply | HeadScale):
+            for each in value.inputs:
+                self.add(each, keep)
+        elif isinstance(value, ir.Combine) and len(value.terms) == 1:
+            self.coefficient *= value.terms[0][0]
+            self.add(value.terms[0][1], keep)
+        elif isinstance(value, Source | Target):
+            self._add_end(value, keep)
+        elif isinstance(value, EdgeWeight):
+            self.weights += 1
+        else:
+            self.others.append(value)
+
+    def _add_end(self, value: Source | Target, keep: set[int]) -> None:
+        inner = Factors(value.width)
+        inner.add(value.x, keep)
+        self.coefficient *= inner.coefficient
+        (self.sources if isinstance(value, Source) else self.targets).extend(inner.others)
+
+
+def product(factors: list[ir.Value], width: int) -> ir.Value | None:
+    """The factors' product, `width` wide; None for none."""
+    if not factors:
+        return None
+    factors = sorted(factors, key=lambda each: -each.width)
+    first = factors[0]
+    y = columns(first, [i * first.width // width for i in range(width)])
+    for each in factors[1:]:
+        heads = each.width
+        y = at_ends(lambda a, b, h=heads: ir.Multiply(a, b) if h in (1, width) else HeadScale(a, b, h), y, each)
+    return y
+
+
+class Reducer:
+    """All reductions of one own layer. anchor: any rows of its vertices."""
+
+    def __init__(self, record: Import, where: str, anchor: ir.Value) -> None:
+        self.record, self.where, self.anchor = record, where, anchor
+        self.softmaxes: dict[int, tuple[ir.Value, Traced]] = {}  # id of a weight on edges -> itself, the scores
+        self.degrees: dict[int, tuple[ir.Value, DegreeOf]] = {}
+        self.roots: dict[int, tuple[ir.Value, DegreeOf]] = {}  # of degrees to the power -1/2
+
+    # ---- one aggregation
+
+    def of(self, rows: Traced, module: Any, label: Any) -> Traced:
+        """The rows that an aggregation module makes. Raises: ModelUnsupported, Unfit."""
+        kind = simple_name(module)
+        if kind is not None:
+            return self.simple(rows, kind)
+        edges = _edges_of(rows)
+        if edges.added and (edges.own or not rows.even):
+            raise Unfit(f"aggr={label!r} over edges with loops added next to the graph's own is not supported",
+                        "call remove_self_loops first, or use sum, mean, max or min")  # fmt: skip
+        aggregator = self.aggregator(rows.value, "replace" if edges.added else _loops(edges), label=label)
+        value = aggregator.of(module)
+        return Traced(value, (*rows.shape[:-1], value.width // max(1, prod(rows.shape[:-1]))))
+
+    def simple(self, rows: Traced, kind: ir.Aggregate) -> Traced:
+        """The rows by an aggregate that the engine has. Raises: Unfit."""
+        edges, shape = _edges_of(rows), rows.shape
+        parts = Factors(rows.value.width)
+        parts.add(rows.value, set(self.softmaxes))
+        normalised = self.normalised(rows, parts, edges, kind)
+        if normalised is not None:
+            return Traced(normalised, shape)
+        attended = self.attended(rows, parts, edges) if kind == "sum" else None
+        if attended is not None:
+            return Traced(attended, shape)
+        if edges.added and (edges.own or not rows.even or kind in ("sum", "mean")):
+            return Traced(self.with_loops(rows, parts, kind), shape)
+        return Traced(self.over(rows.value, parts, "replace" if edges.added else _loops(edges), kind), shape)
+
+    def over(self, value: ir.Value, parts: Factors, loops: Loops, kind: ir.Aggregate) -> ir.Value:
+        """`value`, whose factors are `parts`, reduced over edges without added loops, or of GAT's kind."""
+        outside = None
+        if kind in ("sum", "mean") and (parts.targets or parts.weights == 1):
+            outside = product(parts.targets, parts.width)
+            inside = product([*parts.others, *map(Source, parts.sources)], parts.width)
+            inside = Source(constant_like(self.anchor, [1.0] * parts.width)) if inside is None else inside
+            inside = inside if parts.coefficient == 1.0 else at_ends(_scaled(parts.coefficient), inside)
+            weights = parts.weights
+        elif parts.weights == 1 and parts.sources and not (parts.targets or parts.others):
+            source = product(parts.sources, parts.width)
+            inside, weights = _scaled(parts.coefficient)(source), 1  # a weight may turn the order of messages round
+        else:
+            inside, weights = value, 0
+        for _ in range(weights - 1):
+            inside = ir.Multiply(inside, EdgeWeight())
+        if isinstance(inside, Source):
+            inside = inside.x
+        y = self.aggregator(inside, loops, weighted=weights > 0).simple(kind)
+        return y if outside is None else ir.Multiply(y, outside)
+
+    def aggregator(self, message: ir.Value, loops: Loops, *, weighted: bool = False, label: Any = None) -> Aggregator:
+        return Aggregator(message, self.anchor, self.record, self.where, weighted, None, loops, label)
+
+    def with_loops(self, rows: Traced, parts: Factors, kind: ir.Aggregate) -> ir.Value:
+        """The reduction over the graph's edges, and the added loops' rows joined to it at their vertices."""
+        edges, loop = _edges_of(rows), rows.loop
+        assert loop is not None
+        y = self.over(rows.value, parts, _loops(edges), kind)
+        if kind == "sum":
+            return ir.Combine(((1.0, y), (1.0, loop)))
+        if kind == "mean":
+            count = self.count(EdgeChoice(edges.own))
+            whole = ir.Combine(((1.0, ir.Multiply(y, count)), (1.0, loop)))
+            return ir.Multiply(whole, ir.Activation(_and_one(count), "reciprocal"))
+        if kind in ("max", "min"):
+            joined = ir.Maximum((y, loop)) if kind == "max" else ir.Elementwise("minimum", (y, loop))
+            return ir.Elementwise("where", (self.count(EdgeChoice(edges.own)), joined, loop))
+        raise Unfit(f"a {kind} over edges with loops added next to the graph's own is not supported",
+                    "call remove_self_loops first")  # fmt: skip
+
+    def count(self, edges: EdgeChoice) -> ir.Value:
+        """The number of in-edges in a list, one column."""
+        value = self.aggregator(ones(self.anchor), _loops(edges)).simple("sum")
+        return _and_one(value) if edges.added else value
+
+    # ---- degrees
+
+    def degree(self, rows: Traced, end: int) -> Traced | None:
+        """The sum of edges' constant or weight at their sources or targets, remembered as a degree.
+
+        None where rows are neither, or nothing of the kind.
+        """
+        edges = _edges_of(rows)
+        weighted, row = isinstance(rows.value, EdgeWeight), constant_row(rows.value)
+        if rows.value.width != 1 or not (weighted or (row is not None and row[0] == 1.0)):
+            return None
+        fill = rows.loop.fill if isinstance(rows.loop, LoopWeight) else None
+        own = self.aggregator(ones(self.anchor), _loops(edges), weighted=weighted).simple("sum")
+        if end == 0:  # the "difference" of ones is the weights of in-edges less those of out-edges, loops aside
+            difference = ir.Propagate(ones(self.anchor), "difference", weighted)
+            own = ir.Combine(((1.0, own), (-1.0, difference)))
+        if edges.added:
+            assert rows.loop is not None
+            own = ir.Combine(((1.0, own), (1.0, rows.loop)))
+        if end == 1 and (rows.even or fill is not None):
+            self.degrees[id(own)] = own, DegreeOf(edges, weighted, fill)
+        return Traced(own, rows.shape)
+
+    def inverse_root(self, x: ir.Value) -> ir.Value:
+        """x^-1/2, 0 where x is not above 0; of a degree, remembered."""
+        root = ir.Activation(ir.Activation(x, "sqrt"), "reciprocal")
+        if id(x) in self.degrees:
+            self.roots[id(root)] = root, self.degrees[id(x)][1]
+        return root
+
+    def normalised(self, rows: Traced, parts: Factors, edges: EdgeChoice, kind: ir.Aggregate) -> ir.Value | None:
+        """d_u^-1/2 w d_v^-1/2 times rows of the source, as one normalised Propagate; None if it is none."""
+        if parts.others or len(parts.targets) != 1 or kind == "mean":
+            return None
+        root = parts.targets[0]
+        known = self.roots.get(id(root))
+        if known is None or not any(each is root for each in parts.sources):
+            return None
+        degree, loops = known[1], edges.added
+        if degree.edges != edges or parts.weights != degree.weighted or edges.own == edges.added:
+            return None  # no such norm: of all edges it has loops added to them, or none in their place
+        if loops and not (rows.even if not degree.weighted else _same_in_loops(rows, parts)):
+            return None
+        rest = list(parts.sources)
+        del rest[next(i for i, each in enumerate(rest) if each is root)]
+        x = product(rest, parts.width)
+        x = constant_like(self.anchor, [1.0] * parts.width) if x is None else x
+        x = _scaled(parts.coefficient)(x)
+        return layers.gcn_propagate(x, degree.weighted, loops, 1.0 if degree.fill is None else degree.fill, kind)
+
+    # ---- attention
+
+    def softmax(self, score: Traced) -> Traced:
+        """exp(score - m) / sum exp(score - m) over a vertex's in-edges, remembered as attention."""
+        edges = _edges_of(score)
+        largest = self.simple(score, "max").value
+
+        def exp(rows: ir.Value, most: ir.Value) -> ir.Value:
+            return ir.Activation(ir.Combine(((1.0, rows), (-1.0, most))), "exp")
+
+        loop = exp(score.loop, largest) if score.loop is not None else None
+        power = Traced(exp(score.value, Target(largest)), score.shape, edges, loop, score.even)
+        inverse = ir.Activation(self.simple(power, "sum").value, "reciprocal")
+        over = Traced(Target(inverse), score.shape, edges, inverse)
+        result = mapped(ir.Multiply, score.shape, power, over)
+        self.softmaxes[id(result.value)] = result.value, score
+        return result
+
+    def attended(self, rows: Traced, parts: Factors, edges: EdgeChoice) -> ir.Value | None:
+        """A sum of messages times one softmax over the same edges, as the engine's attention; None if it is none."""
+        found = [each for each in parts.others if id(each) in self.softmaxes]
+        if len(found) != 1:
+            return None
+        alpha, score = self.softmaxes[id(found[0])]
+        others = [each for each in parts.others if each is not alpha]
+        if edges.added and (edges.own or not (rows.even and score.even)):
+            return None
+        weights: list[ir.Value] = [EdgeWeight() for _ in range(parts.weights)]
+        message = product([*others, *map(Source, parts.sources), *weights], parts.width)
+        if any(id(each) in self.softmaxes for each in ([] if message is None else on_edges([message]))):
+            return None
+        message = Source(constant_like(self.anchor, [1.0] * parts.width)) if message is None else message
+        message = message if parts.coefficient == 1.0 else at_ends(_scaled(parts.coefficient), message)
+        loops = "replace" if edges.added else _loops(edges)
+        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, loops)
+        outside = product(parts.targets, parts.width)
+        return y if outside is None else ir.Multiply(y, outside)
+
+
+def _edges_of(rows: Traced) -> EdgeChoice:
+    if rows.edges is None:
+        raise Unfit("it reduces rows of vertices by the ends of edges", "bring them to the edges first, as x_j")
+    return rows.edges
+
+
+def _loops(edges: EdgeChoice) -> Loops:
+    return "keep" if edges.own else "drop"
+
+
+def _scaled(coefficient: float) -> Any:
+    return lambda x: x if coefficient == 1.0 else total([(coefficient, x)])
+
+
+def _and_one(x: ir.Value) -> ir.Value:
+    return ir.Affine(x, [1.0], [1.0])  # type: ignore[arg-type]
+
+
+def _same_in_loops(rows: Traced, parts: Factors) -> bool:
+    """Whether added loops' rows are the same product, with the loops' weight in the place of the edges'."""
+    assert rows.loop is not None
+    inside = Factors(rows.value.width)
+    inside.add(rows.loop, set())
+    others = Counter(id(each) for each in inside.others if not isinstance(each, LoopWeight))
+    same = others == Counter(map(id, [*parts.sources, *parts.targets]))
+    return same and inside.coefficient == parts.coefficient and len(inside.others) - others.total() == parts.weights

@@ -1,0 +1,187 @@
+"""What the tensors of an own layer stand for, and columns of rows with more than two dimensions.
+
+A tensor of shape (rows, ...) is one row per vertex or per edge; as a value, a row is flat. What depends on one end of
+an edge alone is computed at the vertex: f(Source(x)) is Source(f(x)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from livegnn.models import ir
+from livegnn.models.edges import HeadScale, Source, Target
+from livegnn.models.messages import linear
+from livegnn.models.pyg.context import Import, Refusal, Unfit, to_array
+
+_MOST_SLICES = 16  # of a choice of columns that is not a product with a matrix of zeros and ones
+
+
+@dataclass(frozen=True)
+class EdgeChoice:
+    """Which edges a list of edges holds: own, the graph's self-loop edges; added, one more loop for every vertex."""
+
+    own: bool = True
+    added: bool = False
+
+
+@dataclass(frozen=True)
+class EndIds:
+    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both."""
+
+    edges: EdgeChoice
+    end: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LoopWeight(ir.Value):
+    """The weight of a vertex's last self-loop edge, `fill` without one. Known to degree-normalised sums alone."""
+
+    fill: float
+
+    def __post_init__(self) -> None:
+        self._define(1, (), on_edges=False, vertex_type=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Rows: of vertices, or of `edges`, with `shape` left of each row.
+
+    loop: what an added loop's row is, one row per vertex; None without added loops.   even: whether that is what
+    `value` is on an edge from the vertex to itself.
+    """
+
+    value: ir.Value
+    shape: tuple[int, ...]
+    edges: EdgeChoice | None = None
+    loop: ir.Value | None = None
+    even: bool = True
+
+
+@dataclass(frozen=True)
+class InfiniteEntries:
+    """Where rows are infinite or have no value: nowhere, since a division by 0 gives 0 in the engine."""
+
+
+def is_followed(value: Any) -> bool:
+    """Whether a value, or anything in a list, tuple or dict, depends on the features or the graph."""
+    if isinstance(value, (list, tuple)):
+        return any(is_followed(each) for each in value)
+    if isinstance(value, dict):
+        return any(is_followed(each) for each in value.values())
+    return isinstance(value, (Traced, EndIds, InfiniteEntries, Refusal))
+
+
+def at_ends(function: Callable[..., Any], *values: ir.Value) -> Any:
+    """function(*values), computed at the vertices where all values are rows of the same end."""
+    for end in (Source, Target):
+        if values and all(isinstance(each, end) for each in values):
+            result = function(*(each.inputs[0] for each in values))
+            return tuple(map(end, result)) if isinstance(result, tuple) else end(result)
+    return function(*values)
+
+
+def mapped(function: Callable[..., ir.Value], shape: Sequence[int], *rows: Traced) -> Traced:
+    """A row-local function of rows of the same vertices or edges. Raises: Unfit for others."""
+    edges = rows[0].edges
+    if any(each.edges != edges for each in rows):
+        raise Unfit("it joins rows of vertices with rows of edges, or rows of different edges")
+    value = at_ends(function, *(each.value for each in rows))
+    loop = None
+    if edges is not None and edges.added:
+        known = all(isinstance(each.value, Source | Target) and each.value.x is each.loop for each in rows)
+        loop = value.x if known and isinstance(value, Source | Target) else function(*(each.loop for each in rows))
+    return Traced(value, tuple(shape), edges, loop, all(each.even for each in rows))
+
+
+def columns(value: ir.Value, index: Any) -> ir.Value:
+    """The columns of `value` that `index` lists, in that order."""
+    index = np.asarray(index, np.int64).reshape(-1)
+    if np.array_equal(index, np.arange(value.width)):
+        return value
+    breaks = np.flatnonzero(np.diff(index) != 1) + 1
+    if isinstance(value, ir.Concat):  # a run stays within one part, so that one end's columns stay that end's
+        starts = np.cumsum([0, *(each.width for each in value.xs)])
+        breaks = np.union1d(breaks, np.flatnonzero(np.isin(index[1:], starts)) + 1)
+    if len(breaks) < _MOST_SLICES and not (value.width == 1 and len(index) > 1):
+        runs = [(int(run[0]), int(run[-1]) + 1) for run in np.split(index, breaks)]
+        parts = tuple(_slice(value, *run) for run in runs)
+        return parts[0] if len(parts) == 1 else ir.Concat(parts)
+    return linear(value, np.eye(value.width, dtype=np.float32)[index])
+
+
+def _slice(value: ir.Value, start: int, stop: int) -> ir.Value:
+    """Columns start to stop, of a Concat's part where they lie in one."""
+    if isinstance(value, ir.Concat):
+        at = 0
+        for each in value.xs:
+            if at <= start and stop <= at + each.width:
+                return _slice(each, start - at, stop - at)
+            at += each.width
+    if (start, stop) == (0, value.width):
+        return value
+    return at_ends(lambda x: ir.Slice(x, start, stop), value)  # type: ignore[no-any-return]
+
+
+def spread(value: ir.Value, shape: tuple[int, ...], wanted: tuple[int, ...]) -> ir.Value:
+    """Rows of `shape` repeated to the shape `wanted`, as torch broadcasts them."""
+    if shape == wanted:
+        return value
+    return columns(value, np.broadcast_to(np.arange(value.width).reshape(shape), wanted))
+
+
+def constant_like(value: ir.Value, row: Any) -> ir.Value:
+    """The constant `row`, one where `value` has a row."""
+    row = np.asarray(row).reshape(-1)
+    first = value if value.width == 1 else ir.Slice(value, 0, 1)
+    return ir.Linear(first, np.zeros((len(row), 1), np.float32), row)
+
+
+def constant_row(value: ir.Value) -> Any:
+    """The flat row of a constant that `constant_like` made, brought to edges or not; None for anything else."""
+    x = value.x if isinstance(value, Source | Target) else value
+    return x.bias if isinstance(x, ir.Linear) and x.bias is not None and not x.weight.any() else None
+
+
+def row_of(tensor: Any, count: int, shape: tuple[int, ...], record: Import) -> Any:
+    """A constant tensor, broadcast to rows of `shape`, as one flat row. Raises: Unfit where its rows differ."""
+    if not isinstance(tensor, torch.Tensor):
+        return record.constant(np.full(shape, float(tensor))).reshape(-1)
+    array = to_array(tensor)
+    if array.ndim == len(shape) + 1:
+        if len(array) not in (1, count) or (array != array[:1]).any():
+            raise Unfit(
+                "it takes numbers of its own for each vertex or edge, and these come and go",
+                "give them to the graph as features or attributes",
+            )
+        array = array[0]
+    try:
+        return record.constant(np.broadcast_to(array, shape)).reshape(-1)
+    except ValueError:
+        raise Unfit(f"a constant of shape {tuple(tensor.shape)} does not fit rows of shape {shape}") from None
+
+
+def times(a: Traced, b: Traced, shape: tuple[int, ...]) -> Traced:
+    """The product of two rows, each repeated to `shape`."""
+    if prod(a.shape) < prod(b.shape):
+        a, b = b, a
+    size, factors = prod(shape), prod(b.shape)
+    repeated = np.broadcast_to(np.arange(factors).reshape(b.shape), shape).reshape(-1)
+    in_blocks = size % factors == 0 and np.array_equal(repeated, np.repeat(np.arange(factors), size // factors))
+
+    def product(x: ir.Value, y: ir.Value) -> ir.Value:
+        x = spread(x, a.shape, shape)
+        if not in_blocks:
+            return ir.Multiply(x, spread(y, b.shape, shape))
+        return ir.Multiply(x, y) if factors in (1, size) else HeadScale(x, y, factors)
+
+    return mapped(product, shape, a, b)
+
+
+def prod(shape: Sequence[int]) -> int:
+    """The number of columns of a row."""
+    return int(np.prod(shape, dtype=np.int64))

@@ -1,0 +1,280 @@
+"""One run of an own layer's forward on a small graph, in which every tensor is followed by identity.
+
+The run's numbers do not matter, its shapes do: how many vertices and edges there are is unlike any width, and what it
+decided by them is found by the comparison on other graphs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric import nn as pyg
+
+from livegnn.errors import ModelUnsupported
+from livegnn.models import ir
+from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
+from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, on_edges_of
+from livegnn.models.pyg.own.reduce import Reducer
+from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, InfiniteEntries, Traced, constant_like, is_followed, row_of
+from livegnn.models.pyg.own.utilities import utilities_as_steps
+
+_ABOUT = {
+    "size", "dim", "shape", "device", "dtype", "ndim", "is_cuda", "layout", "is_sparse", "get_device", "numel", "len",
+    "is_floating_point", "requires_grad", "is_nested", "is_quantized", "names", "ndimension", "itemsize", "is_meta",
+    "element_size", "is_sparse_csr", "is_complex", "is_leaf", "grad_fn", "is_mkldnn", "is_mps", "is_xpu", "stride",
+    "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
+    "empty_like", "is_contiguous", "storage_offset", "is_signed", "result_type", "is_inference",
+}  # fmt: skip
+_OF_IDS = {"max", "min", "unique", "eq", "ne", "any", "all"}  # of ends, what may decide nothing but a branch
+_MADE = {"zeros", "ones", "full", "arange", "empty", "tensor", "as_tensor", "eye", "view", "reshape", "t", "transpose",
+         "unsqueeze", "squeeze", "get", "contiguous", "to", "getitem", "T", "permute", "data", "detach", "expand",
+         "flatten", "cat", "chunk", "split", "clone"}  # fmt: skip
+_LIBRARIES = ("torch", "torch_geometric", "livegnn")
+
+
+class FollowedRun(TorchFunctionMode):
+    """Follows the tensors of one layer's run.
+
+    nested: reads a convolution inside the layer: (module, its path, args, kwargs) -> what it returns.
+    """
+
+    def __init__(self, layer: nn.Module, record: Import, where: str, anchor: ir.Value, nested: Any) -> None:
+        super().__init__()
+        self.layer, self.record, self.where, self.nested = layer, record, where, nested
+        self.reducer = Reducer(record, where, anchor)
+        self.paths = {id(each): path for path, each in layer.named_modules()}
+        self.known: dict[int, tuple[torch.Tensor, Any]] = {}
+        self.depth = 0
+        self.pending: list[Any] = []
+        self.from_zeros = False  # whether the rows that a step of SUMMED_INTO adds to were all 0
+
+    def __deepcopy__(self, memo: Any) -> FollowedRun:
+        """Itself: a copied layer's hooks are still this run's."""
+        return self
+
+    def follow(self, tensor: torch.Tensor, symbol: Any) -> torch.Tensor:
+        """`tensor`, from now on followed as `symbol`."""
+        self.known[id(tensor)] = tensor, symbol
+        return tensor
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the layer's forward returns, in symbols. Raises: ModelUnsupported."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(self._hooked())
+            stack.enter_context(utilities_as_steps(self.utility))
+            stack.enter_context(self)
+            try:
+                result = self.layer(*args, **kwargs)
+            except ModelUnsupported:
+                raise
+            except Exception as error:
+                reason = f"{_line_of(error)}it fails on a small graph ({type(error).__name__}: {error})"
+                raise refuse(self.where, reason, "make it run on any graph") from error
+        return self.symbols_of(result)
+
+    @contextlib.contextmanager
+    def _hooked(self) -> Iterator[None]:
+        """Aggregations and convolutions inside the layer are single steps."""
+        handles = []
+        for each in self.layer.modules():
+            if isinstance(each, (pyg.Aggregation, pyg.MessagePassing)) and each is not self.layer:
+                handles.append(each.register_forward_pre_hook(self.before, with_kwargs=True))
+                handles.append(each.register_forward_hook(self.after))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            args, kwargs = self.symbols_of(tuple(args)), self.symbols_of(kwargs)
+            handler = self.aggregation if isinstance(module, pyg.Aggregation) else self.convolution
+            followed = is_followed((args, kwargs))
+            self.raise_refusals((args, kwargs))
+            self.pending.append(self.symbol(lambda: handler(module, args, kwargs), "aggr") if followed else None)
+
+    def after(self, module: nn.Module, args: Any, result: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.learn(result, self.pending.pop())
+
+    def aggregation(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """The rows that an aggregation of PyG makes of messages."""
+        given = inspect.signature(pyg.Aggregation.forward).bind(module, *args, **kwargs).arguments
+        x, index, ptr = given["x"], given.get("index"), given.get("ptr")
+        if not isinstance(index, EndIds) or index.end != 1 or ptr is not None:
+            raise Unfit("it reduces by something else than the edges' targets", "pass index")
+        if not isinstance(x, Traced):
+            x = on_edges_of(self, index, row_of(x, len(x), tuple(x.shape[1:]), self.record), tuple(x.shape[1:]))
+        label = getattr(self.layer, "aggr", None) if module is getattr(self.layer, "aggr_module", None) else None
+        return self.reducer.of(x, module, label or type(module).__name__)
+
+    def convolution(self, module: Any, args: Any, kwargs: Any) -> Any:
+        return self.nested(self, module, self.paths[id(module)], args, kwargs)
+
+    def constant(self, like: Traced, row: Any, shape: tuple[int, ...]) -> Traced:
+        """A constant row where `like` has a row."""
+        if like.edges is None:
+            return Traced(constant_like(like.value, row), shape)
+        return on_edges_of(self, EndIds(like.edges), row, shape)
+
+    # ---- following
+
+    def symbols_of(self, value: Any) -> Any:
+        """`value` with every followed tensor replaced by what it stands for."""
+        if isinstance(value, torch.Tensor):
+            return self.known[id(value)][1] if id(value) in self.known else value
+        if isinstance(value, tuple) or type(value) is list:
+            parts = [self.symbols_of(each) for each in value]
+            return parts if type(value) is list else tuple(parts)
+        if isinstance(value, dict):
+            return {key: self.symbols_of(each) for key, each in value.items()}
+        return value
+
+    def learn(self, result: Any, symbol: Any) -> None:
+        if isinstance(result, torch.Tensor):
+            if is_followed(symbol) and not isinstance(symbol, (tuple, list)):
+                self.follow(result, symbol)
+        elif isinstance(result, (list, tuple)):
+            parts = symbol if isinstance(symbol, (list, tuple)) else [symbol] * len(result)
+            for each, part in zip(result, parts, strict=True):
+                self.learn(each, part)
+
+    def symbol(self, make: Callable[[], Any], label: str) -> Any:
+        """What a step makes; a Refusal that names the user's line, raised when something reads it."""
+        try:
+            result = make()
+        except Unfit as error:
+            return Refusal(refuse(self.where, f"{users_line()}{label}: {error.reason}", error.remedy))
+        except TypeError as error:
+            reason = f"{users_line()}{label} is called in a way that is not supported ({error})"
+            return Refusal(refuse(self.where, reason, "see docs/models.md for the operations supported"))
+        return result
+
+    def utility(self, handler: Any, original: Any, args: Any, kwargs: Any) -> Any:
+        """A call of one of PyG's utilities, as one step."""
+        symbolic = self.symbols_of(tuple(args)), self.symbols_of(kwargs)
+        self.depth += 1
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            self.depth -= 1
+        if self.depth == 0 and is_followed(symbolic):
+            self.raise_refusals(symbolic)
+            given = inspect.signature(original).bind(*symbolic[0], **symbolic[1]).arguments
+            self.learn(result, self.symbol(lambda: handler(self, result, given),
+                                           original.__name__))  # fmt: skip
+        return result
+
+    def raise_refusals(self, value: Any) -> None:
+        """Raises the first refusal that a step would read."""
+        if isinstance(value, Refusal):
+            raise value.error
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+            self.raise_refusals(each)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        outermost = self.depth == 0
+        symbolic = (self.symbols_of(tuple(args)), self.symbols_of(kwargs)) if outermost else ((), {})
+        if outermost and _name(func) in SUMMED_INTO:
+            with torch._C.DisableTorchFunction():
+                self.from_zeros = not bool(args[0].any())
+        with torch._C.DisableTorchFunction():
+            result = func(*args, **kwargs)
+        if not outermost:
+            return result
+        name = _name(func)
+        if not is_followed(symbolic):
+            computed = isinstance(result, torch.Tensor) and result.is_floating_point() and name not in _MADE
+            self.record.rounded |= computed  # a constant computed in the module's own float32
+            return result
+        if name in _ABOUT:
+            return result
+        self.raise_refusals(symbolic)
+        symbol = self.symbol(lambda: self.step(name, result, *symbolic), name)
+        changed = args[0] if name in ("setitem",) else result
+        if isinstance(symbol, Refusal) and not isinstance(changed, (torch.Tensor, list, tuple)):
+            raise symbol.error
+        self.learn(changed, symbol)
+        return result
+
+    def step(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
+        """What a function of torch makes. Raises: Unfit."""
+        first = args[0] if args else None
+        if isinstance(first, EndIds):
+            if name in _OF_IDS:
+                return None
+            if first.end is not None and name in ("view", "unsqueeze", "expand", "expand_as", "to", "long", "reshape"):
+                return first
+            if name in ("contiguous", "clone", "detach", "to", "long"):
+                return first
+        if isinstance(first, InfiniteEntries) and name not in ("where",):
+            raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
+        handler = FUNCTIONS.get(name)
+        if handler is None:
+            raise Unfit("this operation is not supported")
+        if "out" in kwargs or "inplace" in kwargs:
+            kwargs = {key: each for key, each in kwargs.items() if key not in ("out", "inplace")}
+        return handler(self, result, *args, **kwargs)
+
+
+def _name(func: Any) -> str:
+    """torch's name of a function, without underscores of operators and in-place forms."""
+    raw = getattr(func, "__name__", repr(func))
+    if raw == "__get__":
+        raw = getattr(func.__self__, "__name__", raw)
+    name = str(raw).strip("_")
+    return name[1:] if name in ("iadd", "isub", "imul", "itruediv", "idiv", "ipow") else name
+
+
+def users_line() -> str:
+    """Where the user's code stands: method, line and text; "" if none of it runs."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not _is_librarys(frame):
+            return _line(frame, frame.f_lineno)
+        if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == __name__:
+            break
+        frame = frame.f_back
+    return ""
+
+
+def _line_of(error: BaseException) -> str:
+    """The user's line that an error went through last; "" if none."""
+    found, at = "", error.__traceback__
+    while at is not None:
+        if not _is_librarys(at.tb_frame):
+            found = _line(at.tb_frame, at.tb_lineno)
+        at = at.tb_next
+    return found
+
+
+def _is_librarys(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return (
+        name.split(".")[0] in _LIBRARIES
+        or name.endswith(("_propagate", "_edge_updater"))
+        or frame.f_code.co_filename.startswith("<frozen")
+    )
+
+
+def _line(frame: FrameType, number: int) -> str:
+    text = linecache.getline(frame.f_code.co_filename, number).strip()
+    name = frame.f_code.co_qualname.rsplit("<locals>.", 1)[-1]
+    return f"{name}, line {number}{f' ({text})' if text else ''}: "
+
+
+EDGES_OF_GRAPH = EndIds(EdgeChoice())

@@ -1,0 +1,189 @@
+"""PyG's own utilities as single steps of an own layer: softmax, scatter, degree, and what adds or removes self-loops.
+
+A user's module holds them by any name. While an own layer is read, every module's name for one of them is bound to a
+stand-in, which outside of that thread's reading calls the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch_geometric import utils
+
+from livegnn.models import ir
+from livegnn.models.edges import EdgeWeight, Gather
+from livegnn.models.pyg.context import Unfit
+from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
+from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
+
+_NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
+_PASS_IT = "pass num_nodes=x.size(0)"
+
+
+Given = dict[str, Any]  # the arguments of a call by PyG's names, defaults left out
+
+
+def _softmax(tracing: Tracing, result: Any, given: Given) -> Any:
+    src, index = given["src"], given.get("index")
+    if not isinstance(index, EndIds) or index.end is None or given.get("ptr") is not None:
+        raise Unfit("its groups are not the in-edges of a vertex", "pass index")
+    if index.end == 0:
+        raise Unfit("it runs over what leaves a vertex, along the edges' other direction", "pass index, the targets")
+    if not isinstance(src, Traced):
+        shape = tuple(src.shape[1:])
+        src = on_edges_of(tracing, index, row_of(src, len(src), shape, tracing.record), shape)
+    if given.get("dim", 0) % (len(src.shape) + 1) != 0 or src.edges != index.edges:
+        raise Unfit("its scores are not rows of the edges whose targets it is given")
+    return tracing.reducer.softmax(src)
+
+
+def _scatter(tracing: Tracing, result: Any, given: Given) -> Any:
+    return scatter(tracing, result, given["src"], given["index"], given.get("reduce", "sum"), given.get("dim", 0))
+
+
+def _degree(tracing: Tracing, result: Any, given: Given) -> Any:
+    index = given["index"]
+    if not isinstance(index, EndIds) or index.end is None:
+        raise Unfit("it counts numbers that are not the ends of edges", "pass a row of edge_index")
+    return scatter(tracing, result, on_edges_of(tracing, index, [1.0], ()), index, "sum")
+
+
+def _edges_in(given: Given) -> EdgeChoice:
+    edge_index = given["edge_index"]
+    if not isinstance(edge_index, EndIds) or edge_index.end is not None:
+        raise Unfit("its edges are not the graph's own edge_index", "change the graph, not the model's copy")
+    return edge_index.edges
+
+
+def _remove(tracing: Tracing, result: Any, given: Given) -> Any:
+    edge_attr = given.get("edge_attr")
+    if _edges_in(given).added:
+        raise Unfit("it removes the self-loops that were added before", "leave out one of the two")
+    edges = EdgeChoice(own=False)
+    return EndIds(edges), None if edge_attr is None else _rows(tracing, result[1], edge_attr, edges, None)
+
+
+def _rows(tracing: Tracing, result: Any, edge_attr: Any, edges: EdgeChoice, loop: ir.Value | None) -> Traced:
+    shape = tuple(result.shape[1:])
+    if not isinstance(edge_attr, Traced):
+        row = row_of(edge_attr, len(edge_attr), shape, tracing.record)
+        return Traced(on_edges_of(tracing, EndIds(EdgeChoice()), row, shape).value, shape, edges, loop)
+    return Traced(edge_attr.value, shape, edges, loop)
+
+
+def _add(tracing: Tracing, result: Any, given: Given) -> Any:
+    before, edge_attr = _edges_in(given), given.get("edge_attr")
+    if before.added:
+        raise Unfit("it adds self-loops for the second time", "leave out one of the two")
+    if given.get("num_nodes") is None:
+        raise Unfit(_NUM_NODES, _PASS_IT)
+    edges = EdgeChoice(before.own, added=True)
+    if edge_attr is None:
+        return EndIds(edges), None
+    plain = _rows(tracing, result[1], edge_attr, before, None)
+    loop, even = _fill(tracing, plain, given.get("fill_value"))
+    return EndIds(edges), Traced(plain.value, plain.shape, edges, loop, even)
+
+
+def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bool]:
+    """The rows of added loops, as PyG's compute_loop_attr makes them, and whether all other edges' are the same."""
+    if isinstance(fill_value, Traced):
+        raise Unfit("its fill_value is computed from the features", "use a number, 'mean' or 'add'")
+    if not isinstance(fill_value, str):
+        row = row_of(1.0 if fill_value is None else fill_value, 1, rows.shape, tracing.record)
+        known = constant_row(rows.value)
+        return constant_like(tracing.reducer.anchor, row), known is not None and bool((known == row).all())
+    kinds: dict[str, ir.Aggregate] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+    if fill_value not in kinds:
+        raise Unfit(f"fill_value={fill_value!r} is not supported", "use a number, 'mean' or 'add'")
+    loops = "keep" if rows.edges is None or rows.edges.own else "drop"
+    return Gather(rows.value, kinds[fill_value], loops=loops), False  # type: ignore[arg-type]
+
+
+def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
+    """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
+    before, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
+    if before.added or edge_attr is None or not before.own:
+        before = EdgeChoice(own=False) if not before.added else before
+        return _add(tracing, result, {**given, "edge_index": EndIds(before)})
+    if not isinstance(edge_attr, Traced):
+        return _keep_constant(tracing, result, given)
+    if given.get("num_nodes") is None:
+        raise Unfit(_NUM_NODES, _PASS_IT)
+    if not isinstance(edge_attr.value, EdgeWeight) or isinstance(fill_value, str):
+        raise Unfit(
+            "a vertex's loop takes the attributes of its last self-loop edge, which are not kept",
+            "use remove_self_loops and add_self_loops",
+        )
+    edges = EdgeChoice(own=False, added=True)
+    weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
+    return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
+
+
+def _keep_constant(tracing: Tracing, result: Any, given: Given) -> Any:
+    """The same where all edges have one constant row: so do the loops of vertices with self-loops of their own."""
+    ids, rows = _add(tracing, result, {**given, "edge_index": EndIds(EdgeChoice(own=False))})
+    if rows.even:
+        return ids, rows
+    reducer = tracing.reducer
+    own = ((1.0, reducer.count(EdgeChoice())), (-1.0, reducer.count(EdgeChoice(own=False))))
+    constant = constant_like(reducer.anchor, constant_row(rows.value))
+    return ids, dataclasses.replace(rows, loop=ir.Elementwise("where", (ir.Combine(own), constant, rows.loop)))
+
+
+_STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
+    utils.softmax: _softmax,
+    utils.scatter: _scatter,
+    utils.degree: _degree,
+    utils.remove_self_loops: _remove,
+    utils.add_self_loops: _add,
+    utils.add_remaining_self_loops: _add_remaining,
+}
+_lock = threading.RLock()
+_reading = threading.local()
+
+
+@contextlib.contextmanager
+def utilities_as_steps(step: Callable[..., Any]) -> Iterator[None]:
+    """Makes this thread's calls of the utilities step(handler, original, args, kwargs)."""
+    with _lock:
+        outer = getattr(_reading, "step", None)
+        kept: list[tuple[dict[str, Any], str, Any]] = []
+        try:
+            _reading.step = step
+            if outer is None:
+                kept = _bind_all({id(each): _stand_in(each, handler) for each, handler in _STEPS.items()})
+            yield
+        finally:
+            _reading.step = outer
+            for names, name, original in kept:
+                names[name] = original
+
+
+def _stand_in(original: Callable[..., Any], handler: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        step = getattr(_reading, "step", None)
+        return original(*args, **kwargs) if step is None else step(handler, original, args, kwargs)
+
+    return call
+
+
+def _bind_all(stand_ins: dict[int, Callable[..., Any]]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Binds every module's names for these functions anew. Returns: (names, name, what it was) of each."""
+    kept = []
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or module.__name__.startswith("livegnn."):
+            continue
+        for name, value in list(names.items()):
+            if id(value) in stand_ins and callable(value):
+                kept.append((names, name, value))
+                names[name] = stand_ins[id(value)]
+    return kept

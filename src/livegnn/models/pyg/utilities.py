@@ -1,0 +1,84 @@
+"""PyG's functions on edge_index that a forward may call between layers, each taken as one operation while it is read.
+
+They are plain Python and decide by the numbers of the tensors at hand. So `reading_utilities` puts stand-ins in their
+place, in the modules that hold the forward and in torch_geometric.utils; what they become is in functions/graph.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch_geometric.utils as utils
+from torch import fx, nn
+from torch.overrides import handle_torch_function, has_torch_function
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+#: What is read, or refused with its own reason (functions/graph.py).
+NAMES = (
+    "add_self_loops", "add_remaining_self_loops", "remove_self_loops", "degree", "get_laplacian", "to_undirected",
+    "coalesce", "sort_edge_index", "contains_self_loops", "is_undirected", "subgraph", "k_hop_subgraph",
+    "negative_sampling", "to_dense_adj", "to_dense_batch",
+)  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(utils, name) for name in NAMES} | {"gcn_norm": gcn_norm}
+_patching = threading.Lock()
+
+
+def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def operation(*args: Any, **kwargs: Any) -> Any:
+        given = tuple(
+            each for each in (*args, *kwargs.values()) if isinstance(each, fx.Proxy) or hasattr(each, "shape")
+        )
+        if has_torch_function(given):
+            return handle_torch_function(operation, given, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return operation
+
+
+STAND_INS: dict[str, Callable[..., Any]] = {name: _stand_in(each) for name, each in _FUNCTIONS.items()}
+_names = {id(each): f"utils.{name}" for name, each in STAND_INS.items()}
+
+
+def name_of_utility(function: Any) -> str | None:
+    """The handler's name of a stand-in; None for another function."""
+    return _names.get(id(function))
+
+
+@contextlib.contextmanager
+def reading_utilities(module: nn.Module) -> Iterator[None]:
+    """Makes every call of a utility by the user's code one step, in this thread and one import at a time."""
+    reader = threading.get_ident()
+    chosen = {id(each): _for_thread(reader, each, STAND_INS[name]) for name, each in _FUNCTIONS.items()}
+    spaces = {id(space): space for space in (*_namespaces(module), vars(utils))}
+    with _patching:
+        kept = [(space, key, each) for space in spaces.values() for key, each in [*space.items()] if id(each) in chosen]
+        for space, key, each in kept:
+            space[key] = chosen[id(each)]
+        try:
+            yield
+        finally:
+            for space, key, each in kept:
+                space[key] = each
+
+
+def _for_thread(reader: int, function: Callable[..., Any], stand_in: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (stand_in if threading.get_ident() == reader else function)(*args, **kwargs)
+
+    return call
+
+
+def _namespaces(module: nn.Module) -> Iterator[dict[str, Any]]:
+    """The globals of the classes that the user wrote."""
+    for each in module.modules():
+        for kind in type(each).__mro__:
+            if not kind.__module__.startswith(("torch.", "torch_geometric.")):
+                yield getattr(vars(kind).get("forward"), "__globals__", {})
+                yield vars(sys.modules.get(kind.__module__, utils))

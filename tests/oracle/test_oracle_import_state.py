@@ -1,0 +1,104 @@
+"""Forwards that keep something from call to call: caches that may be ignored, state that is refused, notes that do no
+harm."""
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_geometric import nn as pyg
+
+import livegnn as lg
+from livegnn.testing import random_batch, random_graph
+from tests.oracle.pyg_oracle import liven
+from tests.oracle.test_oracle_pyg_streams import check
+
+CACHED = {
+    "gcn": lambda cached: pyg.GCN(5, 8, 2, 3, cached=cached),
+    "sg": lambda cached: pyg.SGConv(5, 3, K=2, cached=cached),
+    "appnp": lambda cached: pyg.Sequential(
+        "x, edge_index", [(nn.Linear(5, 3), "x -> x"), (pyg.APPNP(3, 0.2, cached=cached), "x, edge_index -> x")]
+    ),
+}
+
+
+class Keeping(nn.Module):
+    """Scales by what the first call saw; a real bug of published code."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.first = pyg.SAGEConv(5, 3), None
+
+    def forward(self, x, edge_index):
+        if self.first is None:
+            self.first = self.conv(x, edge_index)
+        return self.first
+
+
+class Evolving(nn.Module):
+    """Its weight moves with every call, whatever the graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.cell, self.state = pyg.GCNConv(5, 3), nn.GRUCell(3, 3), None
+        self.start = nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x, edge_index):
+        self.state = self.cell(self.start, self.start if self.state is None else self.state)
+        return self.conv(x, edge_index) @ self.state
+
+
+class Noting(nn.Module):
+    """Leaves its embedding and a lock for others; its output does not read them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.lock = pyg.GCNConv(5, 8), pyg.GCNConv(8, 3), threading.Lock()
+
+    def forward(self, x, edge_index):
+        with self.lock:
+            self.embedding = self.first(x, edge_index).relu()
+        return self.second(self.embedding, edge_index)
+
+
+def follow(module, model, seed):
+    """The live engine over a stream against the module, which always starts afresh."""
+    rng = np.random.default_rng(seed)
+    graph, mirror = random_graph(rng, 5, False, vertices=20)
+    engine = lg.Engine(model, graph, threads=1)
+    check(engine, module, mirror, f"seed {seed}, at creation")
+    for batch, size in enumerate((1, 8, 25)):
+        engine.apply(random_batch(rng, mirror, size))
+        check(engine, module, mirror, f"seed {seed}, version {batch + 1}")
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_a_cache_is_ignored_when_asked(name):
+    torch.manual_seed(3)
+    module = liven(CACHED[name](True), 3)
+    fresh = CACHED[name](False)
+    fresh.load_state_dict(module.state_dict())
+    x, edges = torch.randn(4, 5), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    with torch.no_grad():
+        module(x, edges)  # now it holds a graph that is not ours, as after training
+    with pytest.raises(lg.errors.ModelUnsupported, match="cached=True keeps the first graph for ever"):
+        lg.from_pyg(module)
+    follow(fresh, lg.from_pyg(module, ignore_cached=True), 3)
+    assert all(each.cached for each in module.modules() if hasattr(each, "cached")), "the module itself is as it was"
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Keeping, "first"), (Evolving, "state")])
+def test_state_is_refused_by_name(kind, name):
+    with pytest.raises(lg.errors.ModelUnsupported, match=f"it keeps {name} from one call for the next"):
+        lg.from_pyg(kind().eval(), ignore_cached=True)
+
+
+def test_what_is_only_written_does_no_harm():
+    torch.manual_seed(5)
+    module = liven(Noting(), 5)
+    model = lg.from_pyg(module)
+    assert not hasattr(module, "embedding")
+    module.lock = contextlib.nullcontext()  # the oracle copies the module, and locks cannot be copied
+    follow(module, model, 5)
