@@ -25,6 +25,7 @@ class EventStream:
     Args:     src, dst: (E,) int64 in [0, vertex_count).   time: (E,) int64, in the source's own unit.
               weight: (E,) float32 (an amount, a rating).   features: (V, F) float32.
               labels: (V,) int8, -1 where unknown.   split: (V,) or (S, V) int8, 0 where a label may train.
+              is_bipartite: edges join two kinds of vertices, as users and pages; messages must flow both ways.
     """
 
     name: str
@@ -38,6 +39,7 @@ class EventStream:
     labels: Int8 | None = None
     split: Int8 | None = None
     generated: bool = False
+    is_bipartite: bool = False
 
     @property
     def event_count(self) -> int:
@@ -67,14 +69,14 @@ def _bitcoin_otc(name: str) -> EventStream:
 
 def _jodie_wikipedia(name: str) -> EventStream:
     text = "Wikipedia edits, user to page (seconds since the first); users 0..8226, pages 8227..9226"
-    return _dated(name, read(name, "edges.npz"), "t", 9227, text)
+    return _dated(name, read(name, "edges.npz"), "t", 9227, text, is_bipartite=True)
 
 
 def _tags_math_sx(name: str) -> EventStream:
     edges = read(name, "edges.npz")
     count = max(int(int64(edges[key]).max()) for key in ("src", "dst")) + 1
     text = "Tags on math.stackexchange questions, post to tag (milliseconds since the first); tags 0..1628, then posts"
-    return _dated(name, edges, "t_ms", count, text)
+    return _dated(name, edges, "t_ms", count, text, is_bipartite=True)
 
 
 def _static(name: str, text: str) -> EventStream:
@@ -219,7 +221,7 @@ def _edits(name: str, seed: int, scale: float) -> EventStream:
     src, dst = _crowd(random, users, events, 0.9), users + _crowd(random, pages, events, 0.8)
     time = np.sort(random.integers(0, 2_678_400, events)).astype(np.int64)
     text = f"GENERATED edits of the shape of {name} (seed {seed})"
-    return EventStream(name, src, dst, time, users + pages, text, generated=True)
+    return EventStream(name, src, dst, time, users + pages, text, generated=True, is_bipartite=True)
 
 
 def _tags(name: str, seed: int, scale: float) -> EventStream:
@@ -232,7 +234,7 @@ def _tags(name: str, seed: int, scale: float) -> EventStream:
     post, dst = fresh // tags, fresh % tags
     time = np.sort(random.integers(0, 220_000_000_000, posts)).astype(np.int64)[post]
     text = f"GENERATED post-tag edges of the shape of {name} (seed {seed})"
-    return EventStream(name, tags + post, dst, time, tags + posts, text, generated=True)
+    return EventStream(name, tags + post, dst, time, tags + posts, text, generated=True, is_bipartite=True)
 
 
 _GENERATORS: dict[str, Callable[[str, int, float], EventStream]] = {
