@@ -128,8 +128,6 @@ def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: 
     name = options.dataset
     load = None if options.generated else lambda: datasets.load_typed(name)
     stream = loaded(load, lambda: datasets.generate_typed(name, options.seed), console)
-    if stream.generated:
-        console.warn("This stream is GENERATED: the shape of the real one, not its content.")
 
     def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
         return apply(stream.updates(begin, end))

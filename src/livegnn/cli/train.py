@@ -21,6 +21,7 @@ from msgspec import structs
 import livegnn as lg
 from livegnn import datasets
 from livegnn.cli import files
+from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
 from livegnn.cli.events import KnownVertices, listed, refuse_unknown
 from livegnn.cli.train_config import Config, DataConfig, read_config
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.fresh:
         (folder / "checkpoint.pt").unlink(missing_ok=True)
     _refuse_another(config, folder)
-    stream = _read(config.data)
+    stream = _read(config.data, console)
     warm = int(len(stream) * config.data.warm)
     if not 0 < warm < len(stream):
         raise ValueInvalid(
@@ -255,8 +256,8 @@ def _model(config: Config, graph: lg.Graph) -> TemporalModel:
         raise ValueInvalid(f"[train] expected arguments of a model in [model], got {config.model} ({cause})") from cause
 
 
-def _read(data: DataConfig) -> TrainingEvents:
-    stream = _from_file(data) if data.events else _from_dataset(data)
+def _read(data: DataConfig, console: Console) -> TrainingEvents:
+    stream = _from_file(data) if data.events else _from_dataset(data, console)
     order = np.argsort(stream.time, kind="stable")
     if data.limit:
         order = order[: data.limit]
@@ -265,11 +266,12 @@ def _read(data: DataConfig) -> TrainingEvents:
     return TrainingEvents(stream.title, *columns, stream.features, stream.ids, stream.is_bipartite)
 
 
-def _from_dataset(data: DataConfig) -> TrainingEvents:
+def _from_dataset(data: DataConfig, console: Console) -> TrainingEvents:
     if data.dataset not in datasets.names():
         known = ", ".join(datasets.names())
         raise ValueInvalid(f"[train] expected data.dataset among {known}, got {data.dataset!r}; choose one of them")
-    found = datasets.generate_like(data.dataset) if data.generated else datasets.load_or_generate(data.dataset)
+    load = None if data.generated else lambda: datasets.load(data.dataset, download=data.download)
+    found = loaded(load, lambda: datasets.generate_like(data.dataset), console)
     if found.time is None:
         raise ValueInvalid(f"[train] expected a data set with times, got {data.dataset!r}; choose a dated one")
     features = found.features

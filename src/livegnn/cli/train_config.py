@@ -29,6 +29,7 @@ class DataConfig(_Section, frozen=True, kw_only=True):
 
     dataset: str = "jodie_wikipedia"
     generated: bool = False
+    download: bool = False  # by PyG's or OGB's class, where the data set is not at hand
     events: str = ""  # .parquet or .csv; then dataset is not read
     features: str = ""  # .npy, .parquet or .csv: one row for each vertex
     id: str = ""  # the column of vertex ids in the features file
