@@ -26,9 +26,7 @@ NAMES = (
 )  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(utils, name) for name in NAMES} | {"gcn_norm": gcn_norm}
 _patching = threading.Lock()
-_bound: dict[
-    int, Callable[..., Any]
-] = {}  # by id of what stands in for it while a forward is read
+_bound: dict[int, Callable[..., Any]] = {}  # by id of what stands in for it while a forward is read
 
 
 def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
