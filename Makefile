@@ -1,4 +1,4 @@
-# `make` lists the targets. Everything they make lies in $(VENV), build/ and out/.
+# `make` lists the targets. Everything they make lies in $(VENV), build/, dist/ and out/.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -19,7 +19,7 @@ PY_DIRS := .ci $(wildcard src tests benchmarks examples)
 CPP_FILES := $(shell find core bindings benchmarks/native -name '*.h' -o -name '*.cc')
 SOURCES := $(shell find core bindings src -not -path 'core/tests*' -not -path '*/__pycache__*' -not -name '*.so')
 
-.PHONY: help demo test test-native docs bench bench-families bench-sampling bench-temporal zoo soak check stub format clean
+.PHONY: help demo test test-native docs wheel release bench bench-families bench-sampling bench-temporal zoo soak check stub format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,20 @@ bench-temporal: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## the benchmarks of 
 zoo: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## public network classes by from_pyg; LIVEGNN_ZOO names the folder of their checkouts
 	@$(BIN)/python -m benchmarks.zoo $(ARGS)
 
+wheel: $(VENV)/.stamp-release  ## a wheel for this Python in dist; .github/workflows/wheels.yml makes all of them
+	@rm -f build/wheel/*.whl dist/*.whl
+	@CXX="$(COMPILER)" PATH="$(BIN):$$PATH" CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PIP) wheel --no-build-isolation --no-deps \
+	  --config-settings=build-dir=build/wheel/cmake --wheel-dir build/wheel .
+	@mkdir -p dist
+	@if [ "$$(uname)" != Linux ]; then cp build/wheel/*.whl dist; \
+	elif ! PATH="$(BIN):$$PATH" auditwheel repair --wheel-dir dist build/wheel/*.whl >build/wheel/repair.log 2>&1; \
+	then cat build/wheel/repair.log; exit 1; fi
+	@ls -l dist/*.whl
+
+release: $(VENV)/.stamp-dev $(VENV)/.stamp-package wheel  ## before a release: the wheel, installed and run where no compiler is; the docs
+	@$(PYTEST) -m release tests/release
+	@$(MAKE) docs
+
 soak: $(VENV)/.stamp-dev $(VENV)/.stamp-package  ## an hour of random work, kills and damaged files; make soak ARGS="--minutes 5 --seed 7"
 	@LIVEGNN_HYPOTHESIS=soak $(PYTEST) -m soak
 	@$(BIN)/python -m tests.soak $(ARGS)
@@ -83,7 +97,7 @@ format: $(VENV)/.stamp-dev  ## rewrite the sources in the house format
 	@$(BIN)/clang-format -i $(CPP_FILES)
 
 clean:  ## take away what the other targets made
-	rm -rf build out $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist out $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # ---- the environment, one stamp per step
 
@@ -123,6 +137,13 @@ $(VENV)/.stamp-dev: $(VENV)/.stamp-demo
 	@echo "[make] installing what the tests need"
 	@$(BIN)/python .ci/requirements.py dev > $(VENV)/dev.txt
 	@$(PIP) install -r $(VENV)/dev.txt
+	@touch $@
+
+# what repairs a wheel
+$(VENV)/.stamp-release: $(VENV)/.stamp-needs
+	@echo "[make] installing what makes a wheel"
+	@$(BIN)/python .ci/requirements.py release > $(VENV)/release.txt
+	@$(PIP) install -r $(VENV)/release.txt
 	@touch $@
 
 # the package itself, as a user gets it: never editable; build/package is kept, so that only what changed is compiled

@@ -6,7 +6,7 @@ answer.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 try:
     from livegnn import _core

@@ -176,7 +176,7 @@ class Remembers(nn.Module):
     [
         (lambda: OverVertices(nn.GRU(6, 4)), "runs over the vertices one after the other"),
         (lambda: Sequence(nn.LSTM(6, 4, proj_size=2)), "proj_size"),
-        (Remembers, "what an earlier call of the forward left on the module"),
+        (Remembers, "it keeps state from one call for the next"),
     ],
 )
 def test_refused(module, reason):

@@ -28,13 +28,19 @@ def add_columns(parser: argparse.ArgumentParser, *, time: str, weight: str) -> a
 
 
 def loaded(load: Callable[[], Stream] | None, generate: Callable[[], Stream], console: Console) -> Stream:
-    """The real data set, or a generated one where that is not at hand, or not wanted."""
-    if load is not None:
+    """The real data set, or a generated one where that is not at hand, or not wanted; one line says so, and why."""
+    if load is None:
+        console.warn("This stream is GENERATED: the shape of the real one, not its content.")
+        return generate()
+    try:
+        return load()
+    except DataMissing as why:
         try:
-            return load()
-        except DataMissing as why:
-            console.warn(str(why))
-    return generate()
+            made = generate()
+        except DataMissing:
+            raise why from None
+        console.warn(f"This stream is GENERATED, as the real one is missing: {why}")
+        return made
 
 
 def positive(text: str) -> int:

@@ -9,6 +9,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from livegnn.optional import need
 
 Column = npt.NDArray[Any]
 OPS = ("add", "remove", "set_weight")
+_TIME = "a whole number or a date such as 2024-05-31T12:30:00Z"
+_SECOND, _EPOCH = 1_000_000, datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +53,43 @@ class Table:
             return np.ascontiguousarray(values.astype("datetime64[us]").astype(np.int64))
         return self._convert(name, values, np.dtype(np.int64), "a whole number")
 
-    def float32(self, name: str) -> npt.NDArray[np.float32]:
-        """A column of finite numbers. Raises: ValueInvalid naming the row, DtypeInvalid."""
+    def has_dates(self, name: str) -> bool:
+        """Whether the column holds dates; the first row decides."""
+        values = self.column(name)
+        if values.dtype.kind not in "OUS" or not len(values):
+            return values.dtype.kind == "M"
+        first = values[:1].tolist()[0]
+        return _whole(first) is None and _microseconds(first) is not None
+
+    def times(self, name: str) -> npt.NDArray[np.int64]:
+        """A column of times: whole numbers in the user's own unit, or dates as microseconds since 1970.
+
+        Dates are ISO 8601; one that names no zone is in UTC. Raises: ValueInvalid naming the row, DtypeInvalid.
+        """
+        values = self.column(name)
+        if values.dtype.kind == "M":
+            self._refuse_first(name, values, np.isnat(values), "a date")
+        if values.dtype.kind in "iuM":
+            return self.int64(name)
+        if values.dtype.kind not in "OUSf":
+            raise DtypeInvalid(f"[{self.path}, column {name}] expected {_TIME}, got {values.dtype}; convert the column")
+        read, expected = (_microseconds, "a date as in row 1") if self.has_dates(name) else (_whole, _TIME)
+        out = np.empty(len(values), dtype=np.int64)
+        for row, value in enumerate(values.tolist()):
+            time = read(value)
+            if time is None:
+                raise ValueInvalid(self.error(row, name, expected, value, _time_advice(value)))
+            out[row] = time
+        return out
+
+    def float32(self, name: str, text_advice: str = "fix the file") -> npt.NDArray[np.float32]:
+        """A column of finite numbers. text_advice: what to do where it holds text.
+
+        Raises: ValueInvalid naming the row, DtypeInvalid.
+        """
         values = self.column(name)
         if values.dtype.kind not in "iuf":
-            values = self._convert(name, values, np.dtype(np.float64), "a number")
+            values = self._convert(name, values, np.dtype(np.float64), "a number", text_advice)
         with np.errstate(over="ignore"):
             numbers = np.ascontiguousarray(values, dtype=np.float32)
         self._refuse_first(name, values, ~np.isfinite(numbers), "a finite float32")
@@ -81,11 +116,13 @@ class Table:
         self._refuse_first(name, values, wrong, "one of " + ", ".join(OPS))
         return values
 
-    def error(self, row: int, name: str, expected: str, got: object) -> str:
+    def error(self, row: int, name: str, expected: str, got: object, advice: str = "fix the file") -> str:
         """Text of an error at row `row` (from 0) of column `name`."""
-        return f"[{self.path}, row {row + 1}, column {name}] expected {expected}, got {got!r}; fix the file"
+        return f"[{self.path}, row {row + 1}, column {name}] expected {expected}, got {got!r}; {advice}"
 
-    def _convert(self, name: str, values: Column, dtype: np.dtype[Any], expected: str) -> Column:
+    def _convert(
+        self, name: str, values: Column, dtype: np.dtype[Any], expected: str, text_advice: str = "fix the file"
+    ) -> Column:
         if values.dtype.kind not in "OUSf":
             raise DtypeInvalid(
                 f"[{self.path}, column {name}] expected {expected}, got {values.dtype}; convert the column"
@@ -98,13 +135,47 @@ class Table:
                     raise ValueError
                 out[row] = kind(value)
             except (TypeError, ValueError, OverflowError):
-                raise ValueInvalid(self.error(row, name, expected, value)) from None
+                advice = text_advice if isinstance(value, str) and value else "fix the file"
+                raise ValueInvalid(self.error(row, name, expected, value, advice)) from None
         return out
 
     def _refuse_first(self, name: str, values: Column, wrong: npt.NDArray[np.bool_], expected: str) -> None:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise ValueInvalid(self.error(row, name, expected, values[row : row + 1].tolist()[0]))
+
+
+def _whole(value: object) -> int | None:
+    """A whole number, also one written as 3.0."""
+    try:
+        if isinstance(value, str) and value.lstrip("+-").isdecimal():
+            number = int(value)
+        else:
+            real = float(value)  # type: ignore[arg-type]
+            number = int(real) if real.is_integer() and abs(real) < 2**53 else 2**63
+    except (TypeError, ValueError):
+        return None
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _microseconds(value: object) -> int | None:
+    """Since 1970, of a date in ISO 8601; in UTC where it names no zone."""
+    try:
+        date = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(date, datetime):
+            return None
+    except ValueError:
+        return None
+    since = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * _SECOND + since.microseconds
+
+
+def _time_advice(value: object) -> str:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return "fix the file"
+    return "count in a smaller unit, such as milliseconds"
 
 
 def read_table(path: Path) -> Table:
@@ -177,12 +248,13 @@ def _read_csv(path: Path) -> Table:
 
 
 def read_features(
-    path: Path, id_column: str | None, kind_column: str | None = None
+    path: Path, id_column: str | None, kind_column: str | None = None, id_option: str = "--id-column "
 ) -> tuple[npt.NDArray[np.float32], Column | None]:
     """Features (V, F) float32 and the ids of the rows, None for 0..V-1.
 
     Args:     path: .npy with a matrix, or .parquet or .csv with a row for each vertex and a column for each feature.
-              kind_column: of the vertices' types, which is no feature either.
+              kind_column: of the vertices' types, which is no feature either.  id_option: how the user names the
+              column of ids.
     Raises:   DataMissing, DtypeInvalid, WidthMismatch, ValueInvalid, naming row and column.
     """
     if path.suffix.lower() == ".npy":
@@ -194,7 +266,8 @@ def read_features(
     names = [name for name in table.columns if name not in (id_column, kind_column)]
     if not names:
         raise WidthMismatch(f"[{path}] expected at least one feature column, got none; add one")
-    return np.stack([table.float32(name) for name in names], axis=1), ids
+    hint = {name: f"if it holds ids, pass {id_option}{name}" for name in names if id_column is None}
+    return np.stack([table.float32(name, hint.get(name, "fix the file")) for name in names], axis=1), ids
 
 
 def _refuse_equal_ids(path: Path, name: str, ids: Column) -> None:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import livegnn as lg
 from livegnn.cli.arguments import add_columns, positive
 from livegnn.cli.console import Console
-from livegnn.cli.events import Ids, UserFiles, apply_rows, listed, play, read_files, refuse_disorder
+from livegnn.cli.events import Ids, UserFiles, apply_rows, listed, play, read_files, refuse_disorder, rows_named
 from livegnn.cli.results import ResultFile, ResultRows
-from livegnn.errors import DataMissing, ModelError, UsageError
+from livegnn.errors import ColumnMissing, DataMissing, ModelError, UsageError
 from livegnn.optional import need
 
 
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     given = read_files(options, times=False)
     if options.time_column is not None:
         refuse_disorder(given.events, options.time_column)
-    engine = lg.Engine(read_model(options.model, options.trust_pickle), given.graph(options.undirected))
+    engine = _engine(read_model(options.model, options.trust_pickle), given, options.undirected)
     console.line(f"{len(given.features):,} vertices, {len(given.events):,} events, batches of {options.batch:,}.")
     with target.written() as results:
         interrupted = _play(options, console, engine, given, results)
@@ -80,6 +80,17 @@ def run(options: argparse.Namespace, console: Console) -> int:
             console.warn("verify was left out.")
     console.line(f"{results.count:,} predictions: {options.out}")
     return 130 if interrupted else 0
+
+
+def _engine(model: lg.Model, given: UserFiles, undirected: bool) -> lg.Engine:
+    """The engine before the first event; a refusal names the row of the edges, or the option that is missing."""
+    graph = given.graph(undirected)
+    if model.weights == "required" and not graph.has_weight:
+        raise ColumnMissing("[--model] expected edge weights, which it reads, got none; name their --weight-column")
+    if given.edges is None:
+        return lg.Engine(model, graph)
+    with rows_named(given.edges, 0, len(given.edges), "the graph"):
+        return lg.Engine(model, graph)
 
 
 def read_model(path: Path, trust_pickle: bool) -> Any:

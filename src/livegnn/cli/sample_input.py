@@ -22,7 +22,7 @@ from livegnn.cli import files
 from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
 from livegnn.cli.events import EventRows, Ids, UserFiles, apply_rows, listed, read_files
-from livegnn.errors import DataMissing, DtypeInvalid, UsageError, ValueInvalid
+from livegnn.errors import DataMissing, DtypeInvalid, QueryInvalid, UsageError, ValueInvalid
 from livegnn.sampling.queries.expiry import Ttl
 from livegnn.sampling.queries.hop import EdgeTypeName
 
@@ -51,7 +51,9 @@ def open_source(options: argparse.Namespace, console: Console) -> EventSource:
         return _of_dataset(options, read_query(options.query or PAPER_QUERY), console)
     if options.query is None:
         raise UsageError("[sample] expected --query with files of your own, got none; see docs/queries.md")
-    return _of_files(options, read_query(options.query))
+    query = read_query(options.query)
+    _refuse_missing_columns(options, query)
+    return _of_files(options, query)
 
 
 def named_files(options: argparse.Namespace) -> list[Path]:
@@ -126,8 +128,6 @@ def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: 
     name = options.dataset
     load = None if options.generated else lambda: datasets.load_typed(name)
     stream = loaded(load, lambda: datasets.generate_typed(name, options.seed), console)
-    if stream.generated:
-        console.warn("This stream is GENERATED: the shape of the real one, not its content.")
 
     def play(apply: Callable[[lg.Updates], int], begin: int, end: int) -> int:
         return apply(stream.updates(begin, end))
@@ -136,6 +136,29 @@ def _of_dataset(options: argparse.Namespace, query: lg.sampling.Query, console: 
 
 
 # ---- files
+
+
+def _refuse_missing_columns(options: argparse.Namespace, query: lg.sampling.Query) -> None:
+    """Raises QueryInvalid, naming the option, where a query asks for what no option gives the graph."""
+    typed = options.vertex_type_column is not None
+    needs: list[tuple[object, bool, str, str]] = [
+        (query.vertex_type, typed, "vertices of a type", "--vertex-type-column NAME, or write g.V(ID)")
+    ]
+    for hop in query.hops:
+        named = None if isinstance(hop.edge_type, int) else hop.edge_type
+        kind = hop.edge_type if isinstance(hop.edge_type, int) else None
+        has_type, has_time, has_weight = (
+            column is not None for column in (options.type_column, options.time_column, options.weight_column)
+        )
+        needs += [
+            (named, typed, "edge types with names", "--vertex-type-column NAME, as they join types of vertices"),
+            (named or kind, has_type or named == "to", "edges with types", "--type-column NAME"),
+            (hop.by if hop.by == "top_k" else None, has_time, "edges with times", "--time-column NAME"),
+            (hop.by if hop.by == "weighted" else None, has_weight, "edges with weights", "--weight-column NAME"),
+        ]
+    for asked, there, expected, advice in needs:
+        if asked is not None and not there:
+            raise QueryInvalid(f"[--query] expected {expected} for {asked!r}, got files without; pass {advice}")
 
 
 def _of_files(options: argparse.Namespace, query: lg.sampling.Query) -> EventSource:

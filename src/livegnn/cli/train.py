@@ -21,8 +21,9 @@ from msgspec import structs
 import livegnn as lg
 from livegnn import datasets
 from livegnn.cli import files
+from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
-from livegnn.cli.events import listed
+from livegnn.cli.events import KnownVertices, listed, refuse_unknown
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.optional import need
@@ -57,6 +58,7 @@ class TrainingEvents:
     attributes: npt.NDArray[np.float32] | None
     features: npt.NDArray[np.float32]
     ids: npt.NDArray[Any] | None
+    is_bipartite: bool = False
 
     def __len__(self) -> int:
         return len(self.src)
@@ -88,18 +90,20 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.fresh:
         (folder / "checkpoint.pt").unlink(missing_ok=True)
     _refuse_another(config, folder)
-    stream = _read(config.data)
+    stream = _read(config.data, console)
     warm = int(len(stream) * config.data.warm)
     if not 0 < warm < len(stream):
         raise ValueInvalid(
             f"[train] expected data.warm to leave events for the start and for the rounds, got {config.data.warm} of "
             f"{len(stream)} events; choose a share between"
         )
-    graph = stream.graph(warm, config.data.undirected)
+    undirected = stream.is_bipartite if config.data.undirected == "auto" else config.data.undirected
+    graph = stream.graph(warm, undirected)
     model = _model(config, graph)
     console.heading("The stream")
     console.line(f"{stream.title}: {len(stream):,} events, {graph.vertex_count:,} vertices.")
-    console.line(f"Warm start on {warm:,}, then rounds of {config.data.batch:,}.")
+    ways = "both ways along every edge" if undirected else "from src to dst"
+    console.line(f"Warm start on {warm:,}, then rounds of {config.data.batch:,}. Messages flow {ways}.")
     with replaced(folder / "config.toml", "train", sealed=False) as file:
         file.write(config.to_toml().encode())
     bars = _Bars(console)
@@ -252,38 +256,43 @@ def _model(config: Config, graph: lg.Graph) -> TemporalModel:
         raise ValueInvalid(f"[train] expected arguments of a model in [model], got {config.model} ({cause})") from cause
 
 
-def _read(data: DataConfig) -> TrainingEvents:
-    stream = _from_file(data) if data.events else _from_dataset(data)
+def _read(data: DataConfig, console: Console) -> TrainingEvents:
+    stream = _from_file(data) if data.events else _from_dataset(data, console)
     order = np.argsort(stream.time, kind="stable")
     if data.limit:
         order = order[: data.limit]
     attributes = None if stream.attributes is None else stream.attributes[order]
     columns = (stream.src[order], stream.dst[order], stream.time[order], attributes)
-    return TrainingEvents(stream.title, *columns, stream.features, stream.ids)
+    return TrainingEvents(stream.title, *columns, stream.features, stream.ids, stream.is_bipartite)
 
 
-def _from_dataset(data: DataConfig) -> TrainingEvents:
+def _from_dataset(data: DataConfig, console: Console) -> TrainingEvents:
     if data.dataset not in datasets.names():
         known = ", ".join(datasets.names())
         raise ValueInvalid(f"[train] expected data.dataset among {known}, got {data.dataset!r}; choose one of them")
-    found = datasets.generate_like(data.dataset) if data.generated else datasets.load_or_generate(data.dataset)
+    load = None if data.generated else lambda: datasets.load(data.dataset, download=data.download)
+    found = loaded(load, lambda: datasets.generate_like(data.dataset), console)
     if found.time is None:
         raise ValueInvalid(f"[train] expected a data set with times, got {data.dataset!r}; choose a dated one")
     features = found.features
     if features is None:
         features = np.zeros((found.vertex_count, 0), np.float32)
     title = f"{data.dataset}{' (generated)' if found.generated else ''}"
-    return TrainingEvents(title, found.src, found.dst, found.time, None, features, None)
+    return TrainingEvents(title, found.src, found.dst, found.time, None, features, None, found.is_bipartite)
 
 
 def _from_file(data: DataConfig) -> TrainingEvents:
     table = files.read_table(Path(data.events))
-    src, dst, times = table.ids(data.src), table.ids(data.dst), table.int64(data.time)
+    src, dst, times = table.ids(data.src), table.ids(data.dst), table.times(data.time)
     attributes = None
     if data.attributes:
         attributes = np.ascontiguousarray(np.stack([table.float32(name) for name in data.attributes], axis=1))
     if data.features:
-        features, ids = files.read_features(Path(data.features), data.id or None)
+        path, option = Path(data.features), "--set data.id="
+        features, ids = files.read_features(path, data.id or None, id_option=option)
+        known = KnownVertices.of(len(features), ids, path, option)
+        for name, column in ((data.src, src), (data.dst, dst)):
+            refuse_unknown(table, name, column, known)
     else:
         if src.dtype.kind != dst.dtype.kind:
             table.int64(data.dst if src.dtype.kind == "i" else data.src)  # raises, naming the first that is no number

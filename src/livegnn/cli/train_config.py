@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -29,6 +29,7 @@ class DataConfig(_Section, frozen=True, kw_only=True):
 
     dataset: str = "jodie_wikipedia"
     generated: bool = False
+    download: bool = False  # by PyG's or OGB's class, where the data set is not at hand
     events: str = ""  # .parquet or .csv; then dataset is not read
     features: str = ""  # .npy, .parquet or .csv: one row for each vertex
     id: str = ""  # the column of vertex ids in the features file
@@ -36,7 +37,7 @@ class DataConfig(_Section, frozen=True, kw_only=True):
     dst: str = "dst"
     time: str = "time"
     attributes: tuple[str, ...] = ()  # columns of the events file that are edge features
-    undirected: bool = True
+    undirected: bool | Literal["auto"] = "auto"  # auto: for a data set between two kinds of vertices alone
     limit: Count = 0  # only the first so many events
     warm: Share = 0.3  # share of the events that the warm start trains on
     batch: Positive = 1000  # events of an incremental batch, and so of a round

@@ -1,5 +1,6 @@
 """Graphs whose vertices are of one kind: loaders and generators.
 
+`load` looks for files of our own form (folder.py), then for those that a class of PyG or OGB downloads (published.py).
 Every loader returns an `EventStream` with int64 ids and contiguous arrays. Where no data is at hand,
 `generate_like(name, seed)` makes a stream of the same shape with a planted pattern and says so (`generated`).
 Invariant: a dated stream's events are in time order.
@@ -9,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.datasets.folder import Arrays, Float32, Int8, Int64, float32, int8, int64, read
+from livegnn.datasets.folder import Arrays, Float32, Int8, Int64, data_folder, float32, int8, int64, read
+from livegnn.datasets.published import PUBLISHED, Published, cache_folder, fetch
 from livegnn.errors import DataMissing
 
 
@@ -25,6 +28,7 @@ class EventStream:
     Args:     src, dst: (E,) int64 in [0, vertex_count).   time: (E,) int64, in the source's own unit.
               weight: (E,) float32 (an amount, a rating).   features: (V, F) float32.
               labels: (V,) int8, -1 where unknown.   split: (V,) or (S, V) int8, 0 where a label may train.
+              is_bipartite: edges join two kinds of vertices, as users and pages; messages must flow both ways.
     """
 
     name: str
@@ -38,6 +42,7 @@ class EventStream:
     labels: Int8 | None = None
     split: Int8 | None = None
     generated: bool = False
+    is_bipartite: bool = False
 
     @property
     def event_count(self) -> int:
@@ -61,20 +66,20 @@ def _ethereum_phishing(name: str) -> EventStream:
 
 def _bitcoin_otc(name: str) -> EventStream:
     edges = read(name, "edges.npz")
-    text = "Ratings from -10 to 10 between Bitcoin traders (Unix seconds); below 0 is distrust"
+    text = PUBLISHED[name].text
     return _dated(name, edges, "t", len(edges["node_id"]), text, weight=float32(edges["rating"]))
 
 
 def _jodie_wikipedia(name: str) -> EventStream:
     text = "Wikipedia edits, user to page (seconds since the first); users 0..8226, pages 8227..9226"
-    return _dated(name, read(name, "edges.npz"), "t", 9227, text)
+    return _dated(name, read(name, "edges.npz"), "t", 9227, text, is_bipartite=True)
 
 
 def _tags_math_sx(name: str) -> EventStream:
     edges = read(name, "edges.npz")
     count = max(int(int64(edges[key]).max()) for key in ("src", "dst")) + 1
     text = "Tags on math.stackexchange questions, post to tag (milliseconds since the first); tags 0..1628, then posts"
-    return _dated(name, edges, "t_ms", count, text)
+    return _dated(name, edges, "t_ms", count, text, is_bipartite=True)
 
 
 def _static(name: str, text: str) -> EventStream:
@@ -109,26 +114,104 @@ _STATIC = {
 
 def names() -> tuple[str, ...]:
     """Every name that `load` knows."""
-    return (*_DATED, *_STATIC)
+    return tuple(dict.fromkeys((*_DATED, *_STATIC, *PUBLISHED)))
 
 
-def load(name: str) -> EventStream:
-    """The real graph of that name.
+def downloadable() -> tuple[str, ...]:
+    """The names that `load` can download, by a class of PyG or OGB."""
+    return tuple(PUBLISHED)
 
+
+def load(name: str, *, root: str | Path | None = None, download: bool = False) -> EventStream:
+    """The real graph of that name: from the folder of the real data, else from the cache of downloads.
+
+    Args:     root: read what a class of PyG or OGB holds, or downloaded, there; nowhere else is looked.
+              download: where nothing is at hand, let that class download, into the cache (~/.cache/livegnn).
     Raises:   DataMissing if the name is unknown or its files are not at hand (the message says where it looked).
     """
     if name not in names():
         raise DataMissing(f"[datasets] expected one of {', '.join(names())}, got {name!r}; choose one of those")
-    return _DATED[name](name) if name in _DATED else _static(name, _STATIC[name])
+    known = PUBLISHED.get(name)
+    if root is not None:
+        return _of_root(name, known, Path(root))
+    folders = ", ".join(str(folder) for folder in _roots(name))
+    missing = DataMissing(f"[datasets] expected {name} in {folders}, got no such files; set LIVEGNN_DATA")
+    try:
+        if name in _DATED:
+            return _DATED[name](name)
+        if name in _STATIC:
+            return _static(name, _STATIC[name])
+    except DataMissing as why:
+        missing = why
+    if known is None:
+        raise missing
+    for folder in _roots(name):
+        if known.raw(folder) is not None:
+            return _of_root(name, known, folder)
+    if download:
+        return _of_root(name, known, fetch(name, known))
+    raise DataMissing(f"{missing}; or let {known.kind} fetch it, by download=True") from missing
 
 
-def load_or_generate(name: str, seed: int = 0) -> EventStream:
+def _roots(name: str) -> list[Path]:
+    try:
+        return [data_folder() / name, cache_folder() / name]
+    except DataMissing:
+        return [cache_folder() / name]
+
+
+def _of_root(name: str, known: Published | None, root: Path) -> EventStream:
+    if known is None:
+        listed = ", ".join(PUBLISHED)
+        raise DataMissing(
+            f"[datasets] expected one of {listed} with root=, got {name!r}; no class of PyG or OGB has it"
+        )
+    raw = known.raw(root)
+    if raw is None:
+        place = f"{', '.join(known.files)} in {root / known.folder}"
+        raise DataMissing(f"[datasets] expected {place}, got not all of them; give root= as {known.kind} has it")
+    return EventStream(name=name, description=known.text, **known.read(raw))
+
+
+def from_pyg(dataset: Any) -> EventStream:
+    """The stream that an instance of a data set class holds: one of those that `load` downloads, or TemporalData.
+
+    Args:     dataset: JODIEDataset, BitcoinOTC, EllipticBitcoinDataset, OGB's PygNodePropPredDataset of ogbn-arxiv; or
+              any whose first graph is a TemporalData.
+    Raises:   DataMissing if it is another, or its raw files are gone.
+
+    The first four are read from the raw files, which have times where PyG's processed files have none.
+    """
+    kind, called = type(dataset).__name__, str(getattr(dataset, "name", ""))
+    for name, known in PUBLISHED.items():
+        if known.kind == kind and known.arguments in ((), (called,)):
+            raw = Path(dataset.raw_dir)
+            if all((raw / file).is_file() for file in known.files):
+                return EventStream(name=name, description=known.text, **known.read(raw))
+    data = dataset[0] if hasattr(dataset, "__getitem__") and len(dataset) == 1 else dataset
+    if type(data).__name__ != "TemporalData":
+        raise DataMissing(
+            f"[datasets] expected the raw files of {', '.join(dict.fromkeys(p.kind for p in PUBLISHED.values()))}, or "
+            f"TemporalData, got {kind} {called}".rstrip()
+            + "; make a Graph of it: lg.Graph.from_pyg(data)"
+        )
+    src, dst, time = (int64(column.cpu().numpy()) for column in (data.src, data.dst, data.t))
+    order = np.argsort(time, kind="stable")
+    count = int(max(src.max(initial=-1), dst.max(initial=-1))) + 1
+    bipartite = bool(len(src)) and int(dst.min()) > int(src.max())
+    name = called or kind
+    text = f"{kind} {called}".rstrip()
+    return EventStream(name, src[order], dst[order], time[order], count, text, is_bipartite=bipartite)
+
+
+def load_or_generate(name: str, seed: int = 0, *, download: bool = False) -> EventStream:
     """The real graph if it is at hand, else a generated one of the same shape (`generated` says which).
 
+    Args:     download: as in `load`.
     Raises:   DataMissing if neither is possible.
     """
     try:
-        return load(name)
+        return load(name, download=download)
     except DataMissing:
         if name not in _GENERATORS:
             raise
@@ -219,7 +302,7 @@ def _edits(name: str, seed: int, scale: float) -> EventStream:
     src, dst = _crowd(random, users, events, 0.9), users + _crowd(random, pages, events, 0.8)
     time = np.sort(random.integers(0, 2_678_400, events)).astype(np.int64)
     text = f"GENERATED edits of the shape of {name} (seed {seed})"
-    return EventStream(name, src, dst, time, users + pages, text, generated=True)
+    return EventStream(name, src, dst, time, users + pages, text, generated=True, is_bipartite=True)
 
 
 def _tags(name: str, seed: int, scale: float) -> EventStream:
@@ -232,7 +315,7 @@ def _tags(name: str, seed: int, scale: float) -> EventStream:
     post, dst = fresh // tags, fresh % tags
     time = np.sort(random.integers(0, 220_000_000_000, posts)).astype(np.int64)[post]
     text = f"GENERATED post-tag edges of the shape of {name} (seed {seed})"
-    return EventStream(name, tags + post, dst, time, tags + posts, text, generated=True)
+    return EventStream(name, tags + post, dst, time, tags + posts, text, generated=True, is_bipartite=True)
 
 
 _GENERATORS: dict[str, Callable[[str, int, float], EventStream]] = {

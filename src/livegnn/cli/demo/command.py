@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from livegnn import datasets
 from livegnn.cli.arguments import from_zero, loaded, picture, positive
 from livegnn.cli.console import Console
 from livegnn.cli.demo import experiment as st
+from livegnn.errors import DataMissing
 from livegnn.optional import need
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ _QUALITY = {"labels": "AUC, known accounts seen so far", "next_event": "AUC, dis
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `livegnn demo`."""
     parser.add_argument(
-        "--dataset", choices=DATASETS, default=DATASETS[0], help="which dated graph (default: %(default)s)"
+        "--dataset", choices=DATASETS, help="which dated graph (default: the first that is at hand, of these)"
     )
     parser.add_argument(
         "--batch", type=positive, default=50, metavar="N", help="events in a batch (default: %(default)s)"
@@ -87,18 +89,32 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _stream(options: argparse.Namespace, console: Console) -> datasets.EventStream:
+    wanted = DATASETS if options.dataset is None else (options.dataset,)
+
     def generate() -> datasets.EventStream:
-        return datasets.generate_like(options.dataset, options.seed, scale=0.05 if options.quick else 1.0)
+        return datasets.generate_like(wanted[0], options.seed, scale=0.05 if options.quick else 1.0)
 
     generated = options.quick or options.generated
-    return loaded(None if generated else lambda: datasets.load(options.dataset), generate, console)
+    return loaded(None if generated else lambda: _real(wanted, console), generate, console)
+
+
+def _real(wanted: Sequence[str], console: Console) -> datasets.EventStream:
+    """The first that is at hand, else the first that can be downloaded. Raises: DataMissing."""
+    for name in wanted:
+        try:
+            return datasets.load(name)
+        except DataMissing as why:
+            missing = why
+    for name in wanted:
+        if name in datasets.downloadable():
+            console.line(f"No data at hand: downloading {name}, which PyG knows.")
+            return datasets.load(name, download=True)
+    raise missing
 
 
 def _introduce(story: st.Story, console: Console) -> None:
     stream = story.stream
     console.heading(_TITLES[stream.name])
-    if stream.generated:
-        console.warn("This stream is GENERATED: the shape of the real one, with a planted pattern.")
     console.line(stream.description + ".")
     rest = story.event_count - story.start
     console.line(

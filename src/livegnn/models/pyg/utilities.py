@@ -26,6 +26,7 @@ NAMES = (
 )  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(utils, name) for name in NAMES} | {"gcn_norm": gcn_norm}
 _patching = threading.Lock()
+_bound: dict[int, Callable[..., Any]] = {}  # by id of what stands in for it while a forward is read
 
 
 def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,6 +46,11 @@ STAND_INS: dict[str, Callable[..., Any]] = {name: _stand_in(each) for name, each
 _names = {id(each): f"utils.{name}" for name, each in STAND_INS.items()}
 
 
+def original_of(function: Any) -> Any:
+    """What a function is when no forward is read."""
+    return _bound.get(id(function), function)
+
+
 def name_of_utility(function: Any) -> str | None:
     """The handler's name of a stand-in; None for another function."""
     return _names.get(id(function))
@@ -60,9 +66,11 @@ def reading_utilities(module: nn.Module) -> Iterator[None]:
         kept = [(space, key, each) for space in spaces.values() for key, each in [*space.items()] if id(each) in chosen]
         for space, key, each in kept:
             space[key] = chosen[id(each)]
+        _bound.update((id(chosen[id(each)]), each) for each in _FUNCTIONS.values())
         try:
             yield
         finally:
+            _bound.clear()
             for space, key, each in kept:
                 space[key] = each
 

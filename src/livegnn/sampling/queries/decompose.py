@@ -65,7 +65,8 @@ def decompose(query: Query, schema: Schema) -> tuple[OneHop, ...]:
 def _check_seeds(query: Query, schema: Schema) -> None:
     types, given = schema.vertex_types, query.vertex_type
     if types is None and given is not None:
-        _refuse(query, 0, "seeds", f"expected no vertex type on a graph without them, got {given!r}; write lg.query()")
+        advice = "write lg.query() or g.V(ID)"
+        _refuse(query, 0, "seeds", f"expected no vertex type on a graph without them, got {given!r}; {advice}")
     if types is not None and given not in types:
         there = f"one of {_listed(types)}"
         if given is None:

@@ -56,7 +56,6 @@ _FLAT = {
     "detach",
     "float",
     "double",
-    "to",
     "type_as",
     "maximum",
     "minimum",

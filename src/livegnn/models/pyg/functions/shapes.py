@@ -120,7 +120,7 @@ def _same(record: Import, input: Any, **options: Any) -> Any:
 
 
 def _cast(record: Import, input: Any, *args: Any, **kwargs: Any) -> Any:
-    if is_truth(input):
+    if is_truth(input.value if isinstance(input, Flat) else input):
         return input  # 0 and 1 in every type
     given = [_type_of(each) for each in (*args, *kwargs.values())]
     wanted = _WHOLE if _is_whole(input) else _REAL

@@ -121,7 +121,7 @@ class _Examples:
         if isinstance(given, Refusal):
             raise given.error
         if isinstance(given, Shaped):
-            raise refuse(self.where, "it is given a stack of layers", "reduce the stack first")
+            raise refuse(self.where, "it is given rows of three dimensions or more", "flatten them first")
         if not isinstance(given, (ir.Value, Marker, Flat)):
             return given
         key = ("flat", id(given.value)) if isinstance(given, Flat) else id(given)

@@ -21,6 +21,7 @@ from livegnn.models.edges import EdgeWeight, Gather
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
+from livegnn.models.pyg.utilities import original_of
 
 _NUM_NODES = "without num_nodes= it leaves out the vertices after the last one that has an edge"
 _PASS_IT = "pass num_nodes=x.size(0)"
@@ -176,14 +177,18 @@ def _stand_in(original: Callable[..., Any], handler: Callable[..., Any]) -> Call
 
 
 def _bind_all(stand_ins: dict[int, Callable[..., Any]]) -> list[tuple[dict[str, Any], str, Any]]:
-    """Binds every module's names for these functions anew. Returns: (names, name, what it was) of each."""
+    """Binds every module's names for these functions anew, also where a forward's reading has bound them; what else
+    that has bound is the function itself again. Returns: (names, name, what it was) of each.
+    """
     kept = []
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or module.__name__.startswith("livegnn."):
             continue
         for name, value in list(names.items()):
-            if id(value) in stand_ins and callable(value):
+            original = original_of(value)
+            bound = stand_ins.get(id(original), original)
+            if bound is not value and callable(value):
                 kept.append((names, name, value))
-                names[name] = stand_ins[id(value)]
+                names[name] = bound
     return kept
