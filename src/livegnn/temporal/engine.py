@@ -381,8 +381,10 @@ class TemporalEngine(Consumer):
                     f"[swap] expected a {type(mine).__name__}, got a {type(model).__name__}; make a new engine for it"
                 )
             _check_config("swap", str(getattr(mine, "config", "")), model)
+            _check_weights(self._torch, model)
             _load_weights(mine, model.state_dict())
         else:
+            _check_weights(self._torch, model)
             mine = copy.deepcopy(model).to(self._loader.device)
         _check_weights(self._torch, mine)  # as they are used: of a wider type some may have become infinite
         mine.eval()
