@@ -23,38 +23,33 @@ from livegnn.pyg.stores import feature_store, graph_store
 Transform = Callable[[Any], Any]
 
 
-class LiveNodeLoader(NodeLoader):  # type: ignore[misc]
+class _LiveLoader:
+    """What both loaders do: sample and fill in each batch at one version, with the columns of its edges."""
+
+    def __init__(self, drawn_by: LiveSampler, transform: Transform | None, options: dict[str, Any]) -> None:
+        self._version = drawn_by.version
+        self._finish = _Finish(drawn_by.version, transform)
+        loader: Any = super()
+        loader.__init__(_stores(drawn_by), drawn_by, **_checked(options), filter_per_worker=True)
+
+    def collate_fn(self, index: Any) -> Any:
+        """One batch, sampled and filled in at one version."""
+        loader: Any = super()
+        with self._version.graph.host.lock:
+            return loader.collate_fn(index)
+
+    def filter_fn(self, out: Any) -> Any:
+        """PyG's batch, with the columns of its edges."""
+        loader: Any = super()
+        return self._finish(loader.filter_fn(out), out)
+
+
+class LiveNodeLoader(_LiveLoader, NodeLoader):  # type: ignore[misc]
     """A NodeLoader over a live graph; see neighbor_loader()."""
 
-    def __init__(self, drawn_by: LiveSampler, transform: Transform | None, options: dict[str, Any]) -> None:
-        self._finish = _Finish(drawn_by.version, transform)
-        super().__init__(_stores(drawn_by), drawn_by, **_checked(options), filter_per_worker=True)
 
-    def collate_fn(self, index: Any) -> Any:
-        """One batch, sampled and filled in at one version."""
-        with self.node_sampler.version.graph.host.lock:
-            return super().collate_fn(index)
-
-    def filter_fn(self, out: Any) -> Any:
-        """PyG's batch, with the columns of its edges."""
-        return self._finish(super().filter_fn(out), out)
-
-
-class LiveLinkLoader(LinkLoader):  # type: ignore[misc]
+class LiveLinkLoader(_LiveLoader, LinkLoader):  # type: ignore[misc]
     """A LinkLoader over a live graph; see link_neighbor_loader()."""
-
-    def __init__(self, drawn_by: LiveSampler, transform: Transform | None, options: dict[str, Any]) -> None:
-        self._finish = _Finish(drawn_by.version, transform)
-        super().__init__(_stores(drawn_by), drawn_by, **_checked(options), filter_per_worker=True)
-
-    def collate_fn(self, index: Any) -> Any:
-        """One batch, sampled and filled in at one version."""
-        with self.link_sampler.version.graph.host.lock:
-            return super().collate_fn(index)
-
-    def filter_fn(self, out: Any) -> Any:
-        """PyG's batch, with the columns of its edges."""
-        return self._finish(super().filter_fn(out), out)
 
 
 class _Finish:

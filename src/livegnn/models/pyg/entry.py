@@ -1,8 +1,8 @@
 """Reads a trained PyTorch Geometric module as a model.
 
 The module is copied, put into eval mode, read (trace.py), and compared with the result on random graphs (check.py).
-Convolutions are matched by exact type; whatever is not known is refused by name, never approximated. PyTorch is
-imported here and nowhere else, and only when it is needed.
+Convolutions of PyG are matched by exact type, and those of users are followed through one run (own/). Whatever is not
+known is refused by name, never approximated. PyTorch is imported here and nowhere else, and only when it is needed.
 """
 
 from __future__ import annotations
