@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from livegnn import datasets
-from livegnn.cli import files, main
+from livegnn import datasets, files
+from livegnn.cli import main
 from livegnn.cli.train_config import Config, read_config
 from livegnn.errors import ValueInvalid
 
