@@ -10,21 +10,21 @@ which the history begins; after that the configuration's files of the graph are 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from livegnn.deployment import snapshots
 from livegnn.deployment.beginning import first_graph
 from livegnn.deployment.committer import CommitStats, Committer
 from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import Applied, KeptKeys
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
@@ -94,17 +94,14 @@ class Deployment:
             raise UsageError(f"[start] expected a new deployment, got one that is {self._state}; make another")
         with ExitStack() as stack:
             self.data.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_locked(self.data / "lock"))
-            self.log = stack.enter_context(UpdateLog(open_log(self._log_url())))
+            stack.enter_context(locked(self.data))
+            self.log = stack.enter_context(UpdateLog(open_log(log_url(self.data, self.config.log.url))))
             self._recover(stack)
             self._stack = stack.pop_all()
         self._state = "open"
         self._watcher = threading.Thread(target=self._watch, name="livegnn-snapshots", daemon=True)
         self._watcher.start()
         return self
-
-    def _log_url(self) -> str:
-        return self.config.log.url or f"sqlite:{self.data / 'history.db'}"
 
     def _recover(self, stack: ExitStack) -> None:
         keys = KeptKeys(self.config.log.keys_max)
@@ -332,26 +329,3 @@ class Deployment:
 
     def __repr__(self) -> str:
         return f"Deployment({str(self.data)!r}, {self._state})"
-
-
-class _locked:
-    """Holds a file's lock: one process has a data folder open. Raises: UsageError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> IO[bytes]:
-        self._file = self._path.open("ab")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as cause:
-            self._file.close()
-            raise UsageError(
-                f"[start] expected {self._path.parent} for this process alone, got one that another has open; close "
-                "that one, or name another folder"
-            ) from cause
-        return self._file
-
-    def __exit__(self, *error: object) -> None:
-        with suppress(OSError):
-            self._file.close()
