@@ -99,17 +99,39 @@ class PreSamplerConfig(_Table, frozen=True, kw_only=True):
     threads: Count = 0
 
 
+class ServerConfig(_Table, frozen=True, kw_only=True):
+    """Where `livegnn serve` listens."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    certificate: str = ""  # PEM files: with both of them the service speaks TLS
+    key: str = ""
+    body_bytes_max: Positive = 1 << 24
+    updates_max: Positive = 100_000  # of one request
+    connections_max: Positive = 512
+
+
+class TokenConfig(_Table, frozen=True, kw_only=True):
+    """Who may call. `livegnn token` prints a token and these lines."""
+
+    name: str
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    scope: Literal["read", "write", "admin"] = "read"
+
+
 class DeploymentConfig(_Table, frozen=True, kw_only=True):
     """A whole deployment."""
 
     graph: GraphConfig = GraphConfig()
     log: LogConfig = LogConfig()
     snapshots: SnapshotConfig = SnapshotConfig()
+    server: ServerConfig = ServerConfig()
     models: str = "models"  # the registry's folder
     trust_pickle: bool = False  # load a model that is a pickle, which runs code of the file
     engine: tuple[EngineConfig, ...] = ()
     readout: tuple[ReadoutConfig, ...] = ()
     sampler: tuple[PreSamplerConfig, ...] = ()
+    token: tuple[TokenConfig, ...] = ()
 
     @property
     def names(self) -> list[str]:

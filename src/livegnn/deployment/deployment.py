@@ -273,6 +273,11 @@ class Deployment:
         self._committer.wait(version, timeout)
 
     @property
+    def snapshot_version(self) -> int:
+        """Of the newest snapshot."""
+        return self._snapshot_version
+
+    @property
     def commits(self) -> CommitStats:
         """What was written, and what waits."""
         return self._committer.stats
