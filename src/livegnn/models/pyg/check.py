@@ -124,13 +124,27 @@ def _float32(array: Any) -> Any:
     return array.astype(np.float32).astype(np.float64)
 
 
-def samples(columns: Columns, *, recorded: bool) -> Iterator[tuple[Sample, str]]:
-    """Graphs of several sizes, and what a message calls each."""
+def divides(output: ir.Value) -> bool:
+    """Whether rows are divided by, which may be 0: there the engine has 0, and the module no value, or an infinite."""
+    return any(
+        (isinstance(each, ir.Elementwise) and each.kind == "divide")
+        or (isinstance(each, ir.Activation) and each.kind in ("reciprocal", "log"))
+        for each in ir.walk(output)
+    )
+
+
+def samples(columns: Columns, *, recorded: bool, zeros: bool = False) -> Iterator[tuple[Sample, str]]:
+    """Graphs of several sizes, and what a message calls each; zeros: also one where some features are 0."""
     large = _LARGE if recorded and columns.over is None else ()
     fixed = tuple((columns.vertices, edges) for _, edges in _SIZES) if columns.vertices else None
     for seed, (vertices, edges) in enumerate(fixed or _SIZES + large):
         given = sample(columns, vertices, edges, seed)
         yield given, f"a graph of {sizes_of(given)}"
+    if zeros:
+        given = sample(columns, columns.vertices or 23, 90, len(_SIZES))
+        for rows in given[0]:
+            rows[::3] = 0
+        yield given, f"a graph of {sizes_of(given)}, some of whose features are 0"
 
 
 def sizes_of(given: Sample) -> str:
@@ -246,7 +260,10 @@ def check_import(
                 wanted, rounds = (_matrix(each, name, len(got)) for each in pair)
                 stop = got.shape[1] if place == len(parts) - 1 else start + wanted.shape[1]
                 tolerance = _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT
-                _compare(got[:, start:stop], wanted, tolerance, here, (kind, row, advice))
+                read, undefined = got[:, start:stop], ~np.isfinite(wanted)
+                if any((rows == 0).all(axis=1).any() for rows in given[0]):  # it may have divided by 0
+                    read, rounds, wanted = (np.where(undefined, 0.0, each) for each in (read, rounds, wanted))
+                _compare(read, wanted, tolerance, here, (kind, row, advice))
                 _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", (kind, row, _MISREAD))
                 start = stop
 

@@ -212,6 +212,7 @@ class Import:
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
     operators: Mapping[type, Any] = field(default_factory=dict)
+    nowhere: dict[int, ir.Value] = field(default_factory=dict)  # by id: which entries are infinite, as rows have it
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept

@@ -13,11 +13,12 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
+from livegnn.models.pyg.check import Columns, check_import, divides, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg.copies import forget_cached, private_copy
+from livegnn.models.pyg.functions.infinite import refuse_questions
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
 from livegnn.models.pyg.pools import reading_pools
@@ -54,7 +55,7 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
 
     def compare(output: ir.Value, columns: Columns) -> None:
         columns = in_categories(columns, record)
-        graphs = samples(columns, recorded=record.recorded)
+        graphs = samples(columns, recorded=record.recorded, zeros=divides(output))
         check_import(
             frozen,
             signature,
@@ -241,4 +242,5 @@ def read_symbols(
         result = read_forward(module, signature.call, symbols, given, record, "")
     if isinstance(result, Refusal):
         raise result.error
+    refuse_questions(result, record, f"{type(module).__name__}.forward")
     return result.value if isinstance(result, Flat) else result
