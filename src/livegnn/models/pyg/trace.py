@@ -8,6 +8,7 @@ shapes, so a recorded module is always checked on graphs of several sizes.
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ _MODELS = (
     pyg.DeepGCNLayer,
     pyg.GroupAddRev,
 )
+_tracing = threading.RLock()  # two traces at once would restore each other's patches
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -112,11 +114,23 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self.inside = [""]
         self.partial = partial  # what follows from a result that is misread does not matter
+        self.thread = threading.get_ident()  # torch.fx patches nn.Module itself, also for the threads of others
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        with _tracing:
+            return super().trace(root, concrete_args)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if threading.get_ident() != self.thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _is_leaf(m)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if threading.get_ident() != self.thread:
+            return forward(*args, **kwargs)
         try:
             path = self.path_of_module(m)
         except NameError:
