@@ -17,7 +17,7 @@ from livegnn.models.pyg.check import Columns, check_import, divides, example, mo
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
-from livegnn.models.pyg.copies import forget_cached, private_copy
+from livegnn.models.pyg.copies import forget_cached, private_copy, unchanged
 from livegnn.models.pyg.functions.infinite import refuse_questions
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
@@ -190,8 +190,23 @@ def columns_of(
 
 
 def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
-    """Refuses a forward over sampled blocks that goes on with one more than its layers. Raises: ModelUnsupported."""
-    if signature.blocks is None or isinstance(getattr(module, "num_layers", None), int):
+    """Refuses a forward over sampled blocks that leaves out a convolution, or goes on with one more block than it has
+    layers. Raises: ModelUnsupported.
+    """
+    if signature.blocks is None:
+        return
+    where, stated = f"{type(module).__name__}.forward(..., {signature.edges})", hasattr(module, "num_layers")
+    for width in stated_widths(module):
+        unreached = _unreached(module, signature, example(Columns((width,))))
+        if unreached:
+            count = f"{signature.blocks} block{'s' if signature.blocks > 1 else ''}"
+            raise refuse(
+                where,
+                f"it is read over {count}, as {'num_layers' if stated else 'its lists of layers'} says, and does not "
+                f"reach {', '.join(unreached)}",
+                "set module.num_layers to the number of blocks that it is sampled with, or remove these layers",
+            )
+    if isinstance(getattr(module, "num_layers", None), int):
         return
     more = dataclasses.replace(signature, blocks=signature.blocks + 1)
     for width in stated_widths(module):
@@ -205,10 +220,26 @@ def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
             torch.equal(a, b) for (_, a), (_, b) in zip(leaves(one), leaves(other), strict=False) if torch.is_tensor(a)
         ):
             raise refuse(
-                f"{type(module).__name__}.forward(..., {signature.edges})",
+                where,
                 "it has no number of layers of its own, as many as it is given blocks",
                 "set num_layers on the module, or take edge_index and loop over the layers",
             )
+
+
+def _unreached(module: nn.Module, signature: Signature, given: tuple[Any, ...]) -> list[str]:
+    """The convolutions that a run does not call; none where it fails."""
+    called: set[int] = set()
+    layers = {path: each for path, each in module.named_modules() if isinstance(each, pyg.MessagePassing)}
+    handles = [each.register_forward_pre_hook(lambda layer, _args: called.add(id(layer))) for each in layers.values()]
+    try:
+        with torch.no_grad(), unchanged(module):
+            signature.run(module, *given)
+    except Exception:  # not with this width, or reading it will say what is wrong
+        return []
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [f"{path} ({type(each).__name__})" for path, each in layers.items() if id(each) not in called]
 
 
 def plain_symbols(columns: Columns, record: Import) -> Callable[[Columns], tuple[Any, ...]]:
