@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -65,8 +65,12 @@ class Columns:
     vertices: int | None = None
 
 
-def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
-    """A graph with self-loops, parallel edges and isolated vertices; types differ in size.
+Form: TypeAlias = Literal["any", "without self-loops", "without isolated vertices"]
+
+
+def sample(columns: Columns, vertices: int, edges: int, seed: int, form: Form = "any") -> Sample:
+    """A graph with self-loops, parallel edges and isolated vertices, unless its form leaves one out; types differ in
+    size.
 
     Floats are float64 that float32 holds. Weights are between 0.1 and 3, never 1. Vertices beyond two thirds of the
     range have no edges but self-loops.
@@ -86,6 +90,11 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
         if vertices > _ONE_THREAD and source == target:
             single = _single_loops(src, dst)
             src, dst = src[single], dst[single]
+        if form == "without self-loops" and source == target:
+            src, dst = src[src != dst], dst[src != dst]
+        if form == "without isolated vertices":
+            each = np.arange(max(counts[source], counts[target]))
+            src, dst = (np.concatenate([each % counts[name], rows]) for name, rows in ((source, src), (target, dst)))
         ends.append(np.stack([src, dst]))
         weights.append(_float32(rng.uniform(0.1, 3.0, len(src))))
     shapes = zip(counts.values(), columns.widths, strict=True)
@@ -134,12 +143,19 @@ def divides(output: ir.Value) -> bool:
 
 
 def samples(columns: Columns, *, recorded: bool, zeros: bool = False) -> Iterator[tuple[Sample, str]]:
-    """Graphs of several sizes, and what a message calls each; zeros: also one where some features are 0."""
+    """Graphs of several sizes and, for a run that was followed, forms, with what a message calls each.
+
+    zeros: also one where some features are 0.
+    """
     large = _LARGE if recorded and columns.over is None else ()
     fixed = tuple((columns.vertices, edges) for _, edges in _SIZES) if columns.vertices else None
     for seed, (vertices, edges) in enumerate(fixed or _SIZES + large):
         given = sample(columns, vertices, edges, seed)
         yield given, f"a graph of {sizes_of(given)}"
+    forms: tuple[Form, ...] = ("without self-loops", "without isolated vertices") if recorded else ()
+    for seed, form in enumerate(forms, len(_SIZES)):
+        given = sample(columns, columns.vertices or 23, 90, seed, form)
+        yield given, f"a graph {form} of {sizes_of(given)}"
     if zeros:
         given = sample(columns, columns.vertices or 23, 90, len(_SIZES))
         for rows in given[0]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -21,12 +22,26 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.constants import first_state
-from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, Shaped, first_refusal, is_symbol, refuse
+from livegnn.models.pyg.context import (
+    EDGES,
+    Flat,
+    Import,
+    Marker,
+    NotTraceable,
+    Refusal,
+    Rewired,
+    Shaped,
+    first_refusal,
+    is_symbol,
+    refuse,
+)
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
 from livegnn.models.pyg.copies import unchanged
+from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.modules import GLOBAL_MODULES, GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg.own.tracing import is_librarys, line_at
 from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
@@ -473,6 +488,12 @@ class _Recorder(TorchFunctionMode):
             for key, each in result.items():
                 self.learn(each, symbol[key])
 
+    def compared(self, frame: FrameType) -> None:
+        """A number of vertices or edges meets a constant there. Raises: ModelUnsupported for the user's own code."""
+        if not is_librarys(frame):
+            where = self.reader.where(self.inside[-1])
+            raise refuse(where, f"{line_at(frame, frame.f_lineno)}{DECIDES}", DECIDES_ADVICE)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.depth:
@@ -485,7 +506,10 @@ class _Recorder(TorchFunctionMode):
             self.depth -= 1
         name = canonical_name(func)
         if name in _ABOUT:
-            return result
+            whole = symbolic[0][0]
+            edges = isinstance(whole, (Marker, Rewired)) and whole.what == EDGES.what
+            axis = whole.axis if isinstance(whole, Shaped) else int(edges)
+            return with_counts(name, result, args, axis, self.compared) if is_symbol(whole) else result
         if not is_symbol(symbolic):
             state = first_state(name, result, self.reader.record)
             if state is None:
