@@ -339,6 +339,8 @@ class _Reader:
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
         if isinstance(args[0] if args else None, dict) and label in ("get", "getitem", "get_dict"):
             return args[0] if label == "get_dict" else args[0].get(*args[1:])
+        if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+            return target(*args, **kwargs)
         if is_symbol(args) or is_symbol(kwargs):
             return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
         with torch.no_grad():
@@ -452,6 +454,8 @@ class _Recorder(TorchFunctionMode):
             return self.known[id(value)][1] if id(value) in self.known else value
         if isinstance(value, tuple) or type(value) is list:
             parts = [self.symbols_of(each) for each in value]
+            if hasattr(value, "_fields"):
+                return type(value)(*parts)
             return parts if type(value) is list else tuple(parts)
         if isinstance(value, dict):
             return {key: self.symbols_of(each) for key, each in value.items()}
