@@ -97,6 +97,7 @@ def prepared(module: nn.Module, options: Options) -> nn.Module:
     module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
     _refuse_unreadable(module)
     frozen = _frozen(module)
+    _refuse_other_operators(frozen, options)
     if options.ignore_cached:
         forget_cached(frozen)
     for each in frozen.modules():
@@ -106,6 +107,18 @@ def prepared(module: nn.Module, options: Options) -> nn.Module:
     if type(frozen) is pyg.LightGCN:
         return Embeddings(frozen)
     return Means(encoder) if type(frozen) is pyg.VGAE else frozen
+
+
+def _refuse_other_operators(module: nn.Module, options: Options) -> None:
+    """Refuses operators for classes that no layer is of. Raises: ModelError."""
+    kinds = {type(each) for each in module.modules() if isinstance(each, pyg.MessagePassing)}
+    for kind in options.operators:
+        if kind not in kinds:
+            known = ", ".join(sorted(each.__name__ for each in kinds)) or "none"
+            raise ModelError(
+                f"[from_pyg] expected operators for classes of the module's convolutions ({known}), got "
+                f"{kind.__name__}; leave it out, or name the class itself"
+            )
 
 
 def _frozen(module: nn.Module) -> nn.Module:
