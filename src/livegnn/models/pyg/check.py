@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
+from livegnn.models.pyg.context import EXAMPLE_VERTICES
 from livegnn.models.pyg.copies import private_copy, unchanged
 from livegnn.models.pyg.signature import Signature, Types
 from livegnn.models.truth import EdgeList, true_rows
@@ -187,9 +188,11 @@ def _as_tensors(columns: Columns, given: Sample, dtype: Any) -> tuple[Any, ...]:
 
 
 def example(columns: Columns, seed: int = 99) -> tuple[Any, ...]:
-    """A small graph, or two, as float32 tensors."""
-    given = sample(columns, 7, 20, seed)
-    return _as_tensors(columns, (*given, (np.repeat([0, 1], [4, 3]),)) if columns.batch else given, torch.float32)
+    """A small graph, or two, as float32 tensors; a table fixes the vertices, and its graph is smaller."""
+    vertices = 7 if columns.vertices else EXAMPLE_VERTICES
+    given = sample(columns, vertices, 20 if columns.vertices else 415, seed)
+    batch = (np.arange(vertices) // (vertices // 2 + 1),)
+    return _as_tensors(columns, (*given, batch) if columns.batch else given, torch.float32)
 
 
 def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:

@@ -58,7 +58,9 @@ class Count(Marker):
 
 
 VERTEX_COUNT = Count()
-EXAMPLE_VERTICES, EXAMPLE_EDGES = 7, 28  # of the small graph of a recording (check.example), where types have no names
+#: Of the graph of a recording (check.example), where types have no names: unlike any width, as a dimension of that size
+#: is taken for the vertices' or the edges'.
+EXAMPLE_VERTICES, EXAMPLE_EDGES = 211, 601
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 _TORCH_OWN = ("_parameters", "_buffers", "_modules")
+_HOOKS = frozenset(vars(nn.Module())) - {*_TORCH_OWN}  # and what else torch.nn itself keeps: no state of the user's
 _CONTAINERS = (dict, list, set, deque)
 _MOST = 10_000  # entries of a list or dict that are looked into
 _FAR = 999_983  # a prime, so that counters by any period stand elsewhere
@@ -60,7 +61,8 @@ class Contents:
         with torch._C.DisableTorchFunction():
             for path, _, attributes in self._attributes:
                 for name, value in attributes.items():
-                    self._note(path if name in _TORCH_OWN else _joined(path, name), value)
+                    if name not in _HOOKS:
+                        self._note(path if name in _TORCH_OWN else _joined(path, name), value)
 
     def _note(self, name: str, value: Any) -> None:
         if isinstance(value, torch.Tensor):

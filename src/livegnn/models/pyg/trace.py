@@ -24,6 +24,7 @@ from livegnn.models import ir
 from livegnn.models.pyg.constants import first_state
 from livegnn.models.pyg.context import (
     EDGES,
+    EXAMPLE_VERTICES,
     Flat,
     Import,
     Marker,
@@ -276,7 +277,7 @@ class _Reader:
         """A row-local module or function inside a convolution, such as GINConv's nn."""
         if not isinstance(inner, nn.Module):
             inner = _Function(inner)
-        example = torch.randn(7, x.width)
+        example = torch.randn(EXAMPLE_VERTICES, x.width)
 
         def call(module: nn.Module, rows: Any, *_columns: Any) -> Any:
             return module(rows)
@@ -510,7 +511,7 @@ class _Recorder(TorchFunctionMode):
             self.depth -= 1
         name = canonical_name(func)
         if name in _ABOUT:
-            whole = symbolic[0][0]
+            whole = self.symbols_of(args[0]) if args else None
             edges = isinstance(whole, (Marker, Rewired)) and whole.what == EDGES.what
             axis = whole.axis if isinstance(whole, Shaped) else int(edges)
             return with_counts(name, result, args, axis, self.compared) if is_symbol(whole) else result

@@ -46,11 +46,8 @@ def without_never(record: Import, x: ir.Value) -> ir.Value | bool:
     if isinstance(x, ir.Affine) and bool((x.scale == -1).all() and (x.shift == 1).all()):
         inner = without_never(record, x.x)
         return not inner if isinstance(inner, bool) else x if inner is x.x else negated(inner)
-    if isinstance(x, ir.Maximum):
-        decides, join = True, ir.Maximum
-    elif isinstance(x, ir.Elementwise) and x.kind == "minimum":
-        decides, join = False, _least
-    else:
+    decides = isinstance(x, ir.Maximum)  # x is an "or"; else an "and"
+    if not isinstance(x, ir.Maximum) and not (isinstance(x, ir.Elementwise) and x.kind == "minimum"):
         return x
     found = [without_never(record, each) for each in x.xs]
     if all(one is other for one, other in zip(found, x.xs, strict=True)):
@@ -58,11 +55,9 @@ def without_never(record: Import, x: ir.Value) -> ir.Value | bool:
     left = tuple(each for each in found if not isinstance(each, bool))
     if decides in found or not left:
         return decides if decides in found else not decides
-    return left[0] if len(left) == 1 else join(left)
-
-
-def _least(xs: tuple[ir.Value, ...]) -> ir.Value:
-    return ir.Elementwise("minimum", xs)
+    if len(left) == 1:
+        return left[0]
+    return ir.Maximum(left) if decides else ir.Elementwise("minimum", left)
 
 
 def chosen(record: Import, condition: ir.Value, input: Any, other: Any) -> ir.Value | bool:

@@ -208,8 +208,9 @@ class FollowedRun(TorchFunctionMode):
             self.record.rounded |= computed  # a constant computed in the module's own float32
             return result
         if name in _ABOUT:
-            axis = int(isinstance(symbolic[0][0], EndIds) and symbolic[0][0].end is None)
-            return with_counts(name, result, args, axis, self.compared)
+            whole = self.symbols_of(args[0]) if args else None
+            axis = int(isinstance(whole, EndIds) and whole.end is None)
+            return with_counts(name, result, args, axis, self.compared) if is_followed(whole) else result
         self.raise_refusals(symbolic)
         symbol = self.symbol(lambda: self.step(name, result, *symbolic), name)
         changed = args[0] if name in ("setitem",) else result
