@@ -17,7 +17,7 @@ DECIDES_ADVICE = "take the decision out of the forward"
 _SMALL = (0, 1)  # every comparison has graphs of so many vertices and edges
 
 
-class Counted(int):
+class CountedRows(int):
     """A number that depends on how many vertices or edges there are.
 
     compared: is called with the frame in which it meets a constant, and may raise.
@@ -26,7 +26,7 @@ class Counted(int):
     compared: Callable[[FrameType], None]
 
     @classmethod
-    def of(cls, number: int, compared: Callable[[FrameType], None]) -> Counted:
+    def of(cls, number: int, compared: Callable[[FrameType], None]) -> CountedRows:
         made = cls(number)
         made.compared = compared
         return made
@@ -37,7 +37,7 @@ class Counted(int):
 def _comparing(name: str) -> Any:
     plain = getattr(int, name)
 
-    def compare(self: Counted, other: Any) -> Any:
+    def compare(self: CountedRows, other: Any) -> Any:
         if type(other) is int and other not in _SMALL and other != int(self):
             self.compared(sys._getframe(1))
         return plain(self, other)
@@ -48,25 +48,25 @@ def _comparing(name: str) -> Any:
 def _computing(name: str) -> Any:
     plain = getattr(int, name)
 
-    def compute(self: Counted, other: Any) -> Any:
+    def compute(self: CountedRows, other: Any) -> Any:
         result = plain(self, other)
-        return Counted.of(result, self.compared) if type(result) is int else result
+        return CountedRows.of(result, self.compared) if type(result) is int else result
 
     return compute
 
 
 for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
-    setattr(Counted, _name, _comparing(_name))
+    setattr(CountedRows, _name, _comparing(_name))
 for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod"):
-    setattr(Counted, f"__{_name}__", _computing(f"__{_name}__"))
+    setattr(CountedRows, f"__{_name}__", _computing(f"__{_name}__"))
 
 
 def with_counts(name: str, result: Any, args: tuple[Any, ...], axis: int, compared: Callable[[FrameType], None]) -> Any:
-    """What a tensor says of its size, with the count along `axis` as a Counted; any other answer as it is."""
+    """What a tensor says of its size, with the count along `axis` as a CountedRows; any other answer as it is."""
     if type(result) is int and (name == "numel" or (name == "size" and args[1:] and args[1] % args[0].ndim == axis)):
-        return Counted.of(result, compared)
+        return CountedRows.of(result, compared)
     if isinstance(result, torch.Size) and name in ("size", "shape") and len(result) > axis:
         numbers = [*result]
-        numbers[axis] = Counted.of(numbers[axis], compared)
+        numbers[axis] = CountedRows.of(numbers[axis], compared)
         return torch.Size(numbers)
     return result
