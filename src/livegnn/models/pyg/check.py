@@ -67,6 +67,7 @@ class Columns:
 
 
 Form: TypeAlias = Literal["any", "without self-loops", "without isolated vertices"]
+OTHER_FORMS: tuple[Form, ...] = ("without self-loops", "without isolated vertices")
 
 
 def sample(columns: Columns, vertices: int, edges: int, seed: int, form: Form = "any") -> Sample:
@@ -153,8 +154,7 @@ def samples(columns: Columns, *, recorded: bool, zeros: bool = False) -> Iterato
     for seed, (vertices, edges) in enumerate(fixed or _SIZES + large):
         given = sample(columns, vertices, edges, seed)
         yield given, f"a graph of {sizes_of(given)}"
-    forms: tuple[Form, ...] = ("without self-loops", "without isolated vertices") if recorded else ()
-    for seed, form in enumerate(forms, len(_SIZES)):
+    for seed, form in enumerate(OTHER_FORMS if recorded else (), len(_SIZES)):
         given = sample(columns, columns.vertices or 23, 90, seed, form)
         yield given, f"a graph {form} of {sizes_of(given)}"
     if zeros:
