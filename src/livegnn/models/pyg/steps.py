@@ -86,7 +86,7 @@ def shapes_in(result: Any, module: nn.Module, signature: Signature, columns: Col
     if not isinstance(result, (tuple, list, dict)):
         return {}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unchanged(module):
             return shapes_of(signature.run(module, *example(columns)))
     except Exception:  # the comparison says why
         return {}
@@ -225,7 +225,7 @@ def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
     for width in stated_widths(module):
         given = example(Columns((width,)))
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unchanged(module):
                 one, other = signature.run(module, *given), more.run(module, *given)
         except Exception:  # it does not go on, or not with this width
             continue
