@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_geometric import nn as pyg
 
 import livegnn as lg
 from livegnn.models import ir
@@ -130,6 +131,12 @@ def test_an_operator_is_named_for_a_class():
     engine.apply(random_batch(rng, mirror, 30))
     truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
     check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, "named")
+
+
+@pytest.mark.parametrize("operators", [{pyg.GCNConv: calm_operator}, {nn.Linear: calm_operator}, [Calm], [1]])
+def test_an_operator_is_for_a_class_of_the_module(operators):
+    with pytest.raises(lg.errors.ModelError, match=r"expected operators (for classes of|as class -> layer)"):
+        lg.from_pyg(liven(Calm(5), 2), input_width=5, operators=operators)
 
 
 def test_a_named_operator_is_compared():

@@ -215,3 +215,20 @@ class OfFeatures(Offset):
 def test_refused(module, reason):
     with pytest.raises((ModelUnsupported, ModelError), match=reason):
         lg.from_pyg(module(), input_width=None if module is not OfFeatures else 4)
+
+
+def test_attributes_that_name_rows_are_to_be_cast():
+    class Bonds(nn.Module):
+        def __init__(self, cast):
+            super().__init__()
+            self.kinds, self.conv, self.lin = nn.Embedding(5, 4), pyg.GINEConv(nn.Linear(4, 4)), nn.Linear(4, 4)
+            self.cast = cast
+
+        def forward(self, x, edge_index, edge_attr):
+            return self.conv(
+                self.lin(x), edge_index, self.kinds(edge_attr.long() if self.cast else edge_attr).squeeze(1)
+            )
+
+    with pytest.raises(ModelUnsupported, match=r"not whole numbers of each row; cast it, as in edge_attr\.long\(\)"):
+        lg.from_pyg(Bonds(False))
+    assert lg.from_pyg(Bonds(True)).depth == 1

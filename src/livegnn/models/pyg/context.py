@@ -58,7 +58,9 @@ class Count(Marker):
 
 
 VERTEX_COUNT = Count()
-EXAMPLE_VERTICES, EXAMPLE_EDGES = 7, 28  # of the small graph of a recording (check.example), where types have no names
+#: Of the graph of a recording (check.example), where types have no names: unlike any width, as a dimension of that size
+#: is taken for the vertices' or the edges'.
+EXAMPLE_VERTICES, EXAMPLE_EDGES = 211, 601
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,7 @@ class Import:
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
     operators: Mapping[type, Any] = field(default_factory=dict)
+    nowhere: dict[int, ir.Value] = field(default_factory=dict)  # by id: which entries are infinite, as rows have it
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept

@@ -1,11 +1,12 @@
 """Which results of a forward a model keeps, where the forward returns a tuple, a list or a dict of several.
 
-A result is named by its path: an index or a key, or a tuple of these where results lie in one another. Only results
-with one row per vertex can be kept. A loss, which is one number for all vertices, is none.
+A result is named by its path: an index, a key, the field of a namedtuple, or a tuple of these where results lie in one
+another. Only results with one row per vertex can be kept. A loss, which is one number for all vertices, is none.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -28,6 +29,7 @@ class Wanted:
     def __init__(self, asked: Any, where: str, row: str = "vertex") -> None:
         self.asked, self.where, self.row = asked, where, row
         self.paths: list[Path] = [()]
+        self._pooled: set[int] | None = None  # of a row per graph, the ids of what was pooled
         several = isinstance(asked, list)
         for each in (asked or [()]) if several else [asked]:
             steps = each if isinstance(each, tuple) else (each,)
@@ -44,7 +46,7 @@ class Wanted:
         shapes: of the results of a run on a small graph, to say which of those that cannot be read are numbers.
         Raises: ModelUnsupported, ModelError.
         """
-        found = dict(leaves(result))
+        found, self._pooled = dict(leaves(result)), set(record.pools.sources) if record.pools is not None else None
         if self.asked is None:
             self.paths = [self._only(result, found, shapes)]
         elif self.asked == "all":
@@ -62,9 +64,13 @@ class Wanted:
         ends = [0]
         for value in values:
             ends.append(ends[-1] + value.width)
-        record.outputs = {
-            name_of(path): (start, stop) for path, start, stop in zip(self.paths, ends, ends[1:], strict=False)
-        }
+        names = [name_of(path) for path in self.paths]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            paths = [_shown(path) for path, name in zip(self.paths, names, strict=True) if name == twice]
+            advice = "name each result once" if len(set(paths)) == 1 else "give them other keys, or name one of them"
+            raise refuse(self.where, f"its results {' and '.join(paths)} would both have the name {twice!r}", advice)
+        record.outputs = dict(zip(names, itertools.pairwise(ends), strict=True))
         joined = values[0] if len(values) == 1 else ir.Concat(tuple(values))
         return record.name(joined, f"{self.where}: outputs side by side")
 
@@ -107,12 +113,17 @@ class Wanted:
         if not rows:
             return refuse(self.where, got, f"return one tensor with a row per {self.row}")
         choices = " or ".join(f"outputs={_shown(path)}" for path in rows)
-        every = ", or outputs='all' for all of these side by side" if len(rows) > 1 else ""
+        several = len(rows) > 1 and self._pooled is None
+        every = ", or outputs='all' for all of these side by side" if several else ""
         return refuse(self.where, got, f"pass {choices}{every}")
 
     def _is_output(self, each: Any, shape: tuple[int, ...] | None) -> bool:
         value = each.value if isinstance(each, Flat) else each
-        return isinstance(value, ir.Value) and not value.on_edges and shape != ()
+        return isinstance(value, ir.Value) and not value.on_edges and shape != () and self._has_row(value)
+
+    def _has_row(self, value: ir.Value) -> bool:
+        """Whether a value has a row for what the model is of: a graph's depend on what was pooled."""
+        return self._pooled is None or any(id(each) in self._pooled for each in ir.walk(value))
 
     def _listed(self, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> str:
         return ", ".join(f"{_shown(path)}: {self._kind(each, shapes.get(path))}" for path, each in found.items())
@@ -125,7 +136,9 @@ class Wanted:
             return "one number"
         if isinstance(value, ir.Value):
             columns = f"{value.width} column{'s' if value.width > 1 else ''}"
-            return f"one row per edge of {columns}" if value.on_edges else f"{columns} per {self.row}"
+            if value.on_edges:
+                return f"one row per edge of {columns}"
+            return f"{columns} per {self.row if self._has_row(value) else 'vertex'}"
         if isinstance(value, Refusal):
             error = value.error
             return f"refused ({error.got if isinstance(error, ModelUnsupported) and error.got else error})"
@@ -145,8 +158,8 @@ def leaves(result: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         for key, each in result.items():
             yield from leaves(each, (*path, key))
     elif isinstance(result, (tuple, list)):
-        for place, each in enumerate(result):
-            yield from leaves(each, (*path, place))
+        for step, each in zip(getattr(result, "_fields", range(len(result))), result, strict=True):
+            yield from leaves(each, (*path, step))
     else:
         yield path, result
 
@@ -173,7 +186,8 @@ def _says_nothing(each: Any, shape: tuple[int, ...] | None) -> bool:
 def at(result: Any, path: Any) -> Any:
     """What lies at an index, a key or a path."""
     for step in path if isinstance(path, tuple) else (path,):
-        result = result[step]
+        named = isinstance(result, tuple) and step in getattr(result, "_fields", ())
+        result = getattr(result, step) if named else result[step]
     return result
 
 

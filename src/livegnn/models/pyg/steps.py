@@ -13,11 +13,12 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
+from livegnn.models.pyg.check import Columns, check_import, divides, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
-from livegnn.models.pyg.copies import forget_cached, private_copy
+from livegnn.models.pyg.copies import forget_cached, private_copy, unchanged
+from livegnn.models.pyg.functions.infinite import refuse_questions
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
 from livegnn.models.pyg.pools import reading_pools
@@ -54,7 +55,7 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
 
     def compare(output: ir.Value, columns: Columns) -> None:
         columns = in_categories(columns, record)
-        graphs = samples(columns, recorded=record.recorded)
+        graphs = samples(columns, recorded=record.recorded, zeros=divides(output))
         check_import(
             frozen,
             signature,
@@ -85,7 +86,7 @@ def shapes_in(result: Any, module: nn.Module, signature: Signature, columns: Col
     if not isinstance(result, (tuple, list, dict)):
         return {}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unchanged(module):
             return shapes_of(signature.run(module, *example(columns)))
     except Exception:  # the comparison says why
         return {}
@@ -96,6 +97,7 @@ def prepared(module: nn.Module, options: Options) -> nn.Module:
     module = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
     _refuse_unreadable(module)
     frozen = _frozen(module)
+    _refuse_other_operators(frozen, options)
     if options.ignore_cached:
         forget_cached(frozen)
     for each in frozen.modules():
@@ -105,6 +107,18 @@ def prepared(module: nn.Module, options: Options) -> nn.Module:
     if type(frozen) is pyg.LightGCN:
         return Embeddings(frozen)
     return Means(encoder) if type(frozen) is pyg.VGAE else frozen
+
+
+def _refuse_other_operators(module: nn.Module, options: Options) -> None:
+    """Refuses operators for classes that no layer is of. Raises: ModelError."""
+    kinds = {type(each) for each in module.modules() if isinstance(each, pyg.MessagePassing)}
+    for kind in options.operators:
+        if kind not in kinds:
+            known = ", ".join(sorted(each.__name__ for each in kinds)) or "none"
+            raise ModelError(
+                f"[from_pyg] expected operators for classes of the module's convolutions ({known}), got "
+                f"{kind.__name__}; leave it out, or name the class itself"
+            )
 
 
 def _frozen(module: nn.Module) -> nn.Module:
@@ -189,14 +203,29 @@ def columns_of(
 
 
 def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
-    """Refuses a forward over sampled blocks that goes on with one more than its layers. Raises: ModelUnsupported."""
-    if signature.blocks is None or isinstance(getattr(module, "num_layers", None), int):
+    """Refuses a forward over sampled blocks that leaves out a convolution, or goes on with one more block than it has
+    layers. Raises: ModelUnsupported.
+    """
+    if signature.blocks is None:
+        return
+    where, stated = f"{type(module).__name__}.forward(..., {signature.edges})", hasattr(module, "num_layers")
+    for width in stated_widths(module):
+        unreached = _unreached(module, signature, example(Columns((width,))))
+        if unreached:
+            count = f"{signature.blocks} block{'s' if signature.blocks > 1 else ''}"
+            raise refuse(
+                where,
+                f"it is read over {count}, as {'num_layers' if stated else 'its lists of layers'} says, and does not "
+                f"reach {', '.join(unreached)}",
+                "set module.num_layers to the number of blocks that it is sampled with, or remove these layers",
+            )
+    if isinstance(getattr(module, "num_layers", None), int):
         return
     more = dataclasses.replace(signature, blocks=signature.blocks + 1)
     for width in stated_widths(module):
         given = example(Columns((width,)))
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unchanged(module):
                 one, other = signature.run(module, *given), more.run(module, *given)
         except Exception:  # it does not go on, or not with this width
             continue
@@ -204,10 +233,26 @@ def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
             torch.equal(a, b) for (_, a), (_, b) in zip(leaves(one), leaves(other), strict=False) if torch.is_tensor(a)
         ):
             raise refuse(
-                f"{type(module).__name__}.forward(..., {signature.edges})",
+                where,
                 "it has no number of layers of its own, as many as it is given blocks",
                 "set num_layers on the module, or take edge_index and loop over the layers",
             )
+
+
+def _unreached(module: nn.Module, signature: Signature, given: tuple[Any, ...]) -> list[str]:
+    """The convolutions that a run does not call; none where it fails."""
+    called: set[int] = set()
+    layers = {path: each for path, each in module.named_modules() if isinstance(each, pyg.MessagePassing)}
+    handles = [each.register_forward_pre_hook(lambda layer, _args: called.add(id(layer))) for each in layers.values()]
+    try:
+        with torch.no_grad(), unchanged(module):
+            signature.run(module, *given)
+    except Exception:  # not with this width, or reading it will say what is wrong
+        return []
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [f"{path} ({type(each).__name__})" for path, each in layers.items() if id(each) not in called]
 
 
 def plain_symbols(columns: Columns, record: Import) -> Callable[[Columns], tuple[Any, ...]]:
@@ -241,4 +286,5 @@ def read_symbols(
         result = read_forward(module, signature.call, symbols, given, record, "")
     if isinstance(result, Refusal):
         raise result.error
+    refuse_questions(result, record, f"{type(module).__name__}.forward")
     return result.value if isinstance(result, Flat) else result

@@ -28,7 +28,10 @@ _WHOLE_NAMES = ("torch.LongTensor", "torch.IntTensor")
 def looked_up(record: Import, indices: Any, table: Any) -> Any:
     """table[indices]: one more dimension, of the table's width. Raises: Unfit."""
     if not isinstance(indices, Shaped) or not indices.whole:
-        raise Unfit("its indices are not whole numbers of each row", "pass a column of x, such as x[:, 0].long()")
+        value = getattr(indices, "source", getattr(indices, "value", indices))
+        on_edges = isinstance(value, ir.Value) and value.on_edges
+        advice = "cast it, as in edge_attr.long()" if on_edges else "pass a column of x, such as x[:, 0].long()"
+        raise Unfit("its indices are not whole numbers of each row", advice)
     parts = []
     for place in indices.index.ravel().tolist():
         column = columns(indices.source, [place])

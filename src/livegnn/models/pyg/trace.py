@@ -8,7 +8,9 @@ shapes, so a recorded module is always checked on graphs of several sizes.
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,12 +22,27 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.constants import first_state
-from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, Shaped, first_refusal, is_symbol, refuse
+from livegnn.models.pyg.context import (
+    EDGES,
+    EXAMPLE_VERTICES,
+    Flat,
+    Import,
+    Marker,
+    NotTraceable,
+    Refusal,
+    Rewired,
+    Shaped,
+    first_refusal,
+    is_symbol,
+    refuse,
+)
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
 from livegnn.models.pyg.copies import unchanged
+from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.modules import GLOBAL_MODULES, GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg.own.tracing import is_librarys, line_at
 from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
@@ -44,6 +61,7 @@ _MODELS = (
     pyg.DeepGCNLayer,
     pyg.GroupAddRev,
 )
+_tracing = threading.RLock()  # two traces at once would restore each other's patches
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -112,11 +130,23 @@ class _Tracer(fx.Tracer):
         super().__init__()
         self.inside = [""]
         self.partial = partial  # what follows from a result that is misread does not matter
+        self.thread = threading.get_ident()  # torch.fx patches nn.Module itself, also for the threads of others
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        with _tracing:
+            return super().trace(root, concrete_args)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if threading.get_ident() != self.thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _is_leaf(m)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if threading.get_ident() != self.thread:
+            return forward(*args, **kwargs)
         try:
             path = self.path_of_module(m)
         except NameError:
@@ -247,7 +277,7 @@ class _Reader:
         """A row-local module or function inside a convolution, such as GINConv's nn."""
         if not isinstance(inner, nn.Module):
             inner = _Function(inner)
-        example = torch.randn(7, x.width)
+        example = torch.randn(EXAMPLE_VERTICES, x.width)
 
         def call(module: nn.Module, rows: Any, *_columns: Any) -> Any:
             return module(rows)
@@ -310,6 +340,8 @@ class _Reader:
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
         if isinstance(args[0] if args else None, dict) and label in ("get", "getitem", "get_dict"):
             return args[0] if label == "get_dict" else args[0].get(*args[1:])
+        if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+            return target(*args, **kwargs)
         if is_symbol(args) or is_symbol(kwargs):
             return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
         with torch.no_grad():
@@ -423,6 +455,8 @@ class _Recorder(TorchFunctionMode):
             return self.known[id(value)][1] if id(value) in self.known else value
         if isinstance(value, tuple) or type(value) is list:
             parts = [self.symbols_of(each) for each in value]
+            if hasattr(value, "_fields"):
+                return type(value)(*parts)
             return parts if type(value) is list else tuple(parts)
         if isinstance(value, dict):
             return {key: self.symbols_of(each) for key, each in value.items()}
@@ -459,6 +493,12 @@ class _Recorder(TorchFunctionMode):
             for key, each in result.items():
                 self.learn(each, symbol[key])
 
+    def compared(self, frame: FrameType) -> None:
+        """A number of vertices or edges meets a constant there. Raises: ModelUnsupported for the user's own code."""
+        if not is_librarys(frame):
+            where = self.reader.where(self.inside[-1])
+            raise refuse(where, f"{line_at(frame, frame.f_lineno)}{DECIDES}", DECIDES_ADVICE)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.depth:
@@ -471,7 +511,10 @@ class _Recorder(TorchFunctionMode):
             self.depth -= 1
         name = canonical_name(func)
         if name in _ABOUT:
-            return result
+            whole = self.symbols_of(args[0]) if args else None
+            edges = isinstance(whole, (Marker, Rewired)) and whole.what == EDGES.what
+            axis = whole.axis if isinstance(whole, Shaped) else int(edges)
+            return with_counts(name, result, args, axis, self.compared) if is_symbol(whole) else result
         if not is_symbol(symbolic):
             state = first_state(name, result, self.reader.record)
             if state is None:

@@ -17,7 +17,7 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelError
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.pyg.check import Columns, check_import, modelled, samples
+from livegnn.models.pyg.check import Columns, check_import, divides, modelled, samples
 from livegnn.models.pyg.context import Flat, Import, Marker, Refusal, Relation, refuse
 from livegnn.models.pyg.convs.registry import refuse_unknown
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
@@ -104,7 +104,7 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
             return {types[0][code]: parts[code][:, :width] for code, width in widths_out.items()}
 
         widths_out = {part.vertex_type: part.width for part in output.parts if part.vertex_type is not None}
-        graphs = samples(columns, recorded=record.recorded)
+        graphs = samples(columns, recorded=record.recorded, zeros=divides(output))
 
         def take(result: Any) -> list[Any]:
             return [result if options.outputs is None else at(result, options.outputs)]

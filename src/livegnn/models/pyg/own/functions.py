@@ -17,6 +17,7 @@ from livegnn.models import ir
 from livegnn.models.edges import HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Import, Unfit, to_array
+from livegnn.models.pyg.functions.infinite import finite
 from livegnn.models.pyg.functions.registry import HANDLERS
 from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import (
@@ -502,6 +503,7 @@ def _where(tracing: Tracing, result: Any, condition: Any, input: Any, other: Any
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _each(name) for name in (*_EACH, *_WHOLE_ROWS)},
     **dict.fromkeys(_SAME, _same),
+    "nan_to_num": lambda tracing, result, input, *numbers, **named: finite(input, *numbers, **named),
     **dict.fromkeys(_RESHAPED, _reshaped),
     **{name: _rearranged(name) for name in ("transpose", "permute", "expand", "expand_as", "repeat", "swapaxes")},
     **dict.fromkeys(("add", "radd"), _add),

@@ -23,6 +23,7 @@ from livegnn.models.pyg.context import (
     Shaped,
     refuse,
 )
+from livegnn.models.pyg.counted import CountedRows
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
 
@@ -117,7 +118,7 @@ class _Examples:
         if isinstance(given, dict):
             return {key: self.of(each) for key, each in given.items()}
         if isinstance(given, Count):
-            return _VERTICES
+            return CountedRows.of(_VERTICES, self.run.compared)
         if isinstance(given, Refusal):
             raise given.error
         if isinstance(given, Shaped):

@@ -22,6 +22,7 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
+from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, on_edges_of
 from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, InfiniteEntries, Traced, constant_like, is_followed, row_of
@@ -178,6 +179,11 @@ class FollowedRun(TorchFunctionMode):
                                            original.__name__))  # fmt: skip
         return result
 
+    def compared(self, frame: FrameType) -> None:
+        """A number of vertices or edges meets a constant there. Raises: ModelUnsupported for the user's own code."""
+        if not is_librarys(frame):
+            raise refuse(self.where, f"{line_at(frame, frame.f_lineno)}{DECIDES}", DECIDES_ADVICE)
+
     def raise_refusals(self, value: Any) -> None:
         """Raises the first refusal that a step would read."""
         if isinstance(value, Refusal):
@@ -202,7 +208,9 @@ class FollowedRun(TorchFunctionMode):
             self.record.rounded |= computed  # a constant computed in the module's own float32
             return result
         if name in _ABOUT:
-            return result
+            whole = self.symbols_of(args[0]) if args else None
+            axis = int(isinstance(whole, EndIds) and whole.end is None)
+            return with_counts(name, result, args, axis, self.compared) if is_followed(whole) else result
         self.raise_refusals(symbolic)
         symbol = self.symbol(lambda: self.step(name, result, *symbolic), name)
         changed = args[0] if name in ("setitem",) else result
@@ -244,8 +252,8 @@ def users_line() -> str:
     """Where the user's code stands: method, line and text; "" if none of it runs."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_librarys(frame):
-            return _line(frame, frame.f_lineno)
+        if not is_librarys(frame):
+            return line_at(frame, frame.f_lineno)
         if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == __name__:
             break
         frame = frame.f_back
@@ -256,13 +264,13 @@ def _line_of(error: BaseException) -> str:
     """The user's line that an error went through last; "" if none."""
     found, at = "", error.__traceback__
     while at is not None:
-        if not _is_librarys(at.tb_frame):
-            found = _line(at.tb_frame, at.tb_lineno)
+        if not is_librarys(at.tb_frame):
+            found = line_at(at.tb_frame, at.tb_lineno)
         at = at.tb_next
     return found
 
 
-def _is_librarys(frame: FrameType) -> bool:
+def is_librarys(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
     return (
         name.split(".")[0] in _LIBRARIES
@@ -271,7 +279,7 @@ def _is_librarys(frame: FrameType) -> bool:
     )
 
 
-def _line(frame: FrameType, number: int) -> str:
+def line_at(frame: FrameType, number: int) -> str:
     text = linecache.getline(frame.f_code.co_filename, number).strip()
     name = frame.f_code.co_qualname.rsplit("<locals>.", 1)[-1]
     return f"{name}, line {number}{f' ({text})' if text else ''}: "
