@@ -143,31 +143,49 @@ __m512i blocks_by_search(const BlockTable& table, __m512i ranks, __mmask8 lanes)
   return found;
 }
 
+// The first values of a column of a chain's table, in registers.
+struct FewValues {
+  static constexpr std::int64_t kCount = 16;
+  FewValues(const std::int64_t* values, std::int64_t count) {
+    const auto lanes = static_cast<__mmask16>(count < kCount ? (1u << count) - 1 : 0xFFFF);
+    low = _mm512_maskz_loadu_epi64(static_cast<__mmask8>(lanes), values);
+    high = _mm512_maskz_loadu_epi64(static_cast<__mmask8>(lanes >> 8), values + 8);
+  }
+  __m512i at(__m512i places) const { return _mm512_permutex2var_epi64(low, places, high); }
+  __m512i low, high;
+};
+
 // Blocks are about equally full, so the block of a rank is guessed, and looked for where the guess is wrong.
 struct ChainPlaces {
   explicit ChainPlaces(const BlockTable& of)
       : table(of),
         last(of.blocks - 1),
-        per_edge(last > 0 ? static_cast<double>(last) / static_cast<double>(of.before[last]) : 0.0) {}
+        per_edge(last > 0 ? static_cast<double>(last) / static_cast<double>(of.before[last]) : 0.0),
+        few_before(of.before, of.blocks),
+        few_places(of.place, of.blocks) {}
   __m512i of(__m512i ranks, __mmask8 lanes) const {
-    const __m512i none = _mm512_setzero_si512(), all_last = _mm512_set1_epi64(last);
-    __m512i block = _mm512_cvttpd_epi64(_mm512_mul_pd(_mm512_cvtepi64_pd(ranks), _mm512_set1_pd(per_edge)));
-    block = _mm512_min_epi64(block, all_last);
-    __m512i before = _mm512_mask_i64gather_epi64(none, lanes, block, table.before, 8);
+    const __m512i all_last = _mm512_set1_epi64(last);
+    const __m512i guess = _mm512_cvttpd_epi64(_mm512_mul_pd(_mm512_cvtepi64_pd(ranks), _mm512_set1_pd(per_edge)));
+    __m512i block = _mm512_min_epi64(guess, all_last);
+    __m512i before = value(few_before, table.before, block, lanes);
     const __mmask8 in_middle = _mm512_mask_cmplt_epi64_mask(lanes, block, all_last);
-    const __m512i end = _mm512_mask_i64gather_epi64(none, in_middle, block, table.before + 1, 8);
+    const __m512i end = value(few_before, table.before, _mm512_add_epi64(block, _mm512_set1_epi64(1)), in_middle);
     const auto wrong = static_cast<__mmask8>(_mm512_mask_cmpgt_epi64_mask(lanes, before, ranks) |
                                              _mm512_mask_cmple_epi64_mask(in_middle, end, ranks));
     if (wrong != 0) [[unlikely]] {
       block = blocks_by_search(table, ranks, lanes);
-      before = _mm512_mask_i64gather_epi64(none, lanes, block, table.before, 8);
+      before = value(few_before, table.before, block, lanes);
     }
-    const __m512i place = _mm512_mask_i64gather_epi64(none, lanes, block, table.place, 8);
-    return _mm512_add_epi64(place, _mm512_sub_epi64(ranks, before));
+    return _mm512_add_epi64(value(few_places, table.place, block, lanes), _mm512_sub_epi64(ranks, before));
+  }
+  __m512i value(const FewValues& few, const std::int64_t* values, __m512i blocks, __mmask8 lanes) const {
+    if (table.blocks <= FewValues::kCount) return few.at(blocks);
+    return _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), lanes, blocks, values, 8);
   }
   const BlockTable& table;
   std::int64_t last;
   double per_edge;
+  FewValues few_before, few_places;
 };
 
 void drawn_in_chains(std::span<const ChainTarget> targets, const LaneColumns& columns, bool replace) {
