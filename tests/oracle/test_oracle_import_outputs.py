@@ -115,7 +115,7 @@ def test_one_of_several(what, outputs, width):
         (pair, [], ModelError, "expected outputs as an index, a key, a path"),
         (lambda net, h, y: y, 0, ModelUnsupported, "it returns one result, not several; leave outputs out"),
         (lambda net, h, y: (y, torch.sort(h, dim=0)), None, ModelUnsupported,
-         "1: refused (sort in Two: this operation is not supported); pass outputs=0"),
+         "1: refused (sort in Two: dim=0 runs over all vertices); pass outputs=0"),
     ],
 )  # fmt: skip
 def test_what_is_refused(what, outputs, error, message):

@@ -13,7 +13,7 @@ import torch
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import ir
-from livegnn.models.pyg.context import Flat, Import, Refusal, Shaped, refuse
+from livegnn.models.pyg.context import Flat, Folded, Import, Refusal, Shaped, refuse
 
 Step: TypeAlias = str | int
 Path: TypeAlias = tuple[Step, ...]
@@ -134,6 +134,8 @@ class Wanted:
 
 def kind_of(result: Any) -> str:
     """What a forward returns that is no row of a vertex or a graph, for messages."""
+    if isinstance(result, Folded):
+        return "tensor that holds every vertex several times"
     if isinstance(result, Shaped):
         return "tensor of whole numbers" if result.whole else "tensor of three dimensions or more"
     return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
@@ -167,7 +169,7 @@ def name_of(path: Path) -> str:
 
 def _says_nothing(each: Any, shape: tuple[int, ...] | None) -> bool:
     """Whether a result is None, a constant or one number, and so no row of a vertex."""
-    return shape == () or (not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Shaped)))
+    return shape == () or (not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Folded, Shaped)))
 
 
 def at(result: Any, path: Any) -> Any:

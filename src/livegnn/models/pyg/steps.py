@@ -21,6 +21,7 @@ from livegnn.models.pyg.copies import forget_cached, private_copy
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
 from livegnn.models.pyg.pools import reading_pools
+from livegnn.models.pyg.searched import searched_width
 from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_signature
 from livegnn.models.pyg.state import refuse_state
 from livegnn.models.pyg.tables import as_whole, numbers, table_of
@@ -139,18 +140,13 @@ def _refuse_unreadable(module: nn.Module) -> None:
 
 
 def widths_of(module: nn.Module, options: Options) -> Callable[[Columns], list[tuple[int, ...]]]:
-    """The features' widths that a module without types may take. Raises: ModelError where there is none."""
+    """The features' widths that a module without types may take, as its layers state them. Raises: ModelError."""
     given = options.input_width
     if isinstance(given, Mapping):
         raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
     widths = stated_widths(module) if given is None else [given]
     if not widths and any(isinstance(each, nn.Embedding) for each in module.modules()):
         widths = [1]
-    if not widths:
-        raise ModelError(
-            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
-            "pass input_width="
-        )
     return lambda _columns: [(width,) for width in widths]
 
 
@@ -171,14 +167,24 @@ def columns_of(
     choices, edge_width = attribute_choices(module, signature, options.edge_width), options.edge_width
     weighted, over = signature.weights == "required", signature.over
     tries: list[list[Columns]] = []
+    without_width: list[Columns] = []
     for each in choices:
         known = Columns((), weighted, each.width, types, batch, each.flat, edge_width == 0, over=over)
+        without_width.append(known)
         tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
         found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
         running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
             refuse_state(module, signature, running)
             return running, each
+    searched = _searched(module, signature, options, without_width, choices)
+    if searched is not None:
+        return searched
+    if not any(tries):
+        raise ModelError(
+            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
+            "pass input_width="
+        )
     if edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
             f"[from_pyg] expected a layer that states the edge attributes' width, got none in {type(module).__name__}; "
@@ -186,6 +192,22 @@ def columns_of(
         )
     place = -1 if choices[0].guessed else 0
     return tries[place][0], choices[place]
+
+
+def _searched(
+    module: nn.Module, signature: Signature, options: Options, known: list[Columns], choices: list[Choice]
+) -> tuple[Columns, Choice] | None:
+    """Columns of a width that no layer states; None where there is none, or the user gives one."""
+    embedded = any(isinstance(each, nn.Embedding) for each in module.modules())
+    if options.input_width is not None or signature.over is not None or not signature.features or embedded:
+        return None
+    for columns, choice in zip(known, choices, strict=True):
+        width = searched_width(module, signature, columns, stated_widths(module))
+        if width is not None:
+            found = dataclasses.replace(columns, widths=(width,))
+            refuse_state(module, signature, found)
+            return found, choice
+    return None
 
 
 def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
