@@ -2,8 +2,9 @@
 
 While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
 per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
-vector), a `Shaped` (rows of any shape), a `Folded` (rows under each other), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a
-`Count`, a `Rewired`, an `End` or a `Refusal`, an unsupported result that matters only if something reads it.
+vector), a `Shaped` (rows of any shape), a `Folded` (rows under each other), a `TablePart` (rows of some vertices),
+`EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Count`, a `Rewired`, an `End` or a `Refusal`, an unsupported result that
+matters only if something reads it.
 """
 
 from __future__ import annotations
@@ -128,6 +129,15 @@ class Folded:
 
 
 @dataclass(frozen=True, eq=False)
+class TablePart:
+    """The rows of the vertices from `start` to `stop` (exclusive), which are those of one table of several."""
+
+    rows: Any
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
 class Refusal:
     """The result of something unsupported; raised when it is read."""
 
@@ -152,7 +162,7 @@ def is_symbol(value: Any) -> bool:
         return any(is_symbol(each) for each in value)
     if isinstance(value, dict):
         return any(is_symbol(each) for each in value.values())
-    return isinstance(value, (ir.Value, Marker, Rewired, End, Flat, Shaped, Folded, Refusal))
+    return isinstance(value, (ir.Value, Marker, Rewired, End, Flat, Shaped, Folded, TablePart, Refusal))
 
 
 def first_refusal(values: Any) -> Refusal | None:
@@ -231,6 +241,7 @@ class Import:
     categories: dict[int, int] = field(default_factory=dict)
     whole: bool = False
     tables: dict[int, Any] = field(default_factory=dict)
+    ends: tuple[int, ...] = ()  # where each of several tables ends, from 0
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
     operators: Mapping[type, Any] = field(default_factory=dict)
@@ -262,6 +273,8 @@ class Import:
                 todo.append(each.source)
             elif isinstance(each, Folded):
                 todo.append(each.rows.source)
+            elif isinstance(each, TablePart):
+                todo.append(each.rows)
             elif isinstance(each, ir.Value) and id(each) not in self.names:
                 self.names[id(each)] = where
                 self.keep.append(each)

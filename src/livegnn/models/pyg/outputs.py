@@ -7,13 +7,15 @@ with one row per vertex can be kept. A loss, which is one number for all vertice
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import torch
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import ir
-from livegnn.models.pyg.context import Flat, Folded, Import, Refusal, Shaped, refuse
+from livegnn.models.pyg.context import Flat, Folded, Import, Refusal, Shaped, TablePart, refuse
+from livegnn.models.pyg.table_parts import same
 
 Step: TypeAlias = str | int
 Path: TypeAlias = tuple[Step, ...]
@@ -28,6 +30,7 @@ class Wanted:
     def __init__(self, asked: Any, where: str, row: str = "vertex") -> None:
         self.asked, self.where, self.row = asked, where, row
         self.paths: list[Path] = [()]
+        self.kinds: dict[Path, list[Path]] = {}  # of rows by kind, such as users and items: first result -> all
         several = isinstance(asked, list)
         for each in (asked or [()]) if several else [asked]:
             steps = each if isinstance(each, tuple) else (each,)
@@ -45,6 +48,7 @@ class Wanted:
         Raises: ModelUnsupported, ModelError.
         """
         found = dict(leaves(result))
+        self.kinds = whole_rows(found, record.ends)
         if self.asked is None:
             self.paths = [self._only(result, found, shapes)]
         elif self.asked == "all":
@@ -52,6 +56,8 @@ class Wanted:
         else:
             asked = self.asked if isinstance(self.asked, list) else [self.asked]
             self.paths = [each if isinstance(each, tuple) else (each,) for each in asked]
+        first = {path: whole for whole, paths in self.kinds.items() for path in paths}
+        self.paths = [*dict.fromkeys(first.get(path, path) for path in self.paths)]
         values = [self._one(path, result, found, shapes) for path in self.paths]
         if self.asked != "all" and not isinstance(self.asked, list):
             return values[0]
@@ -70,7 +76,8 @@ class Wanted:
 
     def take(self, result: Any) -> list[Any]:
         """The same of what the module itself returns, one by one."""
-        return [at(result, path) for path in self.paths]
+        parts = [[at(result, each) for each in self.kinds.get(path, [path])] for path in self.paths]
+        return [each[0] if len(each) == 1 else torch.cat(each) for each in parts]
 
     def _only(self, result: Any, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> Path:
         """The one result that can be kept. Raises: ModelUnsupported naming the choices where there are several."""
@@ -87,7 +94,7 @@ class Wanted:
         if path and not isinstance(result, (tuple, list, dict)):
             raise refuse(self.where, "it returns one result, not several", "leave outputs out")
         try:
-            each = at(result, path)
+            each = found[path] if path in found else at(result, path)
         except (LookupError, TypeError):
             rows = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
             got = f"it has no result {_shown(path)}; it returns {self._listed(found, shapes)}"
@@ -132,8 +139,29 @@ class Wanted:
         return f"a {kind_of(each)}"
 
 
+def whole_rows(found: dict[Path, Any], ends: tuple[int, ...]) -> dict[Path, list[Path]]:
+    """Results that are the rows of one table each, first -> all of the same rows; `found` keeps the first as whole."""
+    kinds: dict[Path, list[Path]] = {}
+    for first in [path for path, each in found.items() if isinstance(each, TablePart) and each.start == 0]:
+        rows, paths = found[first].rows, [first]
+        for start, stop in pairwise(ends[1:]):
+            paths += [
+                path
+                for path, each in found.items()
+                if isinstance(each, TablePart) and (each.start, each.stop) == (start, stop) and same(each.rows, rows)
+            ][:1]
+        if len(paths) == len(ends) - 1:
+            kinds[first] = paths
+            found[first] = rows
+            for path in paths[1:]:
+                del found[path]
+    return kinds
+
+
 def kind_of(result: Any) -> str:
     """What a forward returns that is no row of a vertex or a graph, for messages."""
+    if isinstance(result, TablePart):
+        return "tensor with the rows of one table, and the others' are not computed alike"
     if isinstance(result, Folded):
         return "tensor that holds every vertex several times"
     if isinstance(result, Shaped):
@@ -169,7 +197,9 @@ def name_of(path: Path) -> str:
 
 def _says_nothing(each: Any, shape: tuple[int, ...] | None) -> bool:
     """Whether a result is None, a constant or one number, and so no row of a vertex."""
-    return shape == () or (not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Folded, Shaped)))
+    return shape == () or (
+        not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Folded, TablePart, Shaped))
+    )
 
 
 def at(result: Any, path: Any) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch_geometric import nn as pyg
@@ -16,7 +17,7 @@ from livegnn.models.edges import EdgeAttribute
 from livegnn.models.pyg.check import Columns, check_import, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
-from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, TablePart, refuse
 from livegnn.models.pyg.copies import forget_cached, private_copy
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
@@ -24,7 +25,8 @@ from livegnn.models.pyg.pools import reading_pools
 from livegnn.models.pyg.searched import searched_width
 from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_signature
 from livegnn.models.pyg.state import refuse_state
-from livegnn.models.pyg.tables import as_whole, numbers, table_of
+from livegnn.models.pyg.table_parts import in_order_of_use
+from livegnn.models.pyg.tables import as_whole, numbers, tables_of
 from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.utilities import reading_utilities
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
@@ -37,16 +39,17 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
     """
     frozen, record = prepared(module, options), Import(operators=options.operators)
     signature = read_signature(frozen)
-    tables = {} if signature.features else table_of(frozen)
+    tables = {} if signature.features else tables_of(frozen)
     if tables:
-        options = dataclasses.replace(options, input_width=rows_of(tables).shape[1])
+        options = dataclasses.replace(options, input_width=next(iter(tables.values())).shape[1])
     refuse_other_blocks(frozen, signature)
     wanted = Wanted(options.outputs, f"{type(module).__name__}.forward")
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
     if tables:
-        columns = dataclasses.replace(columns, tables=tuple(tables), vertices=len(rows_of(tables)))
+        tables = in_order_of_use(frozen, tables, lambda: signature.run(frozen, *example(columns)))
+        columns = dataclasses.replace(columns, tables=tuple(tables), vertices=sum(map(len, tables.values())))
     symbols = plain_symbols(columns, record)
-    record.tables = {id(frozen.get_parameter(name)): record.features for name in tables}
+    _keep_tables(frozen, tables, record)
 
     def read(columns: Columns) -> ir.Value:
         result = read_symbols(frozen, signature, symbols(columns), columns, record)
@@ -71,9 +74,13 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
     return dataclasses.replace(reader.all(columns, choice, options), tables=named), record
 
 
-def rows_of(tables: dict[str, Any]) -> Any:
-    """The rows of all vertices."""
-    return next(iter(tables.values()))
+def _keep_tables(module: nn.Module, tables: dict[str, Any], record: Import) -> None:
+    """Notes what the tables of a module stand for: the features of all vertices, one kind after the other."""
+    ends = (0, *np.cumsum([len(rows) for rows in tables.values()]).tolist())
+    record.ends = ends if len(tables) > 1 else ()
+    for name, start, stop in zip(tables, ends, ends[1:], strict=False):
+        rows: Any = record.features if len(tables) == 1 else TablePart(record.features, start, stop)
+        record.tables[id(module.get_parameter(name))] = rows
 
 
 def in_categories(columns: Columns, record: Import) -> Columns:

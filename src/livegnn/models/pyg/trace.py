@@ -41,6 +41,7 @@ from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
 from livegnn.models.pyg.self_attention import OVER_SEQUENCES, convert_attention
+from livegnn.models.pyg.table_parts import is_part, over_parts
 from livegnn.models.pyg.tables import convert_embedding
 from livegnn.models.pyg.written import seen_through
 
@@ -228,6 +229,9 @@ class _Reader:
         name, where = self.qualified(path), self.where(path)
         if is_folded((args, kwargs)) and not isinstance(module, pyg.MessagePassing):
             return self.in_parts(by_parts, module, path, args, kwargs)
+        if is_part((args, kwargs)):
+            ends = self.record.ends
+            return self.in_parts(lambda call, a, k: over_parts(None, call, a, k, ends), module, path, args, kwargs)
         if type(module) in OVER_TYPES:
             rows = OVER_TYPES[type(module)].convert(module, args, kwargs, self.record, where)
             return self.record.name(rows, where)

@@ -37,6 +37,7 @@ from livegnn.models.pyg.functions.rows import ROWS
 from livegnn.models.pyg.functions.shapes import SHAPES
 from livegnn.models.pyg.pools import global_pool
 from livegnn.models.pyg.shapes import ELEMENTWISE, OF_FORM, join
+from livegnn.models.pyg.table_parts import is_part, over_parts, taken_apart
 from livegnn.models.pyg.tables import join_tables
 from livegnn.models.pyg.utilities import name_of_utility
 from livegnn.models.pyg.written import assigned
@@ -108,11 +109,18 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
         return refused
     handler = None if name is None else HANDLERS.get(name)
     try:
-        number = counted(name, given)
+        known = counted(name, given)
+        known = taken_apart(name, args, kwargs, record.ends) if known is None else known
+        if known is None and is_part(given) and not (picks and isinstance(args[0], (list, tuple, dict))):
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return apply_function(name, label, args, kwargs, record, where)
+
+            known = over_parts(name, call, args, kwargs, record.ends)
     except Unfit as error:
         return Refusal(refuse(whole, error.reason, error.remedy))
-    if number is not None:
-        return number
+    if known is not None:
+        return known
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
     if not picks and name in _COMPUTING and any(_is_edges(each) for each in _spread(given)):
