@@ -1,8 +1,8 @@
 """Several tables of rows in one: users and items, whose vertices are numbered one kind after the other.
 
-A forward joins the tables to the rows of all vertices, and may take rows apart again where one kind ends. A `TablePart` is
-what it then has. What is done to both parts alike is done to all rows; what is done to one alone has no rows for the
-other kind's vertices.
+A forward joins the tables to the rows of all vertices, and may take rows apart again where one kind ends. What it then
+has is a `TablePart`. What is done to both parts alike is done to all rows; what is done to one alone has no rows for
+the other kind's vertices.
 """
 
 from __future__ import annotations
