@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric.data import HeteroData
 
 import livegnn as lg
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported, StoredStateInvalid, UsageError
@@ -144,7 +145,7 @@ def test_one_of_several(what, outputs, width):
         (pair, [], ModelError, "expected outputs as an index, a key, a path"),
         (lambda net, h, y: y, 0, ModelUnsupported, "it returns one result, not several; leave outputs out"),
         (lambda net, h, y: (y, torch.sort(h, dim=0)), None, ModelUnsupported,
-         "1: refused (sort in Two: this operation is not supported); pass outputs=0"),
+         "1: refused (sort in Two: dim=0 runs over all vertices); pass outputs=0"),
     ],
 )  # fmt: skip
 def test_what_is_refused(what, outputs, error, message):
@@ -223,9 +224,37 @@ def test_attention_weights_may_stand_next_to_rows(conv, asked):
 def test_one_result_over_vertex_types():
     with pytest.raises(ModelUnsupported, match="it returns a tuple of 2 results; pass outputs=0 or outputs=1"):
         lg.from_pyg(OverTypes())
-    with pytest.raises(ModelUnsupported, match="of results over several vertex types one is kept"):
-        lg.from_pyg(OverTypes(), outputs="all")
     assert lg.from_pyg(OverTypes(), outputs=1).output_widths == {"A": 5, "B": 5}
+
+
+@pytest.mark.parametrize("asked", ["all", [0, 1], [1, 0]])
+def test_several_results_over_vertex_types(asked):
+    """The comparison of the import is with the module's own results, side by side."""
+    torch.manual_seed(6)
+    module, order = OverTypes(), [0, 1] if asked == "all" else asked
+    model = lg.from_pyg(module, outputs=asked)
+    assert model.outputs == {str(path): (5 * k, 5 * k + 5) for k, path in enumerate(order)}
+    rng, edges = (
+        np.random.default_rng(3),
+        {("A", "to", "B"): [[0, 1, 2], [0, 0, 1]], ("B", "to", "A"): [[1, 0], [0, 2]]},
+    )
+    x = {"A": rng.standard_normal((3, 3)).astype(np.float32), "B": rng.standard_normal((2, 4)).astype(np.float32)}
+    data = HeteroData()
+    for name, rows in x.items():
+        data[name].x = torch.tensor(rows)
+    for triple, pairs in edges.items():
+        data[triple].edge_index = torch.tensor(pairs)
+    engine = lg.Engine(model, lg.Graph.from_pyg(data))
+    updates = lg.Updates()
+    updates.add_edge(0, 1, edge_type=("A", "to", "B"))
+    engine.apply(updates)
+    edges["A", "to", "B"] = [[0, 1, 2, 0], [0, 0, 1, 1]]
+    with torch.no_grad():
+        want = module({k: torch.tensor(v) for k, v in x.items()}, {k: torch.tensor(v) for k, v in edges.items()})
+    for name, rows in x.items():
+        for path in order:
+            got = engine.embeddings(np.arange(len(rows)), vertex_type=name, output=str(path))
+            np.testing.assert_allclose(got, want[path][name].numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_one_result_of_graphs():

@@ -181,12 +181,14 @@ def test_a_table_of_all_vertices(kind):
 
 
 class TwoTables(nn.Module):
+    """Tables of other widths."""
+
     def __init__(self):
         super().__init__()
-        self.users, self.items, self.conv = nn.Embedding(10, 4), nn.Embedding(20, 4), pyg.LGConv()
+        self.users, self.items, self.conv = nn.Embedding(10, 4), nn.Embedding(20, 5), pyg.LGConv()
 
     def forward(self, edge_index):
-        return self.conv(torch.cat([self.users.weight, self.items.weight]), edge_index)
+        return self.conv(torch.cat([self.users.weight, self.items.weight[:, :4]]), edge_index)
 
 
 class Offset(nn.Module):
@@ -206,7 +208,7 @@ class OfFeatures(Offset):
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (TwoTables, "2 tables of rows: users.weight, items.weight"),
+        (TwoTables, "tables of several widths: users.weight of shape"),
         (Offset, "whole numbers"),
         (OfFeatures, "has a row for every vertex"),
         (lambda: Embedded(lambda net, x: net.kind(x[:, 0].long()).max(0)[0] * x), "vertices"),

@@ -310,8 +310,10 @@ def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sampl
     """What the module returns; None where it cannot run without edges or on a single vertex."""
     with _computing_in(dtype), unchanged(module):
         tensors = _as_tensors(columns, given, dtype)
-        for name in columns.tables:
-            module.get_parameter(name).copy_(tensors[0])
+        start = 0
+        for table in map(module.get_parameter, columns.tables):
+            table.copy_(tensors[0][start : start + len(table)])
+            start += len(table)
         try:
             return signature.run(module, *tensors)
         except Exception as error:

@@ -6,15 +6,16 @@ another. Only results with one row per vertex can be kept. A loss, which is one 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import torch
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import ir
-from livegnn.models.pyg.context import Flat, Import, Refusal, Shaped, refuse
+from livegnn.models.pyg.context import Flat, Folded, Import, Refusal, Shaped, TablePart, refuse
+from livegnn.models.pyg.table_parts import same
 
 Step: TypeAlias = str | int
 Path: TypeAlias = tuple[Step, ...]
@@ -30,6 +31,7 @@ class Wanted:
         self.asked, self.where, self.row = asked, where, row
         self.paths: list[Path] = [()]
         self._pooled: set[int] | None = None  # of a row per graph, the ids of what was pooled
+        self.kinds: dict[Path, list[Path]] = {}  # of rows by kind, such as users and items: first result -> all
         several = isinstance(asked, list)
         for each in (asked or [()]) if several else [asked]:
             steps = each if isinstance(each, tuple) else (each,)
@@ -47,6 +49,7 @@ class Wanted:
         Raises: ModelUnsupported, ModelError.
         """
         found, self._pooled = dict(leaves(result)), set(record.pools.sources) if record.pools is not None else None
+        self.kinds = whole_rows(found, record.ends)
         if self.asked is None:
             self.paths = [self._only(result, found, shapes)]
         elif self.asked == "all":
@@ -54,6 +57,9 @@ class Wanted:
         else:
             asked = self.asked if isinstance(self.asked, list) else [self.asked]
             self.paths = [each if isinstance(each, tuple) else (each,) for each in asked]
+        if self.kinds:
+            first = {path: whole for whole, paths in self.kinds.items() for path in paths}
+            self.paths = [*dict.fromkeys(first.get(path, path) for path in self.paths)]
         values = [self._one(path, result, found, shapes) for path in self.paths]
         if self.asked != "all" and not isinstance(self.asked, list):
             return values[0]
@@ -70,13 +76,14 @@ class Wanted:
             paths = [_shown(path) for path, name in zip(self.paths, names, strict=True) if name == twice]
             advice = "name each result once" if len(set(paths)) == 1 else "give them other keys, or name one of them"
             raise refuse(self.where, f"its results {' and '.join(paths)} would both have the name {twice!r}", advice)
-        record.outputs = dict(zip(names, itertools.pairwise(ends), strict=True))
+        record.outputs = dict(zip(names, pairwise(ends), strict=True))
         joined = values[0] if len(values) == 1 else ir.Concat(tuple(values))
         return record.name(joined, f"{self.where}: outputs side by side")
 
     def take(self, result: Any) -> list[Any]:
         """The same of what the module itself returns, one by one."""
-        return [at(result, path) for path in self.paths]
+        parts = [[at(result, each) for each in self.kinds.get(path, [path])] for path in self.paths]
+        return [each[0] if len(each) == 1 else torch.cat(each) for each in parts]
 
     def _only(self, result: Any, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> Path:
         """The one result that can be kept. Raises: ModelUnsupported naming the choices where there are several."""
@@ -93,7 +100,7 @@ class Wanted:
         if path and not isinstance(result, (tuple, list, dict)):
             raise refuse(self.where, "it returns one result, not several", "leave outputs out")
         try:
-            each = at(result, path)
+            each = found[path] if path in found else at(result, path)
         except (LookupError, TypeError):
             rows = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
             got = f"it has no result {_shown(path)}; it returns {self._listed(found, shapes)}"
@@ -145,8 +152,31 @@ class Wanted:
         return f"a {kind_of(each)}"
 
 
+def whole_rows(found: dict[Path, Any], ends: tuple[int, ...]) -> dict[Path, list[Path]]:
+    """Results that are the rows of one table each, first -> all of the same rows; `found` keeps the first as whole."""
+    kinds: dict[Path, list[Path]] = {}
+    for first in [path for path, each in found.items() if isinstance(each, TablePart) and each.start == 0]:
+        rows, paths = found[first].rows, [first]
+        for start, stop in pairwise(ends[1:]):
+            paths += [
+                path
+                for path, each in found.items()
+                if isinstance(each, TablePart) and (each.start, each.stop) == (start, stop) and same(each.rows, rows)
+            ][:1]
+        if len(paths) == len(ends) - 1:
+            kinds[first] = paths
+            found[first] = rows
+            for path in paths[1:]:
+                del found[path]
+    return kinds
+
+
 def kind_of(result: Any) -> str:
     """What a forward returns that is no row of a vertex or a graph, for messages."""
+    if isinstance(result, TablePart):
+        return "tensor with the rows of one table, and the others' are not computed alike"
+    if isinstance(result, Folded):
+        return "tensor that holds every vertex several times"
     if isinstance(result, Shaped):
         return "tensor of whole numbers" if result.whole else "tensor of three dimensions or more"
     return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
@@ -180,7 +210,9 @@ def name_of(path: Path) -> str:
 
 def _says_nothing(each: Any, shape: tuple[int, ...] | None) -> bool:
     """Whether a result is None, a constant or one number, and so no row of a vertex."""
-    return shape == () or (not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Shaped)))
+    return shape == () or (
+        not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Folded, TablePart, Shaped))
+    )
 
 
 def at(result: Any, path: Any) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch_geometric import nn as pyg
@@ -16,15 +17,17 @@ from livegnn.models.edges import EdgeAttribute
 from livegnn.models.pyg.check import Columns, check_import, divides, example, modelled, runs, samples
 from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
-from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
+from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, TablePart, refuse
 from livegnn.models.pyg.copies import forget_cached, private_copy, unchanged
 from livegnn.models.pyg.functions.infinite import refuse_questions
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
 from livegnn.models.pyg.pools import reading_pools
+from livegnn.models.pyg.searched import searched_width
 from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_signature
 from livegnn.models.pyg.state import refuse_state
-from livegnn.models.pyg.tables import as_whole, numbers, table_of
+from livegnn.models.pyg.table_parts import in_order_of_use
+from livegnn.models.pyg.tables import as_whole, numbers, tables_of
 from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.utilities import reading_utilities
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
@@ -37,16 +40,17 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
     """
     frozen, record = prepared(module, options), Import(operators=options.operators)
     signature = read_signature(frozen)
-    tables = {} if signature.features else table_of(frozen)
+    tables = {} if signature.features else tables_of(frozen)
     if tables:
-        options = dataclasses.replace(options, input_width=rows_of(tables).shape[1])
+        options = dataclasses.replace(options, input_width=next(iter(tables.values())).shape[1])
     refuse_other_blocks(frozen, signature)
     wanted = Wanted(options.outputs, f"{type(module).__name__}.forward")
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
     if tables:
-        columns = dataclasses.replace(columns, tables=tuple(tables), vertices=len(rows_of(tables)))
+        tables = in_order_of_use(frozen, tables, lambda: signature.run(frozen, *example(columns)))
+        columns = dataclasses.replace(columns, tables=tuple(tables), vertices=sum(map(len, tables.values())))
     symbols = plain_symbols(columns, record)
-    record.tables = {id(frozen.get_parameter(name)): record.features for name in tables}
+    _keep_tables(frozen, tables, record)
 
     def read(columns: Columns) -> ir.Value:
         result = read_symbols(frozen, signature, symbols(columns), columns, record)
@@ -71,9 +75,13 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
     return dataclasses.replace(reader.all(columns, choice, options), tables=named), record
 
 
-def rows_of(tables: dict[str, Any]) -> Any:
-    """The rows of all vertices."""
-    return next(iter(tables.values()))
+def _keep_tables(module: nn.Module, tables: dict[str, Any], record: Import) -> None:
+    """Notes what the tables of a module stand for: the features of all vertices, one kind after the other."""
+    ends = (0, *np.cumsum([len(rows) for rows in tables.values()]).tolist())
+    record.ends = ends if len(tables) > 1 else ()
+    for name, start, stop in zip(tables, ends, ends[1:], strict=False):
+        rows: Any = record.features if len(tables) == 1 else TablePart(record.features, start, stop)
+        record.tables[id(module.get_parameter(name))] = rows
 
 
 def in_categories(columns: Columns, record: Import) -> Columns:
@@ -153,18 +161,13 @@ def _refuse_unreadable(module: nn.Module) -> None:
 
 
 def widths_of(module: nn.Module, options: Options) -> Callable[[Columns], list[tuple[int, ...]]]:
-    """The features' widths that a module without types may take. Raises: ModelError where there is none."""
+    """The features' widths that a module without types may take, as its layers state them. Raises: ModelError."""
     given = options.input_width
     if isinstance(given, Mapping):
         raise ModelError("[from_pyg] expected one input_width for one kind of vertex, got a dict; pass a number")
     widths = stated_widths(module) if given is None else [given]
     if not widths and any(isinstance(each, nn.Embedding) for each in module.modules()):
         widths = [1]
-    if not widths:
-        raise ModelError(
-            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
-            "pass input_width="
-        )
     return lambda _columns: [(width,) for width in widths]
 
 
@@ -185,14 +188,24 @@ def columns_of(
     choices, edge_width = attribute_choices(module, signature, options.edge_width), options.edge_width
     weighted, over = signature.weights == "required", signature.over
     tries: list[list[Columns]] = []
+    without_width: list[Columns] = []
     for each in choices:
         known = Columns((), weighted, each.width, types, batch, each.flat, edge_width == 0, over=over)
+        without_width.append(known)
         tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
         found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
         running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
             refuse_state(module, signature, running)
             return running, each
+    searched = _searched(module, signature, options, without_width, choices)
+    if searched is not None:
+        return searched
+    if not any(tries):
+        raise ModelError(
+            f"[from_pyg] expected a layer that states the features' width, got none in {type(module).__name__}; "
+            "pass input_width="
+        )
     if edge_width is None and signature.attributes == "required" and len(choices) == 1:
         raise ModelError(
             f"[from_pyg] expected a layer that states the edge attributes' width, got none in {type(module).__name__}; "
@@ -200,6 +213,22 @@ def columns_of(
         )
     place = -1 if choices[0].guessed else 0
     return tries[place][0], choices[place]
+
+
+def _searched(
+    module: nn.Module, signature: Signature, options: Options, known: list[Columns], choices: list[Choice]
+) -> tuple[Columns, Choice] | None:
+    """Columns of a width that no layer states; None where there is none, or the user gives one."""
+    embedded = any(isinstance(each, nn.Embedding) for each in module.modules())
+    if options.input_width is not None or signature.over is not None or not signature.features or embedded:
+        return None
+    for columns, choice in zip(known, choices, strict=True):
+        width = searched_width(module, signature, columns, stated_widths(module))
+        if width is not None:
+            found = dataclasses.replace(columns, widths=(width,))
+            refuse_state(module, signature, found)
+            return found, choice
+    return None
 
 
 def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:

@@ -32,6 +32,7 @@ from livegnn.models.pyg.context import (
     Refusal,
     Rewired,
     Shaped,
+    Unfit,
     first_refusal,
     is_symbol,
     refuse,
@@ -39,14 +40,18 @@ from livegnn.models.pyg.context import (
 from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
 from livegnn.models.pyg.copies import unchanged
 from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
+from livegnn.models.pyg.folds import by_front, by_parts, has_front, is_folded
 from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
-from livegnn.models.pyg.modules import GLOBAL_MODULES, GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
 from livegnn.models.pyg.own.tracing import is_librarys, line_at
 from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
+from livegnn.models.pyg.self_attention import OVER_SEQUENCES, convert_attention
+from livegnn.models.pyg.table_parts import is_part, over_parts
 from livegnn.models.pyg.tables import convert_embedding
+from livegnn.models.pyg.written import seen_through
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
 _MODELS = (
@@ -231,6 +236,10 @@ class _Reader:
 
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call; a Refusal, which matters only if something reads it."""
+        if not is_symbol((args, kwargs)) and not (type(module) is nn.Embedding and self.record.tables):
+            self.record.rounded = True  # a constant computed in the module's own float32
+            with torch.no_grad():
+                return module(*args, **kwargs)
         try:
             return self.converted(module, path, args, kwargs)
         except ModelUnsupported as error:
@@ -239,6 +248,11 @@ class _Reader:
     def converted(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call. Raises: ModelUnsupported."""
         name, where = self.qualified(path), self.where(path)
+        if is_folded((args, kwargs)) and not isinstance(module, pyg.MessagePassing):
+            return self.in_parts(by_parts, module, path, args, kwargs)
+        if is_part((args, kwargs)):
+            ends = self.record.ends
+            return self.in_parts(lambda call, a, k: over_parts(None, call, a, k, ends), module, path, args, kwargs)
         if type(module) in OVER_TYPES:
             rows = OVER_TYPES[type(module)].convert(module, args, kwargs, self.record, where)
             return self.record.name(rows, where)
@@ -253,6 +267,8 @@ class _Reader:
         if type(module) is TrimToLayer:
             return _untrimmed(where, *args, **kwargs)
         if isinstance(module, pyg.MessagePassing):
+            if module.node_dim == -2 and any(map(has_front, (*args, *kwargs.values()))):
+                return self.in_parts(by_front, module, path, args, kwargs)
             return convert_conv(module, name, args, kwargs, self.record, self.local)
         kind = type(module)
         if isinstance(module, pyg.Aggregation):
@@ -263,8 +279,12 @@ class _Reader:
             return self.record.name(convert_embedding(module, args, kwargs, self.record, where), where)
         if kind in RECURRENT:
             return self.record.name(convert_recurrent(module, args, kwargs, self.record, where), where)
-        if kind in GLOBAL_MODULES:
-            raise refuse(where, GLOBAL_MODULES[kind], "use attention along edges, such as TransformerConv")
+        if kind in OVER_SEQUENCES:
+
+            def inner(part: nn.Module, rows: Any) -> Any:
+                return convert_local(part, (rows,), {}, self.record, where)
+
+            return self.record.name(convert_attention(module, args, kwargs, self.record, where, inner), where)
         if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
             known = REFUSED_CONVS | REFUSED_POOLS
             reason = known.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
@@ -272,6 +292,15 @@ class _Reader:
         if all(isinstance(each, Flat) for each in args) and len(args) == 1 and not kwargs:
             return Flat(self.record.name(convert_local(module, (args[0].value,), {}, self.record, where), where))
         return self.record.name(convert_local(module, args, kwargs, self.record, where), where)
+
+    def in_parts(self, over: Caller, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+        """A module's call for every part of rows under each other, or with dimensions in front of the vertices'."""
+        where = self.where(path)
+        try:
+            result = over(lambda *given, **named: self.converted(module, path, given, named), args, kwargs)
+        except Unfit as error:
+            raise refuse(where, error.reason, error.remedy) from error
+        return self.record.name(result, where)
 
     def local(self, inner: Any, name: str, x: ir.Value) -> ir.Value:
         """A row-local module or function inside a convolution, such as GINConv's nn."""
@@ -527,5 +556,17 @@ class _Recorder(TorchFunctionMode):
         symbol = apply_function(name, label, *symbolic, self.reader.record, where)
         if isinstance(symbol, Refusal) and not isinstance(result, (torch.Tensor, list, tuple)) and name != "setitem":
             raise symbol.error
-        self.learn(args[0] if name == "setitem" else result, symbol)
+        changed = args[0] if name == "setitem" else result
+        self.learn(changed, symbol)
+        if name == "setitem" or (isinstance(changed, torch.Tensor) and changed is args[0]):
+            self.written(changed)
         return result
+
+    def written(self, tensor: torch.Tensor) -> None:
+        """Follows what was written to the memory of a tensor into all others that see it."""
+        own = self.known.get(id(tensor))
+        for key, known in list(self.known.items()):
+            if own is not None and known[0] is not tensor:
+                symbol = seen_through(own, known)
+                if symbol is not None:
+                    self.known[key] = known[0], symbol
