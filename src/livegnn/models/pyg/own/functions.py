@@ -46,6 +46,7 @@ from livegnn.models.pyg.own.rows import (
     Places,
     Traced,
     columns,
+    constant_like,
     mapped,
     prod,
     row_of,
@@ -53,6 +54,7 @@ from livegnn.models.pyg.own.rows import (
     times,
 )
 
+_LEAST = 1e-37  # below every difference of two numbers that float32 can hold
 SUMMED_INTO = ("index_add", "scatter_add", "scatter_reduce")
 #: Functions of each number alone, or of whole rows of one dimension, that functions.py reads.
 _EACH = {
@@ -559,12 +561,17 @@ def _opposite(truth: Traced) -> Traced:
     return mapped(lambda value: ir.Affine(value, -ones, ones), truth.shape, truth)
 
 
-def _compared(*, turned: bool, opposite: bool) -> Callable[..., Any]:
-    """lt, gt (turned), ge (not less), le (not turned)."""
+def _compared(*, turned: bool, or_equal: bool) -> Callable[..., Any]:
+    """lt and le; gt and ge are turned. False where one of both has no value, as in torch."""
 
     def handler(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
-        truth = _joined(tracing, result, *((other, input) if turned else (input, other)), _less)
-        return _opposite(truth) if opposite else truth
+        def less_or_equal(a: ir.Value, b: ir.Value) -> ir.Value:
+            below = constant_like(tracing.reducer.anchor, np.full(a.width, -_LEAST))
+            difference = ir.Combine(((1.0, b), (-1.0, a)))
+            return _less(Source(below) if a.on_edges else below, difference)
+
+        first, second = (other, input) if turned else (input, other)
+        return _joined(tracing, result, first, second, less_or_equal if or_equal else _less)
 
     return handler
 
@@ -671,10 +678,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scatter_reduce": _scatter(None),
     **dict.fromkeys(("eq", "isinf", "isnan"), _equal(True)),
     "ne": _equal(False),
-    **dict.fromkeys(("lt", "less"), _compared(turned=False, opposite=False)),
-    **dict.fromkeys(("gt", "greater"), _compared(turned=True, opposite=False)),
-    **dict.fromkeys(("ge", "greater_equal"), _compared(turned=False, opposite=True)),
-    **dict.fromkeys(("le", "less_equal"), _compared(turned=True, opposite=True)),
+    **dict.fromkeys(("lt", "less"), _compared(turned=False, or_equal=False)),
+    **dict.fromkeys(("gt", "greater"), _compared(turned=True, or_equal=False)),
+    **dict.fromkeys(("le", "less_equal"), _compared(turned=False, or_equal=True)),
+    **dict.fromkeys(("ge", "greater_equal"), _compared(turned=True, or_equal=True)),
     **dict.fromkeys(("invert", "bitwise_not", "logical_not"), _not),
     **dict.fromkeys(("and", "rand", "bitwise_and", "logical_and"), _and),
     **dict.fromkeys(("or", "ror", "bitwise_or", "logical_or"), _or),

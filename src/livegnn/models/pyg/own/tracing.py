@@ -227,10 +227,13 @@ class FollowedRun(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         outermost = self.depth == 0
-        symbolic = (self.symbols_of(tuple(args)), self.symbols_of(kwargs)) if outermost else ((), {})
+        symbolic: Any = (self.symbols_of(tuple(args)), self.symbols_of(kwargs)) if outermost else ((), {})
         if outermost and _name(func) in SUMMED_INTO:
             with torch._C.DisableTorchFunction():
                 self.from_zeros = not bool(args[0].any())
+        if symbolic[0] and _name(func) == "setitem" and isinstance(symbolic[0][0], torch.Tensor):
+            with torch._C.DisableTorchFunction():  # a constant as it is before it is written to
+                symbolic = (args[0].clone(), *symbolic[0][1:]), symbolic[1]
         with torch._C.DisableTorchFunction():
             result = func(*args, **kwargs)
         if not outermost:
