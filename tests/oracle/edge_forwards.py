@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import add_self_loops, degree, get_laplacian, scatter, softmax
+from torch_geometric.utils import add_self_loops, degree, get_laplacian, scatter, softmax, spmm, to_torch_coo_tensor
 
 
 class EdgeNetwork(nn.Module):
@@ -166,6 +166,24 @@ def typed(x, edge_index, edge_type):
     return y
 
 
+def sparse(x, edge_index, edge_weight):
+    """D^-1/2 (A + I) D^-1/2 x by torch's sparse matrices, targets as rows."""
+    every = torch.arange(x.size(0))
+    edges = torch.cat([edge_index, torch.stack([every, every])], 1)
+    weight = torch.cat([edge_weight, torch.ones(x.size(0), dtype=x.dtype)])
+    size = (x.size(0), x.size(0))
+    total = torch.sparse.sum(torch.sparse_coo_tensor(edges, weight, size).t(), dim=1).to_dense()
+    scale = total.pow(-0.5)
+    adj = torch.sparse_coo_tensor(edges, scale[edges[0]] * weight * scale[edges[1]], size).t().coalesce()
+    return torch.sparse.mm(adj, adj @ x) + 0.5 * adj @ x
+
+
+def converted(x, edge_index, edge_weight):
+    """PyG's own conversion and product."""
+    adj = to_torch_coo_tensor(edge_index, edge_weight, size=(x.size(0), x.size(0)))
+    return spmm(adj.t(), x)
+
+
 class LayerOnChanged(nn.Module):
     """Layers of PyG over edges that the forward has made: their own code is followed."""
 
@@ -192,6 +210,8 @@ FOLLOWED = {
     "loops left out": lambda: Weighted(unlooped),
     "a threshold": lambda: Written(thresholded),
     "zeroed": lambda: Weighted(zeroed),
+    "sparse": lambda: Weighted(sparse),
+    "sparse, converted": lambda: Weighted(converted),
     "types": lambda: Typed(typed),
     "layers on changed edges": LayerOnChanged,
 }

@@ -64,7 +64,7 @@ _EACH = {
 }  # fmt: skip
 _WHOLE_ROWS = {"prelu", "softmax", "log_softmax", "normalize", "layer_norm", "batch_norm"}
 _SAME = {"contiguous", "clone", "detach", "requires_grad", "cpu", "nan_to_num", "to", "type_as", "type", "float",
-         "double", "data", "alias"}  # fmt: skip
+         "double", "data", "alias", "to_dense"}  # fmt: skip
 _RESHAPED = {"view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "reshape_as"}
 
 

@@ -109,6 +109,17 @@ class Traced:
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """A sparse matrix of as many rows and columns as there are vertices, a number for each edge of a list.
+
+    rows: the end of the edges that numbers its rows; the other numbers its columns.
+    """
+
+    numbers: Traced
+    rows: int
+
+
+@dataclass(frozen=True)
 class InfiniteEntries:
     """Where rows are infinite or have no value: nowhere, since a division by 0 gives 0 in the engine."""
 
@@ -119,7 +130,7 @@ def is_followed(value: Any) -> bool:
         return any(is_followed(each) for each in value)
     if isinstance(value, dict):
         return any(is_followed(each) for each in value.values())
-    return isinstance(value, (Traced, EndIds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Refusal))
+    return isinstance(value, (Traced, EndIds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Matrix, Refusal))
 
 
 def at_ends(function: Callable[..., Any], *values: ir.Value) -> Any:

@@ -25,12 +25,14 @@ from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
 from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
+from livegnn.models.pyg.own.matrices import made, of_matrix
 from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeTypes,
     EndIds,
     InfiniteEntries,
+    Matrix,
     Places,
     Traced,
     constant_like,
@@ -255,6 +257,10 @@ class FollowedRun(TorchFunctionMode):
 
     def step(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
         """What a function of torch makes. Raises: Unfit."""
+        if name == "sparse_coo_tensor":
+            return made(self, result, *args, **kwargs)
+        if any(isinstance(each, Matrix) for each in args):
+            return of_matrix(self, name, result, args, kwargs)
         first = args[0] if args else None
         if isinstance(first, (EndIds, EdgeTypes, Places)):
             if name in _OF_IDS and not isinstance(first, Places):
