@@ -28,12 +28,13 @@ def imported(name):
 
 def by_pyg(module, model, mirror, dtype):
     features, src, dst, weight, live = mirror.arrays()
-    attributes, _ = mirror.columns()
+    attributes, types = mirror.columns()
     twin = copy.deepcopy(module).to(dtype).eval()
     given = [torch.tensor(features, dtype=dtype), torch.tensor(np.stack([src, dst]))]
     if mirror.weighted and model.uses_weights:
         given.append(torch.tensor(weight, dtype=dtype))
     named = {} if model.attribute_width is None else {"edge_attr": torch.tensor(attributes, dtype=dtype)}
+    named |= {"edge_type": torch.tensor(types, dtype=torch.int64)} if model.uses_types else {}
     with torch.no_grad():
         return twin(*given, **named).numpy()[live]
 

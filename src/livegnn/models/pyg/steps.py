@@ -19,6 +19,7 @@ from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, TablePart, refuse
 from livegnn.models.pyg.copies import forget_cached, private_copy, unchanged
+from livegnn.models.pyg.following import read_following
 from livegnn.models.pyg.functions.infinite import refuse_questions
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
@@ -28,7 +29,6 @@ from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_sign
 from livegnn.models.pyg.state import refuse_state
 from livegnn.models.pyg.table_parts import in_order_of_use
 from livegnn.models.pyg.tables import as_whole, numbers, tables_of
-from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.utilities import reading_utilities
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
@@ -47,8 +47,9 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
     wanted = Wanted(options.outputs, f"{type(module).__name__}.forward")
     columns, choice = columns_of(frozen, signature, options, widths_of(frozen, options))
     if tables:
+        columns = dataclasses.replace(columns, vertices=sum(map(len, tables.values())))
         tables = in_order_of_use(frozen, tables, lambda: signature.run(frozen, *example(columns)))
-        columns = dataclasses.replace(columns, tables=tuple(tables), vertices=sum(map(len, tables.values())))
+        columns = dataclasses.replace(columns, tables=tuple(tables))
     symbols = plain_symbols(columns, record)
     _keep_tables(frozen, tables, record)
 
@@ -194,6 +195,8 @@ def columns_of(
         without_width.append(known)
         tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
         found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
+        if options.input_width is None and not each.guessed and signature.over is None:
+            found = [*found, *_narrower(tries[-1])]
         running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
             refuse_state(module, signature, running)
@@ -229,6 +232,13 @@ def _searched(
             refuse_state(module, signature, found)
             return found, choice
     return None
+
+
+def _narrower(tries: list[Columns]) -> list[Columns]:
+    """Features of which a forward puts several copies, or what it makes of them, in front of its first layer."""
+    stated = [each.widths[0] for each in tries]
+    found = dict.fromkeys(width // k for width in stated for k in range(2, width + 1) if width % k == 0)
+    return [dataclasses.replace(tries[0], widths=(width,)) for width in found if width not in stated]
 
 
 def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
@@ -312,7 +322,7 @@ def read_symbols(
         given, symbols = (given[0], None, *given[2:]), (symbols[0], None, *symbols[2:])
     signature = dataclasses.replace(signature, bare=columns.bare)
     with reading_pools(), reading_utilities(module):
-        result = read_forward(module, signature.call, symbols, given, record, "")
+        result = read_following(module, signature.call, symbols, given, record)
     if isinstance(result, Refusal):
         raise result.error
     refuse_questions(result, record, f"{type(module).__name__}.forward")

@@ -23,7 +23,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 NAMES = (
     "add_self_loops", "add_remaining_self_loops", "remove_self_loops", "degree", "get_laplacian", "to_undirected",
     "coalesce", "sort_edge_index", "contains_self_loops", "is_undirected", "subgraph", "k_hop_subgraph",
-    "negative_sampling", "to_dense_adj", "to_dense_batch",
+    "negative_sampling", "to_dense_adj", "to_dense_batch", "to_torch_coo_tensor", "spmm",
 )  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(utils, name) for name in NAMES} | {"gcn_norm": gcn_norm}
 _WITHOUT = {"livegnn", "torch", "numpy", "scipy", "sympy", "networkx", *sys.stdlib_module_names}  # of PyG's functions

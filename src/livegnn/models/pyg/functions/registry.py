@@ -31,6 +31,7 @@ from livegnn.models.pyg.context import (
 from livegnn.models.pyg.dot_product import scaled_dot_product
 from livegnn.models.pyg.folds import by_parts, counted, elementwise, is_folded
 from livegnn.models.pyg.functions.columns import COLUMNS
+from livegnn.models.pyg.functions.ends import join_ends
 from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
 from livegnn.models.pyg.functions.pools import POOLED
 from livegnn.models.pyg.functions.rows import ROWS
@@ -54,7 +55,7 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
-HANDLERS = join_tables(join(_PLAIN, {"setitem": assigned}) | STATES)
+HANDLERS = join_ends(join_tables(join(_PLAIN, {"setitem": assigned}) | STATES))
 HANDLERS |= {name: expanded(name, HANDLERS[name]) for name in EXPANDING}
 HANDLERS["scaled_dot_product_attention"] = scaled_dot_product(HANDLERS)
 _FLAT = {
@@ -68,7 +69,7 @@ _FLAT = {
     "maximum",
     "minimum",
 }  # row by row, on vectors as on columns
-_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool"}
+_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "unbind"}
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
 
@@ -94,7 +95,8 @@ def canonical_name(function: Any) -> str | None:
 
 
 def _same_method(name: str, function: Any) -> bool:
-    return any(getattr(space, name, None) == function for space in (torch, F, torch.Tensor)) or (
+    spaces = (torch, F, torch.Tensor, torch._C._VariableFunctions)  # the last: what PyG has replaced in torch
+    return any(getattr(space, name, None) == function for space in spaces) or (
         getattr(torch.Tensor, f"__{name}__", None) is function
     )
 
