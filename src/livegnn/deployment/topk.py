@@ -16,7 +16,7 @@ from livegnn.types import AnyArray, Float32Array
 Metric: TypeAlias = Literal["dot", "cosine", "l2", "model"]
 
 
-class Best(NamedTuple):
+class TopVertices(NamedTuple):
     """vertices: (k,) ids, the best first.  scores: (k,) float32; of "l2" distances.  version: of all rows."""
 
     vertices: AnyArray
@@ -34,7 +34,7 @@ def best(
     vertex_type: str | None = None,
     candidate_type: str | None = None,
     linked: bool = True,
-) -> Best:
+) -> TopVertices:
     """The k best vertices for a vertex, or for a row; ties go to the vertex that has been there longer.
 
     Args:    candidate_type: of the vertices to choose from; vertex_type unless given.
@@ -59,7 +59,7 @@ def best(
             asked = view.embeddings([vertex], vertex_type=vertex_type)[0] if row is None else row
             scores = _scores(rows, _checked_row(asked, rows.shape[1]), metric)
         order = np.argsort(scores if metric == "l2" else -scores, kind="stable")[:k]
-        return Best(candidates[order], scores[order], view.version)
+        return TopVertices(candidates[order], scores[order], view.version)
 
 
 def _left_out(graph: Graph, vertex: object, vertex_type: str | None, kind: str | None, linked: bool) -> AnyArray:
