@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
 
 from livegnn import _native
 from livegnn.deployment import Deployment
@@ -26,14 +26,14 @@ from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.origins import check_local
-from livegnn.serve.service import meta, reads, writes
+from livegnn.serve.service import meta, more_reads, reads, writes
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ServiceContext
 from livegnn.serve.service.metrics import DeploymentMetrics
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
 
-HANDLERS = (*reads.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
+HANDLERS = (*reads.HANDLERS, *more_reads.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
     408: (b"connection", b"close"),  # the rest of the body is not read
@@ -70,9 +70,9 @@ class Service:
             openapi_config=OpenAPIConfig(
                 title="livegnn",
                 version=_native.__version__,
-                path="/schema",
+                path="/",
                 use_handler_docstrings=True,
-                root_schema_site="swagger",
+                render_plugins=(JsonRenderPlugin(),),
             ),
             request_max_body_size=None,
             logging_config=None,
@@ -177,8 +177,8 @@ def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Respon
         return allowed
     if isinstance(error, ValidationException):
         return _error(request, Refused(400, "BodyInvalid", f"[body] {_told(error)}; correct the request"))
-    if isinstance(error.__cause__, msgspec.DecodeError):
-        return _error(request, Refused(400, "BodyInvalid", f"[body] expected JSON, got: {error.__cause__}; correct it"))
+    if error.status_code == 400:
+        return _error(request, Refused(400, "BodyInvalid", f"[body] expected JSON, got: {error.detail}; correct it"))
     return _error(request, Refused(error.status_code, "RequestInvalid", f"[request] {error.detail}"))
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from litestar import get, post
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
 
 from livegnn.inference import Engine
 from livegnn.serve.json_bodies import updates_of
@@ -40,7 +42,7 @@ async def _of_one_version(
 
 
 @post("/v1/embeddings", status_code=200, summary="Output rows of vertices")
-async def embeddings(data: ReadBody, context: ServiceContext) -> RowsAnswer:
+async def embeddings(data: JSONBody[ReadBody], context: NamedDependency[ServiceContext]) -> RowsAnswer:
     """Rows of the model's output, all of one version."""
     await context.reached(data.at_least, data.timeout_ms)
     name, engine = context.engine(data.engine)
@@ -56,7 +58,7 @@ async def embeddings(data: ReadBody, context: ServiceContext) -> RowsAnswer:
 
 
 @post("/v1/predict", status_code=200, summary="Predictions of vertices")
-async def predict(data: ReadBody, context: ServiceContext) -> PredictionsAnswer:
+async def predict(data: JSONBody[ReadBody], context: NamedDependency[ServiceContext]) -> PredictionsAnswer:
     """Classes, or for one column probabilities, all of one version."""
     await context.reached(data.at_least, data.timeout_ms)
     name, engine = context.engine(data.engine)
@@ -72,7 +74,7 @@ async def predict(data: ReadBody, context: ServiceContext) -> PredictionsAnswer:
 
 
 @post("/v1/edges", status_code=200, summary="Scores of pairs of vertices")
-async def edges(data: PairsBody, context: ServiceContext) -> ScoresAnswer:
+async def edges(data: JSONBody[PairsBody], context: NamedDependency[ServiceContext]) -> ScoresAnswer:
     """The model's edge head, or the dot product of the two output rows."""
     await context.reached(data.at_least, data.timeout_ms)
     name, engine = context.engine(data.engine)
@@ -88,7 +90,7 @@ async def edges(data: PairsBody, context: ServiceContext) -> ScoresAnswer:
 
 
 @post("/v1/what-if", status_code=200, summary="Predictions as they would be")
-async def what_if(data: WhatIfBody, context: ServiceContext) -> WhatIfAnswer:
+async def what_if(data: JSONBody[WhatIfBody], context: NamedDependency[ServiceContext]) -> WhatIfAnswer:
     """Predictions now, and as they would be after a batch that is not applied. Writes wait meanwhile."""
     name, engine = context.engine(data.engine)
     ids, updates = one_kind(data.ids), updates_of(data.updates, context.limits.updates_max)
@@ -105,7 +107,7 @@ async def what_if(data: WhatIfBody, context: ServiceContext) -> WhatIfAnswer:
 
 
 @get("/v1/models", summary="Models and their versions")
-async def models(context: ServiceContext) -> ModelsAnswer:
+async def models(context: NamedDependency[ServiceContext]) -> ModelsAnswer:
     """The model of each engine, what the registry has, and what shadows have found."""
     deployment = context.deployment
     in_use = deployment.models

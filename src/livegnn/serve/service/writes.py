@@ -7,7 +7,8 @@ import hashlib
 from typing import Annotated, Any
 
 from litestar import Request, post
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import HeaderParameter, JSONBody
 
 from livegnn.graph import Updates
 from livegnn.optional import need
@@ -18,13 +19,13 @@ from livegnn.serve.service.context import ServiceContext
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DECODED_AT_ONCE = 1 << 14  # bytes of JSON that the event loop may decode itself
-_KEY = Parameter(header="Idempotency-Key", required=False, max_length=255, description="names this write")
+_KEY = HeaderParameter(name="Idempotency-Key", required=False, max_length=255, description="names this write")
 
 
 @post("/v1/updates", status_code=200, summary="Apply a batch of updates")
 async def updates(
     request: Request[Any, Any, Any],
-    context: ServiceContext,
+    context: NamedDependency[ServiceContext],
     idempotency_key: Annotated[str | None, _KEY] = None,
 ) -> AppliedAnswer:
     """Applies a batch, all or none; answers when it is durable and visible.
@@ -66,14 +67,14 @@ _READERS = {"application/json": decode_updates, ARROW: _of_arrow}
 
 
 @post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
-async def swap(data: SwapBody, context: ServiceContext) -> AppliedAnswer:
+async def swap(data: JSONBody[SwapBody], context: NamedDependency[ServiceContext]) -> AppliedAnswer:
     """A model of the registry takes over, as an entry of the log; the old one serves until then."""
     done = await context.aside(lambda: context.deployment.swap(data.engine, data.model))
     return AppliedAnswer(done.version, done.updates, done.repeated)
 
 
 @post("/v1/admin/snapshot", status_code=200, summary="Write a snapshot")
-async def snapshot(context: ServiceContext) -> SnapshotAnswer:
+async def snapshot(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
     """Writes a snapshot of the present version, and removes the oldest."""
     report = await context.aside(context.deployment.snapshot)
     return SnapshotAnswer(report.version, report.pause_s * 1e3)
