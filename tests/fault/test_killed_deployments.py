@@ -36,17 +36,18 @@ with deployment(place, snapshots={"every_entries": 3, "keep": 2}) as one:
 """
 
 
-def killed(place, run, seconds):
-    """The keys that a process acknowledged before it was killed."""
+def killed(place, run, count, seconds):
+    """The keys that a process acknowledged before it was killed: at least `count`."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-c", VICTIM, str(place), str(run)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        said = [process.stdout.readline() for _ in range(count)]
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
-        said = process.stdout.read()
-    return [line for line in said.split("\n")[:-1] if line]  # the last line may be half a one
+        said += process.stdout.readlines()
+    return [line[:-1] for line in said if line.endswith("\n") and line != "\n"]  # the last line may be half a one
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -54,7 +55,7 @@ def test_what_was_acknowledged_is_there_once(tmp_path, seed):
     prepared(tmp_path)
     chance, acknowledged = random.Random(seed), []
     for run in range(3):
-        acknowledged += killed(tmp_path, run, chance.uniform(0.02, 0.3))
+        acknowledged += killed(tmp_path, run, chance.randint(1, 40), chance.uniform(0, 0.01))
         with deployment(tmp_path, snapshots={"at_close": False}) as one:
             one.engine("scores").verify()
             for key in acknowledged:
