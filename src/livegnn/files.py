@@ -251,6 +251,11 @@ def _read_csv(path: Path) -> Table:
     return Table(path, {name: cells[:, i] for i, name in enumerate(header)})
 
 
+def listed(ids: Column) -> Any:
+    """Ids as the library takes them: an array of whole numbers, or a list of strings."""
+    return ids if ids.dtype.kind in "iu" else ids.tolist()
+
+
 def read_features(
     path: Path, id_column: str | None, kind_column: str | None = None, id_option: str = "--id-column "
 ) -> tuple[npt.NDArray[np.float32], Column | None]:

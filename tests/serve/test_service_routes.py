@@ -12,7 +12,7 @@ import pytest
 
 import livegnn as lg
 from livegnn.deployment import Registry
-from livegnn.errors import UsageError, ValueInvalid
+from livegnn.errors import LogUnavailable, Overloaded, UsageError, ValueInvalid
 from livegnn.serve.limits import Limits
 from livegnn.serve.service.access import AccessToken, new_token, scope_of
 from livegnn.serve.service.app import HANDLERS, service
@@ -26,6 +26,7 @@ CONFIG = {
     "sampler": [{"name": "near", "query": QUERY}],
 }
 KEY = "idempotency-key"
+FORMS = ("application/json", "application/vnd.apache.arrow.stream")
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_top_k_of_a_row(client):
     found = said(client.post("/v1/topk", {"row": [1, 0, 0], "k": 30}))
     assert len(found["vertices"]) == 30
     assert found["scores"] == sorted(found["scores"], reverse=True)
-    assert kind(client.post("/v1/topk", {"row": [1, 0]}), 500) == "ModelMismatch"
+    assert kind(client.post("/v1/topk", {"row": [1, 0]}), 422) == "WidthMismatch"
     assert kind(client.post("/v1/topk", {}), 409) == "UsageError"
     assert kind(client.post("/v1/topk", {"vertex": 1, "row": [1, 0, 0]}), 409) == "UsageError"
 
@@ -152,7 +153,7 @@ def test_swap_and_snapshot(live, client):
     assert models["registry"] == {"fraud": [1], "other": [1]}
     assert said(client.post("/v1/admin/snapshot"))["version"] == 1
     assert live.snapshot_version == 1
-    assert kind(client.post("/v1/admin/swap", {"engine": "scores", "model": "none"}), 500) == "DataMissing"
+    assert kind(client.post("/v1/admin/swap", {"engine": "scores", "model": "none"}), 409) == "UsageError"
     assert kind(client.post("/v1/admin/swap", {"engine": "none", "model": "other"}), 409) == "UsageError"
 
 
@@ -193,6 +194,14 @@ def test_a_bad_request_is_refused_and_changes_nothing(live, client, path, docume
 def test_limits(live):
     client = Client(service(live, limits=Limits(body_bytes_max=100, updates_max=2)))
     assert kind(client.post("/v1/updates", b" " * 101), 413) == "BodyTooLarge"
+    few = Client(service(live, limits=Limits(ids_max=2, seeds_max=1)))
+    for path, document in (
+        ("/v1/predict", {"ids": [1, 2, 3]}),
+        ("/v1/edges", {"pairs": [[1, 2]] * 3}),
+        ("/v1/sample", {"seeds": [1, 2]}),
+        ("/v1/what-if", {"ids": [1, 2, 3], **add(1, 2)}),
+    ):
+        assert kind(few.post(path, document), 413) == "TooMany"
     many = {"updates": [{"op": "add_edge", "u": 1, "v": 2}] * 3}
     assert kind(Client(service(live, limits=Limits(updates_max=2))).post("/v1/updates", many), 413) == "TooMany"
 
@@ -215,6 +224,7 @@ def test_the_document_names_every_route_and_its_bodies(client):
     paths = {path for handler in HANDLERS for path in handler.paths}
     assert {path.replace("{name:str}", "{name}") for path in paths} == set(document["paths"])
     assert {"ReadBody", "AppliedAnswer", "TopKBody"} <= set(document["components"]["schemas"])
+    assert set(document["paths"]["/v1/updates"]["post"]["requestBody"]["content"]) == set(FORMS)
 
 
 # ---- who may call
@@ -265,6 +275,64 @@ def test_each_route_needs_its_scope(live, path):
 def test_without_tokens_only_this_machine_is_served(live, client):
     assert kind(client.get("/v1/models", headers={"host": "evil.example"}), 403) == "HostUnknown"
     assert kind(client.get("/v1/models", headers={"origin": "http://evil.example"}), 403) == "OriginUnknown"
+
+
+def test_a_trusted_network_is_served_where_the_caller_says_so(live):
+    client = Client(service(live, anyone=True))
+    assert said(client.get("/v1/models", headers={"host": "any.example"}))["engines"]["scores"] == "fraud/1"
+
+
+def test_a_deployment_that_is_not_open_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="that was started"):
+        service(deployment(prepared(tmp_path)))
+
+
+def test_a_full_queue_and_a_log_that_fails_ask_to_come_again(live, client, monkeypatch):
+    for error, status in ((Overloaded("[apply] full"), 429), (LogUnavailable("[append] no answer"), 503)):
+
+        def refuse(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(type(live), "submit", refuse)
+        answer = client.post("/v1/updates", add(1, 2))
+        assert kind(answer, status) == type(error).__name__
+        assert answer.headers["retry-after"] == "1"
+        assert answer.json()["error"]["retryable"]
+
+
+def test_those_who_wait_for_a_version_hold_up_nobody_else(live, client):
+    waiting = {"content": json.dumps({"ids": [1], "at_least": 1, "timeout_ms": 5000})}
+    headers = {"headers": {"content-type": "application/json"}}
+    read = {"content": json.dumps({"ids": [1] * 300})}
+    write = {"content": json.dumps(add(1, 2))}
+    answers = client.all_at_once(
+        [("POST", "/v1/predict", waiting | headers)] * 12
+        + [("POST", "/v1/predict", read | headers), ("POST", "/v1/updates", write | headers)]
+    )
+    assert [answer.status_code for answer in answers] == [200] * 14
+    assert {answer.json()["version"] for answer in answers[:12]} == {1}
+
+
+def test_an_engine_on_demand_computes_what_is_asked_for(tmp_path):
+    prepared(tmp_path)
+    engines = [{"name": "lazy", "model": "fraud", "mode": "on_demand"}]
+    with deployment(tmp_path, engine=engines) as one:
+        client, engine = Client(service(one)), one.engine("lazy")
+        one.apply(edge(1, 2))
+        assert engine.native.pending()
+        found = said(client.post("/v1/predict", {"ids": [7], "at_least": 1}))
+        assert engine.native.pending()
+        assert found["version"] == 1
+        assert found["predictions"] == engine.predict([7]).tolist()
+
+
+def test_an_answer_names_the_model_that_its_rows_are_of(live, client):
+    with live.engine("scores").snapshot() as view:
+        live.swap("scores", "other")
+        assert live.key_of(view.model) == "fraud/1"
+    assert said(client.post("/v1/predict", {"ids": [1]}))["model"] == "other/1"
+    live.engine("scores").swap(model(9))  # not of the registry
+    assert said(client.post("/v1/predict", {"ids": [1]}))["model"] == ""
 
 
 def test_a_token_is_kept_as_its_hash():

@@ -112,8 +112,8 @@ class UserFiles:
         rows, count = (self.events, 0) if self.edges is None else (self.edges, len(self.edges))
         columns = {"weight": rows.weight, "time": rows.time, "edge_type": rows.edge_type}
         given: dict[str, Any] = {name: values[:count] for name, values in columns.items() if values is not None}
-        ids = None if self.ids is None else listed(self.ids)
-        src, dst = listed(rows.src[:count]), listed(rows.dst[:count])
+        ids = None if self.ids is None else files.listed(self.ids)
+        src, dst = files.listed(rows.src[:count]), files.listed(rows.dst[:count])
         return lg.Graph(self.features, src, dst, **given, ids=ids, undirected=undirected)
 
 
@@ -140,11 +140,6 @@ def _refuse_two_clocks(edges: files.Table, events: files.Table, name: str) -> No
     if edges.has_dates(name) != events.has_dates(name):
         expected = f"{'dates' if events.has_dates(name) else 'whole numbers'} as in {events.path}"
         raise ValueInvalid(edges.error(0, name, expected, edges.column(name)[:1].tolist()[0]))
-
-
-def listed(ids: Ids) -> Any:
-    """Ids as the library takes them: an array of whole numbers, or a list of strings."""
-    return ids if ids.dtype.kind == "i" else ids.tolist()
 
 
 def refuse_disorder(events: EventRows, name: str) -> None:
@@ -200,7 +195,7 @@ def make_updates(events: EventRows, begin: int, end: int) -> Updates:
 
 
 def _append(updates: Any, events: EventRows, op: str, first: int, last: int) -> None:
-    src, dst = listed(events.src[first:last]), listed(events.dst[first:last])
+    src, dst = files.listed(events.src[first:last]), files.listed(events.dst[first:last])
     weight = None if events.weight is None else events.weight[first:last]
     edge_type = None if events.edge_type is None else events.edge_type[first:last]
     if op == "add":

@@ -18,9 +18,10 @@ import numpy.typing as npt
 import livegnn as lg
 from livegnn.cli.arguments import add_columns, positive
 from livegnn.cli.console import Console
-from livegnn.cli.events import Ids, UserFiles, apply_rows, listed, play, read_files, refuse_disorder, rows_named
+from livegnn.cli.events import Ids, UserFiles, apply_rows, play, read_files, refuse_disorder, rows_named
 from livegnn.cli.results import ResultFile, ResultRows
 from livegnn.errors import ColumnMissing, DataMissing, ModelError, UsageError
+from livegnn.files import listed
 from livegnn.optional import need
 
 

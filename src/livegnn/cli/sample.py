@@ -20,7 +20,7 @@ import livegnn as lg
 from livegnn import datasets
 from livegnn.cli.arguments import add_columns, from_zero, positive
 from livegnn.cli.console import Console
-from livegnn.cli.events import Ids, listed, play
+from livegnn.cli.events import Ids, play
 from livegnn.cli.results import ResultFile
 from livegnn.cli.sample_input import (
     PAPER_QUERY,
@@ -31,6 +31,7 @@ from livegnn.cli.sample_input import (
     read_seeds,
     read_ttl,
 )
+from livegnn.files import listed
 from livegnn.sampling import AdHocSampler, Plan, Sample, Schema
 from livegnn.sampling.queries.expiry import Ttl
 

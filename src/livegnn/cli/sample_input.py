@@ -20,7 +20,7 @@ import livegnn as lg
 from livegnn import datasets, files
 from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
-from livegnn.cli.events import EventRows, Ids, UserFiles, apply_rows, listed, read_files
+from livegnn.cli.events import EventRows, Ids, UserFiles, apply_rows, read_files
 from livegnn.errors import DataMissing, DtypeInvalid, QueryInvalid, UsageError, ValueInvalid
 from livegnn.sampling.queries.expiry import Ttl
 from livegnn.sampling.queries.hop import EdgeTypeName
@@ -217,7 +217,7 @@ def _typed(options: argparse.Namespace, files_given: UserFiles) -> tuple[lg.Grap
             if values is not None:
                 some = values[chosen]
                 given.setdefault(name, {})[triple] = some if some.dtype.kind != "O" else some.tolist()
-    labels = {kind: listed(known[part]) for kind, part in rows.items()}
+    labels = {kind: files.listed(known[part]) for kind, part in rows.items()}
     shown = {kind: np.ascontiguousarray(files_given.features[part]) for kind, part in rows.items()}
     return lg.Graph(shown, **given, ids=labels, undirected=options.undirected), events
 

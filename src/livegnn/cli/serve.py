@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 
+from livegnn.cli.arguments import positive
 from livegnn.cli.console import Console
 from livegnn.cli.demo.served import DemoStream
 from livegnn.deployment import Deployment, audit, printed, read_config
@@ -29,7 +30,9 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true", help="serve others without tokens, or without TLS")
     parser.add_argument("--print-config", action="store_true", help="print the whole configuration, and end")
     parser.add_argument("--demo", action="store_true", help="a fraud model on a real stream, to look at")
-    parser.add_argument("--rate", type=float, default=200.0, metavar="N", help="--demo: events a second (default: 200)")
+    parser.add_argument(
+        "--rate", type=positive, default=200, metavar="N", help="--demo: events a second (default: 200)"
+    )
 
 
 def run_serve(options: argparse.Namespace, console: Console) -> int:
@@ -73,6 +76,7 @@ def _listen(deployment: Deployment, host: str, port: int, console: Console) -> N
         body_bytes_max=server.body_bytes_max,
         updates_max=server.updates_max,
         connections_max=server.connections_max,
+        ids_max=server.ids_max,
     )
     tokens = [AccessToken(one.name, one.sha256, one.scope) for one in config.token]
     tls = (server.certificate, server.key) if server.certificate and server.key else None
@@ -81,8 +85,9 @@ def _listen(deployment: Deployment, host: str, port: int, console: Console) -> N
     def ready(url: str) -> None:
         console.good(f"{url}: version {deployment.version}, {names}. Ctrl-C ends it.")
 
+    application = service(deployment, tokens=tokens, limits=limits, anyone=host not in _LOCAL)
     run_app(
-        service(deployment, tokens=tokens, limits=limits),
+        application,
         host,
         port,
         for_others=host not in _LOCAL,

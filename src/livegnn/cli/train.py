@@ -22,7 +22,7 @@ import livegnn as lg
 from livegnn import datasets, files
 from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
-from livegnn.cli.events import KnownVertices, listed, refuse_unknown
+from livegnn.cli.events import KnownVertices, refuse_unknown
 from livegnn.cli.train_config import Config, DataConfig, read_config
 from livegnn.errors import StoredStateInvalid, ValueInvalid
 from livegnn.optional import need
@@ -73,7 +73,7 @@ class TrainingEvents:
         for begin in range(first, len(self), size):
             part = slice(begin, begin + size)
             updates = lg.Updates()
-            src, dst = listed(self.src[part]), listed(self.dst[part])
+            src, dst = files.listed(self.src[part]), files.listed(self.dst[part])
             attributes = None if self.attributes is None else self.attributes[part]
             updates.add_edges(src, dst, time=self.time[part], edge_attr=attributes)
             yield updates

@@ -16,11 +16,11 @@ from livegnn.deployment import snapshots
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import KeptKeys
 from livegnn.deployment.note import decode_note
-from livegnn.deployment.snapshots import Captured, EnginePart
+from livegnn.deployment.snapshots import Captured, EngineEntry, EnginePart
 from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, UsageError
 from livegnn.graph import Graph
-from livegnn.inference import Engine
-from livegnn.log import UpdateLog, open_log, replay
+from livegnn.inference import Engine, storage
+from livegnn.log import UpdateEntry, UpdateLog, open_log, replay
 
 _KEYS_MAX = 2**31
 
@@ -33,14 +33,14 @@ class Finding(NamedTuple):
 
 
 class _Replayed:
-    """Graph, engines and keys of a snapshot, moved on along the log."""
+    """Graph, engines and keys of a snapshot, moved on along the log; an engine that is new there joins them."""
 
     def __init__(self, captured: Captured) -> None:
-        self.graph: Graph = snapshots.to_graph(captured)
+        self.graph = Graph.from_arrays(captured.graph)
         self.first = self.graph.version - captured.offset  # version less offset
         self.keys = KeptKeys(_KEYS_MAX)
         self.keys.restore(captured.keys)
-        self.references = {name: part.reference for name, part in captured.engines.items()}
+        self.entries = {name: part.entry for name, part in captured.engines.items()}
         self.engines = {
             name: Engine(part.model, self.graph, scales=part.scales, name=name)
             for name, part in captured.engines.items()
@@ -48,30 +48,38 @@ class _Replayed:
 
     def to(self, log: UpdateLog, offset: int) -> None:
         """Applies the entries before `offset`. Raises: LogDamaged, UsageError."""
-        begin = self.graph.version - self.first
-        for entry in log.read(begin, offset - begin):
-            note = decode_note(entry.note, entry.offset)
-            self.keys.add(note.requests, entry.offset + 1 + self.first)
-            if note.engine:
-                self.references[note.engine] = note.model
-        replay(log, self.graph, begin, offset)
+        replay(log, self.graph, self.graph.version - self.first, offset, seen=self._follow)
 
-    def differs(self, other: Captured) -> str:
-        """How this state is another than that of a snapshot of the same version, "" if it is not."""
-        theirs = _Replayed(other)
-        if self.graph.digest() != theirs.graph.digest():
+    def _follow(self, entry: UpdateEntry) -> None:
+        note, switch = decode_note(entry.note, entry.offset), entry.switch
+        self.keys.add(note.requests, self.graph.version)
+        if switch is not None and switch.kind == "swap":
+            if switch.name not in self.engines:
+                model, scales = storage.swapped(switch)
+                self.engines[switch.name] = Engine(model, self.graph, scales=scales, name=switch.name)
+            known = self.entries.get(switch.name, EngineEntry("", ""))
+            self.entries[switch.name] = EngineEntry(note.model, note.configured or known.configured)
+
+    def differs(self, other: _Replayed) -> str:
+        """How another state of the same version is not this one, "" if it is."""
+        if self.graph.digest() != other.graph.digest():
             return "another graph than the replay of the log"
-        for name, engine in theirs.engines.items():
-            if name in self.engines and engine.state_digest() != self.engines[name].state_digest():
+        if missing := set(other.engines) - set(self.engines):
+            return f"engine {min(missing)!r}, which the log does not have"
+        for name, engine in other.engines.items():
+            if engine.state_digest() != self.engines[name].state_digest():
                 return f"another state of engine {name!r} than the replay of the log"
+        if other.keys.rows() != self.keys.rows()[-len(other.keys) :][: len(other.keys)]:
+            return "other keys than the replay of the log"
         return ""
 
-    def captured(self, offset: int) -> Captured:
+    def captured(self) -> Captured:
+        """All of it, as the beginning of another history."""
         parts = {
-            name: EnginePart(engine.model, engine.scales, engine.settings, self.references[name])
+            name: EnginePart(engine.model, engine.scales, engine.settings, self.entries[name])
             for name, engine in self.engines.items()
         }
-        return Captured(self.graph.version, offset, self.graph.to_arrays(), parts, self.keys.to_bytes())
+        return Captured(self.graph.version, 0, self.graph.to_arrays(), parts, self.keys.rows())
 
 
 def verify(data: Path, url: str = "", progress: Callable[[str], object] = lambda text: None) -> list[Finding]:
@@ -86,10 +94,11 @@ def verify(data: Path, url: str = "", progress: Callable[[str], object] = lambda
             progress(f"snapshot {place.name}")
             try:
                 captured = snapshots.read(place)
+                found, fault = _Replayed(captured), ""
                 if present is not None:
                     present.to(log, captured.offset)
-                fault = "" if present is None else present.differs(captured)
-                present = _Replayed(captured) if present is None or fault else present
+                    fault = present.differs(found)
+                present = found
             except LiveGnnError as error:
                 fault = str(error)
             findings.append(Finding(f"snapshot {place.name}", fault))
@@ -135,10 +144,10 @@ def restored(data: Path, target: Path, *, version: int | None = None, time_ms: i
         found = snapshots.newest(data, up_to=wanted)
         if found is None:
             raise LogDamaged(f"[restore] expected a sound snapshot of version {wanted} or before, got none in {data}")
-        state = _Replayed(found[0])
+        state = _Replayed(found)
         state.to(log, wanted - first)
         target.mkdir(parents=True, exist_ok=True)
-        snapshots.write(target, state.captured(0))
+        snapshots.write(target, state.captured())
         return wanted
 
 

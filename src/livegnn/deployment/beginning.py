@@ -10,7 +10,7 @@ import numpy as np
 from livegnn.deployment.config import GraphConfig
 from livegnn.deployment.registry import found_by_path
 from livegnn.errors import UsageError
-from livegnn.files import Table, read_features, read_table
+from livegnn.files import Table, listed, read_features, read_table
 from livegnn.graph import Graph
 
 
@@ -38,17 +38,17 @@ def first_graph(config: GraphConfig, folder: Path) -> Graph:
 
 
 def _of_files(config: GraphConfig, folder: Path) -> Graph:
-    features, ids = read_features(folder / config.features, config.id or None, id_option='id = "')
+    features, ids = read_features(folder / config.features, config.id or None, id_option="id = ")
     columns: dict[str, Any] = {"src": np.zeros(0, np.int64), "dst": np.zeros(0, np.int64)}
     if config.edges:
         columns = _edges(config, read_table(folder / config.edges))
     elif ids is not None:
         columns = {"src": [], "dst": []}
-    return Graph(features, **columns, ids=None if ids is None else _listed(ids), **_flags(config))
+    return Graph(features, **columns, ids=None if ids is None else listed(ids), **_flags(config))
 
 
 def _edges(config: GraphConfig, table: Table) -> dict[str, Any]:
-    columns: dict[str, Any] = {"src": _listed(table.ids(config.src)), "dst": _listed(table.ids(config.dst))}
+    columns: dict[str, Any] = {"src": listed(table.ids(config.src)), "dst": listed(table.ids(config.dst))}
     if config.weight:
         columns["weight"] = table.float32(config.weight)
     if config.time:
@@ -71,7 +71,7 @@ def _empty(config: GraphConfig) -> Graph:
     if config.attribute_width:
         columns["edge_attr"] = np.zeros((0, config.attribute_width), np.float32)
     if config.ids == "text":
-        columns |= {"ids": np.zeros(0, object), "src": np.zeros(0, object), "dst": np.zeros(0, object)}
+        columns |= dict.fromkeys(("ids", "src", "dst"), np.zeros(0, np.str_))
     return Graph(np.zeros((0, config.feature_width), np.float32), **columns, **_flags(config))
 
 
@@ -79,8 +79,3 @@ def _flags(config: GraphConfig) -> dict[str, Any]:
     flags: dict[str, Any] = {"undirected": config.undirected, "simple": config.simple}
     flags["feature_dtype"] = config.feature_dtype
     return flags | ({"ttl": config.ttl} if config.ttl else {})
-
-
-def _listed(ids: Any) -> Any:
-    """Strings as Graph takes them."""
-    return ids.tolist() if ids.dtype.kind in "OU" else ids

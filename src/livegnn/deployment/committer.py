@@ -28,9 +28,7 @@ from livegnn.errors import (
     LogError,
     LogUnavailable,
     Overloaded,
-    UpdateError,
     UsageError,
-    VersionPending,
 )
 from livegnn.graph import Updates
 from livegnn.log import Attachment, UpdateEntry, codec
@@ -64,7 +62,7 @@ class CommitStats(NamedTuple):
 class Committer:
     """The one writer of a deployment's batches. Its thread ends with close().
 
-    Args:    swapped: called with engine and registry key for each swap in the log that the graph had not seen.
+    Args:    followed: called with the note of each entry that the log had more than the graph.
     Raises:  LogDamaged, LogUnavailable, UsageError where the log has entries that the graph cannot take: at the start
              it applies what the log has more.
     """
@@ -76,9 +74,9 @@ class Committer:
         *,
         group_updates_max: int,
         queue_updates_max: int,
-        swapped: Callable[[str, str], object],
+        followed: Callable[[Note], object],
     ) -> None:
-        self._attachment, self._keys, self._swapped = attachment, keys, swapped
+        self._attachment, self._keys, self._followed = attachment, keys, followed
         self._group_max, self._queue_max = group_updates_max, queue_updates_max
         self._queue: deque[CommitRequest] = deque()
         self._under_way: dict[str, CommitRequest] = {}
@@ -87,6 +85,7 @@ class Committer:
         self._doubtful = False  # the log may have an entry that the graph has not
         self._waiting_updates = self._entries = self._requests = self._updates = self._refused = 0
         self._freshness: deque[float] = deque(maxlen=4096)
+        self._awaited: dict[Future[None], int] = {}  # versions that callers wait for
         attachment.catch_up(self._follow)
         self._thread = threading.Thread(target=self._run, name="livegnn-committer", daemon=True)
         self._thread.start()
@@ -158,27 +157,39 @@ class Committer:
         with self._lock:
             self._closing = True
             self._lock.notify_all()
+            awaited = list(self._awaited)
+        for future in awaited:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(UsageError("[at_least] expected an open deployment, got a closed one; start it"))
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def switch(self, make: Callable[[], object], engine: str, model: str) -> int:
+    def switch(self, make: Callable[[], object], engine: str = "", model: str = "", configured: str = "") -> int:
         """Makes a swap or rescale in the caller's thread, as an entry of its own; the version that it made.
 
+        Args:    engine, model, configured: of its note.
         Raises:  what `make` raises; LogError where the log failed.
         """
-        version = self._written(make, Note(_wall_ms(), [], engine, model))
-        with self._lock:
-            self._lock.notify_all()
+        version = self._written(make, Note(_wall_ms(), [], engine, model, configured))
+        self._tell_awaited()
         return version
 
-    def wait(self, version: int, timeout: float | None) -> None:
-        """Until the graph has this version. Raises: VersionPending after `timeout` seconds."""
-        graph = self._attachment.graph
+    def reached(self, version: int) -> Future[None]:
+        """A future that is done when the graph has this version. Cancel it to wait no longer."""
+        future: Future[None] = Future()
         with self._lock:
-            if not self._lock.wait_for(lambda: graph.version >= version, timeout):
-                raise VersionPending(
-                    f"[at_least] expected version {version} within {timeout:g} s, got {graph.version}; ask again later"
-                )
+            if not self._closing and self._attachment.graph.version < version:
+                self._awaited[future] = version
+                future.add_done_callback(lambda done: self._awaited.pop(done, None))
+                return future
+        future.set_result(None)
+        return future
+
+    def _tell_awaited(self) -> None:
+        version = self._attachment.graph.version
+        for future, wanted in list(self._awaited.items()):
+            if wanted <= version and future.set_running_or_notify_cancel():
+                future.set_result(None)
 
     # ---- the thread
 
@@ -208,14 +219,12 @@ class Committer:
             updates = group[0].updates if len(group) == 1 else _merged(group)
             note = Note(_wall_ms(), [one.noted for one in group if one.noted is not None])
             version = self._written(lambda: self._attachment.graph.apply(updates), note)
-        except UpdateError as error:
-            if len(group) > 1:
-                for one in group:
-                    self._commit([one])
-            else:
-                self._fail(group, error)
         except BaseException as error:  # the callers get it; the thread serves on
-            self._fail(group, error)
+            if len(group) == 1 or not isinstance(error, Exception) or isinstance(error, LogError):
+                self._fail(group, error)
+                return
+            for one in group:
+                self._commit([one])
         else:
             self._answer(group, version)
 
@@ -255,14 +264,14 @@ class Committer:
         if self._doubtful:
             self._attachment.catch_up(self._follow)
             self._doubtful = False
+            self._tell_awaited()
 
     def _follow(self, entry: UpdateEntry) -> None:
         """Keeps what was noted with an entry that the log had more than the graph."""
         note = decode_note(entry.note, entry.offset)
         with self._lock:
             self._keys.add(note.requests, self._attachment.graph.version)
-        if note.engine:
-            self._swapped(note.engine, note.model)
+        self._followed(note)
 
     def _answer(self, group: list[CommitRequest], version: int) -> None:
         now = time.monotonic()
@@ -274,7 +283,7 @@ class Committer:
                 self._freshness.append(now - one.since)
                 if one.noted is not None:
                     self._under_way.pop(one.noted.key, None)
-            self._lock.notify_all()
+        self._tell_awaited()
         for one in group:
             one.future.set_result(Applied(version, len(one.updates)))
 

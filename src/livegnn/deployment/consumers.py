@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from livegnn.deployment.config import DeploymentConfig, EngineConfig
 from livegnn.deployment.registry import Registry
 from livegnn.deployment.shadow import Shadow
-from livegnn.deployment.snapshots import EnginePart
+from livegnn.deployment.snapshots import EngineEntry, EnginePart
 from livegnn.graph import Graph
 from livegnn.inference import Engine, Readout
+from livegnn.models.model import Model
 from livegnn.sampling import PreSampler
 from livegnn.sampling.queries.query import Query
 
@@ -24,7 +26,8 @@ class Consumers:
 
     An engine of a snapshot goes on with the model, the scales and the registry key that it had: a newer version in the
     registry takes over by a swap alone, which is an entry of the log. Options that change no output (threads, mode,
-    state, memory_limit) are those of the configuration. references: engine name -> registry key of its model.
+    state, memory_limit) are those of the configuration.
+    configured: engine name -> what the configuration said of its model, when that last counted.
     """
 
     def __init__(
@@ -32,7 +35,8 @@ class Consumers:
     ) -> None:
         self.engines: dict[str, Engine] = {}
         self.shadows: dict[str, Shadow] = {}
-        self.references: dict[str, str] = {}
+        self.configured: dict[str, str] = {}
+        self._keys: WeakKeyDictionary[Model, str] = WeakKeyDictionary()  # registry keys
         self.readouts: dict[str, Readout] = {}
         self.samplers: dict[str, PreSampler] = {}
         try:
@@ -74,9 +78,11 @@ class Consumers:
         part = stored.get(name)
         if part is None:
             key = registry.key(reference)
-            model, self.references[name] = registry.load(key), str(key)
+            model, self.configured[name] = registry.load(key), reference
+            self.note_key(model, str(key))
         else:
-            model, self.references[name] = part.model, part.reference
+            model, self.configured[name] = part.model, part.entry.configured
+            self.note_key(model, part.entry.model)
         self.engines[name] = Engine(
             model,
             graph,
@@ -88,10 +94,23 @@ class Consumers:
             name=name,
         )
 
+    def note_key(self, model: Model, key: str) -> None:
+        """Remembers the registry key of a model."""
+        self._keys[model] = key
+
+    def key_of(self, model: Model) -> str:
+        """The registry key of a model, "" for one that did not come from it."""
+        return self._keys.get(model, "")
+
     def parts(self) -> dict[str, EnginePart]:
         """What of the engines goes into a snapshot. The caller holds the graph's lock."""
         return {
-            name: EnginePart(engine.model, engine.scales, engine.settings, self.references[name])
+            name: EnginePart(
+                engine.model,
+                engine.scales,
+                engine.settings,
+                EngineEntry(self.key_of(engine.model), self.configured[name]),
+            )
             for name, engine in self.engines.items()
         }
 

@@ -26,12 +26,14 @@ from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_confi
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
 from livegnn.deployment.folder import locked, log_url
 from livegnn.deployment.keys import Applied, KeptKeys
+from livegnn.deployment.note import Note
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
-from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
+from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError, VersionPending
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Engine, Readout
 from livegnn.log import UpdateLog, open_log
+from livegnn.models.model import Model
 from livegnn.sampling import PreSampler
 
 _log = logging.getLogger("livegnn")
@@ -105,8 +107,7 @@ class Deployment:
 
     def _recover(self, stack: ExitStack) -> None:
         keys = KeptKeys(self.config.log.keys_max)
-        found = snapshots.newest(self.data)
-        captured = None if found is None else found[0]
+        captured = snapshots.newest(self.data, set_aside=True)
         if captured is not None and isinstance(self._beginning, Graph):
             raise UsageError(
                 f"[start] expected no graph for {self.data}, whose history has begun, got one; leave graph= out, or "
@@ -115,24 +116,23 @@ class Deployment:
         if captured is None:
             self.graph, offset = self._first_graph(), 0
         else:
-            self.graph, offset = snapshots.to_graph(captured), captured.offset
+            self.graph, offset = Graph.from_arrays(captured.graph), captured.offset
             keys.restore(captured.keys)
+        self._keys, self._first = keys, self.graph.version - offset  # the version less the offset, from now on
         stored = {} if captured is None else captured.engines
         self._recorded = set(stored)  # engines whose model and scales the history has
         self.consumers = Consumers(self.config, self.graph, self.registry, stored)
         stack.callback(self.consumers.close)
         if captured is None:
-            first = self._capture(0, keys)
-            snapshots.write(self.data, first)
+            snapshots.write(self.data, self._capture())
         self._snapshot_version = self.graph.version
         self._attachment = stack.enter_context(self.log.attach(self.graph, at=offset))
-        self._keys = keys
         self._committer = Committer(
             self._attachment,
             keys,
             group_updates_max=self.config.log.group_updates_max,
             queue_updates_max=self.config.log.queue_updates_max,
-            swapped=self._follow_swap,
+            followed=self._follow,
         )
         stack.callback(self._committer.close)
         if captured is not None:
@@ -148,20 +148,20 @@ class Deployment:
             return first_graph(self.config.graph, self.folder)
         return self._beginning if isinstance(self._beginning, Graph) else self._beginning()
 
-    def _follow_swap(self, engine: str, model: str) -> None:
-        self.consumers.references[engine] = model
-        self._recorded.add(engine)
+    def _follow(self, note: Note) -> None:
+        """After an entry that the log had more than the graph."""
+        if note.engine in self.consumers.engines:
+            self.consumers.note_key(self.consumers.engines[note.engine].model, note.model)
+            self.consumers.configured[note.engine] = note.configured or self.consumers.configured[note.engine]
+            self._recorded.add(note.engine)
 
     def _take_configured(self) -> None:
-        """Engines that are new in the configuration, and versions that it names, become entries of the log."""
+        """What the configuration says anew of an engine's model, and engines that are new in it, become entries."""
         for one in self.config.engine:
             wanted = [(one.name, one.model), (one.name + SHADOW_SUFFIX, one.shadow)]
             for name, reference in wanted[: 1 + bool(one.shadow)]:
-                present = self.consumers.references[name]
-                if "/" in reference and reference != present:
-                    self._swap(name, self.registry.key(reference))
-                elif name not in self._recorded:
-                    self._swap(name, self.registry.key(present))
+                if name not in self._recorded or reference != self.consumers.configured[name]:
+                    self._swap(name, self.registry.key(reference), reference)
 
     def close(self) -> None:
         """Answers what waits, writes a snapshot where the configuration says so, and closes everything.
@@ -171,15 +171,15 @@ class Deployment:
         if self._state != "open":
             return
         self._state = "closed"
-        self._committer.close()
-        self._snapshot_due.set()
-        self._watcher.join()
-        if self.config.snapshots.at_close and self._committer.is_sound:
-            try:
-                self._write_snapshot()
-            except LiveGnnError:
-                _log.exception("[close] the snapshot failed; the next start replays the log instead")
-        self._stack.close()
+        with self._stack:  # closes everything, whatever the snapshot raises
+            self._committer.close()
+            self._snapshot_due.set()
+            self._watcher.join()
+            if self.config.snapshots.at_close and self.graph.version != self._snapshot_version:
+                try:
+                    self._write_snapshot()
+                except LiveGnnError:
+                    _log.exception("[close] the snapshot failed; the next start replays the log instead")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -216,18 +216,18 @@ class Deployment:
         self._refuse_closed("swap")
         return Applied(self._swap(engine, self.registry.key(model)), 0)
 
-    def _swap(self, name: str, key: ModelKey) -> int:
+    def _swap(self, name: str, key: ModelKey, configured: str = "") -> int:
         engine, model = self.engine(name), self.registry.load(key)
-        version = self._committer.switch(lambda: engine.swap(model), name, str(key))
-        self.consumers.references[name] = str(key)
+        self.consumers.note_key(model, str(key))
+        version = self._committer.switch(lambda: engine.swap(model), name, str(key), configured)
+        self.consumers.configured[name] = configured or self.consumers.configured[name]
         return version
 
     def rescale(self, engine: str, headroom: float = 512.0) -> Applied:
         """Chooses an engine's fixed-point units anew, as an entry of the log. Raises: as swap and Engine.rescale."""
         self._refuse_closed("rescale")
         found = self.engine(engine)
-        reference = self.consumers.references[engine]
-        return Applied(self._committer.switch(lambda: found.rescale(headroom), engine, reference), 0)
+        return Applied(self._committer.switch(lambda: found.rescale(headroom)), 0)
 
     # ---- reading
 
@@ -253,8 +253,12 @@ class Deployment:
 
     @property
     def models(self) -> dict[str, str]:
-        """The registry key of each engine's model."""
-        return dict(self.consumers.references)
+        """The registry key of each engine's model, "" for one that did not come from the registry."""
+        return {name: self.key_of(engine.model) for name, engine in self.engines.items()}
+
+    def key_of(self, model: Model) -> str:
+        """The registry key of a model that an engine, or a snapshot of it, has."""
+        return self.consumers.key_of(model)
 
     def engine(self, name: str) -> Engine:
         """The engine of that name. Raises: UsageError."""
@@ -265,12 +269,27 @@ class Deployment:
 
     @property
     def version(self) -> int:
-        """Of the graph: all entries before offset `version` (less the version that it began with) are in it."""
+        """Of the graph: each entry of the log is one version."""
         return self.graph.version
 
     def wait(self, version: int, timeout: float | None = None) -> None:
-        """Waits until a version can be read. Raises: VersionPending after `timeout` seconds."""
-        self._committer.wait(version, timeout)
+        """Waits until a version can be read. Raises: VersionPending after `timeout` seconds; UsageError when closed."""
+        future = self.reached(version)
+        try:
+            future.result(timeout)
+        except TimeoutError as cause:
+            raise self.pending(version, timeout) from cause
+        finally:
+            future.cancel()
+
+    def reached(self, version: int) -> Future[None]:
+        """A future that is done when a version can be read. Cancel it to wait no longer."""
+        return self._committer.reached(version)
+
+    def pending(self, version: int, timeout: float | None) -> VersionPending:
+        """The error of who has waited too long for a version."""
+        within = "" if timeout is None else f" within {timeout:g} s"
+        return VersionPending(f"[at_least] expected version {version}{within}, got {self.version}; ask again later")
 
     @property
     def snapshot_version(self) -> int:
@@ -283,9 +302,14 @@ class Deployment:
         return self._committer.stats
 
     @property
+    def is_open(self) -> bool:
+        """Whether it was started, and not closed."""
+        return self._state == "open"
+
+    @property
     def is_ready(self) -> bool:
         """Whether it takes updates: open, and sure of its log."""
-        return self._state == "open" and self._committer.is_sound
+        return self.is_open and self._committer.is_sound
 
     # ---- snapshots
 
@@ -299,21 +323,19 @@ class Deployment:
 
     def _write_snapshot(self) -> SnapshotReport:
         with self._snapshot_lock:
-            captured = self._capture(self._attachment.offset, self._keys)
+            captured = self._capture()
             folder = snapshots.write(self.data, captured)
             snapshots.prune(self.data, self.config.snapshots.keep)
             self._snapshot_version = captured.version
         _log.info("[snapshot] version %d, writes paused for %.1f ms", captured.version, captured.pause_s * 1e3)
         return SnapshotReport(folder, captured.version, captured.pause_s)
 
-    def _capture(self, offset: int, keys: KeptKeys) -> snapshots.Captured:
+    def _capture(self) -> snapshots.Captured:
         """The content of a snapshot. Writes stop meanwhile, reads do not."""
         with self.graph.host.lock, snapshots.Pause() as pause:
-            if self._state != "new":
-                offset = self._attachment.offset
             version, graph = self.graph.version, self.graph.to_arrays()
-            engines, kept = self.consumers.parts(), keys.to_bytes()
-        return snapshots.Captured(version, offset, graph, engines, kept, pause.seconds)
+            engines, keys = self.consumers.parts(), self._keys.rows()
+        return snapshots.Captured(version, version - self._first, graph, engines, keys, pause.seconds)
 
     def _watch(self) -> None:
         while True:
@@ -325,7 +347,7 @@ class Deployment:
                 continue
             try:
                 self._write_snapshot()
-            except LiveGnnError:
+            except Exception:  # the next one is tried when it is due
                 _log.exception("[snapshot] failed; the log has all that it would hold")
 
     def _refuse_closed(self, where: str) -> None:

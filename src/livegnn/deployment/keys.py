@@ -10,8 +10,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from livegnn.deployment.note import Noted
 from livegnn.errors import DtypeInvalid, UsageError, ValueInvalid
 
@@ -29,9 +27,10 @@ class Applied(NamedTuple):
     repeated: bool = False
 
 
-class KeptKey(NamedTuple):
-    """What is known of a key."""
+class KeptRow(NamedTuple):
+    """A key, and what is known of it."""
 
+    key: str
     digest: str
     version: int
     updates: int
@@ -54,7 +53,7 @@ class KeptKeys:
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._kept: OrderedDict[str, KeptKey] = OrderedDict()
+        self._kept: OrderedDict[str, KeptRow] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -69,19 +68,18 @@ class KeptKeys:
 
     def add(self, requests: Iterable[Noted], version: int) -> None:
         """Keeps the keys of an entry."""
-        for one in requests:
-            self._kept[one.key] = KeptKey(one.digest, version, one.updates)
+        self.restore(KeptRow(one.key, one.digest, version, one.updates) for one in requests)
+
+    def rows(self) -> list[KeptRow]:
+        """All of them, the oldest first."""
+        return list(self._kept.values())
+
+    def restore(self, rows: Iterable[KeptRow]) -> None:
+        """Adds what rows() gave."""
+        for row in rows:
+            self._kept[row.key] = row
         while len(self._kept) > self._count_max:
             self._kept.popitem(last=False)
-
-    def to_bytes(self) -> bytes:
-        """For a snapshot."""
-        return msgspec.json.encode([(key, *kept) for key, kept in self._kept.items()])
-
-    def restore(self, stored: bytes) -> None:
-        """What to_bytes() gave. Raises: msgspec.MsgspecError."""
-        rows = msgspec.json.decode(stored, type=list[tuple[str, str, int, int]])
-        self._kept = OrderedDict((key, KeptKey(digest, version, updates)) for key, digest, version, updates in rows)
 
 
 def refuse_other(key: str, known: str, digest: str) -> None:

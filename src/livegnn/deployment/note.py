@@ -1,7 +1,8 @@
 """What a deployment notes with each entry of its log: it changes no updates, and lets a restart answer as before.
 
 note = JSON {"time_ms": wall clock of the commit, "requests": [[key, digest, number of updates], ...],
-             "engine": of a swap, "model": its registry key}
+             "engine": of a swap, "model": its registry key, "configured": what the configuration said, if that was
+             the reason}
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ class Noted(NamedTuple):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """requests: those of the entry that have keys.  engine, model: where the entry is a swap."""
+    """requests: those of the entry that have keys.  engine, model, configured: where the entry is a swap."""
 
     time_ms: int
     requests: list[Noted] = []
     engine: str = ""
     model: str = ""
+    configured: str = ""
 
 
 def encode_note(note: Note) -> bytes:

@@ -53,13 +53,13 @@ class Registry:
         found: dict[str, list[int]] = {}
         if self.folder.is_dir():
             for place in sorted(self.folder.iterdir()):
-                numbers = [int(one.name) for one in _folders(place) if _VERSION.fullmatch(one.name)]
+                numbers = [int(one.name) for one in _complete(place) if _VERSION.fullmatch(one.name)]
                 if _NAME.fullmatch(place.name) and numbers:
                     found[place.name] = sorted(numbers)
         return found
 
     def key(self, reference: str) -> ModelKey:
-        """The model that "NAME", for its newest version, or "NAME/VERSION" names. Raises: ValueInvalid, DataMissing."""
+        """The model that "NAME", for its newest version, or "NAME/VERSION" names. Raises: ValueInvalid, UsageError."""
         name, slash, version = reference.partition("/")
         if not _NAME.fullmatch(name) or (slash and not _VERSION.fullmatch(version)):
             raise ValueInvalid(
@@ -68,13 +68,13 @@ class Registry:
         known = self.versions()
         if name not in known:
             names = ", ".join(known) or "none"
-            raise DataMissing(
+            raise UsageError(
                 f"[registry] expected a model {name!r} in {self.folder}, got {names}; add one: Registry.add"
             )
         number = int(version) if slash else known[name][-1]
         if number not in known[name]:
             got = ", ".join(map(str, known[name]))
-            raise DataMissing(f"[registry] expected version {number} of {name!r} in {self.folder}, got {got}; name one")
+            raise UsageError(f"[registry] expected version {number} of {name!r} in {self.folder}, got {got}; name one")
         return ModelKey(name, number)
 
     def load(self, key: ModelKey) -> Model:
@@ -121,8 +121,10 @@ class Registry:
         return _read(path, weights_only=False)
 
 
-def _folders(place: Path) -> list[Path]:
-    return [one for one in place.iterdir() if one.is_dir()] if place.is_dir() else []
+def _complete(place: Path) -> list[Path]:
+    """The folders with a model: one whose writer was killed has none yet."""
+    forms = (OWN_FILE, CLASS_FILE, PICKLE_FILE)
+    return [one for one in place.iterdir() if any((one / form).is_file() for form in forms)] if place.is_dir() else []
 
 
 def _module_of_class(place: Path) -> Any:

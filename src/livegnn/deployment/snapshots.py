@@ -13,6 +13,7 @@ read back and compared, and only then do older ones go.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -27,8 +28,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from livegnn.deployment.keys import KeptRow
 from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
-from livegnn.graph import Graph
 from livegnn.inference import storage
 from livegnn.models.model import Model
 from livegnn.stored import checked, replaced
@@ -41,24 +42,31 @@ _NAME = re.compile(r"[0-9]{12}")
 _log = logging.getLogger("livegnn")
 
 
+class EngineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """model: its registry key, "" for one that has none.  configured: what the configuration said of it."""
+
+    model: str
+    configured: str
+
+
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a snapshot says of itself. files: their blake2b-256 digests.  engines: name -> registry key of its model."""
+    """What a snapshot says of itself. files: their blake2b-256 digests."""
 
     format: str
     version: int
     offset: int
     files: dict[str, str]
-    engines: dict[str, str]
+    engines: dict[str, EngineEntry]
 
 
 @dataclass(frozen=True)
 class EnginePart:
-    """What of an engine goes into a snapshot. reference: the registry's key of its model, "" for one that has none."""
+    """What of an engine goes into a snapshot."""
 
     model: Model
     scales: list[list[int]]
     settings: dict[str, Any]
-    reference: str
+    entry: EngineEntry
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class Captured:
     offset: int
     graph: Mapping[str, AnyArray]
     engines: Mapping[str, EnginePart]
-    keys: bytes
+    keys: list[KeptRow]
     pause_s: float = 0.0
 
 
@@ -81,9 +89,12 @@ def write(data: Path, captured: Captured) -> Path:
     folder = data / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     place, part = folder / f"{captured.version:012d}", folder / f"{captured.version:012d}.part"
-    if place.is_dir():
-        return place
-    shutil.rmtree(part, ignore_errors=True)
+    if (place / MANIFEST).is_file():
+        with contextlib.suppress(StoredStateInvalid):
+            check(place)
+            return place
+    for left in (place, part):  # damaged, or of a crash
+        shutil.rmtree(left, ignore_errors=True)
     part.mkdir()
     try:
         with replaced(part / GRAPH_FILE, "snapshot") as file:
@@ -91,11 +102,11 @@ def write(data: Path, captured: Captured) -> Path:
         for name, engine in captured.engines.items():
             storage.save(part / f"engine-{name}.npz", {}, engine.model, engine.scales, engine.settings)
         with replaced(part / KEYS_FILE, "snapshot", sealed=False) as file:
-            file.write(captured.keys)
+            file.write(msgspec.json.encode(captured.keys))
         names = sorted(one.name for one in part.iterdir())
-        references = {name: engine.reference for name, engine in captured.engines.items()}
+        entries = {name: engine.entry for name, engine in captured.engines.items()}
         files = {name: _digest(part / name) for name in names}
-        manifest = Manifest(_FORMAT, captured.version, captured.offset, files, references)
+        manifest = Manifest(_FORMAT, captured.version, captured.offset, files, entries)
         with replaced(part / MANIFEST, "snapshot") as file:
             file.write(msgspec.json.encode(manifest))
         os.replace(part, place)
@@ -130,31 +141,39 @@ def read(place: Path) -> Captured:
     with checked(place / GRAPH_FILE, "snapshot", expected="a graph", advice="use another snapshot") as content:
         graph = read_arrays(content)
     engines: dict[str, EnginePart] = {}
-    for name, reference in manifest.engines.items():
+    for name, entry in manifest.engines.items():
         with storage.opened(place / f"engine-{name}.npz") as content:
             _, model, scales, settings = storage.parts(content)
-            engines[name] = EnginePart(model, scales, settings, reference)
-    return Captured(manifest.version, manifest.offset, graph, engines, (place / KEYS_FILE).read_bytes())
+            engines[name] = EnginePart(model, scales, settings, entry)
+    keys = msgspec.json.decode((place / KEYS_FILE).read_bytes(), type=list[KeptRow])
+    return Captured(manifest.version, manifest.offset, graph, engines, keys)
 
 
-def newest(data: Path, up_to: int | None = None) -> tuple[Captured, Path] | None:
+def newest(data: Path, up_to: int | None = None, *, set_aside: bool = False) -> Captured | None:
     """The newest sound snapshot whose version is at most `up_to`; damaged ones are logged and left out.
 
+    Args:    set_aside: renames the damaged ones to VERSION.damaged, so that they do not count among those that stay.
     Raises:  StoredStateInvalid where there are snapshots, all of them damaged.
     """
-    damaged: list[str] = []
+    damaged: list[Path] = []
     for place in reversed(listed(data)):
         if up_to is not None and int(place.name) > up_to:
             continue
         try:
-            return read(place), place
+            found = read(place)
         except LiveGnnError as error:
             _log.error("[snapshot] %s is damaged and left out: %s", place, error)
-            damaged.append(place.name)
+            damaged.append(place)
+            continue
+        for each in damaged if set_aside else ():
+            aside = each.with_name(f"{each.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(each, aside)
+        return found
     if damaged:
         raise StoredStateInvalid(
-            f"[snapshot] expected a sound snapshot in {data / FOLDER}, got {', '.join(damaged)}, all damaged; restore "
-            "one from a copy"
+            f"[snapshot] expected a sound snapshot in {data / FOLDER}, got {', '.join(each.name for each in damaged)}, "
+            "all damaged; restore one from a copy"
         )
     return None
 
@@ -173,11 +192,6 @@ def prune(data: Path, keep: int) -> None:
         shutil.rmtree(place, ignore_errors=True)
     for part in (data / FOLDER).glob("*.part"):
         shutil.rmtree(part, ignore_errors=True)
-
-
-def to_graph(captured: Captured) -> Graph:
-    """The graph of a snapshot. Raises: StoredStateInvalid."""
-    return Graph.from_arrays(captured.graph)
 
 
 class Pause:

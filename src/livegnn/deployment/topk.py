@@ -7,21 +7,23 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from livegnn.errors import ModelMismatch, UsageError, ValueInvalid
+from livegnn.errors import UsageError, ValueInvalid, WidthMismatch
 from livegnn.graph import Graph
 from livegnn.inference import Engine
 from livegnn.inference.views import SnapshotView
+from livegnn.models.model import Model
 from livegnn.types import AnyArray, Float32Array
 
 Metric: TypeAlias = Literal["dot", "cosine", "l2", "model"]
 
 
 class TopVertices(NamedTuple):
-    """vertices: (k,) ids, the best first.  scores: (k,) float32; of "l2" distances.  version: of all rows."""
+    """vertices: (k,) ids, the best first.  scores: (k,) float32; of "l2" distances.  version, model: of all rows."""
 
     vertices: AnyArray
     scores: Float32Array
     version: int
+    model: Model
 
 
 def best(
@@ -39,7 +41,7 @@ def best(
 
     Args:    candidate_type: of the vertices to choose from; vertex_type unless given.
              linked: False leaves out the vertex's out-neighbours.  The vertex itself is never among them.
-    Raises:  UsageError unless exactly one of vertex and row is given; ValueInvalid, ModelMismatch for another row;
+    Raises:  UsageError unless exactly one of vertex and row is given; ValueInvalid, WidthMismatch for another row;
              VertexUnknown.
     """
     if (vertex is None) == (row is None):
@@ -59,7 +61,7 @@ def best(
             asked = view.embeddings([vertex], vertex_type=vertex_type)[0] if row is None else row
             scores = _scores(rows, _checked_row(asked, rows.shape[1]), metric)
         order = np.argsort(scores if metric == "l2" else -scores, kind="stable")[:k]
-        return TopVertices(candidates[order], scores[order], view.version)
+        return TopVertices(candidates[order], scores[order], view.version, view.model)
 
 
 def _left_out(graph: Graph, vertex: object, vertex_type: str | None, kind: str | None, linked: bool) -> AnyArray:
@@ -89,7 +91,9 @@ def _by_model(
 
 def _checked_row(row: Float32Array, width: int) -> Float32Array:
     if row.shape != (width,):
-        raise ModelMismatch(f"[topk] expected a row of {width} numbers, as the candidates have, got {row.size}")
+        raise WidthMismatch(
+            f"[topk] expected a row of {width} numbers, as the candidates have, got {row.size}; give as many"
+        )
     if not np.isfinite(row).all():
         raise ValueInvalid("[topk] expected finite numbers in the row, got others; correct it")
     return row

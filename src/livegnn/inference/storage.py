@@ -83,13 +83,20 @@ def switch_of(name: str, kind: str, model: Model, scales: list[list[int]]) -> Sw
 
 def switched(switch: Switch, model: Model) -> tuple[Model, list[list[int]]]:
     """Model and scales of an engine after a switch; `model` is the one before. Raises: StoredStateInvalid."""
-    try:
-        scales = switch.data["scales"]
-        return (Model.from_arrays(switch.data["model"], switch.arrays) if switch.kind == "swap" else model), scales
-    except KeyError as cause:
+    return swapped(switch) if switch.kind == "swap" else (model, _of(switch, "scales"))
+
+
+def swapped(switch: Switch) -> tuple[Model, list[list[int]]]:
+    """Model and scales of an engine after a swap. Raises: StoredStateInvalid."""
+    return Model.from_arrays(_of(switch, "model"), switch.arrays), _of(switch, "scales")
+
+
+def _of(switch: Switch, part: str) -> Any:
+    if part not in switch.data:
         raise StoredStateInvalid(
-            f"[{switch.kind}] expected a switch with {cause}, got one without; use the version that wrote it"
-        ) from cause
+            f"[{switch.kind}] expected a switch with {part!r}, got one without; use the version that wrote it"
+        )
+    return switch.data[part]
 
 
 def model_digest(model: Model) -> str:

@@ -241,6 +241,11 @@ class SnapshotView(View):
         return rows
 
     @property
+    def model(self) -> Model:
+        """The model that the rows of this view are of."""
+        return self._of()[1]
+
+    @property
     def version(self) -> int:
         """The version that all reads of this view are of."""
         self._of()

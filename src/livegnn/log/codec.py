@@ -113,6 +113,11 @@ def _payload(version: int, parts: dict[str, Any], metadata: dict[bytes, bytes], 
 
 def decode(log: str, offset: int, payload: bytes) -> Recorded:
     """The batch or the switch of a payload. Raises: LogDamaged naming the offset; DataMissing."""
+    return decode_noted(log, offset, payload)[0]
+
+
+def decode_noted(log: str, offset: int, payload: bytes) -> tuple[Recorded, bytes]:
+    """The same, and the writer's note, b"" without one."""
     arrow = need("pyarrow", "arrow")
     where = f"[{log}, offset {offset}]"
     try:
@@ -125,7 +130,8 @@ def decode(log: str, offset: int, payload: bytes) -> Recorded:
             raise ValueError(f"{len(batches)} record batches")
         batch = batches[0]
         batch.validate(full=True)
-        return _updates_of(batch, arrow) if version == _BATCH else _switch_of(batch, arrow)
+        note = (batch.schema.metadata or {}).get(_NOTE_KEY, b"")
+        return (_updates_of(batch, arrow) if version == _BATCH else _switch_of(batch, arrow)), note
     except LogDamaged:
         raise
     except (arrow.ArrowException, KeyError, TypeError, ValueError, OSError, OverflowError, LiveGnnError) as cause:
@@ -133,13 +139,6 @@ def decode(log: str, offset: int, payload: bytes) -> Recorded:
             f"{where} expected a batch of updates or a switch, got bytes that are none ({cause}); "
             "restore the log from a copy"
         ) from cause
-
-
-def note_of(payload: bytes) -> bytes:
-    """The writer's note in a payload that decode() accepts, b"" without one."""
-    with need("pyarrow", "arrow").ipc.open_stream(payload) as stream:
-        note: bytes = (stream.schema.metadata or {}).get(_NOTE_KEY, b"")
-    return note
 
 
 def _checked_version(where: str, schema: Any) -> int:

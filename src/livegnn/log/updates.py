@@ -68,10 +68,10 @@ class UpdateLog:
     def read(self, from_offset: int = 0, limit: int | None = None) -> Iterator[UpdateEntry]:
         """The batches from an offset on. Arguments and errors: as ByteLog.read."""
         for offset, key, payload in self.log.read(from_offset, limit):
-            found = codec.decode(self.log.name, offset, payload)
+            found, note = codec.decode_noted(self.log.name, offset, payload)
             switch = found if isinstance(found, Switch) else None
             updates = Updates() if isinstance(found, Switch) else found
-            yield UpdateEntry(offset, key, updates, switch, codec.note_of(payload))
+            yield UpdateEntry(offset, key, updates, switch, note)
 
     @property
     def tail(self) -> int:
@@ -161,10 +161,7 @@ class Attachment(Recorder):
             self.graph.host.refuse_busy("catch_up")
             self._replaying = True
             try:
-                for entry in self.log.read(self._offset):
-                    _apply(self.graph, entry)
-                    if seen is not None:
-                        seen(entry)
+                _apply_all(self.graph, self.log.read(self._offset), seen)
                 self._ahead = False
             finally:
                 self._replaying = False
@@ -214,12 +211,20 @@ def _attached(graph: Graph) -> bool:
     return any(isinstance(each, Attachment) for each in graph.host.recorders)
 
 
-def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | None = None) -> int:
+def replay(
+    log: UpdateLog,
+    graph: Graph,
+    from_offset: int = 0,
+    to_offset: int | None = None,
+    *,
+    seen: Callable[[UpdateEntry], object] | None = None,
+) -> int:
     """Applies entries [from_offset, to_offset) to a graph, and so to every attached engine; returns its version.
 
     A graph that equals the one that the log began with, and an engine made of it with the same model and name, have the
     live engine's state_digest() afterwards. A switch of an engine that is not attached is a version without updates.
 
+    Args:    seen: called with each entry after it was applied.
     Raises:  UsageError if the log has fewer entries, if the graph writes a log itself (use Attachment.catch_up), or if
              the graph refuses a batch or an engine a switch; what was applied before it stays.  LogDamaged,
              LogUnavailable.
@@ -239,8 +244,7 @@ def replay(log: UpdateLog, graph: Graph, from_offset: int = 0, to_offset: int | 
             f"[replay, log {log.log.name}] expected offsets up to its {log.tail} entries, got {from_offset} to {last}; "
             "name others"
         )
-    for entry in log.read(from_offset, last - from_offset):
-        _apply(graph, entry)
+    _apply_all(graph, log.read(from_offset, last - from_offset), seen)
     return graph.version
 
 
@@ -249,6 +253,13 @@ def _checked_graph(where: str, graph: object) -> None:
         raise UsageError(
             f"[{where}] expected a livegnn.Graph, got {type(graph).__name__}; of an engine, give engine.graph"
         )
+
+
+def _apply_all(graph: Graph, entries: Iterator[UpdateEntry], seen: Callable[[UpdateEntry], object] | None) -> None:
+    for entry in entries:
+        _apply(graph, entry)
+        if seen is not None:
+            seen(entry)
 
 
 def _apply(graph: Graph, entry: UpdateEntry) -> None:

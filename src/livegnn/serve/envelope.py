@@ -15,6 +15,7 @@ from livegnn.errors import (
     Facts,
     InvariantBroken,
     LiveGnnError,
+    LogUnavailable,
     ModelError,
     Overloaded,
     QueryInvalid,
@@ -39,6 +40,7 @@ STATUSES: tuple[tuple[type[LiveGnnError], int], ...] = (
     (QueryInvalid, 422),
     (UsageError, 409),
     (Overloaded, 503),
+    (LogUnavailable, 503),
     (VersionPending, 504),
     (ModelError, 500),
 )

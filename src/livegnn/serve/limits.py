@@ -12,6 +12,7 @@ class Limits:
     """Limits of the HTTP service; what is beyond one is refused with its name, or its connection closed.
 
     One request. body_bytes_max: of any body.  body_ms_max: time for a body to arrive.  seeds_max: of one request.
+    ids_max: vertices or pairs whose rows one request to a deployment reads.
     updates_max: of one batch.  timeout_ms_max: largest timeout_ms that counts.  timeout_ms: where a request gives none.
     answer_ms_max: time for the client to read an answer.
 
@@ -27,6 +28,7 @@ class Limits:
     body_bytes_max: int = 1 << 20
     body_ms_max: int = 10_000
     seeds_max: int = 1024
+    ids_max: int = 10_000
     updates_max: int = 10_000
     timeout_ms_max: int = 60_000
     timeout_ms: int = 10_000

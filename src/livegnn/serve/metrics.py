@@ -1,4 +1,4 @@
-"""Metrics of a service in Prometheus' text form. Written in the event loop's thread only."""
+"""Metrics of a service in Prometheus' text form. Counted in the event loop's thread only; read in any."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Metrics(ABC):
         return ("\n".join(lines) + "\n").encode()
 
     def _of_requests(self) -> Facts:
-        traffic, times = self._traffic, sorted(self._times.items())
+        traffic, times = self._traffic, sorted(self._times.copy().items())
         return {
             "livegnn_requests_total": [
                 (f'{{route="{route}",status="{status}"}}', count)
-                for (route, status), count in sorted(self._requests.items())
+                for (route, status), count in sorted(self._requests.copy().items())
             ],
             "livegnn_request_seconds": [one for route, of_route in times for one in self._histogram(route, of_route)],
             "livegnn_under_way_bytes": [("", traffic.bytes)],

@@ -66,6 +66,45 @@ def test_a_snapshot_that_is_not_the_replay_is_found(place):
     assert "another graph" in faults(place)["snapshot 000000000005"]
 
 
+def test_an_engine_that_came_later_is_followed_from_its_entry_on(place):
+    first = deployment(place).start()
+    first.apply(edge(1, 2))
+    abandon(first)
+    both = [{"name": "scores", "model": "fraud"}, {"name": "late", "model": "fraud"}]
+    second = deployment(place, engine=both).start()
+    second.apply(edge(2, 3))
+    version, digest = second.version, second.engine("late").state_digest()
+    second.snapshot()
+    second.apply(edge(3, 4))
+    abandon(second)
+    assert not faults(place)
+    target = place / "then"
+    assert audit.restored(place / "data", target, version=version) == version
+    with lg.Deployment({"models": str(place / "models"), "engine": both}, target) as then:
+        assert (then.version, then.engine("late").state_digest()) == (version, digest)
+    sound = snapshots.listed(place / "data")[-1]
+    captured = snapshots.read(sound)
+    shutil.rmtree(sound)
+    forged = {
+        **captured.engines,
+        "late": captured.engines["late"].__class__(
+            model(8), captured.engines["late"].scales, captured.engines["late"].settings, captured.engines["late"].entry
+        ),
+    }
+    snapshots.write(place / "data", snapshots.Captured(version, captured.offset, captured.graph, forged, captured.keys))
+    assert "another state of engine 'late'" in faults(place)[f"snapshot {sound.name}"]
+
+
+def test_keys_that_are_not_those_of_the_log_are_found(place):
+    history(place)
+    place_of = snapshots.listed(place / "data")[1]
+    captured = snapshots.read(place_of)
+    shutil.rmtree(place_of)
+    keys = [captured.keys[0]._replace(version=4), *captured.keys[1:]]
+    snapshots.write(place / "data", snapshots.Captured(5, 5, captured.graph, captured.engines, keys))
+    assert "other keys" in faults(place)["snapshot 000000000005"]
+
+
 def test_a_flipped_bit_in_the_log_is_found(place):
     history(place)
     with sqlite3.connect(place / "data" / "history.db") as database:

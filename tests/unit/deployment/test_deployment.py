@@ -169,8 +169,23 @@ def test_a_swap_is_an_entry_and_outlives_a_crash(place):
         assert second.models == models
         assert second.engine("scores").state_digest() == digest
     with deployment(place, engine=[{"name": "scores", "model": "fraud/1"}]) as third:  # the configuration names one
-        assert (third.version, third.models) == (3, {"scores": "fraud/1"})
+        assert (third.version, third.models) == (4, {"scores": "fraud/1"})
         third.engine("scores").verify()
+
+
+def test_a_configuration_counts_when_it_changes_and_a_swap_until_then(place):
+    Registry(place / "models").add("other", model(7))
+    named = {"engine": [{"name": "scores", "model": "other"}]}
+    with deployment(place) as first:
+        first.swap("scores", "other")
+    with deployment(place) as second:  # it says "fraud", as ever: the swap stands
+        assert second.models == {"scores": "other/1"}
+    with deployment(place, **named) as third:  # what it says anew is there already, and counts from now on
+        assert (third.version, third.models) == (2, {"scores": "other/1"})
+    with deployment(place) as fourth:
+        assert (fourth.version, fourth.models) == (3, {"scores": "fraud/1"})
+    with pytest.raises(UsageError, match="a model 'none'"):
+        deployment(place, engine=[{"name": "scores", "model": "none"}]).start()
 
 
 def test_an_engine_that_comes_later_is_an_entry(place):
@@ -223,13 +238,48 @@ def test_a_damaged_snapshot_is_left_out_and_the_one_before_it_used(place, caplog
     content = bytearray((newest / "graph.npz").read_bytes())
     content[len(content) // 2] ^= 1
     (newest / "graph.npz").write_bytes(content)
-    with deployment(place, snapshots={"at_close": False}) as second:
+    with deployment(place, snapshots={"keep": 1}) as second:
         assert second.engine("scores").state_digest() == digest
     assert f"{newest} is damaged" in caplog.text
+    assert newest.with_name(f"{newest.name}.damaged").is_dir()  # it counts no more among those that stay
+    (only,) = snapshots.listed(place / "data")
+    assert snapshots.check(only).version == 2
     for each in snapshots.listed(place / "data"):
         (each / "manifest.json").write_bytes(b"{}")
     with pytest.raises(StoredStateInvalid, match="all damaged"):
         deployment(place).start()
+
+
+def test_a_snapshot_of_a_version_takes_the_place_of_a_damaged_one(place):
+    with deployment(place) as one:
+        one.apply(edge(1, 2))
+        folder = one.snapshot().folder
+        (folder / "keys.json").write_bytes(b"[]]")
+        with pytest.raises(StoredStateInvalid):
+            snapshots.check(folder)
+        assert one.snapshot().folder == folder
+        assert snapshots.check(folder).version == 1
+
+
+def test_a_failed_snapshot_leaves_the_next_one_to_be_tried(place, monkeypatch):
+    with deployment(place, snapshots={"every_entries": 1}) as one:
+        real, failed = snapshots.write, threading.Event()
+
+        def fail(*_):
+            failed.set()
+            raise MemoryError
+
+        monkeypatch.setattr(snapshots, "write", fail)
+        one.apply(edge(1, 2))
+        one.apply(edge(1, 2))
+        assert failed.wait(10)
+        monkeypatch.setattr(snapshots, "write", real)
+        for _ in range(500):
+            one.apply(edge(1, 2))
+            if one.snapshot_version:
+                break
+            threading.Event().wait(0.01)
+        assert one.snapshot_version
 
 
 def test_every_bit_of_a_manifest_is_checked(place):
@@ -301,8 +351,40 @@ def test_read_your_writes(place):
         assert future.result().version == 1
 
 
+def test_a_wait_ends_when_the_deployment_closes(place):
+    one = deployment(place).start()
+    future = one.reached(5)
+    one.close()
+    with pytest.raises(UsageError, match="a closed one"):
+        future.result(1)
+
+
+def test_waits_that_end_leave_nothing_behind(place):
+    with deployment(place) as one:
+        for _ in range(20):
+            with pytest.raises(VersionPending):
+                one.wait(10**6, timeout=0)
+        assert not one._committer._awaited
+
+
+def test_any_error_of_one_request_is_its_own(place, monkeypatch):
+    with deployment(place) as one:
+        real = type(one.graph).apply
+
+        def apply(graph, updates):
+            if len(updates) != 1 or updates.to_columns()[0]["v"][0] == 9:
+                raise RuntimeError("not an error of livegnn")
+            return real(graph, updates)
+
+        monkeypatch.setattr(type(one.graph), "apply", apply)
+        _, futures = grouped(one, [(edge(1, 2),), (edge(1, 9),), (edge(3, 4),)])
+        with pytest.raises(RuntimeError):
+            futures[1].result()
+        assert {futures[0].result().version, futures[2].result().version} == {2, 3}
+
+
 def test_a_start_that_fails_leaves_nothing_open(place):
-    with pytest.raises(lg.errors.DataMissing, match="a model 'none'"):
+    with pytest.raises(UsageError, match="a model 'none'"):
         deployment(place, engine=[{"name": "scores", "model": "none"}]).start()
     with deployment(place) as again:
         assert again.version == 0

@@ -21,7 +21,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 
 from livegnn import _native
 from livegnn.deployment import Deployment
-from livegnn.errors import UsageError
+from livegnn.errors import Overloaded, UsageError
 from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
@@ -43,24 +43,34 @@ _HEADERS = {  # of errors, by status
 }
 
 
-def service(deployment: Deployment, *, tokens: Iterable[AccessToken] = (), limits: Limits | None = None) -> Service:
+def service(
+    deployment: Deployment,
+    *,
+    tokens: Iterable[AccessToken] = (),
+    limits: Limits | None = None,
+    anyone: bool = False,
+) -> Service:
     """An ASGI application that serves a started deployment; any ASGI server runs it.
 
     Args:    tokens: where given, every request but /healthz and /readyz needs one; without any, only requests to this
              machine's own names are served.
+             anyone: serves requests to any name without tokens: for a network that is trusted.
     Raises:  UsageError, DataMissing without litestar (the extra serve).
     """
     if not isinstance(deployment, Deployment):
         raise UsageError(f"[serve] expected a Deployment, got {type(deployment).__name__}; make one: lg.Deployment")
-    return Service(deployment, Access(tokens), limits or Limits())
+    if not deployment.is_open:
+        raise UsageError("[serve] expected a deployment that was started, got one that is not open; call start()")
+    access = Access(tokens)
+    return Service(deployment, access, limits or Limits(), local_only=not access and not anyone)
 
 
 class Service:
     """The routes of a deployment as one ASGI application. limits, traffic: as those of serve.app."""
 
-    def __init__(self, deployment: Deployment, access: Access, limits: Limits) -> None:
+    def __init__(self, deployment: Deployment, access: Access, limits: Limits, *, local_only: bool) -> None:
         self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
-        self._access = access
+        self._access, self._local_only = access, local_only
         self._metrics = DeploymentMetrics(deployment, self.traffic)
         self.context = ServiceContext(deployment, limits, self.traffic, self._metrics)
         self._routes = Litestar(
@@ -74,6 +84,7 @@ class Service:
                 use_handler_docstrings=True,
                 render_plugins=(JsonRenderPlugin(),),
             ),
+            on_shutdown=[self.context.close],
             request_max_body_size=None,
             logging_config=None,
         )
@@ -89,7 +100,7 @@ class Service:
             answering = _Answering(scope, send, lease, self)
             try:
                 headers = dict(scope["headers"])
-                if not self._access:
+                if self._local_only:
                     check_local(scope["headers"])
                 self._access.check(path, headers.get(b"authorization", b""))
                 body = await read_body(headers, receive, self.limits, lease)
@@ -159,6 +170,8 @@ def _given(body: bytes, receive: Receive) -> Receive:
 
 def _error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     status, body = enveloped(error)
+    if isinstance(error, Overloaded):  # a full queue of writes: the client is to slow down
+        status = 429
     return Response(body, status_code=status, media_type=JSON)
 
 

@@ -18,39 +18,34 @@ class RequestBody(Struct, kw_only=True, forbid_unknown_fields=True, omit_default
     """A body whose keys are all known."""
 
 
-class BatchBody(RequestBody, kw_only=True):
-    """A batch of updates: each has "op", the name of a method of livegnn.Updates, and its arguments by name."""
+class EngineBody(RequestBody, kw_only=True):
+    """engine: its name, where the deployment has several.  at_least: a version to wait for."""
 
-    updates: list[dict[str, Any]]
-
-
-class ReadBody(RequestBody, kw_only=True):
-    """Rows of some vertices. engine: its name, where the deployment has several."""
-
-    ids: Ids
     engine: str | None = None
-    vertex_type: str | None = None
-    output: str | None = None
     at_least: Version | None = None
     timeout_ms: Timeout = 10_000.0
 
 
-class PairsBody(RequestBody, kw_only=True):
+class ReadBody(EngineBody, kw_only=True):
+    """Rows of some vertices."""
+
+    ids: Ids
+    vertex_type: str | None = None
+    output: str | None = None
+
+
+class PairsBody(EngineBody, kw_only=True):
     """Scores of pairs of vertices."""
 
     pairs: Annotated[list[tuple[int | str, int | str]], Meta(min_length=1)]
-    engine: str | None = None
     vertex_types: tuple[str, str] | None = None
-    at_least: Version | None = None
-    timeout_ms: Timeout = 10_000.0
 
 
-class WhatIfBody(RequestBody, kw_only=True):
+class WhatIfBody(EngineBody, kw_only=True):
     """Rows of some vertices as they would be after a batch. Nothing is changed."""
 
     updates: list[dict[str, Any]]
     ids: Ids
-    engine: str | None = None
     vertex_type: str | None = None
 
 

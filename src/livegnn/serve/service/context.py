@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from livegnn.deployment import Deployment
 from livegnn.errors import UsageError
@@ -15,10 +15,20 @@ from livegnn.inference import Engine
 from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
+from livegnn.serve.service.bodies import EngineBody
 from livegnn.serve.traffic import Traffic
 
 Result = TypeVar("Result")
 _READ_AT_ONCE = 256  # vertices whose rows the event loop may read itself
+
+
+class ReadResult(NamedTuple, Generic[Result]):
+    """What was read, of which version, and of which engine and model."""
+
+    found: Result
+    version: int
+    engine: str
+    model: str
 
 
 @dataclass
@@ -44,26 +54,47 @@ class ServiceContext:
 
     async def reached(self, version: int | None, timeout_ms: float) -> None:
         """Waits until a version can be read. Raises: VersionPending."""
-        if version is not None and self.deployment.version < version:
-            await self.aside(lambda: self.deployment.wait(version, timeout_ms / 1e3))
+        if version is None or self.deployment.version >= version:
+            return
+        try:  # in no thread: those that wait may be many
+            await asyncio.wait_for(asyncio.wrap_future(self.deployment.reached(version)), timeout_ms / 1e3)
+        except TimeoutError as cause:
+            raise self.deployment.pending(version, timeout_ms / 1e3) from cause
 
-    async def read(self, engine: Engine, count: int, work: Callable[[], Result]) -> Result:
-        """Reads of an engine: small ones of an eager engine here, others in a thread."""
-        if engine.is_eager and count <= _READ_AT_ONCE:
-            return work()
-        return await self.aside(work)
+    async def read(self, body: EngineBody, count: int, work: Callable[[Any], Result]) -> ReadResult[Result]:
+        """What `work` reads of an engine, or of its snapshot, all of one version.
+
+        Small reads of an eager engine are done here, others in a thread. An engine on demand computes what is asked
+        for, so it is read under the lock in place of a snapshot, which would compute everything.
+        """
+        await self.reached(body.at_least, body.timeout_ms)
+        name, engine = self.engine(body.engine)
+
+        def read() -> ReadResult[Result]:
+            if engine.is_eager:
+                with engine.snapshot() as view:
+                    return ReadResult(work(view), view.version, name, self.deployment.key_of(view.model))
+            with engine.graph.host.lock:
+                return ReadResult(work(engine), engine.version, name, self.deployment.key_of(engine.model))
+
+        return read() if engine.is_eager and count <= _READ_AT_ONCE else await self.aside(read)
+
+    def checked(self, ids: list[Any], most: int | None = None) -> list[Any]:
+        """Ids of one kind, not too many. Raises: Refused."""
+        most = self.limits.ids_max if most is None else most
+        if len(ids) > most:
+            raise Refused(413, "TooMany", f"[ids] expected at most {most}, got {len(ids)}; split them")
+        kinds = {type(each).__name__ for each in ids}
+        if len(kinds) > 1:
+            got = " and ".join(sorted(kinds))
+            raise Refused(400, "BodyInvalid", f"[ids] expected integers or strings, got {got}; keep one kind")
+        return ids
+
+    def close(self) -> None:
+        """Ends the threads that read."""
+        self.readers.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Runs what may wait or takes long in a thread."""
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self.readers, lambda: context.run(work))
-
-
-def one_kind(ids: list[Any]) -> list[Any]:
-    """Ids of one kind. Raises: Refused."""
-    kinds = {type(each).__name__ for each in ids}
-    if len(kinds) > 1:
-        raise Refused(
-            400, "BodyInvalid", f"[ids] expected integers or strings, got {' and '.join(sorted(kinds))}; keep one kind"
-        )
-    return ids

@@ -27,7 +27,8 @@ async def readyz(context: NamedDependency[ServiceContext]) -> HealthAnswer:
 @get("/metrics", summary="Prometheus' text form", media_type="text/plain; version=0.0.4; charset=utf-8")
 async def metrics(context: NamedDependency[ServiceContext]) -> Response[bytes]:
     """Counts, times and bytes of the service."""
-    return Response(context.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = await context.aside(context.metrics.text)  # the graph's sizes wait for the writer
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 HANDLERS = (healthz, readyz, metrics)

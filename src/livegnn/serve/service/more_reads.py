@@ -13,15 +13,15 @@ from msgspec import Meta, Struct
 from livegnn.deployment import topk
 from livegnn.errors import UsageError
 from livegnn.serve import json_bodies
-from livegnn.serve.service.bodies import Ids, RequestBody, Timeout, Version
-from livegnn.serve.service.context import ServiceContext, one_kind
+from livegnn.serve.service.bodies import EngineBody, Ids, RequestBody, Timeout, Version
+from livegnn.serve.service.context import ServiceContext
 from livegnn.serve.service.reads import finite
 from livegnn.serve.writing import JSON
 
 _GroupIds = Annotated[list[int] | None, QueryParameter(name="groups", description="groups; all unless given")]
 
 
-class TopKBody(RequestBody, kw_only=True):
+class TopKBody(EngineBody, kw_only=True):
     """The best vertices for a vertex, or for a row of numbers.
 
     metric: "dot", "cosine" or "l2" (smallest distance first) of output rows; "model": the score of the model's edge
@@ -32,12 +32,9 @@ class TopKBody(RequestBody, kw_only=True):
     row: list[float] | None = None
     k: Annotated[int, Meta(ge=1, le=1000)] = 10
     metric: Literal["dot", "cosine", "l2", "model"] = "dot"
-    engine: str | None = None
     vertex_type: str | None = None
     candidate_type: str | None = None
     linked: bool = True
-    at_least: Version | None = None
-    timeout_ms: Timeout = 10_000.0
 
 
 class TopKAnswer(Struct, frozen=True):
@@ -88,7 +85,7 @@ async def top_k(data: JSONBody[TopKBody], context: NamedDependency[ServiceContex
             candidate_type=data.candidate_type,
             linked=data.linked,
         )
-        model = context.deployment.models[name]
+        model = context.deployment.key_of(found.model)
         return TopKAnswer(found.version, name, model, found.vertices.tolist(), found.scores.tolist())
 
     return await context.aside(work)
@@ -115,22 +112,16 @@ async def readout(
 @post("/v1/sample", status_code=200, summary="Samples that are kept ready", media_type=JSON)
 async def sample(data: JSONBody[SamplesBody], context: NamedDependency[ServiceContext]) -> Response[bytes]:
     """Samples of the neighbourhoods of seeds, all of one version, as the sample server's /v1/sample gives them."""
+    await context.reached(data.at_least, data.timeout_ms)
     known = context.deployment.samplers
     name = data.sampler or (next(iter(known)) if len(known) == 1 else "")
     if name not in known:
         raise UsageError(f"[sampler] expected one of {', '.join(known) or 'none'}, got {name!r}; name one of them")
-    if not 1 <= len(data.seeds) <= context.limits.seeds_max:
-        most = context.limits.seeds_max
-        raise UsageError(f"[seeds] expected from 1 to {most} seeds, got {len(data.seeds)}; split them")
-    wanted: dict[str, Any] = {
-        "features": data.features,
-        "edge_ids": data.edge_ids,
-        "edge_data": data.edge_data,
-    }
-    seeds = one_kind(data.seeds)
+    wanted: dict[str, Any] = {"features": data.features, "edge_ids": data.edge_ids, "edge_data": data.edge_data}
+    seeds = context.checked(data.seeds, context.limits.seeds_max)
 
     def work() -> bytes:
-        found = known[name].sample(seeds, at_least=data.at_least, timeout=data.timeout_ms / 1e3, **wanted)
+        found = known[name].sample(seeds, **wanted)
         return json_bodies.encode_sample(found, **wanted)
 
     return Response(await context.aside(work), media_type=JSON)

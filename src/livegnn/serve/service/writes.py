@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from litestar import Request, post
 from litestar.di import NamedDependency
+from litestar.openapi.spec import OpenAPIFormat, OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from litestar.params import HeaderParameter, JSONBody
 
 from livegnn.graph import Updates
@@ -16,13 +18,26 @@ from livegnn.serve.envelope import Refused
 from livegnn.serve.json_bodies import decode_updates
 from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
 from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.writing import JSON
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DECODED_AT_ONCE = 1 << 14  # bytes of JSON that the event loop may decode itself
 _KEY = HeaderParameter(name="Idempotency-Key", required=False, max_length=255, description="names this write")
 
 
-@post("/v1/updates", status_code=200, summary="Apply a batch of updates")
+@dataclass
+class _UpdatesOperation(Operation):
+    """Describes the body, which the route reads itself, since it may be Arrow."""
+
+    def __post_init__(self) -> None:
+        items = Schema(type=OpenAPIType.ARRAY, items=Schema(type=OpenAPIType.OBJECT))
+        batch = Schema(type=OpenAPIType.OBJECT, properties={"updates": items}, required=["updates"])
+        stream = Schema(type=OpenAPIType.STRING, format=OpenAPIFormat.BINARY)
+        content = {JSON: OpenAPIMediaType(schema=batch), ARROW: OpenAPIMediaType(schema=stream)}
+        self.request_body = RequestBody(content=content, required=True)
+
+
+@post("/v1/updates", status_code=200, summary="Apply a batch of updates", operation_class=_UpdatesOperation)
 async def updates(
     request: Request[Any, Any, Any],
     context: NamedDependency[ServiceContext],
@@ -30,7 +45,8 @@ async def updates(
 ) -> AppliedAnswer:
     """Applies a batch, all or none; answers when it is durable and visible.
 
-    JSON as BatchBody, or an Arrow stream of the columns of Updates.from_arrow.
+    JSON {"updates": [...]}, each with "op", the name of a method of livegnn.Updates, and its arguments by name; or an
+    Arrow stream of the columns of Updates.from_arrow.
     """
     body = await request.body()
     form = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -63,7 +79,7 @@ def _of_arrow(body: bytes, most: int) -> Updates:
     return Updates.from_arrow(table)
 
 
-_READERS = {"application/json": decode_updates, ARROW: _of_arrow}
+_READERS = {JSON: decode_updates, ARROW: _of_arrow}
 
 
 @post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
