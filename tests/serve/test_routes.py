@@ -257,6 +257,7 @@ def test_the_envelope_and_the_statuses():
         ("QueryInvalid", 422),
         ("UsageError", 409),
         ("Overloaded", 503),
+        ("LogUnavailable", 503),
         ("VersionPending", 504),
         ("ModelError", 500),
     ]
