@@ -240,6 +240,24 @@ def test_what_the_followed_graph_has_lost_is_not_loaded(tmp_path, edges):
     assert all(1 not in ids for ids in source.asked)
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_a_slot_that_another_vertex_took_is_restored_as_it_is_loaded(graph, tmp_path, once):
+    """Whether the cache has looked in between, or both came in one batch, the contents are the same."""
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([0, 1, 2])
+    cache.checkpoint()
+    cache.save(tmp_path / "ids")
+    if once:
+        batch(graph, remove_vertex=(1,), add_vertex=(1, row(5, 5, 5, 5)))
+    else:
+        batch(graph, remove_vertex=(1,))
+        batch(graph, add_vertex=(1, row(5, 5, 5, 5)))
+    for put_back in (cache.restore, lambda: cache.load(tmp_path / "ids")):
+        put_back()
+        assert cache.ids().tolist() == [0, 1, 2]
+        cache.verify()
+
+
 def test_what_goes_while_a_file_is_loaded_is_not_loaded(tmp_path):
     """The batch comes after the ids were compared with the graph; a fetch then takes note of it."""
     graph = lg.Graph(np.zeros((3, 1), np.float32), [], [])
