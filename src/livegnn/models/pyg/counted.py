@@ -21,7 +21,7 @@ _BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "
 _PARTS = frozenset(("__mod__", "__rmod__"))  # the graphs of the comparison have many remainders
 
 
-class Counted:
+class GraphNumber:
     """A number that depends on how many vertices or edges there are.
 
     compared: is called with the frame in which it meets a constant, and may raise.
@@ -37,13 +37,13 @@ class Counted:
         return bool(super().__bool__())  # type: ignore[misc]
 
 
-class CountedRows(Counted, int):
+class CountedRows(GraphNumber, int):
     """A whole one."""
 
     __hash__ = int.__hash__
 
 
-class CountedShare(Counted, float):
+class CountedShare(GraphNumber, float):
     """One that was divided, such as the mean number of edges."""
 
     __hash__ = float.__hash__
@@ -58,7 +58,7 @@ def counted(number: float, compared: Callable[[FrameType], None], *, moved: bool
 
 def _is_large(x: Any) -> bool:
     """Whether it is a constant of which no graph of the comparison need have as many."""
-    return isinstance(x, (int, float)) and not isinstance(x, Counted) and x not in _SMALL
+    return isinstance(x, (int, float)) and not isinstance(x, GraphNumber) and x not in _SMALL
 
 
 def _comparing(plain: Any) -> Any:
