@@ -6,15 +6,18 @@
 
 namespace livegnn {
 
-void ChangedRows::follow(const BatchDelta& delta, const UpdateBuffer&) {
+// A row that is set to the graph's own bits counts: the rows cached may lie elsewhere, and be others or more precise.
+void ChangedRows::follow(const BatchDelta& delta, const UpdateBuffer& batch) {
   const std::lock_guard lock(mutex_);
   if (edges_) {
     for (const EdgeRecord& edge : delta.reattributed) note(edge.id, graph_.edge_attr(edge.id) == nullptr);
     for (const EdgeRecord& edge : delta.removed) note(edge.id, true);
-  } else {
-    for (const VertexId v : delta.features_changed) note(v, !graph_.is_live(v));
-    for (const VertexId v : delta.vertices_removed) note(v, true);
-    for (const VertexId v : delta.vertices_added) note(v, false);  // a slot that an earlier batch may have left
+    return;
+  }
+  for (const Update& update : batch.updates()) {
+    const bool of_vertex = update.kind == UpdateKind::SetFeatures || update.kind == UpdateKind::AddVertex ||
+                           update.kind == UpdateKind::RemoveVertex;
+    if (of_vertex) note(update.u, !graph_.is_live(static_cast<VertexId>(update.u)));
   }
 }
 

@@ -4,6 +4,7 @@ harm."""
 import contextlib
 import copy
 import threading
+from collections import deque
 
 import numpy as np
 import pytest
@@ -101,6 +102,33 @@ class LateCounter(Counting):
         return h * 2 if self.calls > 100 else h
 
 
+class Kept(Counting):
+    """Notes each call by `note` in what `kept` makes, and doubles its rows once `reads` of it is more than 100."""
+
+    def __init__(self, kept, note, reads):
+        super().__init__()
+        self.kept, self.note, self.reads = kept(), note, reads
+
+    def forward(self, x, edge_index):
+        self.note(self.kept)
+        h = self.conv(x, edge_index)
+        return h * 2 if self.reads(self.kept) > 100 else h
+
+
+def count_in(kept, key):
+    kept[key] += 1
+
+
+KEPT = {
+    "number in a list": (lambda: [0], lambda kept: count_in(kept, 0), lambda kept: kept[0]),
+    "number in a dict": (lambda: {"n": 0}, lambda kept: count_in(kept, "n"), lambda kept: kept["n"]),
+    "list": (list, lambda kept: kept.append(0), len),
+    "deque": (deque, lambda kept: kept.append(0), len),
+    "set": (set, lambda kept: kept.add(len(kept)), len),
+    "dict": (dict, lambda kept: kept.setdefault(len(kept)), len),
+}
+
+
 class Standardised(Counting):
     """As published code does, at every call anew."""
 
@@ -168,6 +196,14 @@ STATE = [
 def test_state_is_refused_by_name(kind, name):
     with pytest.raises(lg.errors.ModelUnsupported, match=f"it keeps {name} from one call for the next"):
         lg.from_pyg(kind().eval(), ignore_cached=True)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_read_after_many_calls_is_refused_wherever_it_is_kept(name):
+    with pytest.raises(lg.errors.ModelUnsupported, match="it keeps kept from one call for the next"):
+        lg.from_pyg(Kept(*KEPT[name]).eval())
+    kept, note, _ = KEPT[name]
+    assert lg.from_pyg(Kept(kept, note, lambda kept: 0).eval()).input_width == 5  # never read
 
 
 def test_a_forward_that_writes_to_its_parameters_is_refused():

@@ -150,7 +150,7 @@ class FeatureIndex final {
 // What the batches of a graph did to its rows since the last take(): the vertices' features, or the edges' attributes.
 struct RowChanges {
   std::vector<std::int64_t> ids;   // ascending
-  std::vector<std::uint8_t> gone;  // 1 where it is no more, 0 where its row is another
+  std::vector<std::uint8_t> gone;  // 1 where it is no more, 0 where its row was set
 };
 class ChangedRows final : public BatchFollower {
  public:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import tempfile
 import threading
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 
-from livegnn.cli.arguments import positive
 from livegnn.cli.console import Console
 from livegnn.cli.demo.served import DemoStream
 from livegnn.deployment import Deployment, audit, printed, read_config
-from livegnn.deployment.config import FILE_NAME, DeploymentConfig
+from livegnn.deployment.config import FILE_NAME, DeploymentConfig, TokenConfig, printed_token
 from livegnn.errors import UsageError
 from livegnn.serve.limits import Limits
 
+_RATE = 200  # events a second
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
@@ -30,15 +31,25 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true", help="serve others without tokens, or without TLS")
     parser.add_argument("--print-config", action="store_true", help="print the whole configuration, and end")
     parser.add_argument("--demo", action="store_true", help="a fraud model on a real stream, to look at")
-    parser.add_argument(
-        "--rate", type=positive, default=200, metavar="N", help="--demo: events a second (default: 200)"
-    )
+    parser.add_argument("--rate", type=_rate, metavar="N", help=f"--demo: events a second (default: {_RATE})")
+
+
+def _rate(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text}")
+    return value
 
 
 def run_serve(options: argparse.Namespace, console: Console) -> int:
     """Serves until SIGINT or SIGTERM; 0."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with ExitStack() as stack:
+        _refuse_unused(options)
         if options.demo:
             stream = DemoStream(console)
             folder = options.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="livegnn-demo-")))
@@ -56,7 +67,7 @@ def run_serve(options: argparse.Namespace, console: Console) -> int:
         stack.enter_context(deployment)
         if stream is not None:
             stop = threading.Event()
-            feeder = threading.Thread(target=stream.feed, args=(deployment, options.rate, stop), daemon=True)
+            feeder = threading.Thread(target=stream.feed, args=(deployment, options.rate or _RATE, stop), daemon=True)
             stack.callback(feeder.join)
             stack.callback(stop.set)
             feeder.start()
@@ -94,6 +105,15 @@ def _listen(deployment: Deployment, host: str, port: int, console: Console) -> N
         tls=tls,
         ready=ready,
     )
+
+
+def _refuse_unused(options: argparse.Namespace) -> None:
+    """Raises: UsageError for options that would do nothing together."""
+    if options.demo and (options.config is not None or options.print_config):
+        got = "a configuration" if options.config is not None else "--print-config"
+        raise UsageError(f"[serve] expected --demo alone, which brings its own configuration, got {got}; leave one out")
+    if options.rate is not None and not options.demo:
+        raise UsageError("[serve] expected --rate with --demo, got none; a deployment's events come from its clients")
 
 
 def _refuse_open(config: DeploymentConfig, host: str, insecure: bool) -> None:
@@ -165,5 +185,5 @@ def run_token(options: argparse.Namespace, console: Console) -> int:
 
     token, sha256 = new_token()
     console.line(f"The token, which is shown once: {token}")
-    console.line(f'[[token]]\nname = "{options.name}"\nsha256 = "{sha256}"\nscope = "{options.scope}"')
+    console.line(printed_token(TokenConfig(name=options.name, sha256=sha256, scope=options.scope)))
     return 0

@@ -184,8 +184,17 @@ def printed(config: DeploymentConfig) -> str:
         lines += ["", f"[{key}]", *(f"{name} = {_value(value)}" for name, value in table.items())]
     for key, entries in lists.items():
         for entry in entries:
-            lines += ["", f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in entry.items())]
+            lines += ["", *_entry(key, entry)]
     return "\n".join(lines) + "\n"
+
+
+def printed_token(token: TokenConfig) -> str:
+    """The lines of a configuration that let a token in."""
+    return "\n".join(_entry("token", msgspec.to_builtins(token)))
+
+
+def _entry(key: str, entry: Mapping[str, object]) -> list[str]:
+    return [f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in entry.items())]
 
 
 def _value(value: object) -> str:

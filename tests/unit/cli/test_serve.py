@@ -1,7 +1,8 @@
-"""`livegnn serve`, `verify`, `restore` and `token`: a service from a configuration to its earlier states."""
+"""livegnn serve, verify, restore and token: what they refuse, print and make."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,26 +14,96 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("msgspec")
+
 from livegnn.cli import main
-from livegnn.deployment import Registry, snapshots
-from tests.unit.deployment.world import abandon, deployment, edge, model, prepared
+from livegnn.deployment import read_config, snapshots
+from tests.unit.deployment.world import deployment, edge, prepared
 
 ROOT = Path(__file__).parents[3]
-CONFIG = """
-[graph]
-feature_width = 4
-[[engine]]
-name = "scores"
-model = "fraud"
-"""
+CONFIG = '[graph]\nfeature_width = 4\n[[engine]]\nname = "scores"\nmodel = "fraud"\n'
+TOKEN = f'[[token]]\nname = "a"\nsha256 = "{"0" * 64}"\nscope = "read"\n'
 
 
-@pytest.fixture
-def config(tmp_path):
-    prepared(tmp_path)
-    path = tmp_path / "livegnn.toml"
-    path.write_text(CONFIG)
-    return path
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--demo", "livegnn.toml"], "expected --demo alone, which brings its own configuration, got a configuration"),
+        (["--demo", "--print-config"], "expected --demo alone, which brings its own configuration, got --print-config"),
+        (["--rate", "5"], "expected --rate with --demo, got none"),
+        (["missing.toml"], "expected a configuration file, got none there"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *arguments]) == 1
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast"])
+def test_a_rate_is_a_number_above_0(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["serve", "--demo", "--rate", rate])
+    assert end.value.code == 2
+    assert "argument --rate: expected a number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        ("", "a [[token]] and certificate and key"),
+        (TOKEN, "certificate and key"),
+        ('[server]\ncertificate = "c"\nkey = "k"\n', "a [[token]]"),
+    ],
+)
+def test_others_need_a_token_over_tls(
+    tmp_path: Path, lines: str, missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "livegnn.toml"
+    place.write_text(lines)
+    assert main(["serve", str(place), "--host", "0.0.0.0"]) == 1
+    assert f"[serve] expected {missing} for 0.0.0.0, which others can reach" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()  # nothing was opened
+
+
+def test_a_printed_configuration_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, again = tmp_path / "livegnn.toml", tmp_path / "again.toml"
+    place.write_text(TOKEN)
+    assert main(["serve", str(place), "--print-config"]) == 0
+    again.write_text(capsys.readouterr().out)
+    assert read_config(again) == read_config(place)
+
+
+@pytest.mark.parametrize("name", ["alice", 'of "Bob"', "C:\\new"])
+def test_the_lines_of_a_token_let_it_in(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", name, "--scope", "write"]) == 0
+    first, _, lines = capsys.readouterr().out.partition("\n")
+    (tmp_path / "livegnn.toml").write_text(lines)
+    (token,) = read_config(tmp_path / "livegnn.toml").token
+    assert (token.name, token.scope) == (name, "write")
+    assert hashlib.sha256(first.split()[-1].encode()).hexdigest() == token.sha256
+
+
+def test_a_folder_is_verified_and_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = prepared(tmp_path)
+    with deployment(place) as first:
+        versions = [first.version]
+        for u in range(3):
+            first.apply(edge(u, u + 1))
+            versions.append(first.version)
+    assert main(["verify", str(place / "data")]) == 0
+    assert "sound" in capsys.readouterr().out
+    assert main(["restore", str(place / "data"), "--at", str(versions[1]), "--to", str(tmp_path / "then")]) == 0
+    assert f"version {versions[1]}." in capsys.readouterr().out
+    assert main(["restore", str(place / "data"), "--at", "2000-01-01", "--to", str(tmp_path / "before")]) == 0
+    assert snapshots.listed(tmp_path / "before")[0].name == "000000000000"
+    assert main(["restore", str(place / "data"), "--at", "noon", "--to", str(tmp_path / "other")]) == 1
+    assert "[--at] expected a version or a time" in capsys.readouterr().err
+    newest = max((place / "data" / "snapshots").iterdir())
+    damaged = max((each for each in newest.iterdir() if each.suffix == ".npz"), key=lambda each: each.stat().st_size)
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    assert main(["verify", str(place / "data")]) == 1
 
 
 def post(url, document, **headers):
@@ -43,7 +114,9 @@ def post(url, document, **headers):
         return json.load(response)
 
 
-def test_a_service_from_its_configuration_to_the_signal_that_ends_it(config):
+def test_a_service_from_its_configuration_to_the_signal_that_ends_it(tmp_path):
+    config = prepared(tmp_path) / "livegnn.toml"
+    config.write_text(CONFIG)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "livegnn", "--plain", "serve", str(config), "--port", "0"]
     for version in (1, 2):
@@ -63,59 +136,3 @@ def test_a_service_from_its_configuration_to_the_signal_that_ends_it(config):
         assert server.returncode == 0, err
         assert "what was acknowledged is durable" in out
     assert snapshots.listed(config.parent / "data")[-1].name == "000000000002"
-
-
-def test_the_configuration_is_printed_with_its_defaults(config, capsys):
-    assert main(["--plain", "serve", str(config), "--print-config"]) == 0
-    assert {"feature_width = 4", 'mode = "eager"', "keep = 3"} <= set(capsys.readouterr().out.split("\n"))
-    assert not (config.parent / "data").exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "options", "missing"),
-    [
-        ("", ("--host", "0.0.0.0"), "a [[token]] and certificate and key"),
-        (
-            '[[token]]\nname = "a"\nsha256 = "' + "0" * 64 + '"',
-            ("--host", "0.0.0.0"),
-            "expected certificate and key for",
-        ),
-        ('[server]\ncertificate = "a.pem"', (), "expected certificate and key, got one"),
-    ],
-)
-def test_an_open_address_is_refused_before_anything_starts(config, capsys, more, options, missing):
-    config.write_text(CONFIG + more)
-    assert main(["serve", str(config), *options]) == 1
-    assert missing in capsys.readouterr().err
-    assert not (config.parent / "data").exists()
-
-
-def test_a_token_is_shown_once_and_its_hash_lets_it_in(config, capsys):
-    assert main(["--plain", "token", "app", "--scope", "write"]) == 0
-    out = capsys.readouterr().out
-    token = re.search(r"shown once: (\S+)", out)
-    assert token is not None
-    config.write_text(CONFIG + out[out.index("[[token]]") :])
-    assert main(["--plain", "serve", str(config), "--print-config"]) == 0
-    assert token[1] not in config.read_text()
-
-
-def test_verify_and_restore(tmp_path, capsys):
-    prepared(tmp_path)
-    Registry(tmp_path / "models").add("other", model(5))
-    one = deployment(tmp_path).start()
-    for u in range(3):
-        one.apply(edge(u, u + 1))
-    abandon(one)
-    data, then = str(tmp_path / "data"), str(tmp_path / "then")
-    assert main(["--plain", "verify", data]) == 0
-    assert "log of 3 entries: sound" in capsys.readouterr().out
-    assert main(["--plain", "restore", data, "--at", "2", "--to", then]) == 0
-    assert "version 2" in capsys.readouterr().out
-    assert main(["--plain", "restore", data, "--at", "2000-01-01", "--to", str(tmp_path / "before")]) == 0
-    assert snapshots.listed(tmp_path / "before")[0].name == "000000000000"
-    assert main(["restore", data, "--at", "soon", "--to", str(tmp_path / "no")]) == 1
-    assert "a version or a time" in capsys.readouterr().err
-    (snapshots.listed(tmp_path / "data")[0] / "graph.npz").write_bytes(b"damaged")
-    assert main(["--plain", "verify", data]) == 1
-    assert "expected" in capsys.readouterr().out

@@ -1,5 +1,7 @@
 """Branches by the graph: of a run that is followed one would be kept for good, so they are refused."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +51,21 @@ COUNTS = {
     "edges' shape": lambda self, x, edge_index: self.most < edge_index.shape[-1],
     "numel": lambda self, x, edge_index: edge_index.numel() // 2 + 1 > self.most,
     "the least": lambda self, x, edge_index: min(x.size(0), 5_000) == 5_000,
+    "a float": lambda self, x, edge_index: x.size(0) > 1e4,
+    "a product with a float": lambda self, x, edge_index: x.size(0) * 1.0 > MOST,
+    "a half": lambda self, x, edge_index: x.size(0) / 2 > MOST,
+    "a part of 1": lambda self, x, edge_index: x.size(0) / MOST > 1,
+    "the inverse": lambda self, x, edge_index: 1 / x.size(0) < 1e-4,
+    "the mean degree": lambda self, x, edge_index: edge_index.size(1) / x.size(0) > 100,
+    "a hundredfold": lambda self, x, edge_index: edge_index.size(1) > 100 * x.size(0),
+    "a difference": lambda self, x, edge_index: x.size(0) - MOST > 0,
+    "the negative": lambda self, x, edge_index: -x.size(0) < -MOST,
+    "a square": lambda self, x, edge_index: x.size(0) ** 2 > MOST**2,
+    "a quotient": lambda self, x, edge_index: x.size(0) // MOST,
+    "quotient and rest": lambda self, x, edge_index: divmod(x.size(0), MOST)[0],
+    "a shift": lambda self, x, edge_index: x.size(0) >> 14,
+    "rounded": lambda self, x, edge_index: round(x.size(0), -3) > MOST,
+    "rounded up": lambda self, x, edge_index: math.ceil(x.size(0) / 2) > MOST,
 }
 
 
@@ -65,7 +82,11 @@ def test_counts_may_be_compared_with_each_other_and_with_nothing():
         assert edge_index.shape[0] == 2
         assert x.shape == (x.size(0), 4)
         assert torch.ones(x.size(0) * 2, 3).view(x.size(0), -1).size(0) == x.size(0)
-        return x.size(0) == 0 or x.size(0) + 1 == x.shape[0]
+        assert len(x) == x.size(0)
+        assert x.numel() / 4 == x.size(0)
+        assert x.size(0) % 3 in (0, 1, 2)
+        assert edge_index.size(1) / x.size(0) >= 0
+        return not x.size(0) or x.size(0) + 1 == x.shape[0]
 
     assert from_pyg(Own(doubles)).depth == 1
     assert from_pyg(Recorded(doubles)).depth == 1

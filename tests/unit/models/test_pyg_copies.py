@@ -49,6 +49,18 @@ def test_unchanged_puts_back_what_is_set_replaced_and_deleted():
     assert not hasattr(module[0], "inside")
 
 
+def test_containers_may_hold_themselves_and_be_shared():
+    module = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    module.whole = {"count": [0]}
+    module.whole["whole"], module[1].same = module.whole, module.whole
+    contents = Contents(module)
+    with unchanged(module):
+        module[1].same["count"][0] = 1
+        assert contents.changed() == ["whole"]
+    assert module.whole["count"] == [0]
+    assert lg.from_pyg(module).input_width == 3
+
+
 def test_unchanged_puts_back_tensors_and_what_is_in_containers():
     module = nn.BatchNorm1d(3)
     module.parts, module.queue, module.names = {"a": [1, torch.ones(2)]}, deque([1], maxlen=3), {"x"}

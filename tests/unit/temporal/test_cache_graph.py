@@ -187,6 +187,99 @@ def test_a_file_beside_a_graph_is_refreshed_with_the_batch(graph, tmp_path):
     cache.verify()
 
 
+@pytest.mark.parametrize("feature_dtype", ["float32", "float16", "none"])
+def test_a_row_that_is_set_is_read_again_though_the_graphs_own_stays(feature_dtype, tmp_path):
+    """Of 16 bits, or of none, the graph may see no difference where the source has another row."""
+    width = 0 if feature_dtype == "none" else 1
+    options = {} if feature_dtype == "none" else {"feature_dtype": feature_dtype}
+    graph = lg.Graph(np.ones((3, width), np.float32), [], [], **options)
+    np.save(tmp_path / "x.npy", np.ones((3, 1), np.float32))
+    in_file, source = np.load(tmp_path / "x.npy", mmap_mode="r+"), Remote(np.ones((3, 1), np.float32))
+    caches = mapped, elsewhere = [FeatureCache(each, capacity=3, max_replace=1.0) for each in (in_file, source)]
+    for cache in caches:
+        cache.follow(graph)
+        cache.fetch([0, 1, 2])
+    in_file[1] = source.table[1] = 1 + 2**-20
+    batch(graph, set_features=(1, np.ones(width, np.float32)))
+    assert (mapped.stats.refreshed, elsewhere.ids().tolist()) == (1, [0, 2])
+    for cache in caches:
+        assert cache.fetch([1]).tolist() == [[1 + 2**-20]]
+        cache.verify()
+
+
+def test_a_vertex_that_goes_and_comes_in_one_batch_is_read_again():
+    graph = lg.Graph(np.zeros((2, 1), np.float32), [], [])
+    source = Remote(np.zeros((2, 1), np.float32))
+    cache = FeatureCache(source, capacity=2, max_replace=1.0)
+    cache.follow(graph)
+    cache.fetch([0, 1])
+    source.table[1] = 5  # another vertex, whose features begin as the first one's
+    updates = lg.Updates()
+    updates.remove_vertex(1)
+    updates.add_vertex(1, [0.0])
+    graph.apply(updates)
+    assert cache.ids().tolist() == [0]
+    assert cache.fetch([1]).tolist() == [[5]]
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_what_the_followed_graph_has_lost_is_not_loaded(tmp_path, edges):
+    graph = lg.Graph(np.zeros((3, 1), np.float32), [0, 1, 2], [0, 1, 2], edge_attr=np.zeros((3, 1), np.float32))
+    source = Remote(np.arange(4, dtype=np.float32)[:, None])
+    cache = FeatureCache(source, capacity=4, max_replace=1.0)
+    cache.follow(graph, edges=edges)
+    cache.fetch([3, 2, 1, 0])  # the graph has no 3 yet
+    cache.save(tmp_path / "ids")
+    cache.checkpoint()
+    batch(graph, **({"remove_edge": (1, 1)} if edges else {"remove_vertex": (1,)}))
+    source.asked.clear()
+    for put_back in (lambda: cache.load(tmp_path / "ids"), cache.restore):
+        cache.invalidate([0, 2, 3])
+        put_back()
+        assert cache.ids().tolist() == [3, 2, 0]
+    assert all(1 not in ids for ids in source.asked)
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_slot_that_another_vertex_took_is_restored_as_it_is_loaded(graph, tmp_path, once):
+    """Whether the cache has looked in between, or both came in one batch, the contents are the same."""
+    cache = FeatureCache(graph, capacity=4, max_replace=1.0)
+    cache.fetch([0, 1, 2])
+    cache.checkpoint()
+    cache.save(tmp_path / "ids")
+    if once:
+        batch(graph, remove_vertex=(1,), add_vertex=(1, row(5, 5, 5, 5)))
+    else:
+        batch(graph, remove_vertex=(1,))
+        batch(graph, add_vertex=(1, row(5, 5, 5, 5)))
+    for put_back in (cache.restore, lambda: cache.load(tmp_path / "ids")):
+        put_back()
+        assert cache.ids().tolist() == [0, 1, 2]
+        cache.verify()
+
+
+def test_what_goes_while_a_file_is_loaded_is_not_loaded(tmp_path):
+    """The batch comes after the ids were compared with the graph; a fetch then takes note of it."""
+    graph = lg.Graph(np.zeros((3, 1), np.float32), [], [])
+    source = Remote(np.arange(3, dtype=np.float32)[:, None])
+    cache = FeatureCache(source, capacity=3, max_replace=1.0)
+    cache.follow(graph)
+    cache.fetch([0, 1, 2])
+    cache.save(tmp_path / "ids")
+    compare = cache._followed_have
+
+    def compare_and_lose(ids):
+        left = compare(ids)
+        if left.all():
+            batch(graph, remove_vertex=(1,))
+            cache.fetch([0])
+        return left
+
+    cache._followed_have = compare_and_lose
+    cache.load(tmp_path / "ids")
+    assert cache.ids().tolist() == [0, 2]
+
+
 def test_a_cache_follows_one_graph(graph):
     with pytest.raises(UsageError, match=r"\[follow\] expected a cache that follows no graph yet"):
         FeatureCache(graph, capacity=4).follow(graph)

@@ -69,7 +69,9 @@ class Contents:
             if id(value) not in self._tensors and value.layout == torch.strided and not value.is_meta:
                 self._tensors[id(value)] = name, value, value.data, value.detach().clone()
             return
-        if isinstance(value, _CONTAINERS) and id(value) not in self._containers:
+        if isinstance(value, _CONTAINERS):
+            if id(value) in self._containers:  # shared, or in itself
+                return
             self._containers[id(value)] = name, value, copy.copy(value)
         if not isinstance(value, (*_CONTAINERS, tuple)) or len(value) > _MOST:
             return
@@ -96,20 +98,14 @@ class Contents:
         return list(found)
 
     def disturb(self) -> None:
-        """Moves what is not as it was further, as many more calls might: numbers, lists, tensors but parameters."""
+        """Moves what is not as it was further, as many more calls might: numbers, tensors but parameters, lengths."""
         for _, layer, attributes in self._attributes:
             for name, value in [*vars(layer).items()]:
-                if attributes.get(name) is not value and type(value) in (int, float):
-                    vars(layer)[name] = value + _FAR
-                elif attributes.get(name) is not value and isinstance(value, torch.Tensor):
-                    vars(layer)[name] = value + _FAR if value.dtype != torch.bool else ~value
+                if attributes.get(name) is not value:
+                    vars(layer)[name] = _farther(value)
         for _, container, kept in self._containers.values():
-            if isinstance(container, list) and not _same_items(container, kept):
-                container.extend(container * 20)
-            elif isinstance(container, dict):
-                for key, value in [*container.items()]:
-                    if kept.get(key) is not value and isinstance(value, torch.Tensor) and value.dtype != torch.bool:
-                        container[key] = value + _FAR
+            if not _same_items(container, kept):
+                _disturb_items(container, kept)
         for _, tensor, _, kept in self._tensors.values():
             if not isinstance(tensor, nn.Parameter) and not _same_numbers(tensor, kept) and tensor.dtype != torch.bool:
                 tensor.data = tensor.data + _FAR
@@ -132,6 +128,29 @@ class Contents:
 
     def _paths(self) -> set[str]:
         return {path for path, _, _ in self._attributes}
+
+
+def _farther(value: Any) -> Any:
+    """A number or a tensor as it might be after many more calls; all else as it is."""
+    if isinstance(value, torch.Tensor):
+        return value + _FAR if value.dtype != torch.bool else ~value
+    return value + _FAR if type(value) in (int, float) else value
+
+
+def _disturb_items(container: Any, kept: Any) -> None:
+    """The same of what a container holds, and more of it if it has grown or shrunk."""
+    moves = len(container) != len(kept)
+    if isinstance(container, (list, deque)):
+        for place, each in enumerate([*container]):
+            if place >= len(kept) or kept[place] is not each:
+                container[place] = _farther(each)
+        container.extend([*container] * 20 if moves else ())
+        return
+    for key, value in [*container.items()] if isinstance(container, dict) else ():
+        if kept.get(key) is not value:
+            container[key] = _farther(value)
+    more = [(_FAR, i) for i in range(20 * len(container) if moves else 0)]
+    container.update(dict.fromkeys(more) if isinstance(container, dict) else more)
 
 
 def _joined(path: str, name: object) -> str:

@@ -13,7 +13,7 @@ that only calls that read rows by their nature do.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from time import perf_counter
@@ -35,7 +35,7 @@ from livegnn.temporal.caches.sources import RowSource, edge_source, source_of
 from livegnn.temporal.caches.stats import CacheStats, FetchStats
 from livegnn.temporal.caches.storage import USES_MAX, read_contents, write_contents
 from livegnn.temporal.checks import check_graph
-from livegnn.types import Int64Array
+from livegnn.types import BoolArray, Int64Array
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,6 +105,8 @@ class FeatureCache(Consumer):
         self._kept: tuple[Int64Array, Int64Array] | None = None
         self._closed = False
         self._graph: Graph | None = None
+        self._followed: RowSource | None = None
+        self._removals = 0  # rows that batches removed, as far as the cache knows
         self.follower: _native.ChangedRows | None = None
         if self._source.graph is not None:
             self._attach("FeatureCache", self._source.graph, self._source.edges)
@@ -181,7 +183,8 @@ class FeatureCache(Consumer):
     def load(self, path: str | PathLike[str]) -> None:
         """Makes what was saved the contents, rows read from the source as it is now.
 
-        Ids that have no row any more are left out; where the capacity is less, the first to go are too.
+        Ids that have no row any more, or that the followed graph has lost, are left out; where the capacity is less,
+        the first to go are too.
         Raises:  StoredStateInvalid; UsageError for the file of another policy; FileMissing, StorageFailed. Then
                  nothing has changed. What the source raises leaves an empty cache.
         """
@@ -190,8 +193,7 @@ class FeatureCache(Consumer):
             raise UsageError(
                 f"[load] expected a file of a cache with {self.policy}, got {policy}; load it into one such"
             )
-        with self._held("load"):
-            self._install(ids, uses)
+        self._put_back("load", lambda: (ids, uses))
 
     def checkpoint(self) -> None:
         """Remembers the contents and their order, as a round begins; takes the place of an earlier checkpoint."""
@@ -199,14 +201,13 @@ class FeatureCache(Consumer):
             self._kept = self._index.contents()
 
     def restore(self) -> None:
-        """Puts the checkpoint's contents back, as an epoch begins; rows that had gone are read again.
+        """Puts the checkpoint's contents back, as an epoch begins; rows that had gone are read again. As load().
 
         Raises:  UsageError without a checkpoint. What the source raises leaves an empty cache.
         """
-        with self._held("restore"):
-            if self._kept is None:
-                raise UsageError("[restore] expected a checkpoint, got none; call checkpoint() as the round begins")
-            self._install(*self._kept)
+        if self._kept is None:
+            raise UsageError("[restore] expected a checkpoint, got none; call checkpoint() as the round begins")
+        self._put_back("restore", lambda: self._kept)
 
     def warm(self, ids: object, counts: object = None) -> None:
         """Makes the most frequent ids the contents; equally frequent ones by smaller id. For every policy.
@@ -336,6 +337,13 @@ class FeatureCache(Consumer):
             self._catch_up()
             yield
 
+    def _followed_have(self, ids: Int64Array) -> BoolArray:
+        """Which ids the graph that is followed has not lost; those that it never had are the source's alone."""
+        if self._graph is None or self._followed is None:
+            return np.ones(len(ids), np.bool_)
+        with self._graph.host.lock:
+            return self._followed.present(ids) | (ids >= self._followed.row_count)
+
     def _attach(self, where: str, graph: Graph, edges: bool) -> None:
         with graph.host.writing(where):
             if self._graph is not None:
@@ -343,6 +351,7 @@ class FeatureCache(Consumer):
                     f"[{where}] expected a cache that follows no graph yet, got one that does; make another"
                 )
             self._graph, self.follower = graph, _native.ChangedRows(graph.host.store, edges)
+            self._followed = edge_source(graph) if edges else source_of(graph)
             graph.host.attach(self)
 
     def _catch_up(self) -> None:
@@ -352,7 +361,8 @@ class FeatureCache(Consumer):
             ids, gone = self.follower.take()
             if len(ids):
                 changed, removed = ids[gone == 0], ids[gone != 0]
-                self._drop(changed if not self._source.local else changed[:0], removed)
+                self._removals += len(removed)
+                self._index.drop(removed if self._source.local else ids)
                 if self._source.local:
                     self._stats.refreshed += self._refresh(changed)
         except BaseException as error:
@@ -363,14 +373,12 @@ class FeatureCache(Consumer):
     def _leave(self, changed: Int64Array, removed: Int64Array) -> None:
         """Forgets the rows of both; the removed ids are not restored either. Reads nothing, closed or not."""
         with self._lock:
-            self._drop(changed, removed)
-
-    def _drop(self, changed: Int64Array, removed: Int64Array) -> None:
-        self._index.drop(changed)
-        self._index.drop(removed)
-        if self._kept is not None:
-            left = ~np.isin(self._kept[0], removed)
-            self._kept = (self._kept[0][left], self._kept[1][left])
+            self._index.drop(changed)
+            self._index.drop(removed)
+            self._removals += len(removed)
+            if self._kept is not None:
+                left = ~np.isin(self._kept[0], removed)
+                self._kept = (self._kept[0][left], self._kept[1][left])
 
     def _refresh(self, ids: Int64Array) -> int:
         """Rows of unique ids that are cached, read again; if that fails they are dropped, as those that are gone."""
@@ -384,6 +392,16 @@ class FeatureCache(Consumer):
             self._index.drop(ids)
             raise
         return len(ids)
+
+    def _put_back(self, where: str, contents: Callable[[], Any]) -> None:
+        """Makes ids and their uses the contents, but for what the graph that is followed has lost."""
+        while True:
+            seen, (ids, uses) = self._removals, contents()
+            left = self._followed_have(ids)
+            with self._held(where):
+                if self._removals == seen:  # none went since `left`; what goes from now on is forgotten as ever
+                    self._install(ids[left], uses[left])
+                    return
 
     def _install(self, ids: Int64Array, uses: Int64Array) -> None:
         there = self._source.present(ids)
