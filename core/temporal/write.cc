@@ -181,22 +181,50 @@ void SliceWriter::copy_newest(const Past& past, std::int64_t row, std::int64_t e
 
 // ---- all targets of the slice
 
+void SliceWriter::clear_for_kernels() const {
+  const std::size_t count = slice.pasts.size();
+  if (scratch.runs.size() < count) {
+    scratch.runs.resize(count);
+    scratch.drawn.resize(count);
+    scratch.drawn_in_chains.resize(count);
+  }
+  scratch.run_count = scratch.drawn_count = scratch.drawn_in_chains_count = 0;
+}
+
+// False for targets that take too many, or are not in the store as they were. draw: nullptr for the newest.
+inline bool SliceWriter::add_for_kernels(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take,
+                                         const Draw* draw) const {
+  if (draw == nullptr) {
+    if (past.place < 0 || take > kLong) return false;
+    scratch.runs[scratch.run_count++] = {past.place + past.count - take, edge, row, 0, 0, take};
+    return true;
+  }
+  if (take > LaneKernels::kDrawnMax || (!taken.replace && take > past.count / 2)) return false;
+  const auto count = static_cast<std::uint32_t>(past.count);
+  if (past.place >= 0) {
+    scratch.drawn[scratch.drawn_count++] = {past.place, edge, row, draw->state(), count, take};
+    return true;
+  }
+  const LongPast& found = slice.long_past(past);
+  if (found.gone != nullptr) return false;
+  scratch.drawn_in_chains[scratch.drawn_in_chains_count++] = {{found.first, edge, row, draw->state(), count, take},
+                                                              found.table};
+  return true;
+}
+
 void SliceWriter::write(bool drawn, std::uint64_t part_key, std::span<const std::int64_t> rows) {
   for (EdgesToCome* edges : {next, coming}) {
     edges->first = first_edge;
     edges->count = 0;
   }
-  scratch.runs.clear();
-  scratch.drawn.clear();
-  scratch.drawn_in_chains.clear();
+  clear_for_kernels();
   std::int64_t edge = first_edge, row = first_row;
   for (const Past& past : slice.pasts) {
     const std::int32_t take = taken.of(past.count);
     made.ptr[row] = edge;
     const bool draws = drawn && taken.fan_out >= 0 && take > 0 && (taken.replace || take < past.count);
     const Draw draw(part_key, static_cast<std::uint64_t>(rows.empty() ? row : rows[row]));
-    const RunTarget target{past.place, edge, row, draw.state(), static_cast<std::uint32_t>(past.count), take};
-    if (kernels == nullptr || !add_for_kernels(past, target, draws)) {
+    if (kernels == nullptr || !add_for_kernels(past, row, edge, take, draws ? &draw : nullptr)) {
       if (draws) draw_ranks(draw, past, take);
       draws ? add_drawn(past, row, edge, take) : add_newest(past, row, edge, take);
     }
@@ -206,26 +234,6 @@ void SliceWriter::write(bool drawn, std::uint64_t part_key, std::span<const std:
   if (kernels != nullptr) run_kernels();
   copy(*coming);
   copy(*next);
-}
-
-// False for targets that take too many, or are not in the store as they were.
-bool SliceWriter::add_for_kernels(const Past& past, const RunTarget& target, bool draws) {
-  if (!draws) {
-    if (past.place < 0 || target.take > kLong) return false;
-    scratch.runs.push_back(target);
-    scratch.runs.back().place += past.count - target.take;
-    return true;
-  }
-  if (target.take > LaneKernels::kDrawnMax || (!taken.replace && target.take > past.count / 2)) return false;
-  if (past.place >= 0) {
-    scratch.drawn.push_back(target);
-    return true;
-  }
-  const LongPast& found = slice.long_past(past);
-  if (found.gone != nullptr) return false;
-  scratch.drawn_in_chains.push_back({target, found.table});
-  scratch.drawn_in_chains.back().target.place = found.first;
-  return true;
 }
 
 void SliceWriter::run_kernels() const {
@@ -240,9 +248,10 @@ void SliceWriter::run_kernels() const {
                             .to_times = made.times.data(),
                             .to_weights = made.weights.data(),
                             .to_rows = made.edge_index.data() + made.src.size()};
-  kernels->runs(scratch.runs, columns);
-  kernels->drawn(scratch.drawn, columns, taken.replace);
-  kernels->drawn_in_chains(scratch.drawn_in_chains, columns, taken.replace);
+  kernels->runs(std::span(scratch.runs).first(scratch.run_count), columns);
+  kernels->drawn(std::span(scratch.drawn).first(scratch.drawn_count), columns, taken.replace);
+  kernels->drawn_in_chains(std::span(scratch.drawn_in_chains).first(scratch.drawn_in_chains_count), columns,
+                           taken.replace);
 }
 
 void SliceWriter::draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const {

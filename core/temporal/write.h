@@ -36,8 +36,10 @@ struct EdgesToCome {
 struct WriteScratch {
   std::vector<std::uint32_t> ranks, left;
   std::array<EdgesToCome, 2> edges;
-  std::vector<RunTarget> runs, drawn;  // of the slice, for the kernels
+  // Of the slice, for the kernels: heads of these are in use.
+  std::vector<RunTarget> runs, drawn;
   std::vector<ChainTarget> drawn_in_chains;
+  std::size_t run_count = 0, drawn_count = 0, drawn_in_chains_count = 0;
 };
 
 struct SliceWriter {
@@ -63,7 +65,9 @@ struct SliceWriter {
   void visit_columns(const Visitor& visitor) const;
   void turn(std::int64_t edge);
   void make_room(std::int64_t edge, std::int32_t take);
-  bool add_for_kernels(const Past& past, const RunTarget& target, bool draws);
+  void clear_for_kernels() const;
+  bool add_for_kernels(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take,
+                       const Draw* draw) const;
   void run_kernels() const;
   void draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const;
   void add_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);
