@@ -181,34 +181,23 @@ void SliceWriter::copy_newest(const Past& past, std::int64_t row, std::int64_t e
 
 // ---- all targets of the slice
 
-void SliceWriter::clear_for_kernels() const {
-  const std::size_t count = slice.pasts.size();
-  if (scratch.runs.size() < count) {
-    scratch.runs.resize(count);
-    scratch.drawn.resize(count);
-    scratch.drawn_in_chains.resize(count);
-  }
-  scratch.run_count = scratch.drawn_count = scratch.drawn_in_chains_count = 0;
-}
-
 // False for targets that take too many, or are not in the store as they were. draw: nullptr for the newest.
 inline bool SliceWriter::add_for_kernels(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take,
                                          const Draw* draw) const {
   if (draw == nullptr) {
     if (past.place < 0 || take > kLong) return false;
-    scratch.runs[scratch.run_count++] = {past.place + past.count - take, edge, row, 0, 0, take};
+    scratch.runs.add({past.place + past.count - take, edge, row, 0, 0, take});
     return true;
   }
   if (take > LaneKernels::kDrawnMax || (!taken.replace && take > past.count / 2)) return false;
   const auto count = static_cast<std::uint32_t>(past.count);
   if (past.place >= 0) {
-    scratch.drawn[scratch.drawn_count++] = {past.place, edge, row, draw->state(), count, take};
+    scratch.drawn.add({past.place, edge, row, draw->state(), count, take});
     return true;
   }
   const LongPast& found = slice.long_past(past);
   if (found.gone != nullptr) return false;
-  scratch.drawn_in_chains[scratch.drawn_in_chains_count++] = {{found.first, edge, row, draw->state(), count, take},
-                                                              found.table};
+  scratch.drawn_in_chains.add({{found.first, edge, row, draw->state(), count, take}, found.table});
   return true;
 }
 
@@ -217,7 +206,11 @@ void SliceWriter::write(bool drawn, std::uint64_t part_key, std::span<const std:
     edges->first = first_edge;
     edges->count = 0;
   }
-  clear_for_kernels();
+  if (kernels != nullptr) {
+    scratch.runs.clear(slice.pasts.size());
+    scratch.drawn.clear(slice.pasts.size());
+    scratch.drawn_in_chains.clear(slice.pasts.size());
+  }
   std::int64_t edge = first_edge, row = first_row;
   for (const Past& past : slice.pasts) {
     const std::int32_t take = taken.of(past.count);
@@ -248,10 +241,9 @@ void SliceWriter::run_kernels() const {
                             .to_times = made.times.data(),
                             .to_weights = made.weights.data(),
                             .to_rows = made.edge_index.data() + made.src.size()};
-  kernels->runs(std::span(scratch.runs).first(scratch.run_count), columns);
-  kernels->drawn(std::span(scratch.drawn).first(scratch.drawn_count), columns, taken.replace);
-  kernels->drawn_in_chains(std::span(scratch.drawn_in_chains).first(scratch.drawn_in_chains_count), columns,
-                           taken.replace);
+  kernels->runs(scratch.runs.all(), columns);
+  kernels->drawn(scratch.drawn.all(), columns, taken.replace);
+  kernels->drawn_in_chains(scratch.drawn_in_chains.all(), columns, taken.replace);
 }
 
 void SliceWriter::draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const {

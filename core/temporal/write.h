@@ -33,13 +33,27 @@ struct EdgesToCome {
   std::array<std::int64_t, kCount + kFew> places, rows;
 };
 
+// Values that are written over those of the slice before, without a check for room.
+template <typename T>
+class Reused {
+ public:
+  void clear(std::size_t room) {
+    if (values_.size() < room) values_.resize(room);
+    count_ = 0;
+  }
+  void add(const T& value) { values_[count_++] = value; }
+  std::span<const T> all() const { return {values_.data(), count_}; }
+
+ private:
+  std::vector<T> values_;
+  std::size_t count_ = 0;
+};
+
 struct WriteScratch {
   std::vector<std::uint32_t> ranks, left;
   std::array<EdgesToCome, 2> edges;
-  // Of the slice, for the kernels: heads of these are in use.
-  std::vector<RunTarget> runs, drawn;
-  std::vector<ChainTarget> drawn_in_chains;
-  std::size_t run_count = 0, drawn_count = 0, drawn_in_chains_count = 0;
+  Reused<RunTarget> runs, drawn;  // of the slice, for the kernels
+  Reused<ChainTarget> drawn_in_chains;
 };
 
 struct SliceWriter {
@@ -65,7 +79,6 @@ struct SliceWriter {
   void visit_columns(const Visitor& visitor) const;
   void turn(std::int64_t edge);
   void make_room(std::int64_t edge, std::int32_t take);
-  void clear_for_kernels() const;
   bool add_for_kernels(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take,
                        const Draw* draw) const;
   void run_kernels() const;
