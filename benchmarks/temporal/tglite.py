@@ -13,34 +13,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 import livegnn as lg
 from benchmarks.noise import Calm
 from benchmarks.options import Options
 from benchmarks.peers import tglite
 from benchmarks.report import Report, rate
+from benchmarks.temporal.sampling import Work, targets_of
 from benchmarks.worker import Worker
 from livegnn import datasets
-
-Int64 = npt.NDArray[np.int64]
 
 NAME, FANOUT = "jodie_wikipedia", 10
 TURNS, TRIES = 5, 10  # calm turns of both; medians over them
 GROWTH = 1_000  # edges of a batch, of the graph that grew
 PASSES = 21  # over all batches in a turn
-
-
-class Work(NamedTuple):
-    """An undirected dated graph, and batches of targets: both ends of consecutive events of its later half and other
-    vertices, at the time of the event (`middle`) or after all edges (`end`)."""
-
-    vertices: int
-    src: Int64
-    dst: Int64
-    times: Int64
-    targets: Int64
-    target_times: Int64
 
 
 class Answer(NamedTuple):
@@ -54,19 +40,13 @@ class Answer(NamedTuple):
 
 
 def work_of(batch: int, place: str, batches: int) -> Work:
-    """The first event is at time 0."""
+    """The first event is at time 0; edges are undirected."""
     stream = datasets.load_or_generate(NAME)
     if stream.time is None:
         raise ValueError(f"[temporal_tglite] expected a dated graph, got {NAME}; choose another")
     src, dst, at = stream.src, stream.dst, stream.time - stream.time[0]
-    rng, third = np.random.default_rng(7), batch // 3
-    events = rng.integers(len(src) // 2, len(src) - third, batches)[:, None] + np.arange(third)
-    others = dst[rng.integers(0, len(dst), (batches, batch - 2 * third))]
-    targets = np.hstack([src[events], dst[events], others])
-    times = np.hstack([at[events]] * 4)[:, :batch]
-    if place == "end":
-        times = np.full_like(times, at.max() + 1)
-    return Work(int(max(src.max(), dst.max())) + 1, src, dst, at, targets, times)
+    targets = targets_of(np.random.default_rng(7), src, dst, at, dst, (batches, batch), place)
+    return Work(int(max(src.max(), dst.max())) + 1, src, dst, at, *targets)
 
 
 def answer(
