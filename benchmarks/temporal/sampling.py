@@ -85,12 +85,22 @@ def generated(tiny: bool, batch: int, place: str) -> Work:
     named = rng.permutation(vertices)
     src, dst = (named[rng.choice(vertices, edges, p=weight / weight.sum())] for _ in range(2))
     times = np.arange(edges)
+    return Work(
+        vertices, src, dst, times, *targets_of(rng, src, dst, times, np.arange(vertices), (batches, batch), place)
+    )
+
+
+def targets_of(
+    rng: np.random.Generator, src: Int64, dst: Int64, times: Int64, others: Int64, shape: tuple[int, int], place: str
+) -> tuple[Int64, Int64]:
+    """`shape`: batches of so many targets and their times, as Work says.   others: what other vertices are drawn of."""
+    batches, batch = shape
     third = batch // 3
-    first = rng.integers(edges // 2, edges - third, batches)
-    events = first[:, None] + np.arange(third)
-    targets = np.hstack([src[events], dst[events], rng.integers(0, vertices, (batches, batch - 2 * third))])
-    at = np.hstack([events] * 4)[:, : targets.shape[1]]  # the time of the event that a target is an end of
-    return Work(vertices, src, dst, times, targets, at if place == "middle" else np.full_like(at, edges))
+    events = rng.integers(len(src) // 2, len(src) - third, batches)[:, None] + np.arange(third)
+    more = others[rng.integers(0, len(others), (batches, batch - 2 * third))]
+    at = np.hstack([times[events]] * 4)[:, :batch]  # the time of the event that a target is an end of
+    at = at if place == "middle" else np.full_like(at, times.max() + 1)
+    return np.hstack([src[events], dst[events], more]), at
 
 
 def _graph(work: Work) -> lg.Graph:

@@ -1,6 +1,7 @@
 """Temporal sampling on a real stream against TGLite's native sampler: a process for each, in turns.
 
-TGLite draws uniformly with replacement, so replace=True is the like of it; without replacement is more work.
+TGLite draws uniformly with replacement, so replace=True is the like of it; without replacement is more work. Its graph
+is static: livegnn is measured with the same edges loaded at once, and also where they came by batches.
 """
 
 from __future__ import annotations
@@ -8,37 +9,24 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 import livegnn as lg
 from benchmarks.noise import Calm
 from benchmarks.options import Options
 from benchmarks.peers import tglite
 from benchmarks.report import Report, rate
+from benchmarks.temporal.sampling import Work, targets_of
 from benchmarks.worker import Worker
 from livegnn import datasets
 
-Int64 = npt.NDArray[np.int64]
-
 NAME, FANOUT = "jodie_wikipedia", 10
 TURNS, TRIES = 5, 10  # calm turns of both; medians over them
+GROWTH = 1_000  # edges of a batch, of the graph that grew
 PASSES = 21  # over all batches in a turn
-
-
-class Work(NamedTuple):
-    """An undirected dated graph, and batches of targets: both ends of consecutive events of its later half and other
-    vertices, at the time of the event (`middle`) or after all edges (`end`)."""
-
-    vertices: int
-    src: Int64
-    dst: Int64
-    times: Int64
-    targets: Int64
-    target_times: Int64
 
 
 class Answer(NamedTuple):
@@ -52,19 +40,13 @@ class Answer(NamedTuple):
 
 
 def work_of(batch: int, place: str, batches: int) -> Work:
-    """The first event is at time 0."""
+    """The first event is at time 0; edges are undirected."""
     stream = datasets.load_or_generate(NAME)
     if stream.time is None:
         raise ValueError(f"[temporal_tglite] expected a dated graph, got {NAME}; choose another")
     src, dst, at = stream.src, stream.dst, stream.time - stream.time[0]
-    rng, third = np.random.default_rng(7), batch // 3
-    events = rng.integers(len(src) // 2, len(src) - third, batches)[:, None] + np.arange(third)
-    others = dst[rng.integers(0, len(dst), (batches, batch - 2 * third))]
-    targets = np.hstack([src[events], dst[events], others])
-    times = np.hstack([at[events]] * 4)[:, :batch]
-    if place == "end":
-        times = np.full_like(times, at.max() + 1)
-    return Work(int(max(src.max(), dst.max())) + 1, src, dst, at, targets, times)
+    targets = targets_of(np.random.default_rng(7), src, dst, at, dst, (batches, batch), place)
+    return Work(int(max(src.max(), dst.max())) + 1, src, dst, at, *targets)
 
 
 def answer(
@@ -89,9 +71,15 @@ def answer(
 class LivePlayer:
     """livegnn in a process of its own."""
 
-    def __init__(self, work: Work) -> None:
-        features = np.zeros((work.vertices, 0), np.float32)
-        self._graph = lg.Graph(features, work.src, work.dst, time=work.times, undirected=True)
+    def __init__(self, work: Work, grown: bool) -> None:
+        features, loaded = np.zeros((work.vertices, 0), np.float32), 0 if grown else len(work.src)
+        head = (column[:loaded] for column in (work.src, work.dst))
+        self._graph = lg.Graph(features, *head, time=work.times[:loaded], undirected=True)
+        for first in range(loaded, len(work.src), GROWTH):
+            part = slice(first, first + GROWTH)
+            updates = lg.Updates()
+            updates.add_edges(work.src[part], work.dst[part], time=work.times[part])
+            self._graph.apply(updates)
         self._pairs = list(zip(work.targets, work.target_times, strict=True))
 
     def play(self, strategy: Any, replace: bool, threads: int) -> Answer:
@@ -124,47 +112,60 @@ def run(options: Options, report: Report) -> None:
         report.line("left out: TGLite is not at hand (LIVEGNN_TGLITE names its build)")
         return
     report.columns(
-        ("draws", "batch", "targets", "threads", "livegnn", "TGLite", "livegnn / TGLite", "range", "at least", "met")
-    )
+        ("draws", "batch", "targets", "threads", "TGLite", "livegnn", "times TGLite's", "range", "at least", "met",
+         "grown by batches", "times TGLite's")
+    )  # fmt: skip
     calms: dict[int, Calm] = {}
     for batch, place in itertools.product((60, 400) if options.tiny else (600, 4000), ("middle", "end")):
         work = work_of(batch, place, 3 if options.tiny else 40)
         spinning: dict[str, str | None] = {"OMP_WAIT_POLICY": None}  # TGLite's threads wait for less so
-        with Worker(LivePlayer, work) as ours, Worker(TglitePlayer, work, environment=spinning) as theirs:
-            ours.result()
-            theirs.result()
+        players = (
+            Worker(LivePlayer, work, False),
+            Worker(LivePlayer, work, True),
+            Worker(TglitePlayer, work, environment=spinning),
+        )
+        with players[0], players[1], players[2]:
+            for player in players:
+                player.result()
             for threads in sorted({1, options.threads}):
                 calm = calms.setdefault(threads, Calm(threads))
                 for draws in ("recent", "uniform, with replacement", "uniform"):
-                    turns = list(_turns(ours, theirs, draws, threads, calm, options.tiny))
+                    turns = list(_turns(players, draws, threads, calm, options.tiny))
                     _row(report, [draws, batch, place, threads], turns)
 
 
 def _turns(
-    ours: Worker, theirs: Worker, draws: str, threads: int, calm: Calm, tiny: bool
-) -> list[tuple[Answer, Answer]]:
-    strategy = draws.partition(",")[0]
+    players: tuple[Worker, Worker, Worker], draws: str, threads: int, calm: Calm, tiny: bool
+) -> Iterator[tuple[Answer, Answer, Answer]]:
+    """Of the graph that was loaded, the one that grew, and TGLite."""
+    strategy, replace = draws.partition(",")[0], draws.endswith("with replacement")
+    loaded, grown, peer = players
     wanted, tries = (1, 1) if tiny else (TURNS, TRIES)
-    return list(
-        calm.turns(
-            lambda: ours.call("play", strategy, draws.endswith("with replacement"), threads),
-            lambda: theirs.call("play", strategy, threads),
-            wanted,
-            tries,
-        )
-    )
+
+    def ours() -> tuple[Answer, Answer]:
+        first, second = (player.call("play", strategy, replace, threads) for player in (loaded, grown))
+        return first, second
+
+    def theirs() -> Answer:
+        found: Answer = peer.call("play", strategy, threads)
+        return found
+
+    for (first, second), third in calm.turns(ours, theirs, wanted, tries):
+        yield first, second, third
 
 
-def _row(report: Report, kind: list[Any], turns: list[tuple[Answer, Answer]]) -> None:
-    for mine, yours in turns:
+def _row(report: Report, kind: list[Any], turns: list[tuple[Answer, Answer, Answer]]) -> None:
+    for loaded, grown, peer in turns:
         # where a past has fewer edges than the fan-out, TGLite takes each once: with replacement we draw more
-        alike = kind[0].endswith("with replacement") or mine.counts == yours.counts
-        if not alike or (kind[0] == "recent" and mine.times != yours.times):
+        alike = kind[0].endswith("with replacement") or loaded.counts == peer.counts
+        same = loaded.edges == grown.edges and loaded.times == grown.times
+        if not (alike and same) or (kind[0] == "recent" and loaded.times != peer.times):
             report.fail(f"[temporal_tglite] expected as many edges of the same times, got others: {kind}")
     speeds = np.array([[each.edges / each.seconds for each in turn] for turn in turns])
-    ratios = speeds[:, 0] / speeds[:, 1]
-    middle = float(np.median(ratios))
+    middles = np.median(speeds, axis=0)
+    ratios, grown_ratios = speeds[:, 0] / speeds[:, 2], speeds[:, 1] / speeds[:, 2]
+    ratio = float(np.median(ratios))
     report.row(
-        [*kind, *map(rate, np.median(speeds, axis=0)), f"{middle:.2f}", f"{ratios.min():.2f} to {ratios.max():.2f}", 1,
-         "yes" if middle > 1 else "NO"]
+        [*kind, rate(middles[2]), rate(middles[0]), f"{ratio:.2f}", f"{ratios.min():.2f} to {ratios.max():.2f}", 1,
+         "yes" if ratio > 1 else "NO", rate(middles[1]), f"{float(np.median(grown_ratios)):.2f}"]
     )  # fmt: skip

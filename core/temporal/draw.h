@@ -24,10 +24,10 @@ inline std::uint64_t draw_part(std::uint64_t seed, std::uint64_t call, std::uint
 class Draw {
  public:
   Draw(std::uint64_t part_key, std::uint64_t row) : state_(mix(part_key ^ row)) {}
-  std::uint64_t state() const { return state_; }  // number i of the row is mix(state + i * 0x9e3779b97f4a7c15)
+  std::uint64_t state() const { return state_; }  // number i of the row is mix(state + i * kMixStep)
   std::uint32_t rank(std::uint32_t n) {
     const std::uint64_t number = mix(state_);
-    state_ += 0x9e3779b97f4a7c15ull;
+    state_ += kMixStep;
     return static_cast<std::uint32_t>((static_cast<unsigned __int128>(number) * n) >> 64);
   }
 

@@ -1,9 +1,6 @@
 #include "temporal/lanes.h"
 
-#include <cstdlib>
-#include <cstring>
-
-#include "livegnn/cpu.h"
+#include "dense/kernels.h"
 
 namespace livegnn {
 
@@ -13,9 +10,9 @@ extern const LaneKernels kLanesAvx512;
 
 const LaneKernels* lane_kernels() {
   static const LaneKernels* const chosen = []() -> const LaneKernels* {
+    [[maybe_unused]] const Kernels& of_engines = kernels();  // throws where LIVEGNN_KERNELS names none
 #ifdef LIVEGNN_X86
-    const char* wanted = std::getenv("LIVEGNN_KERNELS");  // a name that is none is refused by kernels()
-    if ((wanted == nullptr || std::strcmp(wanted, "avx512") == 0) && cpu_runs("avx512")) return &kLanesAvx512;
+    if (&of_engines == kernels_named("avx512")) return &kLanesAvx512;
 #endif
     return nullptr;
   }();

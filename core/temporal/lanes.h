@@ -41,14 +41,14 @@ struct LaneKernels {
   static constexpr std::int32_t kDrawnMax = 16;  // edges of a target that are drawn
   // The first `take` of each run.
   void (*runs)(std::span<const RunTarget> targets, const LaneColumns& columns);
-  // As many as draw_distinct() or draw_with_replacement() draws: all targets take alike, 0 < take <= kDrawnMax, and
-  // without replacement at most half of their candidates.
+  // As many as draw_distinct() or draw_with_replacement() draws: 0 < take <= kDrawnMax, and without
+  // replacement at most half of the candidates.
   void (*drawn)(std::span<const RunTarget> targets, const LaneColumns& columns, bool replace);
   void (*drawn_in_chains)(std::span<const ChainTarget> targets, const LaneColumns& columns, bool replace);
   // A step of each search: moves on by `half` times where the last of these is not later than the one asked for.
   void (*search_step)(const std::int64_t** begin, const std::int64_t* wanted, std::size_t count, std::int64_t half);
 };
 
-const LaneKernels* lane_kernels();  // nullptr where the machine has none, or LIVEGNN_KERNELS wants others
+const LaneKernels* lane_kernels();  // nullptr where kernels() are not those of AVX-512
 
 }  // namespace livegnn

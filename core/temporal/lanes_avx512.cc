@@ -8,12 +8,11 @@
 #include <bit>
 
 #include "temporal/lanes.h"
+#include "util/hash.h"
 
 namespace livegnn {
 
 namespace {
-
-constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ull;  // from a number of the stream to the next
 
 __m512i times_64(__m512i x, std::uint64_t factor) {
   return _mm512_mullo_epi64(x, _mm512_set1_epi64(static_cast<long long>(factor)));
@@ -21,7 +20,7 @@ __m512i times_64(__m512i x, std::uint64_t factor) {
 
 // mix() of each lane.
 __m512i mixed(__m512i x) {
-  x = _mm512_add_epi64(x, _mm512_set1_epi64(static_cast<long long>(kGolden)));
+  x = _mm512_add_epi64(x, _mm512_set1_epi64(static_cast<long long>(kMixStep)));
   x = times_64(_mm512_xor_si512(x, _mm512_srli_epi64(x, 30)), 0xbf58476d1ce4e5b9ull);
   x = times_64(_mm512_xor_si512(x, _mm512_srli_epi64(x, 27)), 0x94d049bb133111ebull);
   return _mm512_xor_si512(x, _mm512_srli_epi64(x, 31));
@@ -35,12 +34,12 @@ __m512i ranks_of(__m512i numbers, __m512i n) {
 
 // The ranks below n of numbers 0 to 15 of a stream that begins at `state`.
 __m512i sixteen_ranks(std::uint64_t state, std::uint32_t n) {
-  const __m512i first = _mm512_set_epi64(static_cast<long long>(7 * kGolden), static_cast<long long>(6 * kGolden),
-                                         static_cast<long long>(5 * kGolden), static_cast<long long>(4 * kGolden),
-                                         static_cast<long long>(3 * kGolden), static_cast<long long>(2 * kGolden),
-                                         static_cast<long long>(kGolden), 0);
+  const __m512i first = _mm512_set_epi64(static_cast<long long>(7 * kMixStep), static_cast<long long>(6 * kMixStep),
+                                         static_cast<long long>(5 * kMixStep), static_cast<long long>(4 * kMixStep),
+                                         static_cast<long long>(3 * kMixStep), static_cast<long long>(2 * kMixStep),
+                                         static_cast<long long>(kMixStep), 0);
   const __m512i low = _mm512_add_epi64(first, _mm512_set1_epi64(static_cast<long long>(state)));
-  const __m512i high = _mm512_add_epi64(low, _mm512_set1_epi64(static_cast<long long>(8 * kGolden)));
+  const __m512i high = _mm512_add_epi64(low, _mm512_set1_epi64(static_cast<long long>(8 * kMixStep)));
   const __m512i all_n = _mm512_set1_epi64(n);
   const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   return _mm512_permutex2var_epi32(ranks_of(mixed(low), all_n), even, ranks_of(mixed(high), all_n));
@@ -65,7 +64,7 @@ __m512i sorted(__m512i v) {
 
 // `take` ascending ranks, then lanes of all ones. Ranks that came before give way to the next numbers of the stream, as
 // many as are missing, until all differ.
-__m512i drawn_ranks(const RunTarget& target, __mmask16 taken, bool replace) {
+inline __m512i drawn_ranks(const RunTarget& target, __mmask16 taken, bool replace) {
   const __m512i ones = _mm512_set1_epi32(-1);
   std::uint64_t state = target.state;
   __m512i stream = sixteen_ranks(state, target.count);
@@ -80,7 +79,7 @@ __m512i drawn_ranks(const RunTarget& target, __mmask16 taken, bool replace) {
       return ranks;
     const auto missing = static_cast<std::uint32_t>(std::popcount(static_cast<unsigned>(again)));
     if (used + missing > 16) {
-      state += used * kGolden;
+      state += used * kMixStep;
       used = 0;
       stream = sixteen_ranks(state, target.count);
     }
@@ -91,37 +90,59 @@ __m512i drawn_ranks(const RunTarget& target, __mmask16 taken, bool replace) {
   }
 }
 
-void copy_longs(std::int64_t* to, const std::int64_t* from, __m512i places, __mmask8 lanes) {
-  _mm512_mask_storeu_epi64(to, lanes, _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), lanes, places, from, 8));
-}
-
-void copy_ints(std::int64_t* to, const std::int32_t* from, __m512i places, __mmask8 lanes) {
-  const __m256i found = _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), lanes, places, from, 4);
-  _mm512_mask_storeu_epi64(to, lanes, _mm512_cvtepi32_epi64(found));
-}
-
-void copy_places(const LaneColumns& columns, std::int64_t edge, std::int64_t row, __m512i places, __mmask8 lanes) {
-  copy_longs(columns.to_ids + edge, columns.ids, places, lanes);
-  copy_ints(columns.to_src + edge, columns.neighbours, places, lanes);
-  if (columns.times != nullptr) copy_longs(columns.to_times + edge, columns.times, places, lanes);
-  if (columns.types != nullptr) copy_ints(columns.to_types + edge, columns.types, places, lanes);
-  if (columns.weights != nullptr) {
-    _mm256_mask_storeu_ps(columns.to_weights + edge, lanes,
-                          _mm512_mask_i64gather_ps(_mm256_setzero_ps(), lanes, places, columns.weights, 4));
+// What stands at up to eight places of the pool.
+struct AtPlaces {
+  __m512i longs(const std::int64_t* from) const {
+    return _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), lanes, places, from, 8);
   }
-  _mm512_mask_storeu_epi64(columns.to_rows + edge, lanes, _mm512_set1_epi64(row));
+  __m256i ints(const std::int32_t* from) const {
+    return _mm512_mask_i64gather_epi32(_mm256_setzero_si256(), lanes, places, from, 4);
+  }
+  __m256 floats(const float* from) const {
+    return _mm512_mask_i64gather_ps(_mm256_setzero_ps(), lanes, places, from, 4);
+  }
+  __m512i places;
+  __mmask8 lanes;
+};
+
+// The same of places that follow each other.
+struct InRun {
+  __m512i longs(const std::int64_t* from) const { return _mm512_maskz_loadu_epi64(lanes, from + first); }
+  __m256i ints(const std::int32_t* from) const { return _mm256_maskz_loadu_epi32(lanes, from + first); }
+  __m256 floats(const float* from) const { return _mm256_maskz_loadu_ps(lanes, from + first); }
+  std::int64_t first;
+  __mmask8 lanes;
+};
+
+template <typename Source>
+inline void copy(const LaneColumns& columns, std::int64_t edge, std::int64_t row, const Source& source) {
+  const auto longs = [&](std::int64_t* to, __m512i values) {
+    _mm512_mask_storeu_epi64(to + edge, source.lanes, values);
+  };
+  longs(columns.to_ids, source.longs(columns.ids));
+  longs(columns.to_src, _mm512_cvtepi32_epi64(source.ints(columns.neighbours)));
+  if (columns.times != nullptr) longs(columns.to_times, source.longs(columns.times));
+  if (columns.types != nullptr) longs(columns.to_types, _mm512_cvtepi32_epi64(source.ints(columns.types)));
+  if (columns.weights != nullptr) {  // a whole register: GCC stores half a one by VEXTRACTF32X8, which ignores the mask
+                                     // where it checks whether memory may be touched
+    _mm512_mask_storeu_ps(columns.to_weights + edge, source.lanes,
+                          _mm512_castps256_ps512(source.floats(columns.weights)));
+  }
+  longs(columns.to_rows, _mm512_set1_epi64(row));
 }
 
 // places(ranks, lanes): where eight ranks of the target's candidates stand in the pool.
 template <typename PlacesOf>
-void copy_drawn(const RunTarget& target, const LaneColumns& columns, bool replace, PlacesOf&& places) {
+inline void copy_drawn(const RunTarget& target, const LaneColumns& columns, bool replace, PlacesOf&& places) {
   const auto taken = static_cast<__mmask16>((1u << target.take) - 1);
   const auto low = static_cast<__mmask8>(taken), high = static_cast<__mmask8>(taken >> 8);
   const __m512i ranks = drawn_ranks(target, taken, replace), first = _mm512_set1_epi64(target.place);
-  const auto eight = [&](__m256i half) { return _mm512_add_epi64(first, _mm512_cvtepu32_epi64(half)); };
-  copy_places(columns, target.edge, target.row, places(eight(_mm512_castsi512_si256(ranks)), low), low);
-  if (high == 0) return;
-  copy_places(columns, target.edge + 8, target.row, places(eight(_mm512_extracti64x4_epi64(ranks, 1)), high), high);
+  const auto copy_half = [&](std::int64_t edge, __m256i half, __mmask8 lanes) {
+    const __m512i in_list = _mm512_add_epi64(first, _mm512_cvtepu32_epi64(half));
+    copy(columns, edge, target.row, AtPlaces{places(in_list, lanes), lanes});
+  };
+  copy_half(target.edge, _mm512_castsi512_si256(ranks), low);
+  if (high != 0) copy_half(target.edge + 8, _mm512_extracti64x4_epi64(ranks, 1), high);
 }
 
 void drawn(std::span<const RunTarget> targets, const LaneColumns& columns, bool replace) {
@@ -195,29 +216,12 @@ void drawn_in_chains(std::span<const ChainTarget> targets, const LaneColumns& co
   }
 }
 
-void copy_run(const LaneColumns& columns, std::int64_t place, std::int64_t edge, std::int64_t row, __mmask8 lanes) {
-  const auto longs = [&](std::int64_t* to, const std::int64_t* from) {
-    _mm512_mask_storeu_epi64(to + edge, lanes, _mm512_maskz_loadu_epi64(lanes, from + place));
-  };
-  const auto ints = [&](std::int64_t* to, const std::int32_t* from) {
-    _mm512_mask_storeu_epi64(to + edge, lanes, _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(lanes, from + place)));
-  };
-  longs(columns.to_ids, columns.ids);
-  ints(columns.to_src, columns.neighbours);
-  if (columns.times != nullptr) longs(columns.to_times, columns.times);
-  if (columns.types != nullptr) ints(columns.to_types, columns.types);
-  if (columns.weights != nullptr) {
-    _mm256_mask_storeu_ps(columns.to_weights + edge, lanes, _mm256_maskz_loadu_ps(lanes, columns.weights + place));
-  }
-  _mm512_mask_storeu_epi64(columns.to_rows + edge, lanes, _mm512_set1_epi64(row));
-}
-
 void runs(std::span<const RunTarget> targets, const LaneColumns& columns) {
   for (const RunTarget& target : targets) {
     std::int32_t left = target.take;
     for (std::int64_t done = 0; left > 0; done += 8, left -= 8) {
       const auto lanes = static_cast<__mmask8>(left >= 8 ? 0xFF : (1u << left) - 1);
-      copy_run(columns, target.place + done, target.edge + done, target.row, lanes);
+      copy(columns, target.edge + done, target.row, InRun{target.place + done, lanes});
     }
   }
 }

@@ -181,22 +181,43 @@ void SliceWriter::copy_newest(const Past& past, std::int64_t row, std::int64_t e
 
 // ---- all targets of the slice
 
+// False for targets that take too many, or are not in the store as they were. draw: nullptr for the newest.
+inline bool SliceWriter::add_for_kernels(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take,
+                                         const Draw* draw) const {
+  if (draw == nullptr) {
+    if (past.place < 0 || take > kLong) return false;
+    scratch.runs.add({past.place + past.count - take, edge, row, 0, 0, take});
+    return true;
+  }
+  if (take > LaneKernels::kDrawnMax || (!taken.replace && take > past.count / 2)) return false;
+  const auto count = static_cast<std::uint32_t>(past.count);
+  if (past.place >= 0) {
+    scratch.drawn.add({past.place, edge, row, draw->state(), count, take});
+    return true;
+  }
+  const LongPast& found = slice.long_past(past);
+  if (found.gone != nullptr) return false;
+  scratch.drawn_in_chains.add({{found.first, edge, row, draw->state(), count, take}, found.table});
+  return true;
+}
+
 void SliceWriter::write(bool drawn, std::uint64_t part_key, std::span<const std::int64_t> rows) {
   for (EdgesToCome* edges : {next, coming}) {
     edges->first = first_edge;
     edges->count = 0;
   }
-  scratch.runs.clear();
-  scratch.drawn.clear();
-  scratch.drawn_in_chains.clear();
+  if (kernels != nullptr) {
+    scratch.runs.clear(slice.pasts.size());
+    scratch.drawn.clear(slice.pasts.size());
+    scratch.drawn_in_chains.clear(slice.pasts.size());
+  }
   std::int64_t edge = first_edge, row = first_row;
   for (const Past& past : slice.pasts) {
     const std::int32_t take = taken.of(past.count);
     made.ptr[row] = edge;
     const bool draws = drawn && taken.fan_out >= 0 && take > 0 && (taken.replace || take < past.count);
     const Draw draw(part_key, static_cast<std::uint64_t>(rows.empty() ? row : rows[row]));
-    const RunTarget target{past.place, edge, row, draw.state(), static_cast<std::uint32_t>(past.count), take};
-    if (kernels == nullptr || !add_for_kernels(past, target, draws)) {
+    if (kernels == nullptr || !add_for_kernels(past, row, edge, take, draws ? &draw : nullptr)) {
       if (draws) draw_ranks(draw, past, take);
       draws ? add_drawn(past, row, edge, take) : add_newest(past, row, edge, take);
     }
@@ -206,26 +227,6 @@ void SliceWriter::write(bool drawn, std::uint64_t part_key, std::span<const std:
   if (kernels != nullptr) run_kernels();
   copy(*coming);
   copy(*next);
-}
-
-// False for targets that take too many, or are not in the store as they were.
-bool SliceWriter::add_for_kernels(const Past& past, const RunTarget& target, bool draws) {
-  if (!draws) {
-    if (past.place < 0 || target.take > kLong) return false;
-    scratch.runs.push_back(target);
-    scratch.runs.back().place += past.count - target.take;
-    return true;
-  }
-  if (target.take > LaneKernels::kDrawnMax || (!taken.replace && target.take > past.count / 2)) return false;
-  if (past.place >= 0) {
-    scratch.drawn.push_back(target);
-    return true;
-  }
-  const LongPast& found = slice.long_past(past);
-  if (found.gone != nullptr) return false;
-  scratch.drawn_in_chains.push_back({target, found.table});
-  scratch.drawn_in_chains.back().target.place = found.first;
-  return true;
 }
 
 void SliceWriter::run_kernels() const {
@@ -240,9 +241,9 @@ void SliceWriter::run_kernels() const {
                             .to_times = made.times.data(),
                             .to_weights = made.weights.data(),
                             .to_rows = made.edge_index.data() + made.src.size()};
-  kernels->runs(scratch.runs, columns);
-  kernels->drawn(scratch.drawn, columns, taken.replace);
-  kernels->drawn_in_chains(scratch.drawn_in_chains, columns, taken.replace);
+  kernels->runs(scratch.runs.all(), columns);
+  kernels->drawn(scratch.drawn.all(), columns, taken.replace);
+  kernels->drawn_in_chains(scratch.drawn_in_chains.all(), columns, taken.replace);
 }
 
 void SliceWriter::draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const {

@@ -33,11 +33,27 @@ struct EdgesToCome {
   std::array<std::int64_t, kCount + kFew> places, rows;
 };
 
+// Values that are written over those of the slice before, without a check for room.
+template <typename T>
+class Reused {
+ public:
+  void clear(std::size_t room) {
+    if (values_.size() < room) values_.resize(room);
+    count_ = 0;
+  }
+  void add(const T& value) { values_[count_++] = value; }
+  std::span<const T> all() const { return {values_.data(), count_}; }
+
+ private:
+  std::vector<T> values_;
+  std::size_t count_ = 0;
+};
+
 struct WriteScratch {
   std::vector<std::uint32_t> ranks, left;
   std::array<EdgesToCome, 2> edges;
-  std::vector<RunTarget> runs, drawn;  // of the slice, for the kernels
-  std::vector<ChainTarget> drawn_in_chains;
+  Reused<RunTarget> runs, drawn;  // of the slice, for the kernels
+  Reused<ChainTarget> drawn_in_chains;
 };
 
 struct SliceWriter {
@@ -63,7 +79,8 @@ struct SliceWriter {
   void visit_columns(const Visitor& visitor) const;
   void turn(std::int64_t edge);
   void make_room(std::int64_t edge, std::int32_t take);
-  bool add_for_kernels(const Past& past, const RunTarget& target, bool draws);
+  bool add_for_kernels(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take,
+                       const Draw* draw) const;
   void run_kernels() const;
   void draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const;
   void add_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check.h"
+#include "last_of_memory.h"
 #include "temporal/draw.h"
 #include "temporal/lanes.h"
 #include "temporal/past.h"
@@ -13,6 +14,7 @@
 namespace {
 
 using namespace livegnn;
+using testing::LastColumn;
 using Ranks = std::vector<std::uint32_t>;
 
 // draw.h: the first ranks of the stream that differ are the sample, or what it leaves out.
@@ -59,23 +61,22 @@ TEST(ranks_with_replacement_are_the_stream_in_order) {
   }
 }
 
-// What the kernels write is what the ranks by definition name, and no place more.
+// What the kernels write is what the ranks by definition name, and no place more. All columns end where memory ends.
 struct Lanes {
-  static constexpr std::int64_t kPlaces = 40'000, kEdges = 20'000, kUnset = -99;
-  Lanes() {
-    for (std::int64_t place = 0; place < kPlaces; ++place) {
-      neighbours.push_back(static_cast<std::int32_t>(place + 1));
-      types.push_back(static_cast<std::int32_t>(place + 2));
-      ids.push_back(place + 3);
-      times.push_back(place + 4);
-      weights.push_back(static_cast<float>(place + 5));
+  static constexpr std::int64_t kPlaces = 40'000, kUnset = -99;
+  Lanes() : neighbours(kPlaces), types(kPlaces), ids(kPlaces), times(kPlaces), weights(kPlaces) {
+    for (std::size_t i = 0; i < kPlaces; ++i) {
+      const auto place = static_cast<std::int64_t>(i);
+      neighbours[i] = static_cast<std::int32_t>(place + 1);
+      types[i] = static_cast<std::int32_t>(place + 2);
+      ids[i] = place + 3;
+      times[i] = place + 4;
+      weights[i] = static_cast<float>(place + 5);
     }
-    for (auto* column : {&to_src, &to_types, &to_ids, &to_times, &to_rows}) column->assign(kEdges, kUnset);
-    to_weights.assign(kEdges, kUnset);
-    wanted.assign(kEdges, kUnset);
-    wanted_rows.assign(kEdges, kUnset);
   }
   LaneColumns columns(bool all) {
+    for (auto* column : {&to_src, &to_types, &to_ids, &to_times, &to_rows}) column->assign(wanted.size(), kUnset);
+    to_weights.assign(wanted.size(), kUnset);
     return {neighbours.data(),
             all ? types.data() : nullptr,
             ids.data(),
@@ -89,9 +90,10 @@ struct Lanes {
             to_rows.data()};
   }
   void want(std::int64_t place, std::int64_t row) {
-    wanted[static_cast<std::size_t>(edge)] = place;
-    wanted_rows[static_cast<std::size_t>(edge++)] = row;
+    wanted.push_back(place);
+    wanted_rows.push_back(row);
   }
+  std::int64_t next_edge() const { return static_cast<std::int64_t>(wanted.size()); }
   bool as_wanted(bool all) const {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::int64_t place = wanted[i];
@@ -105,10 +107,10 @@ struct Lanes {
     }
     return true;
   }
-  std::vector<std::int32_t> neighbours, types;
-  std::vector<std::int64_t> ids, times, to_src, to_types, to_ids, to_times, to_rows, wanted, wanted_rows;
-  std::vector<float> weights, to_weights;
-  std::int64_t edge = 3;  // the next one's place in the answer
+  LastColumn<std::int32_t> neighbours, types;
+  LastColumn<std::int64_t> ids, times, to_src, to_types, to_ids, to_times, to_rows;
+  LastColumn<float> weights, to_weights;
+  std::vector<std::int64_t> wanted, wanted_rows;  // by edge of the answer; its place, or kUnset
 };
 
 Ranks by_definition(const Draw& draw, std::uint32_t n, std::uint32_t k, bool replace) {
@@ -134,12 +136,11 @@ TEST(lanes_draw_the_same_ranks) {
           if (!replace && n < 2 * k) continue;
           for (std::uint64_t row = 0; row < 30; ++row) {
             const Draw draw(n, row);
-            const auto place = static_cast<std::int64_t>(row * 300);
-            targets.push_back(
-                {place, lanes.edge, static_cast<std::int64_t>(row), draw.state(), n, static_cast<std::int32_t>(k)});
-            for (const std::uint32_t rank : by_definition(draw, n, k, replace))
-              lanes.want(place + rank, targets.back().row);
-            ++lanes.edge;  // left free
+            const auto at = static_cast<std::int64_t>(row);
+            const std::int64_t place = row % 2 == 0 ? at * 300 : Lanes::kPlaces - n;
+            lanes.want(Lanes::kUnset, Lanes::kUnset);  // left free
+            targets.push_back({place, lanes.next_edge(), at, draw.state(), n, static_cast<std::int32_t>(k)});
+            for (const std::uint32_t rank : by_definition(draw, n, k, replace)) lanes.want(place + rank, at);
           }
         }
         lane_kernels()->drawn(targets, lanes.columns(all), replace);
@@ -154,7 +155,7 @@ TEST(lanes_draw_the_same_ranks_of_chains) {
   for (const bool all : columns_to_try()) {
     for (int round = 0; round < 400; ++round) {
       Lanes lanes;
-      std::vector<std::int64_t> first, before, place;
+      std::vector<std::int64_t> before, place;
       std::int64_t count = 0;
       const std::size_t blocks = 1 + random() % (round % 3 == 0 ? 3 : 40);
       for (std::size_t block = 0; block < blocks; ++block) {
@@ -162,7 +163,8 @@ TEST(lanes_draw_the_same_ranks_of_chains) {
         place.push_back(static_cast<std::int64_t>(random() % 30'000));
         count += round % 2 == 0 ? 64 : 1 + static_cast<std::int64_t>(random() % (block % 4 == 0 ? 300 : 9));
       }
-      const BlockTable table{static_cast<std::int64_t>(blocks), first.data(), before.data(), place.data()};
+      const LastColumn<std::int64_t> last_before(before.begin(), before.end()), last_place(place.begin(), place.end());
+      const BlockTable table{static_cast<std::int64_t>(blocks), nullptr, last_before.data(), last_place.data()};
       const std::int64_t begin = static_cast<std::int64_t>(random() % 2) * (count / 3);
       const auto n = static_cast<std::uint32_t>(count - begin), k = 1 + static_cast<std::uint32_t>(random() % 16);
       const bool replace = n < 2 * k;
@@ -170,7 +172,7 @@ TEST(lanes_draw_the_same_ranks_of_chains) {
       for (std::uint64_t row = 0; row < 4; ++row) {
         const Draw draw(random(), row);
         const auto at = static_cast<std::int64_t>(row);
-        targets.push_back({{begin, lanes.edge, at, draw.state(), n, static_cast<std::int32_t>(k)}, table});
+        targets.push_back({{begin, lanes.next_edge(), at, draw.state(), n, static_cast<std::int32_t>(k)}, table});
         for (const std::uint32_t rank : by_definition(draw, n, k, replace)) {
           const std::int64_t wanted = begin + rank;
           const auto block = std::upper_bound(before.begin(), before.end(), wanted) - before.begin() - 1;
@@ -188,9 +190,10 @@ TEST(lanes_copy_runs) {
     Lanes lanes;
     std::vector<RunTarget> targets;
     for (std::int32_t take = 0; take < 70; ++take) {
-      targets.push_back({take * 500, lanes.edge, take + 7, 0, 0, take});
-      for (std::int32_t k = 0; k < take; ++k) lanes.want(take * 500 + k, take + 7);
-      ++lanes.edge;
+      const std::int64_t place = take % 2 == 0 ? take * 500 : Lanes::kPlaces - take;
+      lanes.want(Lanes::kUnset, Lanes::kUnset);
+      targets.push_back({place, lanes.next_edge(), take + 7, 0, 0, take});
+      for (std::int32_t k = 0; k < take; ++k) lanes.want(place + k, take + 7);
     }
     lane_kernels()->runs(targets, lanes.columns(all));
     CHECK(lanes.as_wanted(all));
@@ -200,7 +203,7 @@ TEST(lanes_copy_runs) {
 void searches_find_what_each_finds_alone(Searches searches) {  // used again and again, as by a sampler
   std::mt19937_64 random(3);
   for (int round = 0; round < 300; ++round) {
-    std::vector<std::vector<EdgeTime>> lists(random() % 40);
+    std::vector<LastColumn<EdgeTime>> lists(random() % 40);
     std::vector<EdgeTime> wanted;
     searches.clear();
     for (std::size_t i = 0; i < lists.size(); ++i) {

@@ -7,8 +7,10 @@
 
 namespace livegnn {
 
+inline constexpr std::uint64_t kMixStep = 0x9e3779b97f4a7c15ull;
+
 inline std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
+  x += kMixStep;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);

@@ -1,9 +1,5 @@
 """One history, one state: however it is cut into batches, whatever the threads, path, strategy or kernels."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +7,7 @@ from hypothesis import strategies as st
 
 import livegnn as lg
 from livegnn.testing import random_batch, random_graph, random_model
+from tests.differential import instruction_sets
 
 
 def copies(seed, count, size=40):
@@ -104,24 +101,12 @@ print("".join(out))
 
 @pytest.mark.parametrize("kernels", ["avx2", "avx512"])
 def test_every_instruction_set_gives_the_same_bits(kernels):
-    if kernels not in lg._native.cpu_features():
-        pytest.skip(f"this machine has no {kernels}")
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={**os.environ, "LIVEGNN_KERNELS": each},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for each in ("generic", kernels)
-    ]
+    outputs = instruction_sets.outputs(PROGRAM, kernels)
     assert outputs[0] == outputs[1]
     assert len(outputs[0]) > 1000
 
 
 def test_unknown_kernels_are_refused_not_replaced():
-    env = {**os.environ, "LIVEGNN_KERNELS": "avx1024"}
-    run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False)
+    run = instruction_sets.run(PROGRAM, "avx1024")
     assert run.returncode != 0
     assert "avx1024" in run.stderr

@@ -1,12 +1,8 @@
 """Temporal samples with and without vector kernels: equal, over lists of all lengths that change, pinned and not."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-import livegnn as lg
+from tests.differential import instruction_sets
 
 PROGRAM = """
 import hashlib, itertools
@@ -53,17 +49,12 @@ print(digest([]), digest(["weight", "edge_type"]))
 
 @pytest.mark.parametrize("kernels", ["avx2", "avx512"])
 def test_every_instruction_set_gives_the_same_samples(kernels):
-    if kernels not in lg._native.cpu_features():
-        pytest.skip(f"this machine has no {kernels}")
-    digests = [
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={**os.environ, "LIVEGNN_KERNELS": each},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
-        for each in ("generic", kernels)
-    ]
+    digests = [output.split() for output in instruction_sets.outputs(PROGRAM, kernels)]
     assert digests[0] == digests[1]
     assert len(set(digests[0])) == 2
+
+
+def test_unknown_kernels_are_refused_not_replaced():
+    run = instruction_sets.run(PROGRAM, "avx1024")
+    assert run.returncode != 0
+    assert "avx1024" in run.stderr

@@ -167,8 +167,7 @@ class BlockTableSlot {
     if (values_.load(std::memory_order_relaxed) != nullptr) delete[] values_.exchange(nullptr);
   }
   bool empty() const { return values_.load(std::memory_order_acquire) == nullptr; }
-  // Values before the three columns: blocks, those of the last block, those of the run; a cache line, nearly.
-  static constexpr std::int64_t kHead = 7;
+  static constexpr std::int64_t kHead = 7;  // values before the three columns: blocks, BlockTail's, BlockRun's
   void set(std::unique_ptr<std::int64_t[]> values) const {  // the first one stays
     std::int64_t* none = nullptr;
     if (values_.compare_exchange_strong(none, values.get(), std::memory_order_acq_rel)) values.release();
