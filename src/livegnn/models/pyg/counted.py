@@ -1,6 +1,7 @@
 """Numbers of vertices and edges in a run that is followed: plain integers that object to being compared with constants.
 
-One branch of `if x.size(0) > 10_000` would be kept for good, and no graph of the comparison may take the other.
+One branch of `if x.size(0) > 10_000` would be kept for good, and no graph of the comparison may take the other. A list
+of which a mask leaves nothing in the run may be empty on all graphs of the comparison, so its 0 decides nothing either.
 """
 
 from __future__ import annotations
@@ -38,11 +39,17 @@ def _comparing(name: str) -> Any:
     plain = getattr(int, name)
 
     def compare(self: CountedRows, other: Any) -> Any:
-        if type(other) is int and other not in _SMALL and other != int(self):
+        if type(other) is int and (int(self) == 0 or (other not in _SMALL and other != int(self))):
             self.compared(sys._getframe(1))
         return plain(self, other)
 
     return compare
+
+
+def _decides(self: CountedRows) -> bool:
+    if int(self) == 0:
+        self.compared(sys._getframe(1))
+    return int(self) != 0
 
 
 def _computing(name: str) -> Any:
@@ -57,6 +64,7 @@ def _computing(name: str) -> Any:
 
 for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
     setattr(CountedRows, _name, _comparing(_name))
+setattr(CountedRows, "__bool__", _decides)  # noqa: B010
 for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod"):
     setattr(CountedRows, f"__{_name}__", _computing(f"__{_name}__"))
 
