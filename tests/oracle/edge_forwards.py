@@ -156,6 +156,15 @@ def zeroed(x, edge_index, edge_weight):
     return y * factor.unsqueeze(-1)
 
 
+def columns_of_truths(x, edge_index, _):
+    """Truths with one column, next to rows with several, of edges and of vertices."""
+    rows = x[edge_index[0]]
+    score = (rows * x[edge_index[1]]).sum(-1, keepdim=True)
+    y = scatter(torch.where(score > 0.1, rows, -rows), edge_index[1], dim_size=x.size(0))
+    size = y.norm(dim=1, keepdim=True)
+    return torch.where(size > 1, y / size, y).masked_fill(size > 2, 0.25)
+
+
 def typed(x, edge_index, edge_type):
     """A sum for each of two types of edges."""
     y = x
@@ -209,6 +218,7 @@ FOLLOWED = {
     "loops added twice": lambda: Weighted(looped_twice),
     "loops left out": lambda: Weighted(unlooped),
     "a threshold": lambda: Written(thresholded),
+    "columns of truths": lambda: Written(columns_of_truths),
     "zeroed": lambda: Weighted(zeroed),
     "sparse": lambda: Weighted(sparse),
     "sparse, converted": lambda: Weighted(converted),

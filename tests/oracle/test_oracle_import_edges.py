@@ -1,15 +1,12 @@
 """Forwards that compute with edge_index themselves: equal to the module in float64, and live over random streams."""
 
-import numpy as np
 import pytest
 import torch
 
 import livegnn as lg
-from livegnn.testing import check_engine, graph_columns, random_batch, random_graph
-from livegnn.testing.oracle import check_rows
 from tests.oracle import edge_forwards as forwards
 from tests.oracle.pyg_oracle import ROUNDED, assert_equal, liven
-from tests.oracle.test_oracle_import_own import by_pyg
+from tests.oracle.test_oracle_import_own import follows_a_stream
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Converting sparse tensor", "ignore:Sparse"
@@ -31,14 +28,4 @@ def test_equals_the_module(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_follows_a_stream(name):
-    module, model = imported(name)
-    rng = np.random.default_rng(len(name))
-    weighted = model.weights != "none"
-    graph, mirror = random_graph(rng, model.input_width, weighted, vertices=16, **graph_columns(model))
-    engine = lg.Engine(model, graph, threads=1)
-    for batch, size in enumerate((1, 4, 12, 30)):
-        engine.apply(random_batch(rng, mirror, size))
-        note = f"{name}, version {batch + 1}"
-        check_engine(engine, mirror, note)
-        truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
-        check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, note)
+    follows_a_stream(name, *imported(name))

@@ -45,9 +45,8 @@ def test_equals_the_module(name):
     assert_equal(module, rtol=ROUNDED, **own.OPTIONS.get(name, {}))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_follows_a_stream(name):
-    module, model = imported(name)
+def follows_a_stream(name, module, model):
+    """Checks an engine after batches of random updates: against a run from scratch, and against the module."""
     rng = np.random.default_rng(len(name))
     weighted = model.weights != "none"
     graph, mirror = random_graph(rng, model.input_width, weighted, vertices=16, **graph_columns(model))
@@ -58,6 +57,11 @@ def test_follows_a_stream(name):
         check_engine(engine, mirror, note)
         truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
         check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, note)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_follows_a_stream(name):
+    follows_a_stream(name, *imported(name))
 
 
 def values(name):

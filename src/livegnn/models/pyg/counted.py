@@ -2,6 +2,8 @@
 
 One branch of `if x.size(0) > 10_000` would be kept for good, and no graph of the comparison may take the other. What is
 computed from such numbers objects, too, until Python makes a plain number of it: len(x), int(n), float(n), and math's.
+A list of which a mask leaves nothing in the run may be empty on all graphs of the comparison, so its 0 decides nothing
+either.
 """
 
 from __future__ import annotations
@@ -26,13 +28,15 @@ class GraphNumber:
 
     compared: is called with the frame in which it meets a constant, and may raise.
     moved: whether a constant was part of it, so that it is small elsewhere than the count is: n - 10_000, n / 10_000.
+    empty: whether it is the length of a list of which nothing is there in the run, or computed from one.
     """
 
     compared: Callable[[FrameType], None]
     moved: bool
+    empty: bool
 
     def __bool__(self) -> bool:
-        if self.moved:
+        if self.moved or self.empty:
             self.compared(sys._getframe(1))
         return bool(super().__bool__())  # type: ignore[misc]
 
@@ -49,10 +53,10 @@ class CountedShare(GraphNumber, float):
     __hash__ = float.__hash__
 
 
-def counted(number: float, compared: Callable[[FrameType], None], *, moved: bool = False) -> Any:
+def counted(number: float, compared: Callable[[FrameType], None], *, moved: bool = False, empty: bool = False) -> Any:
     """The number as one that depends on the graph."""
     made = CountedRows(number) if isinstance(number, int) else CountedShare(number)
-    made.compared, made.moved = compared, moved
+    made.compared, made.moved, made.empty = compared, moved, empty
     return made
 
 
@@ -64,7 +68,8 @@ def _is_large(x: Any) -> bool:
 def _comparing(plain: Any) -> Any:
     def compare(self: Any, other: Any) -> Any:
         decides = self.moved or getattr(other, "moved", False) or _is_large(other)
-        if decides and isinstance(other, (int, float)) and float(self) != float(other):  # equal: x.size(0) == len(x)
+        differs = isinstance(other, (int, float)) and float(self) != float(other)  # equal: x.size(0) == len(x)
+        if (decides and differs) or (self.empty and type(other) in (int, float)):
             self.compared(sys._getframe(1))
         return plain(self, other)
 
@@ -80,9 +85,10 @@ def _computing(name: str, plain: Any) -> Any:
             return result
         moved = self.moved or any(getattr(each, "moved", False) for each in others)
         moved |= name not in _PARTS and any(map(_is_large, others))
+        empty = self.empty or any(getattr(each, "empty", False) for each in others)
         if isinstance(result, tuple):
-            return tuple(counted(each, self.compared, moved=moved) for each in result)
-        return counted(result, self.compared, moved=moved)
+            return tuple(counted(each, self.compared, moved=moved, empty=empty) for each in result)
+        return counted(result, self.compared, moved=moved, empty=empty)
 
     return compute
 
@@ -98,9 +104,9 @@ for _kind, _base in ((CountedRows, int), (CountedShare, float)):
 def with_counts(name: str, result: Any, args: tuple[Any, ...], axis: int, compared: Callable[[FrameType], None]) -> Any:
     """What a tensor says of its size, with the count along `axis` as a CountedRows; any other answer as it is."""
     if type(result) is int and (name == "numel" or (name == "size" and args[1:] and args[1] % args[0].ndim == axis)):
-        return counted(result, compared)
+        return counted(result, compared, empty=result == 0)
     if isinstance(result, torch.Size) and name in ("size", "shape") and len(result) > axis:
         numbers = [*result]
-        numbers[axis] = counted(numbers[axis], compared)
+        numbers[axis] = counted(numbers[axis], compared, empty=numbers[axis] == 0)
         return torch.Size(numbers)
     return result

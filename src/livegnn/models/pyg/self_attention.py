@@ -98,10 +98,9 @@ def _encoder_layer(module: Any, record: Import, local: Local, src: Any, src_mask
     step = Steps(HANDLERS, record)
     if hints.get("src_key_padding_mask") is not None:
         raise Unfit("src_key_padding_mask is not read", "leave it out")
-    causal = bool(hints.get("is_causal"))
 
     def attended(x: Any) -> Any:
-        return multihead(module.self_attn, record, x, x, x, attn_mask=src_mask, is_causal=causal, need_weights=False)[0]
+        return multihead(module.self_attn, record, x, x, x, attn_mask=src_mask, need_weights=False)[0]
 
     def forward(x: Any) -> Any:
         h = local(module.linear1, x)

@@ -569,6 +569,8 @@ class _Recorder(TorchFunctionMode):
         if name in _ABOUT:
             whole = self.symbols_of(args[0]) if args else None
             edges = isinstance(whole, (Marker, Rewired)) and whole.what == EDGES.what
+            if isinstance(whole, Refusal) and name in ("size", "shape", "numel", "len") and not args[0].numel():
+                raise whole.error  # what is empty in this run need not be in others
             axis = whole.axis if isinstance(whole, Shaped) else int(edges)
             return with_counts(name, result, args, axis, self.compared) if is_symbol(whole) else result
         if not is_symbol(symbolic):

@@ -76,6 +76,18 @@ def seen_through(known: tuple[torch.Tensor, Any], other: tuple[torch.Tensor, Any
     return symbol(Shaped(joined, np.array(columns).reshape(old.index.shape), old.axis, old.whole))
 
 
+def shares_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether rows of two tensors, along their first dimensions, lie in the same memory."""
+    with torch._C.DisableTorchFunction():
+        if a.layout != torch.strided or b.layout != torch.strided:
+            return False
+        if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr() or not a.numel() or not b.numel():
+            return False
+        if not a.ndim or not b.ndim or a.stride()[0] != b.stride()[0]:
+            return True
+        return not set(_first_row(a, 0)).isdisjoint(_first_row(b, 0))
+
+
 def _first_row(tensor: torch.Tensor, axis: int) -> Any:
     """Where the numbers of the first vertex lie in memory."""
     at = np.array(tensor.storage_offset())

@@ -177,11 +177,13 @@ def compared_ends(a: Any, b: Any, *, equal: bool) -> EdgeMask:
 
 
 def of_type(types: EdgeTypes, kind: Any) -> EdgeMask:
-    """edge_type == kind. Raises: Unfit for anything but a number."""
+    """edge_type == kind. Raises: Unfit for anything but a whole number from 0."""
     if isinstance(kind, torch.Tensor) and kind.numel() == 1:
         kind = int(kind)
     if not isinstance(kind, int) or isinstance(kind, bool):
         raise Unfit("it compares edge_type with something else than a number", "compare it with one type's number")
+    if kind < 0:
+        raise Unfit(f"it compares edge_type with {kind}, and types are numbers from 0", "number the types from 0")
     return EdgeMask(types.edges, relation=kind)
 
 
@@ -228,7 +230,7 @@ def without_loops(tracing: Tracing, edges: EdgeChoice) -> EdgeChoice:
             tracing.masks[id(mask)] = dataclasses.replace(mask, loops=())
         return tracing.masks[id(mask)] if mask.loops else mask
 
-    return EdgeChoice(False, relation=edges.relation, masks=tuple(map(shorter, edges.masks)))
+    return dataclasses.replace(edges, own=False, added=0, before=0, masks=tuple(map(shorter, edges.masks)))
 
 
 def rows_left(tracing: Tracing, rows: Traced, mask: EdgeMask) -> Traced:
@@ -264,10 +266,11 @@ def written(tracing: Tracing, rows: Any, mask: Any, given: Any, shape: tuple[int
         given = dataclasses.replace(given, edges=mask.edges)
     if not isinstance(given, Traced):
         given = constant_with(tracing, given, rows, shape)
-    if rows.shape != shape or mask.shape not in ((), shape):
+    if rows.shape != shape or (mask.shape and len(mask.shape) != len(shape)):
         raise Unfit("it changes single entries", "write to whole rows")
 
     def pick(truth: ir.Value, new: ir.Value, old: ir.Value) -> ir.Value:
+        truth = truth if truth.width == 1 else spread(truth, mask.shape, shape)
         return ir.Elementwise("where", (truth, spread(new, given.shape, shape), old))
 
     return mapped(pick, shape, mask, given, rows)

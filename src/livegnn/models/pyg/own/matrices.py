@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.edges import Tracing, constant_rows, turned
 from livegnn.models.pyg.own.functions import FUNCTIONS, scatter
-from livegnn.models.pyg.own.rows import EndIds, Matrix, Traced
+from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, Matrix, Traced
 
 
 def made(tracing: Tracing, result: Any, indices: Any, values: Any, size: Any = None, **options: Any) -> Matrix:
@@ -64,8 +65,18 @@ def _scaled(tracing: Tracing, result: Any, a: Any, b: Any) -> Matrix:
     return Matrix(FUNCTIONS["mul"](tracing, result, matrix.numbers, other), matrix.rows)
 
 
+def _joined(edges: Any) -> EdgeChoice:
+    """The places of a coalesced matrix, which is the only one that shows them."""
+    joined: EdgeChoice = dataclasses.replace(edges, joined=True)
+    return joined
+
+
 def _indices(tracing: Tracing, result: Any, matrix: Matrix) -> EndIds:
-    return turned() if matrix.rows else EndIds(_ids(matrix, 0).edges)
+    return turned() if matrix.rows else EndIds(_joined(matrix.numbers.edges))
+
+
+def _values(tracing: Tracing, result: Any, matrix: Matrix) -> Traced:
+    return dataclasses.replace(matrix.numbers, edges=_joined(matrix.numbers.edges))
 
 
 #: What may be done with a Matrix, by torch's name.
@@ -79,7 +90,7 @@ MATRICES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("sum", "sparse_sum"), _sum),
     **dict.fromkeys(("mul", "rmul"), _scaled),
     "indices": _indices,
-    "values": lambda tracing, result, matrix: matrix.numbers,
+    "values": _values,
 }
 
 

@@ -18,6 +18,7 @@ from livegnn.models.edges import HeadScale, Source, Target
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Import, Refusal, Unfit, to_array
 
+_SMOOTH = ("divide", "reciprocal", "sqrt", "exp", "log", "tanh", "sigmoid")
 _MOST_SLICES = 16  # of a choice of columns that is not a product with a matrix of zeros and ones
 
 
@@ -28,6 +29,7 @@ class EdgeChoice:
     own: whether self-loop edges are among the graph's.   relation: the one type of the graph's edges; None for all.
     added: how many lists of loops there are, `before` of them in front of the graph's edges.
     masks: numbers of the whole list's edges, 0 for those that are left out.
+    joined: whether parallel edges are one, with the sum of their numbers. Here they are still several.
     """
 
     own: bool = True
@@ -35,6 +37,7 @@ class EdgeChoice:
     before: int = 0
     relation: int | None = None
     masks: tuple[Traced, ...] = ()
+    joined: bool = False
 
     @property
     def plain(self) -> EdgeChoice:
@@ -148,12 +151,26 @@ def mapped(function: Callable[..., ir.Value], shape: Sequence[int], *rows: Trace
     if any(each.edges != edges for each in rows):
         raise Unfit("it joins rows of vertices with rows of edges, or rows of different edges")
     value = at_ends(function, *(each.value for each in rows))
+    if isinstance(edges, EdgeChoice) and edges.joined and not _is_smooth(value, {id(each.value) for each in rows}):
+        raise Unfit(
+            "it compares or cuts off sums over parallel edges, which a coalesced matrix has",
+            "do that with the edges' own numbers, before they make a matrix",
+        )
     loops = []
     for place in range(len(rows[0].loops)):
         known = all(isinstance(each.value, Source | Target) and each.value.x is each.loops[place] for each in rows)
         joined = known and isinstance(value, Source | Target)
         loops.append(value.x if joined else function(*(each.loops[place] for each in rows)))
     return Traced(value, tuple(shape), edges, tuple(loops), all(each.even for each in rows))
+
+
+def _is_smooth(value: ir.Value, known: set[int]) -> bool:
+    """Whether a function of known rows has one formula everywhere, so that a few parallel edges show what it does."""
+    if id(value) in known or isinstance(value, Source | Target):  # rows of one end are those of all parallel edges
+        return True
+    if isinstance(value, ir.Maximum | ir.PReLU | ir.Lookup) or getattr(value, "kind", "exp") not in _SMOOTH:
+        return False
+    return all(_is_smooth(each, known) for each in value.inputs)
 
 
 def columns(value: ir.Value, index: Any) -> ir.Value:

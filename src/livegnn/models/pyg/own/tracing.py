@@ -40,6 +40,7 @@ from livegnn.models.pyg.own.rows import (
     is_followed,
 )
 from livegnn.models.pyg.own.utilities import utilities_as_steps
+from livegnn.models.pyg.written import shares_memory
 
 _ABOUT = {
     "size", "dim", "shape", "device", "dtype", "ndim", "is_cuda", "layout", "is_sparse", "get_device", "numel", "len",
@@ -55,6 +56,10 @@ VERTICES, EDGES = 61, 227  # of the run's graph: unlike the width of any layer, 
 _MADE = {"zeros", "ones", "full", "arange", "empty", "tensor", "as_tensor", "eye", "view", "reshape", "t", "transpose",
          "unsqueeze", "squeeze", "get", "contiguous", "to", "getitem", "T", "permute", "data", "detach", "expand",
          "flatten", "cat", "chunk", "split", "clone"}  # fmt: skip
+_THROUGH_A_VIEW = (
+    "another tensor that shows the same memory was written to",
+    "write to the tensor itself, or to a clone of it",
+)
 _LIBRARIES = ("torch", "torch_geometric", "livegnn")
 
 
@@ -77,6 +82,7 @@ class FollowedRun(TorchFunctionMode):
         self.pending: list[Any] = []
         self.vertices, self.edges = VERTICES, EDGES
         self.masks: dict[Any, Traced] = {}  # of longer and shorter lists, by those that they are made of
+        self.written: list[torch.Tensor] = []  # in place
         self.from_zeros = False  # whether the rows that a step of SUMMED_INTO adds to were all 0
 
     def __deepcopy__(self, memo: Any) -> FollowedRun:
@@ -177,6 +183,8 @@ class FollowedRun(TorchFunctionMode):
     def symbols_of(self, value: Any) -> Any:
         """`value` with every followed tensor replaced by what it stands for."""
         if isinstance(value, torch.Tensor):
+            if id(value) not in self.known and any(shares_memory(each, value) for each in self.written):
+                self.known[id(value)] = value, self.refusal(*_THROUGH_A_VIEW)
             return self.known[id(value)][1] if id(value) in self.known else value
         if isinstance(value, tuple) or type(value) is list:
             parts = [self.symbols_of(each) for each in value]
@@ -199,11 +207,24 @@ class FollowedRun(TorchFunctionMode):
         try:
             result = make()
         except Unfit as error:
-            return Refusal(refuse(self.where, f"{users_line()}{label}: {error.reason}", error.remedy))
+            return self.refusal(f"{label}: {error.reason}", error.remedy)
         except TypeError as error:
             reason = f"{users_line()}{label} is called in a way that is not supported ({error})"
             return Refusal(refuse(self.where, reason, "see docs/models.md for the operations supported"))
         return result
+
+    def refusal(self, reason: str, remedy: str) -> Refusal:
+        """What stands for a tensor that cannot be read, with the user's line."""
+        return Refusal(refuse(self.where, f"{users_line()}{reason}", remedy))
+
+    def note_written(self, tensor: torch.Tensor, symbol: Any) -> None:
+        """After a step has written to a tensor: others that show the same memory are not what they were."""
+        if id(tensor) in self.known and self.known[id(tensor)][1] is symbol:
+            return
+        self.written.append(tensor)
+        for key, (other, _) in self.known.items():
+            if other is not tensor and shares_memory(tensor, other):
+                self.known[key] = other, self.refusal(*_THROUGH_A_VIEW)
 
     def utility(self, handler: Any, original: Any, args: Any, kwargs: Any) -> Any:
         """A call of one of PyG's utilities, as one step."""
@@ -260,6 +281,8 @@ class FollowedRun(TorchFunctionMode):
         changed = args[0] if name in ("setitem",) else result
         if isinstance(symbol, Refusal) and not isinstance(changed, (torch.Tensor, list, tuple)):
             raise symbol.error
+        if isinstance(changed, torch.Tensor) and any(changed is each for each in (*args, *kwargs.values())):
+            self.note_written(changed, symbol)
         self.learn(changed, symbol)
         return result
 
