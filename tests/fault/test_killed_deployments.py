@@ -38,7 +38,7 @@ with deployment(place, snapshots={"every_entries": 3, "keep": 2}) as one:
 
 def killed(place, run, count, seconds):
     """The keys that a process acknowledged before it was killed: at least `count`."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
     command = [sys.executable, "-c", VICTIM, str(place), str(run)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

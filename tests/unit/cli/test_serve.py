@@ -20,7 +20,6 @@ from livegnn.cli import main
 from livegnn.deployment import read_config, snapshots
 from tests.unit.deployment.world import deployment, edge, prepared
 
-ROOT = Path(__file__).parents[3]
 CONFIG = '[graph]\nfeature_width = 4\n[[engine]]\nname = "scores"\nmodel = "fraud"\n'
 TOKEN = f'[[token]]\nname = "a"\nsha256 = "{"0" * 64}"\nscope = "read"\n'
 
@@ -117,7 +116,7 @@ def post(url, document, **headers):
 def test_a_service_from_its_configuration_to_the_signal_that_ends_it(tmp_path):
     config = prepared(tmp_path) / "livegnn.toml"
     config.write_text(CONFIG)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "livegnn", "--plain", "serve", str(config), "--port", "0"]
     for version in (1, 2):
         with subprocess.Popen(
