@@ -271,7 +271,7 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: x.sort(dim=0)[0], "sort in Wrap: this operation is not supported"),
         (lambda net, x, e, w: x @ x.t(), "it multiplies rows of different vertices"),
         (lambda net, x, e, w: x.T @ x, "as attention over all vertices does; keep one row per vertex"),
-        (lambda net, x, e, w: x[e[0]] + x[e[1]], "getitem in Wrap"),
+        (lambda net, x, e, w: x[e[0]] + x[e[1]], "it returns one row per edge"),
         (lambda net, x, e, w: torch.cat([x, x], dim=0), "dim=0"),
         (lambda net, x, e, w: x.to(torch.float16), "would round the rows"),
         (

@@ -29,6 +29,7 @@ from livegnn.models.pyg.context import (
     refuse,
 )
 from livegnn.models.pyg.functions.columns import COLUMNS
+from livegnn.models.pyg.functions.ends import join_ends
 from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
 from livegnn.models.pyg.functions.pools import POOLED
 from livegnn.models.pyg.functions.rows import ROWS
@@ -48,7 +49,7 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
-HANDLERS = join_tables(join(_PLAIN) | STATES)
+HANDLERS = join_ends(join_tables(join(_PLAIN) | STATES))
 _FLAT = {
     *ROWS,
     "clone",
@@ -60,7 +61,7 @@ _FLAT = {
     "maximum",
     "minimum",
 }  # row by row, on vectors as on columns
-_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool"}
+_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "unbind"}
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
 
@@ -86,7 +87,8 @@ def canonical_name(function: Any) -> str | None:
 
 
 def _same_method(name: str, function: Any) -> bool:
-    return any(getattr(space, name, None) == function for space in (torch, F, torch.Tensor)) or (
+    spaces = (torch, F, torch.Tensor, torch._C._VariableFunctions)  # the last: what PyG has replaced in torch
+    return any(getattr(space, name, None) == function for space in spaces) or (
         getattr(torch.Tensor, f"__{name}__", None) is function
     )
 
