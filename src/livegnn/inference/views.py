@@ -133,11 +133,9 @@ class Outputs(ABC):
         graph, model = self._of()
         if model.edge_output is None:
             refuse_rows_of_vertices("edge_outputs", model)
+        start, stop = (0, model.edge_output.width) if output is None else model.columns_of(output)
         with graph.host.lock:
             rows = self._edge_rows(edges)
-        if output is None:
-            return rows
-        start, stop = model.columns_of(output)
         return np.ascontiguousarray(rows[:, start:stop])
 
     @abstractmethod
