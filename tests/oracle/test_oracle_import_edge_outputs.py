@@ -127,7 +127,7 @@ def mixed(net, z, u, v, edge_index):
 @pytest.mark.parametrize(
     ("score", "reason"),
     [
-        (picked, "it picks edges"),
+        (picked, "it picks single edges"),
         (mixed, "rows of edges or rows of vertices|one row per edge and"),
         (lambda net, z, u, v, e: u - u.mean(0), "it reduces over all"),
     ],

@@ -140,6 +140,18 @@ def is_symbol(value: Any) -> bool:
     return isinstance(value, (ir.Value, Marker, Rewired, End, Pairs, Flat, Shaped, Refusal))
 
 
+def is_of_edges(value: Any) -> bool:
+    """Whether a value, or anything in a list, tuple or dict, is of edges: their ends, columns, or rows."""
+    if isinstance(value, (list, tuple)):
+        return any(is_of_edges(each) for each in value)
+    if isinstance(value, dict):
+        return any(is_of_edges(each) for each in value.values())
+    rows = value.value if isinstance(value, Flat) else value
+    if isinstance(rows, ir.Value):
+        return rows.on_edges
+    return value in (EDGES, WEIGHTS, TYPES) if isinstance(value, Marker) else isinstance(value, (Rewired, End))
+
+
 def first_refusal(values: Any) -> Refusal | None:
     """The first Refusal in lists, tuples and dicts."""
     if isinstance(values, Refusal):
@@ -206,6 +218,7 @@ class Import:
     categories: columns of the features (-1 - those of the attributes) that name rows of tables -> how many rows.
     whole: whether features and attributes are integers.   tables: id of a parameter -> its rows, by vertex.
     operators: what the user's own classes are read as, by class.
+    suspects, followed: names of modules that compute with edges in a way that was refused, and those that are followed.
     """
 
     rounded: bool = False
@@ -219,6 +232,9 @@ class Import:
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
     operators: Mapping[type, Any] = field(default_factory=dict)
+    suspects: dict[str, None] = field(default_factory=dict)
+    followed: set[str] = field(default_factory=set)
+    unfollowed: ModelUnsupported | None = None  # why the forward is refused where none are followed
     names: dict[int, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)  # columns of several results that are kept

@@ -18,13 +18,13 @@ from livegnn.models.pyg.columns import relations, stated_widths
 from livegnn.models.pyg.constants import without_zeros
 from livegnn.models.pyg.context import BATCH, EDGES, TYPES, WEIGHTS, Flat, Import, Refusal, refuse
 from livegnn.models.pyg.copies import forget_cached, private_copy
+from livegnn.models.pyg.following import read_following
 from livegnn.models.pyg.modules import uninitialised
 from livegnn.models.pyg.outputs import Path, Wanted, leaves, shapes_of
 from livegnn.models.pyg.pools import reading_pools
 from livegnn.models.pyg.signature import Embeddings, Means, Signature, read_signature
 from livegnn.models.pyg.state import refuse_state
 from livegnn.models.pyg.tables import as_whole, numbers, table_of
-from livegnn.models.pyg.trace import read_forward
 from livegnn.models.pyg.utilities import reading_utilities
 from livegnn.models.pyg.variants import Choice, Options, Reading, VariantReader, attribute_choices
 
@@ -176,6 +176,8 @@ def columns_of(
         known = Columns((), weighted, each.width, types, batch, each.flat, edge_width == 0, over=over)
         tries.append([dataclasses.replace(known, widths=found) for found in widths(known)])
         found = numbers(module, tries[-1], options.input_width is None) if signature.features else tries[-1]
+        if options.input_width is None and not each.guessed and signature.over is None:
+            found = [*found, *_narrower(tries[-1])]
         running = next((columns for columns in found if runs(module, signature, columns)), None)
         if running is not None:
             refuse_state(module, signature, running)
@@ -187,6 +189,13 @@ def columns_of(
         )
     place = -1 if choices[0].guessed else 0
     return tries[place][0], choices[place]
+
+
+def _narrower(tries: list[Columns]) -> list[Columns]:
+    """Features of which a forward puts several copies, or what it makes of them, in front of its first layer."""
+    stated = [each.widths[0] for each in tries]
+    found = dict.fromkeys(width // k for width in stated for k in range(2, width + 1) if width % k == 0)
+    return [dataclasses.replace(tries[0], widths=(width,)) for width in found if width not in stated]
 
 
 def refuse_other_blocks(module: nn.Module, signature: Signature) -> None:
@@ -239,7 +248,7 @@ def read_symbols(
         given, symbols = (given[0], None, *given[2:]), (symbols[0], None, *symbols[2:])
     signature = dataclasses.replace(signature, bare=columns.bare)
     with reading_pools(), reading_utilities(module):
-        result = read_forward(module, signature.call, symbols, given, record, "")
+        result = read_following(module, signature.call, symbols, given, record)
     if isinstance(result, Refusal):
         raise result.error
     return result.value if isinstance(result, Flat) else result

@@ -8,7 +8,7 @@ shapes, so a recorded module is always checked on graphs of several sizes.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -20,8 +20,18 @@ from torch_geometric.utils._trim_to_layer import TrimToLayer
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.constants import first_state
-from livegnn.models.pyg.context import Flat, Import, NotTraceable, Refusal, Shaped, first_refusal, is_symbol, refuse
-from livegnn.models.pyg.convs.registry import READ_THROUGH, convert_conv
+from livegnn.models.pyg.context import (
+    Flat,
+    Import,
+    NotTraceable,
+    Refusal,
+    Shaped,
+    first_refusal,
+    is_of_edges,
+    is_symbol,
+    refuse,
+)
+from livegnn.models.pyg.convs.registry import READ_THROUGH, called, convert_conv, follow_module
 from livegnn.models.pyg.copies import unchanged
 from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
@@ -70,6 +80,8 @@ def read_forward(
     Raises:   ModelUnsupported.
     """
     reader = _Reader(module, call, record, prefix)
+    if not prefix and "" in record.followed:
+        return reader.follow(module, "", lambda layer, given: call(layer, *given), symbols)
     if _is_leaf(module):
         return call(lambda *args, **kwargs: reader.leaf(module, "inner", args, kwargs), *symbols)
     try:
@@ -108,13 +120,14 @@ class _Root(nn.Module):
 class _Tracer(fx.Tracer):
     """Library modules are leaves; every operation notes the module whose forward it stands in."""
 
-    def __init__(self, *, partial: bool = False) -> None:
+    def __init__(self, *, partial: bool = False, followed: Collection[str] = ()) -> None:
         super().__init__()
         self.inside = [""]
         self.partial = partial  # what follows from a result that is misread does not matter
+        self.followed = followed
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return _is_leaf(m)
+        return _is_leaf(m) or _inner(module_qualified_name) in self.followed
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         try:
@@ -190,6 +203,7 @@ class _Reader:
     def __init__(self, module: nn.Module, call: Caller, record: Import, prefix: str) -> None:
         self.module, self.call, self.record, self.prefix = module, call, record, prefix
         self.root = _Root(module, call)
+        self.followed = record.followed if not prefix else set()
 
     def qualified(self, path: str) -> str:
         return ".".join(each for each in (self.prefix, _inner(path)) if each)
@@ -202,9 +216,21 @@ class _Reader:
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call; a Refusal, which matters only if something reads it."""
         try:
+            if _inner(path) in self.followed:
+                if not is_symbol((args, kwargs)):
+                    self.record.suspects[""] = None
+                    reason = "its arguments lie in an object that is not read"
+                    raise refuse(self.where(path), reason, "pass rows and edge_index themselves")
+                return self.follow(module, self.qualified(path), called, (args, kwargs))
             return self.converted(module, path, args, kwargs)
         except ModelUnsupported as error:
             return Refusal(error)
+
+    def follow(self, module: nn.Module, name: str, call: Caller, given: tuple[Any, ...]) -> Any:
+        """What a module that computes with edges returns, followed through one run. Raises: ModelUnsupported."""
+        kind = type(module).__name__
+        where = f"{name} ({kind})" if name else kind
+        return self.record.name(follow_module(module, name, where, call, given, self.record, self.local), where)
 
     def converted(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call. Raises: ModelUnsupported."""
@@ -262,7 +288,7 @@ class _Reader:
 
     def trace_symbolically(self, symbols: tuple[Any, ...]) -> fx.Graph:
         """torch.fx's graph of the forward. Raises: NotTraceable."""
-        tracer = _Tracer()
+        tracer = _Tracer(followed=self.followed)
         try:
             self.root = _Root(self.module, self.call, symbols)
             with unchanged(self.module):
@@ -306,12 +332,11 @@ class _Reader:
 
     def function(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         target: Any = node.target
-        where = self.where(node.meta.get("inside", ""))
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
         if isinstance(args[0] if args else None, dict) and label in ("get", "getitem", "get_dict"):
             return args[0] if label == "get_dict" else args[0].get(*args[1:])
         if is_symbol(args) or is_symbol(kwargs):
-            return apply_function(canonical_name(target), label, args, kwargs, self.record, where)
+            return self.apply(canonical_name(target), label, args, kwargs, node.meta.get("inside", ""))
         with torch.no_grad():
             value = (
                 getattr(args[0], target)(*args[1:], **kwargs) if isinstance(target, str) else target(*args, **kwargs)
@@ -319,6 +344,13 @@ class _Reader:
         if not isinstance(value, int):  # else a constant computed in the module's own float32
             self.record.rounded = True
         return value
+
+    def apply(self, name: str | None, label: str, args: Any, kwargs: Any, inside: str) -> Any:
+        """What a function makes in the forward of the module at `inside`, which is noted if it fails with edges."""
+        result = apply_function(name, label, args, kwargs, self.record, self.where(inside))
+        if isinstance(result, Refusal) and is_of_edges((args, kwargs)):
+            self.record.suspects[self.qualified(inside)] = None
+        return result
 
     def record_run(self, symbols: tuple[Any, ...], examples: tuple[Any, ...]) -> Any:
         """Runs the forward once on `examples` and follows every tensor that depends on them."""
@@ -428,19 +460,23 @@ class _Recorder(TorchFunctionMode):
             return {key: self.symbols_of(each) for key, each in value.items()}
         return value
 
+    def is_step(self, module: nn.Module) -> bool:
+        return _is_leaf(module) or _inner(self.paths.get(id(module), "")) in self.reader.followed
+
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self.inside.append(self.paths.get(id(module), ""))
-        if _is_leaf(module):
+        if self.is_step(module):
             if self.depth == 0:
                 args, kwargs = self.symbols_of(args), self.symbols_of(kwargs)
                 read = is_symbol((args, kwargs)) or (type(module) is nn.Embedding and self.reader.record.tables)
+                read = read or _inner(self.inside[-1]) in self.reader.followed
                 symbol = self.reader.leaf(module, self.inside[-1], args, kwargs) if read else None
                 self.pending.append(symbol)
             self.depth += 1
 
     def after(self, module: nn.Module, args: Any, result: Any) -> None:
         self.inside.pop()
-        if _is_leaf(module):
+        if self.is_step(module):
             self.depth -= 1
             if self.depth == 0:
                 self.learn(result, self.pending.pop())
@@ -479,9 +515,8 @@ class _Recorder(TorchFunctionMode):
             else:
                 self.learn(result, state)
             return result
-        where = self.reader.where(self.inside[-1])
         label = str(name or getattr(func, "__name__", repr(func)))
-        symbol = apply_function(name, label, *symbolic, self.reader.record, where)
+        symbol = self.reader.apply(name, label, *symbolic, self.inside[-1])
         if isinstance(symbol, Refusal) and not isinstance(result, (torch.Tensor, list, tuple)) and name != "setitem":
             raise symbol.error
         self.learn(args[0] if name == "setitem" else result, symbol)

@@ -150,7 +150,7 @@ class VariantReader(Generic[T]):
                 return self.compared(columns, options)
             except (ModelMismatch, ModelUnsupported):
                 self.record.forced = False
-                raise error from None
+                raise self.record.unfollowed or error from error
 
     def compared(self, columns: Columns, options: Options | None) -> T:
         """One reading. Raises: ModelUnsupported, ModelMismatch."""

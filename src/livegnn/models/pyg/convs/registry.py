@@ -6,7 +6,7 @@ CONVS is the one registry; each family of convolutions has its own file.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from torch_geometric import nn as pyg
@@ -69,11 +69,7 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     _check_options(conv, where)
     kind = _as_base(kind)
     if kind not in CONVS or _fills_computed(conv, kind, where, args, kwargs):
-
-        def nested(module: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return convert_conv(module, path, args, kwargs, record, run)
-
-        return record.name(convert_own(conv, name, where, args, kwargs, record, nested), where)
+        return record.name(follow_module(conv, name, where, called, (args, kwargs), record, run), where)
     given = _given(conv, where, args, kwargs)
     edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
     call, relation = _bind(conv, given, (name, where, run, record))
@@ -84,6 +80,26 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         return result
     reason = "its attention weights are one row per edge, not per vertex"
     return result, (edges, Refusal(refuse(where, reason, "use the first of its results alone")))
+
+
+def follow_module(
+    module: Any, name: str, where: str, call: Callable[..., Any], given: tuple[Any, ...], record: Import, run: Run
+) -> Any:
+    """What call(module, given) returns, followed through one run (own/). Raises: ModelUnsupported."""
+
+    def nested(conv: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return convert_conv(conv, path, args, kwargs, record, run)
+
+    def checked(conv: Any, path: str) -> None:
+        _check_options(conv, f"{path} ({type(conv).__name__})")
+
+    return convert_own(module, name, where, call, given, record, nested, checked)
+
+
+def called(module: Any, given: tuple[Any, Any]) -> Any:
+    """module(*args, **kwargs), given as a pair."""
+    args, kwargs = given
+    return module(*args, **kwargs)
 
 
 def _fills_computed(conv: Any, kind: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,32 +16,42 @@ import torch
 from livegnn.models import ir
 from livegnn.models.edges import HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import linear
-from livegnn.models.pyg.context import Import, Unfit, to_array
+from livegnn.models.pyg.context import Unfit, to_array
 from livegnn.models.pyg.functions.registry import HANDLERS
-from livegnn.models.pyg.own.reduce import Reducer
+from livegnn.models.pyg.own.edges import (
+    SINGLE_EDGES,
+    Tracing,
+    as_mask,
+    both,
+    cat_ends,
+    cat_rows,
+    chosen,
+    compared_ends,
+    constant_rows,
+    constant_with,
+    left_of,
+    of_type,
+    on_edges_of,
+    rows_left,
+    stack_ends,
+    turned,
+    written,
+)
 from livegnn.models.pyg.own.rows import (
+    EdgeChoice,
+    EdgeMask,
+    EdgeTypes,
     EndIds,
     InfiniteEntries,
+    Places,
     Traced,
     columns,
-    constant_like,
     mapped,
     prod,
     row_of,
     spread,
     times,
 )
-
-
-class Tracing(Protocol):
-    """What a handler may use of the layer that is read."""
-
-    record: Import
-    reducer: Reducer
-    from_zeros: bool
-
-    def constant(self, like: Traced, row: Any, shape: tuple[int, ...]) -> Traced: ...
-
 
 SUMMED_INTO = ("index_add", "scatter_add", "scatter_reduce")
 #: Functions of each number alone, or of whole rows of one dimension, that functions.py reads.
@@ -54,8 +64,6 @@ _WHOLE_ROWS = {"prelu", "softmax", "log_softmax", "normalize", "layer_norm", "ba
 _SAME = {"contiguous", "clone", "detach", "requires_grad", "cpu", "nan_to_num", "to", "type_as", "type", "float",
          "double", "data", "alias"}  # fmt: skip
 _RESHAPED = {"view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "reshape_as"}
-
-_SINGLE_EDGES = "it picks single edges, and the edges of a graph that changes are not fixed"
 
 
 def _traced(x: Any) -> Traced:
@@ -132,7 +140,17 @@ def _operands(tracing: Tracing, result: Any, a: Any, b: Any) -> tuple[Any, Any]:
     for each in (a, b):
         if isinstance(each, Traced) and len(each.shape) != len(shape):
             raise Unfit("the rows of its operands do not stand next to each other")
-    return tuple(each if isinstance(each, Traced) else row_of(each, count, shape, tracing.record) for each in (a, b))  # type: ignore[return-value]
+    edges = next((each.edges for each in (a, b) if isinstance(each, Traced)), None)
+    return tuple(each if isinstance(each, Traced) else _constant(tracing, each, edges, count, shape) for each in (a, b))  # type: ignore[return-value]
+
+
+def _constant(tracing: Tracing, tensor: Any, edges: Any, count: int, shape: tuple[int, ...]) -> Any:
+    """A constant as one flat row; as rows where it has others for added loops."""
+    if isinstance(edges, EdgeChoice) and edges.added:
+        rows = constant_rows(tracing, tensor, edges, shape)
+        if not rows.even:
+            return rows
+    return row_of(tensor, count, shape, tracing.record)
 
 
 def _is_number(x: Any, number: float) -> bool:
@@ -347,8 +365,10 @@ def _of_two(largest: bool) -> Callable[..., Any]:
 
 def _cat(tracing: Tracing, result: Any, tensors: Any, dim: int = 0, **others: Any) -> Any:
     dim = others.get("axis", dim) % result.ndim
+    if any(isinstance(each, EndIds) for each in tensors):
+        return cat_ends(tracing, tensors, dim)
     if dim == 0:
-        raise Unfit("dim=0 joins rows of vertices or edges", "join columns by dim=-1")
+        return cat_rows(tracing, tensors, _trail(result))
     first = next(each for each in tensors if isinstance(each, Traced))
     rows, index, start = [], [], 0
     for each in tensors:
@@ -364,6 +384,8 @@ def _cat(tracing: Tracing, result: Any, tensors: Any, dim: int = 0, **others: An
 
 def _stack(tracing: Tracing, result: Any, tensors: Any, dim: int = 0) -> Any:
     dim = dim % result.ndim
+    if any(isinstance(each, EndIds) for each in tensors):
+        return stack_ends(tensors, dim)
     if dim == 0:
         raise Unfit("dim=0 puts a dimension in front of the rows", "stack by dim=1 or later")
     rows = []
@@ -381,7 +403,7 @@ def _pieces(name: str) -> Callable[..., Any]:
         axis = kwargs.get("dim", given[0] if given else 0)
         if isinstance(input, EndIds):
             if input.end is not None or axis != 0 or len(result) != 2:
-                raise Unfit(_SINGLE_EDGES)
+                raise Unfit(SINGLE_EDGES)
             return tuple(EndIds(input.edges, end) for end in (0, 1))
         x = _traced(input)
         (axis,) = _dims(x, axis)
@@ -400,14 +422,14 @@ def _pieces(name: str) -> Callable[..., Any]:
 def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
     if isinstance(input, (tuple, list)):
         return input[index]
+    parts = index if isinstance(index, tuple) else (index,)
     if isinstance(input, EndIds):
-        if input.end is None and index in (0, 1, -1, -2):
-            return EndIds(input.edges, index % 2)
-        raise Unfit(_SINGLE_EDGES)
+        return _picked_edges(tracing, input, parts)
     if isinstance(index, EndIds):
         return _lift(tracing, result, input, 0, index)
+    if isinstance(parts[0], (EdgeMask, Places, Traced)) and all(each == slice(None) for each in parts[1:]):
+        return _masked(tracing, result, input, parts[0])
     x = _traced(input)
-    parts = index if isinstance(index, tuple) else (index,)
     whole = parts[0] is Ellipsis or (isinstance(parts[0], slice) and parts[0] == slice(None))
     if not whole or not all(each is None or each is Ellipsis or isinstance(each, (int, slice)) for each in parts):
         raise Unfit("it picks rows, and the rows of a graph that changes are not fixed", "pick columns only")
@@ -415,6 +437,37 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
     if picked.shape[:1] != (1,) or picked.shape[1:] != _trail(result):
         raise Unfit("it does not leave one row per vertex or edge", "pick columns only")
     return mapped(lambda value: columns(value, picked), _trail(result), x)
+
+
+def _picked_edges(tracing: Tracing, ids: EndIds, parts: tuple[Any, ...]) -> EndIds:
+    """edge_index[0], edge_index[:, mask], row[mask]. Raises: Unfit for other parts of a list of edges."""
+    first, edges, end = parts[0], ids.edges, ids.end
+    whole = all(each in (slice(None), Ellipsis) for each in parts[1:] if isinstance(each, slice | type(Ellipsis)))
+    if end is None:
+        if isinstance(first, (list, torch.Tensor)) and list(first) == [1, 0]:
+            turned()
+        if isinstance(first, int) and first in (0, 1, -1, -2):
+            end = first % 2
+        elif first not in (slice(None), Ellipsis):
+            raise Unfit(SINGLE_EDGES)
+        parts = parts[1:]
+    masks = [each for each in parts if not isinstance(each, slice | type(Ellipsis))]
+    if not whole or len(masks) > 1:
+        raise Unfit(SINGLE_EDGES)
+    return EndIds(left_of(tracing, edges, as_mask(masks[0])) if masks else edges, end)
+
+
+def _masked(tracing: Tracing, result: Any, input: Any, mask: Any) -> Any:
+    """Rows of the edges, or of the vertices, that a truth picks."""
+    truth = mask.mask if isinstance(mask, Places) else mask
+    if isinstance(input, Traced) and isinstance(truth, Traced) and truth.edges is None:
+        return chosen(input, truth)
+    edge_mask = as_mask(truth)
+    if isinstance(input, EdgeTypes):
+        return EdgeTypes(left_of(tracing, input.edges, edge_mask))
+    if not isinstance(input, Traced):
+        input = constant_rows(tracing, input, edge_mask.edges, _trail(result))
+    return rows_left(tracing, input, edge_mask)
 
 
 def _lift(tracing: Tracing, result: Any, input: Any, dim: int, index: Any) -> Any:
@@ -432,8 +485,7 @@ def _lift(tracing: Tracing, result: Any, input: Any, dim: int, index: Any) -> An
     if input.edges is not None:
         raise Unfit("it brings rows of edges to the ends of edges", "aggregate them first")
     end = Source if index.end == 0 else Target
-    loop = input.value if index.edges.added else None
-    return Traced(end(input.value), input.shape, index.edges, loop)
+    return Traced(end(input.value), input.shape, index.edges, (input.value,) * index.edges.added)
 
 
 def _scatter(kind: str | None) -> Callable[..., Any]:
@@ -462,8 +514,7 @@ def scatter(tracing: Tracing, result: Any, src: Any, index: Any, reduce: str, di
     if dim % (len(shape) + 1) != 0:
         raise Unfit(f"dim={dim} is not the rows' dimension", "use dim=0")
     if not isinstance(src, Traced):
-        row = row_of(src, len(src), tuple(src.shape[1:]), tracing.record)
-        src = on_edges_of(tracing, index, row, tuple(src.shape[1:]))
+        src = constant_rows(tracing, src, index.edges, tuple(src.shape[1:]))
     if src.edges != index.edges:
         raise Unfit("its rows are not of the edges whose ends it is given")
     if kinds[reduce] == "sum" and src.value.width == 1:
@@ -475,28 +526,112 @@ def scatter(tracing: Tracing, result: Any, src: Any, index: Any, reduce: str, di
     return tracing.reducer.simple(src, kinds[reduce])
 
 
-def on_edges_of(tracing: Tracing, index: EndIds, row: Any, shape: tuple[int, ...]) -> Traced:
-    """The constant `row` on every edge of a list."""
-    constant = constant_like(tracing.reducer.anchor, row)
-    return Traced(Source(constant), shape, index.edges, constant if index.edges.added else None)
+def _equal(equal: bool) -> Callable[..., Any]:
+    def handler(tracing: Tracing, result: Any, input: Any, other: Any = float("inf")) -> Any:
+        if isinstance(other, (int, float)) and abs(other) == float("inf"):
+            return InfiniteEntries()
+        for a, b in ((input, other), (other, input)):
+            if isinstance(a, EdgeTypes) and equal:
+                return of_type(a, b)
+            if isinstance(a, EndIds):
+                return compared_ends(a, b, equal=equal)
+        differ = _joined(tracing, result, input, other, lambda a, b: ir.Maximum((_less(a, b), _less(b, a))))
+        return _opposite(differ) if equal else differ
+
+    return handler
 
 
-def _where_infinite(tracing: Tracing, result: Any, input: Any, other: Any = float("inf")) -> Any:
-    if not isinstance(other, (int, float)) or abs(other) != float("inf"):
-        raise Unfit("it compares rows with something else than infinity")
-    return InfiniteEntries()
+def _joined(tracing: Tracing, result: Any, a: Any, b: Any, function: Callable[..., ir.Value]) -> Traced:
+    """A function of two rows, or of rows and a constant, column by column."""
+    shape = _trail(result)
+    like = a if isinstance(a, Traced) else _traced(b)
+    a, b = (each if isinstance(each, Traced) else constant_with(tracing, each, like, shape) for each in (a, b))
+    return mapped(lambda x, y: function(spread(x, a.shape, shape), spread(y, b.shape, shape)), shape, a, b)
+
+
+def _less(a: ir.Value, b: ir.Value) -> ir.Value:
+    return ir.Elementwise("less", (a, b))
+
+
+def _opposite(truth: Traced) -> Traced:
+    """1 where rows are 0, 0 where they are 1."""
+    ones = np.ones(truth.value.width, np.float32)
+    return mapped(lambda value: ir.Affine(value, -ones, ones), truth.shape, truth)
+
+
+def _compared(*, turned: bool, opposite: bool) -> Callable[..., Any]:
+    """lt, gt (turned), ge (not less), le (not turned)."""
+
+    def handler(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
+        truth = _joined(tracing, result, *((other, input) if turned else (input, other)), _less)
+        return _opposite(truth) if opposite else truth
+
+    return handler
+
+
+def _not(tracing: Tracing, result: Any, input: Any) -> Any:
+    if isinstance(input, EdgeMask) or result.dtype != torch.bool:
+        raise Unfit("it picks what another mask leaves out", "pick edges by row != col, or by their own numbers")
+    return _opposite(_traced(input))
+
+
+def _and(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
+    if isinstance(input, EdgeMask) or isinstance(other, EdgeMask):
+        return both(input, other)
+    return _mul(tracing, result, input, other)
+
+
+def _or(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
+    return _joined(tracing, result, input, other, lambda a, b: ir.Maximum((a, b)))
+
+
+def _places(tracing: Tracing, result: Any, input: Any, *, as_tuple: bool = False) -> Any:
+    x = _traced(input)
+    if x.shape != ():
+        raise Unfit("it picks single entries", "pick whole rows")
+    return (Places(x),) if as_tuple else Places(x)
 
 
 def _filled(tracing: Tracing, result: Any, input: Any, mask: Any, value: Any) -> Any:
-    """Rows with other numbers where they are infinite: a power of 0 is 0 in the engine, so that 0 changes nothing."""
-    zero = not value.any() if torch.is_tensor(value) else _is_number(value, 0)
-    if not isinstance(mask, InfiniteEntries) or not zero:
-        raise Unfit("it changes single entries", "of entries that are infinite it may write 0")
-    return input
+    """Rows with other numbers where a truth holds; where they are infinite it changes nothing, as a power of 0 is 0."""
+    mask = mask[0] if isinstance(mask, tuple) and len(mask) == 1 else mask
+    if isinstance(mask, InfiniteEntries):
+        zero = not value.any() if torch.is_tensor(value) else _is_number(value, 0)
+        if not zero:
+            raise Unfit("it changes single entries", "of entries that are infinite it may write 0")
+        return input
+    shape = input.shape if isinstance(input, Traced) else tuple(input.shape[1:])
+    return written(tracing, input, mask, value, shape)
 
 
-def _where(tracing: Tracing, result: Any, condition: Any, input: Any, other: Any) -> Any:
-    return _filled(tracing, result, other, condition, input)
+def _where(tracing: Tracing, result: Any, condition: Any, input: Any = None, other: Any = None) -> Any:
+    if input is None and other is None:
+        return _places(tracing, result, condition, as_tuple=True)
+    if isinstance(condition, InfiniteEntries):
+        return _filled(tracing, result, other, condition, input)
+    return written(tracing, other, condition, input, _trail(result))
+
+
+def _pair(name: str) -> Callable[..., Any]:
+    """A function of two rows with one dimension, such as their cosine, that is read between layers, too."""
+
+    def handler(tracing: Tracing, result: Any, x1: Any, x2: Any, *args: Any, **kwargs: Any) -> Any:
+        a, b = _traced(x1), _traced(x2)
+        if len(a.shape) != 1 or a.shape != b.shape or _trail(result) != ():
+            raise Unfit("it does not run over the columns of rows with one dimension", "flatten the rows first")
+        return mapped(lambda x, y: HANDLERS[name](tracing.record, x, y, *args, **kwargs).value, (), a, b)
+
+    return handler
+
+
+def _bincount(tracing: Tracing, result: Any, input: Any, weights: Any = None, minlength: int = 0) -> Any:
+    if not isinstance(input, EndIds) or input.end is None:
+        raise Unfit("it counts numbers that are not the ends of edges", "count a row of edge_index")
+    if minlength != tracing.vertices:
+        raise Unfit("without minlength= it leaves out the vertices after the last one that has an edge",
+                    "pass minlength=x.size(0)")  # fmt: skip
+    rows = on_edges_of(tracing, input, [1.0], ()) if weights is None else weights
+    return scatter(tracing, result, rows, input, "sum")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -534,7 +669,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "index_select": _lift,
     **dict.fromkeys(("index_add", "scatter_add"), _scatter("sum")),
     "scatter_reduce": _scatter(None),
-    **dict.fromkeys(("eq", "isinf", "isnan"), _where_infinite),
+    **dict.fromkeys(("eq", "isinf", "isnan"), _equal(True)),
+    "ne": _equal(False),
+    **dict.fromkeys(("lt", "less"), _compared(turned=False, opposite=False)),
+    **dict.fromkeys(("gt", "greater"), _compared(turned=True, opposite=False)),
+    **dict.fromkeys(("ge", "greater_equal"), _compared(turned=False, opposite=True)),
+    **dict.fromkeys(("le", "less_equal"), _compared(turned=True, opposite=True)),
+    **dict.fromkeys(("invert", "bitwise_not", "logical_not"), _not),
+    **dict.fromkeys(("and", "rand", "bitwise_and", "logical_and"), _and),
+    **dict.fromkeys(("or", "ror", "bitwise_or", "logical_or"), _or),
+    "nonzero": _places,
     **dict.fromkeys(("masked_fill", "setitem"), _filled),
     "where": _where,
+    **{name: _pair(name) for name in ("cosine_similarity", "pairwise_distance")},
+    "bincount": _bincount,
+    **dict.fromkeys(("flip", "fliplr", "flipud", "roll"), turned),
 }

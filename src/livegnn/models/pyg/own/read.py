@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -23,24 +22,35 @@ from livegnn.models.pyg.context import (
     Shaped,
     refuse,
 )
-from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced
+from livegnn.models.pyg.copies import private_copy
+from livegnn.models.pyg.own.rows import EdgeChoice, EdgeTypes, EndIds, LoopWeight, Traced, is_followed
+from livegnn.models.pyg.own.tracing import EDGES as _EDGES
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
+from livegnn.models.pyg.own.tracing import VERTICES as _VERTICES
 
-_VERTICES, _EDGES = 61, 227  # unlike the width of any layer, with loops added and removed, too
+_TYPES = 12
 _UNREAD = "is not read"
 
 Convert = Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]  # (module, name, args, kwargs)
 
 
 def convert_own(
-    conv: Any, name: str, where: str, args: tuple[Any, ...], kwargs: dict[str, Any], record: Import, nested: Convert
+    conv: Any,
+    name: str,
+    where: str,
+    call: Callable[[Any, Any], Any],
+    given: tuple[Any, ...],
+    record: Import,
+    nested: Convert,
+    checked: Callable[[Any, str], None],
 ) -> Any:
-    """What an own layer's call returns: rows, or a tuple, list or dict of such.
+    """What call(layer, given) returns: rows, or a tuple, list or dict of such.
 
-    Args:     nested: reads the call of a convolution inside the layer.
+    Args:     nested: reads the call of a convolution inside the layer.   checked: refuses one by its options.
     Raises:   ModelUnsupported naming the user's method and line.
     """
-    anchor = _anchor((args, kwargs))
+    anchor = _anchor(given)
+    anchor = record.rows if anchor is None else anchor
     if anchor is None:
         raise refuse(where, "it is not given one row per vertex", "pass the features or a layer's output")
     if anchor.vertex_type is not None:
@@ -50,12 +60,15 @@ def convert_own(
 
     def inner(run: FollowedRun, module: Any, path: str, args: Any, kwargs: Any) -> Any:
         path = f"{name}.{path}" if name else path
-        given = [_outward(each, run, where) for each in (args, kwargs)]
-        return _inward(nested(module, path, *given), where)
+        handed = [_outward(each, run, where) for each in (args, kwargs)]
+        return _inward(nested(module, path, *handed), where)
 
-    run = FollowedRun(layer, record, where, anchor, inner)
-    given = _Examples(run, where)
-    result = _outward(run.run(given.of(args), given.of(kwargs)), run, where)
+    def options(module: Any, path: str) -> None:
+        checked(module, f"{name}.{path}" if name else path)
+
+    run = FollowedRun(layer, record, where, anchor, inner, options)
+    examples = _Examples(run, where).of(given)
+    result = _outward(run.run(lambda: call(layer, examples)), run, where)
     _refuse_loop_weights(result, where)
     return result
 
@@ -66,7 +79,7 @@ def _copied(conv: Any) -> Any:
     try:
         for each, before, after in kept:
             each._forward_pre_hooks, each._forward_hooks = type(before)(), type(after)()
-        return copy.deepcopy(conv)
+        return private_copy(conv)
     finally:
         for each, before, after in kept:
             each._forward_pre_hooks, each._forward_hooks = before, after
@@ -145,9 +158,11 @@ class _Examples:
             self.run.record.weights_from.add("edge_weight")
             weights = torch.rand(_EDGES, generator=self.random) + 0.1
             return weights, Traced(EdgeWeight(), (), EdgeChoice())
-        what = "edge_type" if given is TYPES else given.what
+        if given is TYPES:
+            return torch.randint(0, _TYPES, (_EDGES,), generator=self.random), EdgeTypes(EdgeChoice())
+        what = given.what
         error = refuse(self.where, f"its argument {what} {_UNREAD}", f"leave {what} out")
-        return torch.zeros(_EDGES if given is TYPES else _VERTICES, dtype=torch.int64), Refusal(error)
+        return torch.zeros(_VERTICES, dtype=torch.int64), Refusal(error)
 
 
 def _inward(result: Any, where: str) -> Any:
@@ -171,8 +186,12 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
         if result == EDGES_OF_GRAPH:
             return EDGES
         return Refusal(refuse(where, "it hands on edges with self-loops added or removed", "do that in the graph"))
+    if isinstance(result, EdgeTypes) and result.edges == EdgeChoice():
+        return TYPES
     if not isinstance(result, Traced):
-        return result
+        if not is_followed(result) or isinstance(result, Refusal):
+            return result
+        return Refusal(refuse(where, "it returns what is of edges alone", "return rows of vertices"))
     if result.edges not in (None, EdgeChoice()):
         return Refusal(refuse(where, "it hands on rows of edges with self-loops added or removed",
                               "return rows of vertices"))  # fmt: skip

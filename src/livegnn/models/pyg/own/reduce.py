@@ -7,9 +7,13 @@ attention. What is left is gathered edge by edge.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from livegnn.models import ir, layers
 from livegnn.models.edges import EdgeWeight, Gather, HeadScale, Loops, Source, Target, on_edges
@@ -27,6 +31,12 @@ from livegnn.models.pyg.own.rows import (
     mapped,
     prod,
 )
+
+_EXTREMES: dict[str, Callable[[ir.Value, ir.Value], ir.Value]] = {
+    "max": lambda a, b: ir.Maximum((a, b)),
+    "min": lambda a, b: ir.Elementwise("minimum", (a, b)),
+}
+_LARGE = 1e30  # what a maximum takes for an edge that is left out
 
 
 @dataclass(frozen=True)
@@ -106,16 +116,18 @@ class Reducer:
         if kind is not None:
             return self.simple(rows, kind)
         edges = _edges_of(rows)
-        if edges.added and (edges.own or not rows.even):
-            raise Unfit(f"aggr={label!r} over edges with loops added next to the graph's own is not supported",
+        if edges.masks or (edges.added and not _in_place(rows)):
+            raise Unfit(f"aggr={label!r} over edges with loops added next to the graph's own, or masked, is not read",
                         "call remove_self_loops first, or use sum, mean, max or min")  # fmt: skip
-        aggregator = self.aggregator(rows.value, "replace" if edges.added else _loops(edges), label=label)
+        aggregator = self.aggregator(rows.value, edges, label=label)
         value = aggregator.of(module)
         return Traced(value, (*rows.shape[:-1], value.width // max(1, prod(rows.shape[:-1]))))
 
     def simple(self, rows: Traced, kind: ir.Aggregate) -> Traced:
         """The rows by an aggregate that the engine has. Raises: Unfit."""
         edges, shape = _edges_of(rows), rows.shape
+        if edges.masks:
+            return self.masked(rows, kind)
         parts = Factors(rows.value.width)
         parts.add(rows.value, set(self.softmaxes))
         normalised = self.normalised(rows, parts, edges, kind)
@@ -124,11 +136,31 @@ class Reducer:
         attended = self.attended(rows, parts, edges) if kind == "sum" else None
         if attended is not None:
             return Traced(attended, shape)
-        if edges.added and (edges.own or not rows.even or kind in ("sum", "mean")):
+        if edges.added and (not _in_place(rows) or kind in ("sum", "mean")):
             return Traced(self.with_loops(rows, parts, kind), shape)
-        return Traced(self.over(rows.value, parts, "replace" if edges.added else _loops(edges), kind), shape)
+        return Traced(self.over(rows.value, parts, edges, kind), shape)
 
-    def over(self, value: ir.Value, parts: Factors, loops: Loops, kind: ir.Aggregate) -> ir.Value:
+    def masked(self, rows: Traced, kind: ir.Aggregate) -> Traced:
+        """The reduction over those edges of a list that its masks leave."""
+        edges, mask = _edges_of(rows), self.mask(_edges_of(rows))
+        whole = Traced(rows.value, rows.shape, mask.edges, rows.loops, rows.even)
+        if kind in ("sum", "mean"):
+            y = self.simple(mapped(_left(0.0), rows.shape, whole, mask), "sum")
+            if kind == "sum":
+                return y
+            return Traced(ir.Elementwise("divide", (y.value, self.count(edges))), rows.shape)
+
+        y = self.simple(mapped(_left(-_LARGE if kind == "max" else _LARGE), rows.shape, whole, mask), kind)
+        zeros = constant_like(y.value, np.zeros(y.value.width))
+        return Traced(ir.Elementwise("where", (self.count(edges), y.value, zeros)), rows.shape)
+
+    def mask(self, edges: EdgeChoice) -> Traced:
+        """1 for the edges of a list that its masks leave, 0 for the others: a number of each edge of the whole list."""
+        whole = replace(edges, masks=())
+        parts = [Traced(each.value, (), whole, each.loops) for each in edges.masks]
+        return functools.reduce(lambda a, b: mapped(ir.Multiply, (), a, b), parts)
+
+    def over(self, value: ir.Value, parts: Factors, edges: EdgeChoice, kind: ir.Aggregate) -> ir.Value:
         """`value`, whose factors are `parts`, reduced over edges without added loops, or of GAT's kind."""
         outside = None
         if kind in ("sum", "mean") and (parts.targets or parts.weights == 1):
@@ -146,33 +178,38 @@ class Reducer:
             inside = ir.Multiply(inside, EdgeWeight())
         if isinstance(inside, Source):
             inside = inside.x
-        y = self.aggregator(inside, loops, weighted=weights > 0).simple(kind)
+        y = self.aggregator(inside, edges, weighted=weights > 0).simple(kind)
         return y if outside is None else ir.Multiply(y, outside)
 
-    def aggregator(self, message: ir.Value, loops: Loops, *, weighted: bool = False, label: Any = None) -> Aggregator:
-        return Aggregator(message, self.anchor, self.record, self.where, weighted, None, loops, label)
+    def aggregator(
+        self, message: ir.Value, edges: EdgeChoice, *, weighted: bool = False, label: Any = None
+    ) -> Aggregator:
+        loops = _loops(edges)
+        return Aggregator(message, self.anchor, self.record, self.where, weighted, edges.relation, loops, label)
 
     def with_loops(self, rows: Traced, parts: Factors, kind: ir.Aggregate) -> ir.Value:
         """The reduction over the graph's edges, and the added loops' rows joined to it at their vertices."""
-        edges, loop = _edges_of(rows), rows.loop
-        assert loop is not None
-        y = self.over(rows.value, parts, _loops(edges), kind)
+        plain, loops = _edges_of(rows).plain, rows.loops
+        y = self.over(rows.value, parts, plain, kind)
+        added = tuple((1.0, each) for each in loops)
         if kind == "sum":
-            return ir.Combine(((1.0, y), (1.0, loop)))
+            return ir.Combine(((1.0, y), *added))
         if kind == "mean":
-            count = self.count(EdgeChoice(edges.own))
-            whole = ir.Combine(((1.0, ir.Multiply(y, count)), (1.0, loop)))
-            return ir.Multiply(whole, ir.Activation(_and_one(count), "reciprocal"))
+            count = self.count(plain)
+            whole = ir.Combine(((1.0, ir.Multiply(y, count)), *added))
+            return ir.Multiply(whole, ir.Activation(_plus(count, len(loops)), "reciprocal"))
         if kind in ("max", "min"):
-            joined = ir.Maximum((y, loop)) if kind == "max" else ir.Elementwise("minimum", (y, loop))
-            return ir.Elementwise("where", (self.count(EdgeChoice(edges.own)), joined, loop))
+            loop = functools.reduce(_EXTREMES[kind], loops)
+            return ir.Elementwise("where", (self.count(plain), _EXTREMES[kind](y, loop), loop))
         raise Unfit(f"a {kind} over edges with loops added next to the graph's own is not supported",
                     "call remove_self_loops first")  # fmt: skip
 
     def count(self, edges: EdgeChoice) -> ir.Value:
         """The number of in-edges in a list, one column."""
-        value = self.aggregator(ones(self.anchor), _loops(edges)).simple("sum")
-        return _and_one(value) if edges.added else value
+        if edges.masks:
+            return self.simple(self.mask(edges), "sum").value
+        value = self.aggregator(ones(self.anchor), edges.plain).simple("sum")
+        return _plus(value, edges.added) if edges.added else value
 
     # ---- degrees
 
@@ -183,18 +220,19 @@ class Reducer:
         """
         edges = _edges_of(rows)
         weighted, row = isinstance(rows.value, EdgeWeight), constant_row(rows.value)
-        if rows.value.width != 1 or not (weighted or (row is not None and row[0] == 1.0)):
+        if rows.value.width != 1 or edges.masks or not (weighted or (row is not None and row[0] == 1.0)):
             return None
-        fill = rows.loop.fill if isinstance(rows.loop, LoopWeight) else None
-        own = self.aggregator(ones(self.anchor), _loops(edges), weighted=weighted).simple("sum")
+        if end == 0 and edges.relation is not None:
+            return None
+        fills = [each.fill for each in rows.loops if isinstance(each, LoopWeight)]
+        own = self.aggregator(ones(self.anchor), edges.plain, weighted=weighted).simple("sum")
         if end == 0:  # the "difference" of ones is the weights of in-edges less those of out-edges, loops aside
             difference = ir.Propagate(ones(self.anchor), "difference", weighted)
             own = ir.Combine(((1.0, own), (-1.0, difference)))
         if edges.added:
-            assert rows.loop is not None
-            own = ir.Combine(((1.0, own), (1.0, rows.loop)))
-        if end == 1 and (rows.even or fill is not None):
-            self.degrees[id(own)] = own, DegreeOf(edges, weighted, fill)
+            own = ir.Combine(((1.0, own), *((1.0, each) for each in rows.loops)))
+        if end == 1 and edges.added <= 1 and (rows.even or fills):
+            self.degrees[id(own)] = own, DegreeOf(edges, weighted, fills[0] if fills else None)
         return Traced(own, rows.shape)
 
     def inverse_root(self, x: ir.Value) -> ir.Value:
@@ -206,14 +244,14 @@ class Reducer:
 
     def normalised(self, rows: Traced, parts: Factors, edges: EdgeChoice, kind: ir.Aggregate) -> ir.Value | None:
         """d_u^-1/2 w d_v^-1/2 times rows of the source, as one normalised Propagate; None if it is none."""
-        if parts.others or len(parts.targets) != 1 or kind == "mean":
+        if parts.others or len(parts.targets) != 1 or kind == "mean" or edges.relation is not None:
             return None
         root = parts.targets[0]
         known = self.roots.get(id(root))
         if known is None or not any(each is root for each in parts.sources):
             return None
-        degree, loops = known[1], edges.added
-        if degree.edges != edges or parts.weights != degree.weighted or edges.own == edges.added:
+        degree, loops = known[1], edges.added > 0
+        if degree.edges != edges or parts.weights != degree.weighted or edges.own == loops or edges.added > 1:
             return None  # no such norm: of all edges it has loops added to them, or none in their place
         if loops and not (rows.even if not degree.weighted else _same_in_loops(rows, parts)):
             return None
@@ -234,10 +272,10 @@ class Reducer:
         def exp(rows: ir.Value, most: ir.Value) -> ir.Value:
             return ir.Activation(ir.Combine(((1.0, rows), (-1.0, most))), "exp")
 
-        loop = exp(score.loop, largest) if score.loop is not None else None
-        power = Traced(exp(score.value, Target(largest)), score.shape, edges, loop, score.even)
+        loops = tuple(exp(each, largest) for each in score.loops)
+        power = Traced(exp(score.value, Target(largest)), score.shape, edges, loops, score.even)
         inverse = ir.Activation(self.simple(power, "sum").value, "reciprocal")
-        over = Traced(Target(inverse), score.shape, edges, inverse)
+        over = Traced(Target(inverse), score.shape, edges, (inverse,) * edges.added)
         result = mapped(ir.Multiply, score.shape, power, over)
         self.softmaxes[id(result.value)] = result.value, score
         return result
@@ -248,8 +286,10 @@ class Reducer:
         if len(found) != 1:
             return None
         alpha, score = self.softmaxes[id(found[0])]
+        if score.edges != edges:
+            return None
         others = [each for each in parts.others if each is not alpha]
-        if edges.added and (edges.own or not (rows.even and score.even)):
+        if edges.added and not (_in_place(rows) and score.even):
             return None
         weights: list[ir.Value] = [EdgeWeight() for _ in range(parts.weights)]
         message = product([*others, *map(Source, parts.sources), *weights], parts.width)
@@ -257,35 +297,49 @@ class Reducer:
             return None
         message = Source(constant_like(self.anchor, [1.0] * parts.width)) if message is None else message
         message = message if parts.coefficient == 1.0 else at_ends(_scaled(parts.coefficient), message)
-        loops = "replace" if edges.added else _loops(edges)
-        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, loops)
+        loops = _loops(edges)
+        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, loops, relation=edges.relation)
         outside = product(parts.targets, parts.width)
         return y if outside is None else ir.Multiply(y, outside)
 
 
 def _edges_of(rows: Traced) -> EdgeChoice:
-    if rows.edges is None:
+    if not isinstance(rows.edges, EdgeChoice):
         raise Unfit("it reduces rows of vertices by the ends of edges", "bring them to the edges first, as x_j")
     return rows.edges
 
 
 def _loops(edges: EdgeChoice) -> Loops:
-    return "keep" if edges.own else "drop"
+    return "replace" if edges.added else "keep" if edges.own else "drop"
+
+
+def _in_place(rows: Traced) -> bool:
+    """Whether added loops are one in the place of every vertex's own, with the rows that an edge would have."""
+    edges = _edges_of(rows)
+    return edges.added == 1 and not edges.own and rows.even and edges.relation is None
+
+
+def _left(number: float) -> Callable[[ir.Value, ir.Value], ir.Value]:
+    """Rows where a mask is not 0, a number elsewhere, whatever the rows are there."""
+
+    def left(value: ir.Value, mask: ir.Value) -> ir.Value:
+        return ir.Elementwise("where", (mask, value, constant_like(mask, np.full(value.width, number))))
+
+    return left
 
 
 def _scaled(coefficient: float) -> Any:
     return lambda x: x if coefficient == 1.0 else total([(coefficient, x)])
 
 
-def _and_one(x: ir.Value) -> ir.Value:
-    return ir.Affine(x, [1.0], [1.0])  # type: ignore[arg-type]
+def _plus(x: ir.Value, number: float) -> ir.Value:
+    return ir.Affine(x, [1.0], [float(number)])  # type: ignore[arg-type]
 
 
 def _same_in_loops(rows: Traced, parts: Factors) -> bool:
     """Whether added loops' rows are the same product, with the loops' weight in the place of the edges'."""
-    assert rows.loop is not None
     inside = Factors(rows.value.width)
-    inside.add(rows.loop, set())
+    inside.add(rows.loops[0], set())
     others = Counter(id(each) for each in inside.others if not isinstance(each, LoopWeight))
     same = others == Counter(map(id, [*parts.sources, *parts.targets]))
     return same and inside.coefficient == parts.coefficient and len(inside.others) - others.total() == parts.weights

@@ -23,10 +23,23 @@ _MOST_SLICES = 16  # of a choice of columns that is not a product with a matrix 
 
 @dataclass(frozen=True)
 class EdgeChoice:
-    """Which edges a list of edges holds: own, the graph's self-loop edges; added, one more loop for every vertex."""
+    """Which edges a list of edges holds: the graph's, and lists of loops with one for every vertex.
+
+    own: whether self-loop edges are among the graph's.   relation: the one type of the graph's edges; None for all.
+    added: how many lists of loops there are, `before` of them in front of the graph's edges.
+    masks: numbers of the whole list's edges, 0 for those that are left out.
+    """
 
     own: bool = True
-    added: bool = False
+    added: int = 0
+    before: int = 0
+    relation: int | None = None
+    masks: tuple[Traced, ...] = ()
+
+    @property
+    def plain(self) -> EdgeChoice:
+        """The graph's edges among these, without masks."""
+        return EdgeChoice(self.own, relation=self.relation)
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,39 @@ class EndIds:
 
     edges: EdgeChoice
     end: int | None = None
+
+
+@dataclass(frozen=True)
+class EdgeMask:
+    """Which edges of a list are left: own, whether self-loops are; relation, of which type they are, None for all;
+    numbers, of which they have one that is not 0, None for all.
+    """
+
+    edges: EdgeChoice
+    own: bool = True
+    relation: int | None = None
+    numbers: Traced | None = None
+
+
+@dataclass(frozen=True)
+class EdgeTypes:
+    """The types of edges, whole numbers."""
+
+    edges: EdgeChoice
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The vertices where `mask`, one number each, is not 0."""
+
+    mask: Traced
+
+
+@dataclass(frozen=True)
+class Places:
+    """The numbers of the edges or vertices where a truth holds, as torch.where and nonzero give them."""
+
+    mask: Traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +97,26 @@ class LoopWeight(ir.Value):
 class Traced:
     """Rows: of vertices, or of `edges`, with `shape` left of each row.
 
-    loop: what an added loop's row is, one row per vertex; None without added loops.   even: whether that is what
-    `value` is on an edge from the vertex to itself.
+    loops: what the rows of each list of added loops are, one row per vertex.   even: whether these are what `value` is
+    on an edge from the vertex to itself.
     """
 
     value: ir.Value
     shape: tuple[int, ...]
-    edges: EdgeChoice | None = None
-    loop: ir.Value | None = None
+    edges: EdgeChoice | Chosen | None = None
+    loops: tuple[ir.Value, ...] = ()
     even: bool = True
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A sparse matrix of as many rows and columns as there are vertices, a number for each edge of a list.
+
+    rows: the end of the edges that numbers its rows; the other numbers its columns.
+    """
+
+    numbers: Traced
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +130,7 @@ def is_followed(value: Any) -> bool:
         return any(is_followed(each) for each in value)
     if isinstance(value, dict):
         return any(is_followed(each) for each in value.values())
-    return isinstance(value, (Traced, EndIds, InfiniteEntries, Refusal))
+    return isinstance(value, (Traced, EndIds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Matrix, Refusal))
 
 
 def at_ends(function: Callable[..., Any], *values: ir.Value) -> Any:
@@ -91,11 +148,12 @@ def mapped(function: Callable[..., ir.Value], shape: Sequence[int], *rows: Trace
     if any(each.edges != edges for each in rows):
         raise Unfit("it joins rows of vertices with rows of edges, or rows of different edges")
     value = at_ends(function, *(each.value for each in rows))
-    loop = None
-    if edges is not None and edges.added:
-        known = all(isinstance(each.value, Source | Target) and each.value.x is each.loop for each in rows)
-        loop = value.x if known and isinstance(value, Source | Target) else function(*(each.loop for each in rows))
-    return Traced(value, tuple(shape), edges, loop, all(each.even for each in rows))
+    loops = []
+    for place in range(len(rows[0].loops)):
+        known = all(isinstance(each.value, Source | Target) and each.value.x is each.loops[place] for each in rows)
+        joined = known and isinstance(value, Source | Target)
+        loops.append(value.x if joined else function(*(each.loops[place] for each in rows)))
+    return Traced(value, tuple(shape), edges, tuple(loops), all(each.even for each in rows))
 
 
 def columns(value: ir.Value, index: Any) -> ir.Value:

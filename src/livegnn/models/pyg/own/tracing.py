@@ -21,10 +21,21 @@ from torch_geometric import nn as pyg
 
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
+from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
-from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, on_edges_of
+from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
+from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
 from livegnn.models.pyg.own.reduce import Reducer
-from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, InfiniteEntries, Traced, constant_like, is_followed, row_of
+from livegnn.models.pyg.own.rows import (
+    EdgeChoice,
+    EdgeTypes,
+    EndIds,
+    InfiniteEntries,
+    Places,
+    Traced,
+    constant_like,
+    is_followed,
+)
 from livegnn.models.pyg.own.utilities import utilities_as_steps
 
 _ABOUT = {
@@ -34,7 +45,10 @@ _ABOUT = {
     "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
     "empty_like", "is_contiguous", "storage_offset", "is_signed", "result_type", "is_inference",
 }  # fmt: skip
-_OF_IDS = {"max", "min", "unique", "eq", "ne", "any", "all"}  # of ends, what may decide nothing but a branch
+_OF_IDS = {"max", "min", "unique", "any", "all"}  # of ends, what may decide nothing but a branch
+_SAME_IDS = {"contiguous", "clone", "detach", "to", "long", "cpu", "int"}
+_AS_VECTOR = {"view", "unsqueeze", "squeeze", "expand", "expand_as", "reshape", "flatten"}
+VERTICES, EDGES = 61, 227  # of the run's graph: unlike the width of any layer, with loops added and removed, too
 _MADE = {"zeros", "ones", "full", "arange", "empty", "tensor", "as_tensor", "eye", "view", "reshape", "t", "transpose",
          "unsqueeze", "squeeze", "get", "contiguous", "to", "getitem", "T", "permute", "data", "detach", "expand",
          "flatten", "cat", "chunk", "split", "clone"}  # fmt: skip
@@ -45,16 +59,21 @@ class FollowedRun(TorchFunctionMode):
     """Follows the tensors of one layer's run.
 
     nested: reads a convolution inside the layer: (module, its path, args, kwargs) -> what it returns.
+    checked: refuses a convolution with options that its code does not show: (module, its path).
     """
 
-    def __init__(self, layer: nn.Module, record: Import, where: str, anchor: ir.Value, nested: Any) -> None:
+    def __init__(
+        self, layer: nn.Module, record: Import, where: str, anchor: ir.Value, nested: Any, checked: Any
+    ) -> None:
         super().__init__()
-        self.layer, self.record, self.where, self.nested = layer, record, where, nested
+        self.layer, self.record, self.where, self.nested, self.checked = layer, record, where, nested, checked
         self.reducer = Reducer(record, where, anchor)
         self.paths = {id(each): path for path, each in layer.named_modules()}
         self.known: dict[int, tuple[torch.Tensor, Any]] = {}
         self.depth = 0
         self.pending: list[Any] = []
+        self.vertices, self.edges = VERTICES, EDGES
+        self.masks: dict[Any, Traced] = {}  # of longer and shorter lists, by those that they are made of
         self.from_zeros = False  # whether the rows that a step of SUMMED_INTO adds to were all 0
 
     def __deepcopy__(self, memo: Any) -> FollowedRun:
@@ -66,15 +85,15 @@ class FollowedRun(TorchFunctionMode):
         self.known[id(tensor)] = tensor, symbol
         return tensor
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the layer's forward returns, in symbols. Raises: ModelUnsupported."""
+    def run(self, call: Callable[[], Any]) -> Any:
+        """What a call of the layer returns, in symbols. Raises: ModelUnsupported."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(self._hooked())
             stack.enter_context(utilities_as_steps(self.utility))
             stack.enter_context(self)
             try:
-                result = self.layer(*args, **kwargs)
+                result = call()
             except ModelUnsupported:
                 raise
             except Exception as error:
@@ -98,14 +117,23 @@ class FollowedRun(TorchFunctionMode):
 
     def before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self.depth += 1
-        if self.depth == 1:
-            args, kwargs = self.symbols_of(tuple(args)), self.symbols_of(kwargs)
-            handler = self.aggregation if isinstance(module, pyg.Aggregation) else self.convolution
-            followed = is_followed((args, kwargs))
-            self.raise_refusals((args, kwargs))
-            self.pending.append(self.symbol(lambda: handler(module, args, kwargs), "aggr") if followed else None)
+        if self.depth > 1:
+            return
+        args, kwargs = self.symbols_of(tuple(args)), self.symbols_of(kwargs)
+        self.raise_refusals((args, kwargs))
+        if not is_followed((args, kwargs)):
+            self.pending.append(None)
+        elif isinstance(module, pyg.Aggregation):
+            self.pending.append(self.symbol(lambda: self.aggregation(module, args, kwargs), "aggr"))
+        else:
+            self.pending.append(self.symbol(lambda: self.convolution(module, args, kwargs), type(module).__name__))
+            if self.pending[-1] is _INLINE:
+                self.depth = 0
 
     def after(self, module: nn.Module, args: Any, result: Any) -> None:
+        if self.depth == 0 and self.pending[-1] is _INLINE:
+            self.pending.pop()
+            return
         self.depth -= 1
         if self.depth == 0:
             self.learn(result, self.pending.pop())
@@ -117,17 +145,28 @@ class FollowedRun(TorchFunctionMode):
         if not isinstance(index, EndIds) or index.end != 1 or ptr is not None:
             raise Unfit("it reduces by something else than the edges' targets", "pass index")
         if not isinstance(x, Traced):
-            x = on_edges_of(self, index, row_of(x, len(x), tuple(x.shape[1:]), self.record), tuple(x.shape[1:]))
+            x = constant_rows(self, x, index.edges, tuple(x.shape[1:]))
         label = getattr(self.layer, "aggr", None) if module is getattr(self.layer, "aggr_module", None) else None
         return self.reducer.of(x, module, label or type(module).__name__)
 
     def convolution(self, module: Any, args: Any, kwargs: Any) -> Any:
-        return self.nested(self, module, self.paths[id(module)], args, kwargs)
+        """What a convolution returns; _INLINE where it is given edges of the layer's making: then its code is followed.
+
+        Raises: ModelUnsupported.
+        """
+        path = self.paths[id(module)]
+        try:
+            return self.nested(self, module, path, args, kwargs)
+        except ModelUnsupported:
+            if not _has_changed_edges((args, kwargs)):
+                raise
+            self.checked(module, path)
+            return _INLINE
 
     def constant(self, like: Traced, row: Any, shape: tuple[int, ...]) -> Traced:
         """A constant row where `like` has a row."""
-        if like.edges is None:
-            return Traced(constant_like(like.value, row), shape)
+        if not isinstance(like.edges, EdgeChoice):
+            return Traced(constant_like(self.reducer.anchor, row), shape, like.edges)
         return on_edges_of(self, EndIds(like.edges), row, shape)
 
     # ---- following
@@ -214,12 +253,10 @@ class FollowedRun(TorchFunctionMode):
     def step(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
         """What a function of torch makes. Raises: Unfit."""
         first = args[0] if args else None
-        if isinstance(first, EndIds):
-            if name in _OF_IDS:
+        if isinstance(first, (EndIds, EdgeTypes, Places)):
+            if name in _OF_IDS and not isinstance(first, Places):
                 return None
-            if first.end is not None and name in ("view", "unsqueeze", "expand", "expand_as", "to", "long", "reshape"):
-                return first
-            if name in ("contiguous", "clone", "detach", "to", "long"):
+            if name in _SAME_IDS or (name in _AS_VECTOR and getattr(first, "end", 0) is not None):
                 return first
         if isinstance(first, InfiniteEntries) and name not in ("where",):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
@@ -229,6 +266,16 @@ class FollowedRun(TorchFunctionMode):
         if "out" in kwargs or "inplace" in kwargs:
             kwargs = {key: each for key, each in kwargs.items() if key not in ("out", "inplace")}
         return handler(self, result, *args, **kwargs)
+
+
+def _has_changed_edges(value: Any) -> bool:
+    """Whether edges, or rows of edges, are others than the graph's own."""
+    if isinstance(value, (list, tuple, dict)):
+        return any(map(_has_changed_edges, value.values() if isinstance(value, dict) else value))
+    if isinstance(value, Traced):
+        own = value.edges == EdgeChoice() and isinstance(value.value, EdgeWeight | EdgeAttribute)
+        return value.edges is not None and not own
+    return is_followed(value) and not isinstance(value, Refusal) and value != EDGES_OF_GRAPH
 
 
 def _name(func: Any) -> str:
@@ -278,3 +325,4 @@ def _line(frame: FrameType, number: int) -> str:
 
 
 EDGES_OF_GRAPH = EndIds(EdgeChoice())
+_INLINE = object()

@@ -19,7 +19,8 @@ from torch_geometric import utils
 from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight, Gather
 from livegnn.models.pyg.context import Unfit
-from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
+from livegnn.models.pyg.own.edges import Tracing, constant_rows, extended, on_edges_of, without_loops
+from livegnn.models.pyg.own.functions import scatter
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
 from livegnn.models.pyg.utilities import original_of
 
@@ -37,8 +38,7 @@ def _softmax(tracing: Tracing, result: Any, given: Given) -> Any:
     if index.end == 0:
         raise Unfit("it runs over what leaves a vertex, along the edges' other direction", "pass index, the targets")
     if not isinstance(src, Traced):
-        shape = tuple(src.shape[1:])
-        src = on_edges_of(tracing, index, row_of(src, len(src), shape, tracing.record), shape)
+        src = constant_rows(tracing, src, index.edges, tuple(src.shape[1:]))
     if given.get("dim", 0) % (len(src.shape) + 1) != 0 or src.edges != index.edges:
         raise Unfit("its scores are not rows of the edges whose targets it is given")
     return tracing.reducer.softmax(src)
@@ -63,33 +63,32 @@ def _edges_in(given: Given) -> EdgeChoice:
 
 
 def _remove(tracing: Tracing, result: Any, given: Given) -> Any:
-    edge_attr = given.get("edge_attr")
-    if _edges_in(given).added:
-        raise Unfit("it removes the self-loops that were added before", "leave out one of the two")
-    edges = EdgeChoice(own=False)
-    return EndIds(edges), None if edge_attr is None else _rows(tracing, result[1], edge_attr, edges, None)
+    edge_attr, before = given.get("edge_attr"), _edges_in(given)
+    edges = without_loops(tracing, before)
+    if edge_attr is None:
+        return EndIds(edges), None
+    return EndIds(edges), dataclasses.replace(_rows(tracing, edge_attr, before), edges=edges, loops=())
 
 
-def _rows(tracing: Tracing, result: Any, edge_attr: Any, edges: EdgeChoice, loop: ir.Value | None) -> Traced:
-    shape = tuple(result.shape[1:])
+def _rows(tracing: Tracing, edge_attr: Any, edges: EdgeChoice) -> Traced:
+    """The rows of edges that a utility is given. Raises: Unfit for those of others."""
     if not isinstance(edge_attr, Traced):
-        row = row_of(edge_attr, len(edge_attr), shape, tracing.record)
-        return Traced(on_edges_of(tracing, EndIds(EdgeChoice()), row, shape).value, shape, edges, loop)
-    return Traced(edge_attr.value, shape, edges, loop)
+        return constant_rows(tracing, edge_attr, edges, tuple(edge_attr.shape[1:]))
+    if edge_attr.edges != edges:
+        raise Unfit("its rows are not those of its edges", "pass the rows of the same edges")
+    return edge_attr
 
 
 def _add(tracing: Tracing, result: Any, given: Given) -> Any:
     before, edge_attr = _edges_in(given), given.get("edge_attr")
-    if before.added:
-        raise Unfit("it adds self-loops for the second time", "leave out one of the two")
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
-    edges = EdgeChoice(before.own, added=True)
+    edges = extended(tracing, before, 0, 1)
     if edge_attr is None:
         return EndIds(edges), None
-    plain = _rows(tracing, result[1], edge_attr, before, None)
+    plain = _rows(tracing, edge_attr, before)
     loop, even = _fill(tracing, plain, given.get("fill_value"))
-    return EndIds(edges), Traced(plain.value, plain.shape, edges, loop, even)
+    return EndIds(edges), Traced(plain.value, plain.shape, edges, (*plain.loops, loop), even and plain.even)
 
 
 def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bool]:
@@ -103,16 +102,17 @@ def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bo
     kinds: dict[str, ir.Aggregate] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
     if fill_value not in kinds:
         raise Unfit(f"fill_value={fill_value!r} is not supported", "use a number, 'mean' or 'add'")
-    loops = "keep" if rows.edges is None or rows.edges.own else "drop"
-    return Gather(rows.value, kinds[fill_value], loops=loops), False  # type: ignore[arg-type]
+    edges = rows.edges
+    if not isinstance(edges, EdgeChoice) or edges.added or edges.masks:
+        return tracing.reducer.simple(rows, kinds[fill_value]).value, False
+    return Gather(rows.value, kinds[fill_value], loops="keep" if edges.own else "drop", relation=edges.relation), False
 
 
 def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
     """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
     before, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
     if before.added or edge_attr is None or not before.own:
-        before = EdgeChoice(own=False) if not before.added else before
-        return _add(tracing, result, {**given, "edge_index": EndIds(before)})
+        return _replace(tracing, result, given)
     if not isinstance(edge_attr, Traced):
         return _keep_constant(tracing, result, given)
     if given.get("num_nodes") is None:
@@ -122,20 +122,39 @@ def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
             "a vertex's loop takes the attributes of its last self-loop edge, which are not kept",
             "use remove_self_loops and add_self_loops",
         )
-    edges = EdgeChoice(own=False, added=True)
+    edges = extended(tracing, without_loops(tracing, before), 0, 1)
     weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
-    return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
+    return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, (weight,), even=False)
+
+
+def _replace(tracing: Tracing, result: Any, given: Given) -> Any:
+    """One loop for every vertex in the place of all: with the rows of those that were added last, if any were."""
+    before, edge_attr = _edges_in(given), given.get("edge_attr")
+    edges = without_loops(tracing, before)
+    rows = None if edge_attr is None else _rows(tracing, edge_attr, before)
+    if before.masks and before.added:
+        raise Unfit("it keeps those of the added self-loops that a mask has left", "add them after the mask")
+    left = None if rows is None else dataclasses.replace(rows, edges=edges, loops=())
+    ids, made = _add(tracing, result, {**given, "edge_index": EndIds(edges), "edge_attr": left})
+    if rows is None or not rows.loops:
+        return ids, made
+    return ids, dataclasses.replace(made, loops=(rows.loops[-1],), even=rows.even)
 
 
 def _keep_constant(tracing: Tracing, result: Any, given: Given) -> Any:
     """The same where all edges have one constant row: so do the loops of vertices with self-loops of their own."""
-    ids, rows = _add(tracing, result, {**given, "edge_index": EndIds(EdgeChoice(own=False))})
+    before = _edges_in(given)
+    edges = without_loops(tracing, before)
+    plain = _rows(tracing, given["edge_attr"], before)
+    left = dataclasses.replace(plain, edges=edges)
+    ids, rows = _add(tracing, result, {**given, "edge_index": EndIds(edges), "edge_attr": left})
     if rows.even:
         return ids, rows
     reducer = tracing.reducer
-    own = ((1.0, reducer.count(EdgeChoice())), (-1.0, reducer.count(EdgeChoice(own=False))))
+    own = ((1.0, reducer.count(before)), (-1.0, reducer.count(edges)))
     constant = constant_like(reducer.anchor, constant_row(rows.value))
-    return ids, dataclasses.replace(rows, loop=ir.Elementwise("where", (ir.Combine(own), constant, rows.loop)))
+    loop = ir.Elementwise("where", (ir.Combine(own), constant, rows.loops[0]))
+    return ids, dataclasses.replace(rows, loops=(loop,))
 
 
 _STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
