@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric.utils import scatter
 
 
 class Updating(nn.Module):
@@ -109,6 +110,24 @@ class Several(nn.Module):
         return {"rows": h, "kinds": self.a(both), "amount": self.b(both), "loss": h.pow(2).mean()}
 
 
+class Scattering(Scored):
+    """Sums of its own over edge_index: the whole module is followed through one run."""
+
+    def forward(self, x, edge_index):
+        z = self.conv(x, edge_index).relu()
+        z = scatter(z[edge_index[0]], edge_index[1], 0, dim_size=x.size(0))
+        return self.score(self, z, z, z, edge_index)
+
+
+def paired(net, z, u, v, edge_index):
+    return net.out(z[edge_index.T].reshape(-1, 12))
+
+
+def unpacked(net, z, u, v, edge_index):
+    source, target = z[edge_index]
+    return net.out(torch.cat([source, target], dim=1)) - z[edge_index.t()[:, 1]][:, :2]
+
+
 def mlp(net, z, u, v, edge_index):
     return net.out(torch.cat([u, v, (u - v).abs(), u * v], dim=-1)).sigmoid()
 
@@ -127,6 +146,10 @@ CASES = {
     "bilinear": lambda: Scored(lambda net, z, u, v, e: net.out(u, v), out=nn.Bilinear(6, 6, 2)),
     "log softmax": lambda: Scored(lambda net, z, u, v, e: F.log_softmax(net.out(u + v), -1), out=nn.Linear(6, 3)),
     "source alone": lambda: Scored(lambda net, z, u, v, e: net.out(u), out=nn.Linear(6, 1)),
+    "pairs, followed": lambda: Scattering(paired, out=nn.Linear(12, 3)),
+    "both ends, followed": lambda: Scattering(unpacked, out=nn.Linear(12, 2)),
+    "pairs": lambda: Scored(paired, out=nn.Linear(12, 3)),
+    "both ends": lambda: Scored(unpacked, out=nn.Linear(12, 2)),
     "heads": Heads,
     "weights": Weighted,
     "weights in the layers": lambda: Weighted(reads=False),

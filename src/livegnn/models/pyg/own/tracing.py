@@ -25,8 +25,8 @@ from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
 from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
-from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.pairs import join_pairs
+from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeTypes,
