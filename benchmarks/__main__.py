@@ -40,6 +40,7 @@ TEMPORAL_TABLES = (  # `make bench-temporal`
     "temporal_update",
     "temporal_blocks",
     "temporal_sampling",
+    "temporal_tglite",
     "temporal_cache",
     "temporal_rounds",
     "temporal_training",

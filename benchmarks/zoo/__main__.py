@@ -1,7 +1,7 @@
-"""python -m benchmarks.zoo [WORD ...] [--out FILE]: tries the classes of the zoo, each in a process of its own.
+"""python -m benchmarks.zoo [WORD ...] [--held-out] [--out FILE]: tries the classes, each in a process of its own.
 
 LIVEGNN_ZOO names the folder of the checkouts, one folder per repository, OWNER+NAME. Words choose entries by their
-titles.
+titles; --held-out takes the second set (held_out.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 import livegnn  # noqa: F401 before the fork: a class costs no import
 from benchmarks.machine import description
 from benchmarks.report import Report
-from benchmarks.zoo import trial
+from benchmarks.zoo import held_out, trial
 from benchmarks.zoo.classes import ENTRIES
 from benchmarks.zoo.entries import Entry
 from benchmarks.zoo.summary import Result, write
@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     """0; 1 if a class is wrong or crashes; 2 without checkouts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description="tries public network classes")
     parser.add_argument("words", nargs="*", help="only entries whose title holds one of these")
+    parser.add_argument("--held-out", action="store_true", help="the second set, chosen before any was tried")
     parser.add_argument("--out", type=Path, help="write the tables to this file too")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one class (default 120)")
     options = parser.parse_args(arguments)
@@ -35,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write("[zoo] expected LIVEGNN_ZOO, the folder of the checkouts (OWNER+NAME), got none; set it\n")
         return 2
     checkouts = Path(os.environ["LIVEGNN_ZOO"])
-    chosen = [each for each in ENTRIES if not options.words or any(word in each.title for word in options.words)]
+    entries = held_out.ENTRIES if options.held_out else ENTRIES
+    chosen = [each for each in entries if not options.words or any(word in each.title for word in options.words)]
     missing = sorted({each.repository for each in chosen if not (checkouts / each.folder).is_dir()})
     report = Report(options.out)
     torch.set_num_threads(1)
@@ -44,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         if entry.repository not in missing:
             results.append(Result(entry, *_apart(entry, checkouts, options.limit)))
             report.progress(f"{results[-1].verdict:10} {entry.title}  {results[-1].reason[:160]}")
-    command = " ".join(["python -m benchmarks.zoo", *options.words])
+    command = " ".join(["python -m benchmarks.zoo", *(["--held-out"] if options.held_out else []), *options.words])
     write(report, results, missing, command, description())
     report.close()
     return 1 if any(each.verdict in ("wrong", "crash") for each in results) else 0

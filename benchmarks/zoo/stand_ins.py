@@ -39,6 +39,10 @@ class SparseTensor:
     def to(self, device: Any) -> SparseTensor:
         return self
 
+    def coalesce(self) -> SparseTensor:
+        """The zoo's graphs hold each edge once."""
+        return self
+
 
 def matmul(matrix: SparseTensor, x: Any, reduce: str = "sum") -> Any:
     return matrix.matmul(x, reduce)
@@ -83,7 +87,7 @@ def install() -> None:
     for name in ("sum", "add", "mean", "max", "min"):
         setattr(scattering, f"scatter_{name}", _reduced(name.replace("add", "sum")))
     sparse.__dict__.update(SparseTensor=SparseTensor, matmul=matmul, spmm=spmm, mul=mul, mul_=mul, sum=sparse_sum)
-    for name in ("fill_diag", "spspmm", "coalesce", "transpose"):
+    for name in ("fill_diag", "set_diag", "masked_select_nnz", "spspmm", "coalesce", "transpose"):
         setattr(sparse, name, _missing(name))
     sys.modules.update(torch_scatter=scattering, torch_sparse=sparse)
 

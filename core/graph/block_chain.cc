@@ -267,8 +267,14 @@ void BlockChain::make_table() const {
   std::unique_ptr<std::int64_t[]> values(new std::int64_t[BlockTableSlot::kHead + 3 * blocks]);
   values[0] = static_cast<std::int64_t>(blocks);
   std::int64_t* at = values.get() + BlockTableSlot::kHead;
-  std::int64_t before = 0;
+  std::int64_t before = 0, end = pages_.front().front().place;  // of the run so far, while it goes on
+  BlockRun run{end, INT64_MAX, INT64_MAX};
   each_block([&](const Block& block) {
+    if (run.edges == INT64_MAX && block.place != end) {
+      run.edges = before;
+      run.next = block.first.major;
+    }
+    end = block.place + block.count;
     at[0] = block.first.major;
     at[blocks] = before;
     at[2 * blocks] = block.place;
@@ -278,6 +284,9 @@ void BlockChain::make_table() const {
   for (std::size_t column = 0; column < 3; ++column) {
     values[1 + column] = values[BlockTableSlot::kHead + (column + 1) * blocks - 1];
   }
+  values[4] = run.place;
+  values[5] = run.edges;
+  values[6] = run.next;
   table_.set(std::move(values));
 }
 

@@ -24,6 +24,7 @@ inline std::uint64_t draw_part(std::uint64_t seed, std::uint64_t call, std::uint
 class Draw {
  public:
   Draw(std::uint64_t part_key, std::uint64_t row) : state_(mix(part_key ^ row)) {}
+  std::uint64_t state() const { return state_; }  // number i of the row is mix(state + i * 0x9e3779b97f4a7c15)
   std::uint32_t rank(std::uint32_t n) {
     const std::uint64_t number = mix(state_);
     state_ += 0x9e3779b97f4a7c15ull;

@@ -27,22 +27,29 @@ void Searches::run_together() {
   const auto steps = [](const Search& search) { return std::bit_width(static_cast<std::uint32_t>(search.count)) - 1; };
   for (const Search& search : searches_) ++begin[kClasses - steps(search)];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  ordered_.resize(searches_.size());
+  begin_.resize(searches_.size());
+  wanted_.resize(searches_.size());
+  names_.resize(searches_.size());
   std::array<std::size_t, kClasses + 1> next = begin;
-  for (Search search : searches_) {
+  for (const Search& search : searches_) {
     const int halvings = steps(search);
     const std::int32_t rest = search.count - (std::int32_t{1} << halvings);
-    search.times += search.times[rest - (rest > 0)] <= search.time ? rest : 0;
-    prefetch_line(search.times + ((std::int32_t{1} << halvings) / 2) - (halvings > 0));
-    ordered_[next[kClasses - 1 - halvings]++] = search;
+    const std::size_t place = next[kClasses - 1 - halvings]++;
+    begin_[place] = search.times + (search.times[rest - (rest > 0)] <= search.time ? rest : 0);
+    wanted_[place] = search.time;
+    names_[place] = search.name;
+    prefetch_line(begin_[place] + ((std::int32_t{1} << halvings) / 2) - (halvings > 0));
   }
-  for (int step = kClasses - 1; step > 0; --step) {
-    const std::int32_t half = std::int32_t{1} << (step - 1);
-    Search* const end = ordered_.data() + begin[kClasses - step];
-    for (Search* search = ordered_.data(); search != end; ++search) {
-      search->times += search->times[half - 1] <= search->time ? half : 0;
-      if (half > 1) prefetch_line(search->times + half / 2 - 1);
-    }
+  for (int left = kClasses - 1; left > 0; --left) step(begin[kClasses - left], std::int32_t{1} << (left - 1));
+}
+
+// Of the first `count`: moves on by `half` times where the last of these is not later than the one asked for.
+void Searches::step(std::size_t count, std::int32_t half) {
+  if (count == 0) return;
+  if (kernels_ != nullptr) return kernels_->search_step(begin_.data(), wanted_.data(), count, half);
+  for (std::size_t i = 0; i < count; ++i) {
+    begin_[i] += begin_[i][half - 1] <= wanted_[i] ? half : 0;
+    if (half > 1) prefetch_line(begin_[i] + half / 2 - 1);
   }
 }
 
@@ -133,13 +140,7 @@ void PastFinder::find_all(const Targets& targets, PastSlice& slice, FindScratch&
     begin(targets.vertex(i), targets.times[i], static_cast<std::int32_t>(i), slice, scratch);
   }
   for (const HubSearch& hub : scratch.hubs) hub.chain->prefetch_table();
-  for (const std::int32_t target : scratch.runs) {
-    const Past& all = slice.pasts[target];
-    const EdgeTime last = scratch.ranges[target].last;
-    const EdgeTime* in_list = pool.times(all.place);
-    if (!window.has_first() && in_list[all.count - 1] <= last) continue;
-    scratch.in_runs.add(in_list, all.count, last, target);
-  }
+  search_runs(0, scratch, slice);
   search_hubs(scratch, slice);
   scratch.in_runs.run([&](std::int32_t name, const EdgeTime* end) {
     const std::int64_t place = end - pool.times(0);
@@ -152,6 +153,18 @@ void PastFinder::find_all(const Targets& targets, PastSlice& slice, FindScratch&
       slice.pasts[hub.target] = in_chain(hub, in_block, scratch.ranges[hub.target], slice);
     }
   });
+}
+
+// Of the runs from number `first` on those whose newest edge is too late.
+void PastFinder::search_runs(std::size_t first, FindScratch& scratch, const PastSlice& slice) const {
+  for (std::size_t i = first; i < scratch.runs.size(); ++i) {
+    const std::int32_t target = scratch.runs[i];
+    const Past& all = slice.pasts[target];
+    const EdgeTime last = scratch.ranges[target].last;
+    const EdgeTime* in_list = pool.times(all.place);
+    if (!window.has_first() && in_list[all.count - 1] <= last) continue;
+    scratch.in_runs.add(in_list, all.count, last, target);
+  }
 }
 
 // Without times every edge is in the past of every target.
@@ -168,13 +181,32 @@ void PastFinder::take_all(const Targets& targets, PastSlice& slice) const {
       continue;
     }
     slice.pasts[i] = {list.place, list.count};
-    if (list.chain != nullptr) slice.pasts[i] = slice.add({list.chain->table(), 0, nullptr}, list.count);
+    if (list.chain == nullptr) continue;
+    const BlockRun run = list.chain->run();
+    slice.pasts[i].place = run.place;
+    if (run.edges < list.count) slice.pasts[i] = slice.add({list.chain->table(), 0, nullptr}, list.count);
   }
 }
 
-// Which block of each hub the last candidate is in; its search there joins those in runs. Where it is the last block,
-// the table's head says so.
+// Hubs whose candidates all lie in the run that the chain begins with are runs.
+void PastFinder::hubs_as_runs(FindScratch& scratch, PastSlice& slice) const {
+  const std::size_t first = scratch.runs.size();
+  std::erase_if(scratch.hubs, [&](const HubSearch& hub) {
+    const BlockRun run = hub.chain->run();
+    if (!run.holds(hub.count, scratch.ranges[hub.target].last)) return false;
+    const auto count = static_cast<std::int32_t>(std::min<std::int64_t>(hub.count, run.edges));
+    slice.pasts[hub.target] = {run.place, count};
+    prefetch_line(pool.times(run.place) + count - 1);
+    scratch.runs.push_back(hub.target);
+    return true;
+  });
+  search_runs(first, scratch, slice);
+}
+
+// Which block of each other hub the last candidate is in; its search there joins those in runs. Where it is the last
+// block, the table's head says so.
 void PastFinder::search_hubs(FindScratch& scratch, PastSlice& slice) const {
+  hubs_as_runs(scratch, slice);
   const auto last_of = [&](const HubSearch& hub) { return scratch.ranges[hub.target].last; };
   const auto enter = [&](HubSearch& hub, std::int64_t place, std::int64_t before, std::int64_t end) {
     hub.before = before;

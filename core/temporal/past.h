@@ -14,6 +14,7 @@
 #include "livegnn/detail/prefetch.h"
 #include "livegnn/graph.h"
 #include "livegnn/temporal.h"
+#include "temporal/lanes.h"
 
 namespace livegnn {
 
@@ -145,6 +146,7 @@ struct PastSlice {
 // way while the others take their step.
 class Searches {
  public:
+  explicit Searches(const LaneKernels* kernels = lane_kernels()) : kernels_(kernels) {}
   void clear() { searches_.clear(); }
   // How many of `count` > 0 ascending times are at most `time`? `name` comes back with the answer.
   void add(const EdgeTime* times, std::int32_t count, EdgeTime time, std::int32_t name) {
@@ -155,23 +157,29 @@ class Searches {
   template <typename Visitor>
   void run(Visitor&& visitor) {
     run_together();
-    for (const Search& search : ordered_) visitor(search.name, search.times + (*search.times <= search.time ? 1 : 0));
+    for (std::size_t i = 0; i < searches_.size(); ++i)
+      visitor(names_[i], begin_[i] + (*begin_[i] <= wanted_[i] ? 1 : 0));
   }
 
  private:
   struct Search {
-    const EdgeTime* times;  // begins with what is not decided
+    const EdgeTime* times;
     EdgeTime time;
-    std::int32_t count;  // not decided
+    std::int32_t count;
     std::int32_t name;
   };
   static std::int32_t bit_floor(std::int32_t count) {
     return static_cast<std::int32_t>(std::bit_floor(static_cast<std::uint32_t>(count)));
   }
   void run_together();
+  void step(std::size_t count, std::int32_t half);
 
+  const LaneKernels* kernels_;
   std::vector<Search> searches_;
-  std::vector<Search> ordered_;  // those of many steps first
+  // Those of many steps first: where what is not decided begins, the time asked for, the name.
+  std::vector<const EdgeTime*> begin_;
+  std::vector<EdgeTime> wanted_;
+  std::vector<std::int32_t> names_;
 };
 
 struct HubSearch {
@@ -211,6 +219,8 @@ struct PastFinder {
   Past filtered(const Past& all, PastSlice& slice) const;
   void begin(VertexId v, EdgeTime time, std::int32_t target, PastSlice& slice, FindScratch& scratch) const;
   void take_all(const Targets& targets, PastSlice& slice) const;
+  void search_runs(std::size_t first, FindScratch& scratch, const PastSlice& slice) const;
+  void hubs_as_runs(FindScratch& scratch, PastSlice& slice) const;
   void search_hubs(FindScratch& scratch, PastSlice& slice) const;
   Past in_run(std::int64_t place, std::int32_t end, const TimeRange& range) const;
   Past in_chain(const HubSearch& hub, std::int32_t in_block, const TimeRange& range, PastSlice& slice) const;

@@ -1,5 +1,6 @@
-// Most edges go through EdgesToCome: some dozens are named and their lines asked for while those named before, which
-// have arrived, are copied column by column in loops that do not know about targets.
+// Targets with short fan-outs go to the kernels of lanes.h. Other edges go through EdgesToCome: some dozens are named
+// and their lines asked for while those named before, which have arrived, are copied column by column in loops that do
+// not know about targets.
 #include "temporal/write.h"
 
 #include <cstring>
@@ -74,7 +75,8 @@ void SliceWriter::turn(std::int64_t edge) {
 }
 
 void SliceWriter::make_room(std::int64_t edge, std::int32_t take) {
-  if (next->count + take > EdgesToCome::kCount) turn(edge);
+  const bool follows = next->first + next->count == edge;  // not after edges that the kernels take
+  if (!follows || next->count + take > EdgesToCome::kCount) turn(edge);
 }
 
 void SliceWriter::add_rows(std::int64_t row, std::int32_t take) {
@@ -184,28 +186,73 @@ void SliceWriter::write(bool drawn, std::uint64_t part_key, std::span<const std:
     edges->first = first_edge;
     edges->count = 0;
   }
+  scratch.runs.clear();
+  scratch.drawn.clear();
+  scratch.drawn_in_chains.clear();
   std::int64_t edge = first_edge, row = first_row;
   for (const Past& past : slice.pasts) {
     const std::int32_t take = taken.of(past.count);
     made.ptr[row] = edge;
-    if (!drawn || take == 0 || taken.fan_out < 0 || (!taken.replace && take == past.count)) {
-      add_newest(past, row, edge, take);
-    } else {
-      scratch.ranks.resize(static_cast<std::size_t>(take));
-      const Draw draw(part_key, static_cast<std::uint64_t>(rows.empty() ? row : rows[row]));
-      const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
-      if (taken.replace) {
-        draw_with_replacement(draw, n, k, scratch.ranks.data());
-      } else {
-        draw_distinct(draw, n, k, scratch.ranks.data(), scratch.left);
-      }
-      add_drawn(past, row, edge, take);
+    const bool draws = drawn && taken.fan_out >= 0 && take > 0 && (taken.replace || take < past.count);
+    const Draw draw(part_key, static_cast<std::uint64_t>(rows.empty() ? row : rows[row]));
+    const RunTarget target{past.place, edge, row, draw.state(), static_cast<std::uint32_t>(past.count), take};
+    if (kernels == nullptr || !add_for_kernels(past, target, draws)) {
+      if (draws) draw_ranks(draw, past, take);
+      draws ? add_drawn(past, row, edge, take) : add_newest(past, row, edge, take);
     }
     edge += take;
     ++row;
   }
+  if (kernels != nullptr) run_kernels();
   copy(*coming);
   copy(*next);
+}
+
+// False for targets that take too many, or are not in the store as they were.
+bool SliceWriter::add_for_kernels(const Past& past, const RunTarget& target, bool draws) {
+  if (!draws) {
+    if (past.place < 0 || target.take > kLong) return false;
+    scratch.runs.push_back(target);
+    scratch.runs.back().place += past.count - target.take;
+    return true;
+  }
+  if (target.take > LaneKernels::kDrawnMax || (!taken.replace && target.take > past.count / 2)) return false;
+  if (past.place >= 0) {
+    scratch.drawn.push_back(target);
+    return true;
+  }
+  const LongPast& found = slice.long_past(past);
+  if (found.gone != nullptr) return false;
+  scratch.drawn_in_chains.push_back({target, found.table});
+  scratch.drawn_in_chains.back().target.place = found.first;
+  return true;
+}
+
+void SliceWriter::run_kernels() const {
+  const LaneColumns columns{.neighbours = pool.neighbours(0),
+                            .types = pool.has_types() ? pool.types(0) : nullptr,
+                            .ids = pool.ids(0),
+                            .times = pool.has_times() ? pool.times(0) : nullptr,
+                            .weights = pool.has_weights() ? pool.weights(0) : nullptr,
+                            .to_src = made.src.data(),
+                            .to_types = made.edge_types.data(),
+                            .to_ids = made.edge_ids.data(),
+                            .to_times = made.times.data(),
+                            .to_weights = made.weights.data(),
+                            .to_rows = made.edge_index.data() + made.src.size()};
+  kernels->runs(scratch.runs, columns);
+  kernels->drawn(scratch.drawn, columns, taken.replace);
+  kernels->drawn_in_chains(scratch.drawn_in_chains, columns, taken.replace);
+}
+
+void SliceWriter::draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const {
+  scratch.ranks.resize(static_cast<std::size_t>(take));
+  const auto n = static_cast<std::uint32_t>(past.count), k = static_cast<std::uint32_t>(take);
+  if (taken.replace) {
+    draw_with_replacement(draw, n, k, scratch.ranks.data());
+  } else {
+    draw_distinct(draw, n, k, scratch.ranks.data(), scratch.left);
+  }
 }
 
 void SliceWriter::source_rows() const {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "livegnn/temporal.h"
+#include "temporal/draw.h"
+#include "temporal/lanes.h"
 #include "temporal/past.h"
 
 namespace livegnn {
@@ -34,6 +36,8 @@ struct EdgesToCome {
 struct WriteScratch {
   std::vector<std::uint32_t> ranks, left;
   std::array<EdgesToCome, 2> edges;
+  std::vector<RunTarget> runs, drawn;  // of the slice, for the kernels
+  std::vector<ChainTarget> drawn_in_chains;
 };
 
 struct SliceWriter {
@@ -43,6 +47,7 @@ struct SliceWriter {
   std::int64_t first_row, first_edge;  // of the slice in the answer
   TemporalHopArrays& made;
   WriteScratch& scratch;
+  const LaneKernels* kernels = lane_kernels();
   EdgesToCome* next = &scratch.edges[0];    // being filled
   EdgesToCome* coming = &scratch.edges[1];  // full, copied when the next are
 
@@ -58,6 +63,9 @@ struct SliceWriter {
   void visit_columns(const Visitor& visitor) const;
   void turn(std::int64_t edge);
   void make_room(std::int64_t edge, std::int32_t take);
+  bool add_for_kernels(const Past& past, const RunTarget& target, bool draws);
+  void run_kernels() const;
+  void draw_ranks(const Draw& draw, const Past& past, std::int32_t take) const;
   void add_newest(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);
   void add_drawn(const Past& past, std::int64_t row, std::int64_t edge, std::int32_t take);
   void add_rows(std::int64_t row, std::int32_t take);

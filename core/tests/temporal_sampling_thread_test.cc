@@ -89,6 +89,53 @@ TEST(threads_do_not_show) {
   }
 }
 
+// Chains that were loaded at once begin as one run; edges that come and go break it up.
+TEST(pasts_of_loaded_chains_are_the_edges_before) {
+  World world;
+  std::vector<std::int64_t> src, dst, time;
+  for (int i = 0; i < 4000; ++i) {
+    src.push_back(static_cast<std::int64_t>(world.rng() % 40));
+    dst.push_back(static_cast<std::int64_t>(std::min(world.rng() % 40, world.rng() % 40)));
+    time.push_back(static_cast<std::int64_t>(world.rng() % 600));
+  }
+  GraphArrays loaded;
+  loaded.slot_count = 40;
+  loaded.edges.src = src;
+  loaded.edges.dst = dst;
+  loaded.edges.time = time;
+  GraphStore graph(World::options());
+  graph.load(loaded, 1);
+  TemporalOptions options;
+  options.fan_outs = {-1};
+  TemporalSampler sampler(graph, options);
+  for (int round = 0; round < 30; ++round) {
+    std::vector<std::vector<std::pair<EdgeTime, EdgeId>>> lists(40);
+    graph.visit_edges(
+        [&](const EdgeRecord& edge) { lists[static_cast<std::size_t>(edge.dst)].emplace_back(edge.time, edge.id); });
+    const Targets targets(world.rng);
+    const Hops hops = sampler.sample(targets.vertices, targets.times, 0, 0, nullptr);
+    std::vector<std::int64_t> wanted;
+    for (std::size_t i = 0; i < targets.times.size(); ++i) {
+      auto& list = lists[static_cast<std::size_t>(targets.vertices[i])];
+      std::sort(list.begin(), list.end());
+      for (const auto& [when, id] : list) {
+        if (when < targets.times[i]) wanted.push_back(id);
+      }
+    }
+    CHECK(std::ranges::equal(hops[0].edge_ids, wanted));
+    UpdateBuffer batch;
+    for (int i = 0; i < 20; ++i) {  // newest ones and late ones
+      Update update{};
+      update.kind = UpdateKind::AddEdge;
+      update.u = static_cast<std::int64_t>(world.rng() % 40);
+      update.v = static_cast<std::int64_t>(std::min(world.rng() % 40, world.rng() % 40));
+      update.time = i % 3 == 0 ? static_cast<std::int64_t>(world.rng() % 700) : 700 + round;
+      batch.add(update);
+    }
+    graph.apply(batch);
+  }
+}
+
 // As workers do that share a hop: each samples some of its rows.
 TEST(rows_of_a_hop_are_answered_as_in_the_whole) {
   World world;

@@ -7,6 +7,7 @@ PyTorch Geometric's interfaces on a live graph.
 
 from livegnn import errors, inference, layers, pyg, sampling, temporal
 from livegnn._native import __version__
+from livegnn.deployment import Deployment
 from livegnn.graph import Graph, Updates
 from livegnn.inference import Changes, Engine, Readout
 from livegnn.models.model import Model
@@ -32,6 +33,8 @@ __all__ = [
     "Changes",
     "Readout",
     "graph_level_from_pyg",
+    # a durable service
+    "Deployment",
     # sampling
     "query",
     "PreSampler",

@@ -78,6 +78,26 @@ def test_blocks_are_the_whole_graph(make, recorded):
     follows(module, lg.from_pyg(module), 3)
 
 
+@pytest.mark.parametrize("stated", [1, 2])
+def test_a_convolution_that_no_block_reaches_is_refused(stated):
+    module = Sampled([pyg.SAGEConv(5, 5) for _ in range(3)])
+    module.skips = nn.ModuleList([nn.Linear(5, 5) for _ in range(3)])
+    assert lg.from_pyg(module).depth == 3
+    module.num_layers = stated
+    with pytest.raises(
+        ModelUnsupported, match=r"as num_layers says, and does not reach.* convs\.2 \(SAGEConv\); set mod"
+    ):
+        lg.from_pyg(module)
+    module.num_layers = 3
+    assert lg.from_pyg(module).depth == 3
+
+
+def test_the_longest_list_of_convolutions_counts():
+    module = Sampled(sage())
+    module.heads = nn.ModuleList([nn.Linear(3, 3) for _ in range(5)])
+    assert lg.from_pyg(module).depth == 2
+
+
 def test_a_method_in_place_of_the_forward():
     module = liven(Batched(sage()))
     with pytest.raises(ModelUnsupported, match=r"or import its method: lg\.from_pyg\(module\.full_forward\)"):

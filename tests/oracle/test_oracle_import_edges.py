@@ -11,7 +11,10 @@ from tests.oracle import edge_forwards as forwards
 from tests.oracle.pyg_oracle import ROUNDED, assert_equal, liven
 from tests.oracle.test_oracle_import_own import by_pyg
 
-CASES = forwards.VALUES
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Converting sparse tensor", "ignore:Sparse"
+)  # of PyG's spmm, torch's CSR
+CASES = forwards.VALUES | forwards.FOLLOWED
 
 
 def imported(name):

@@ -1,6 +1,7 @@
 """Several results of a forward: each that is kept is PyG's own, at import and on a live engine."""
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric import nn as pyg
+from torch_geometric.data import HeteroData
 
 import livegnn as lg
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported, StoredStateInvalid, UsageError
@@ -30,6 +32,20 @@ class Two(nn.Module):
         return self.what(self, h, y)
 
 
+class Named(NamedTuple):
+    emb: torch.Tensor
+    classes: torch.Tensor
+
+
+def named(net, h, y):
+    return Named(h, y)
+
+
+def recorded(net, h, y):
+    assert len(h) > 0
+    return {"both": Named(h, y)}
+
+
 def pair(net, h, y):
     return h, y
 
@@ -42,7 +58,11 @@ def results(name, module, *given):
     with torch.no_grad():
         result = module(*given)
     for step in name.split("."):
-        result = result[int(step) if step.isdigit() else step]
+        result = (
+            getattr(result, step)
+            if step in getattr(result, "_fields", ())
+            else result[int(step) if step.isdigit() else step]
+        )
     return result.numpy().reshape(len(result), -1)
 
 
@@ -53,6 +73,9 @@ def results(name, module, *given):
         (pair, [1, 0], {"1": (0, 3), "0": (3, 9)}),
         (nested, "all", {"emb": (0, 6), "heads.0": (6, 9), "heads.1": (9, 10)}),
         (nested, ["emb", ("heads", 1)], {"emb": (0, 6), "heads.1": (6, 7)}),
+        (named, "all", {"emb": (0, 6), "classes": (6, 9)}),
+        (named, ["classes", 0], {"classes": (0, 3), "0": (3, 9)}),
+        (recorded, "all", {"both.emb": (0, 6), "both.classes": (6, 9)}),
     ],
 )
 @pytest.mark.parametrize("weighted", [False, True])
@@ -90,6 +113,8 @@ def test_all_follow_the_module(what, outputs, columns, weighted):
         (pair, 1, 3),
         (nested, "emb", 6),
         (nested, ("heads", 1), 1),
+        (named, "classes", 3),
+        (recorded, ("both", 1), 3),
         (lambda net, h, y: (y, h.mean()), None, 3),
         (lambda net, h, y: (y, net.loss(h, h), None, torch.ones(2)), None, 3),
         (lambda net, h, y: {"y": y}, None, 3),
@@ -110,12 +135,17 @@ def test_one_of_several(what, outputs, width):
          "1): 1 column per vertex, 'loss': one number; pass outputs='emb' or outputs=('heads', 0)"),
         (nested, "loss", ModelUnsupported, "mean in Two: it reduces over all vertices"),
         (nested, "heads", ModelUnsupported, "Two.forward, result 'heads': it returns a list"),
+        (named, None, ModelUnsupported, "pass outputs='emb' or outputs='classes', or outputs='all'"),
+        (lambda net, h, y: {0: h, "0": y}, "all", ModelUnsupported,
+         "its results 0 and '0' would both have the name '0'; give them other keys"),
+        (lambda net, h, y: {"a.b": h, "a": {"b": y}}, "all", ModelUnsupported, "both have the name 'a.b'"),
+        (pair, [0, 0], ModelUnsupported, "would both have the name '0'; name each result once"),
         (pair, 2, ModelUnsupported, "it has no result 2; it returns 0: 6 columns"),
         (pair, 1.5, ModelError, "expected outputs as an index, a key, a path"),
         (pair, [], ModelError, "expected outputs as an index, a key, a path"),
         (lambda net, h, y: y, 0, ModelUnsupported, "it returns one result, not several; leave outputs out"),
         (lambda net, h, y: (y, torch.sort(h, dim=0)), None, ModelUnsupported,
-         "1: refused (sort in Two: this operation is not supported); pass outputs=0"),
+         "1: refused (sort in Two: dim=0 runs over all vertices); pass outputs=0"),
     ],
 )  # fmt: skip
 def test_what_is_refused(what, outputs, error, message):
@@ -194,9 +224,37 @@ def test_attention_weights_may_stand_next_to_rows(conv, asked):
 def test_one_result_over_vertex_types():
     with pytest.raises(ModelUnsupported, match="it returns a tuple of 2 results; pass outputs=0 or outputs=1"):
         lg.from_pyg(OverTypes())
-    with pytest.raises(ModelUnsupported, match="of results over several vertex types one is kept"):
-        lg.from_pyg(OverTypes(), outputs="all")
     assert lg.from_pyg(OverTypes(), outputs=1).output_widths == {"A": 5, "B": 5}
+
+
+@pytest.mark.parametrize("asked", ["all", [0, 1], [1, 0]])
+def test_several_results_over_vertex_types(asked):
+    """The comparison of the import is with the module's own results, side by side."""
+    torch.manual_seed(6)
+    module, order = OverTypes(), [0, 1] if asked == "all" else asked
+    model = lg.from_pyg(module, outputs=asked)
+    assert model.outputs == {str(path): (5 * k, 5 * k + 5) for k, path in enumerate(order)}
+    rng, edges = (
+        np.random.default_rng(3),
+        {("A", "to", "B"): [[0, 1, 2], [0, 0, 1]], ("B", "to", "A"): [[1, 0], [0, 2]]},
+    )
+    x = {"A": rng.standard_normal((3, 3)).astype(np.float32), "B": rng.standard_normal((2, 4)).astype(np.float32)}
+    data = HeteroData()
+    for name, rows in x.items():
+        data[name].x = torch.tensor(rows)
+    for triple, pairs in edges.items():
+        data[triple].edge_index = torch.tensor(pairs)
+    engine = lg.Engine(model, lg.Graph.from_pyg(data))
+    updates = lg.Updates()
+    updates.add_edge(0, 1, edge_type=("A", "to", "B"))
+    engine.apply(updates)
+    edges["A", "to", "B"] = [[0, 1, 2, 0], [0, 0, 1, 1]]
+    with torch.no_grad():
+        want = module({k: torch.tensor(v) for k, v in x.items()}, {k: torch.tensor(v) for k, v in edges.items()})
+    for name, rows in x.items():
+        for path in order:
+            got = engine.embeddings(np.arange(len(rows)), vertex_type=name, output=str(path))
+            np.testing.assert_allclose(got, want[path][name].numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_one_result_of_graphs():
@@ -208,3 +266,14 @@ def test_one_result_of_graphs():
     with pytest.raises(ModelUnsupported, match="it returns a tuple of 0: 6 columns per graph, 1: 6 columns per graph"):
         lg.graph_level_from_pyg(Pooled(pair))
     assert lg.graph_level_from_pyg(Pooled(pair), outputs=1).pools == (("mean", 0, 6),)
+
+
+def test_a_result_of_vertices_next_to_one_of_graphs():
+    class Both(Two):
+        def forward(self, x, edge_index, batch):
+            h = self.conv1(x, edge_index)
+            return pyg.global_add_pool(h, batch), h
+
+    with pytest.raises(ModelUnsupported, match=r"0: 6 columns per graph, 1: 6 columns per vertex; pass outputs=0$"):
+        lg.graph_level_from_pyg(Both(pair))
+    assert lg.graph_level_from_pyg(Both(pair), outputs=0).pools == (("add", 0, 6),)

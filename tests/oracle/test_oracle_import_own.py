@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch_geometric import nn as pyg
 
 import livegnn as lg
 from livegnn.models import ir
@@ -27,12 +28,13 @@ def imported(name):
 
 def by_pyg(module, model, mirror, dtype):
     features, src, dst, weight, live = mirror.arrays()
-    attributes, _ = mirror.columns()
+    attributes, types = mirror.columns()
     twin = copy.deepcopy(module).to(dtype).eval()
     given = [torch.tensor(features, dtype=dtype), torch.tensor(np.stack([src, dst]))]
     if mirror.weighted and model.uses_weights:
         given.append(torch.tensor(weight, dtype=dtype))
     named = {} if model.attribute_width is None else {"edge_attr": torch.tensor(attributes, dtype=dtype)}
+    named |= {"edge_type": torch.tensor(types, dtype=torch.int64)} if model.uses_types else {}
     with torch.no_grad():
         return twin(*given, **named).numpy()[live]
 
@@ -130,6 +132,12 @@ def test_an_operator_is_named_for_a_class():
     engine.apply(random_batch(rng, mirror, 30))
     truth, plain = (by_pyg(module, model, mirror, dtype) for dtype in (torch.float64, torch.float32))
     check_rows(engine.embeddings(mirror.arrays()[-1]), truth, plain, "named")
+
+
+@pytest.mark.parametrize("operators", [{pyg.GCNConv: calm_operator}, {nn.Linear: calm_operator}, [Calm], [1]])
+def test_an_operator_is_for_a_class_of_the_module(operators):
+    with pytest.raises(lg.errors.ModelError, match=r"expected operators (for classes of|as class -> layer)"):
+        lg.from_pyg(liven(Calm(5), 2), input_width=5, operators=operators)
 
 
 def test_a_named_operator_is_compared():

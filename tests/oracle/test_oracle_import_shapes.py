@@ -147,7 +147,11 @@ def test_it_stays_live(how):
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        (lambda net, x, e: net.first(x, e).view(-1, 4), "is not one row per vertex"),
+        (lambda net, x, e: net.first(x, e).view(-1, 4), "a tensor that holds every vertex several times"),
+        (lambda net, x, e: net.second(net.first(x, e).view(-1, 4).repeat(1, 2), e), "hold every vertex 2 times"),
+        (lambda net, x, e: net.first(x, e).view(-1, 4).softmax(0), "dim=0 runs over all vertices"),
+        (lambda net, x, e: net.first(x, e)[:, :4] + net.first(x, e).view(-1, 4), "do not fit each other"),
+        (lambda net, x, e: net.first(x, e).view(x.size(0) * 2 + 1, -1), "no multiple of the number of vertices"),
         (lambda net, x, e: torch.stack(net.layers(x, e), 1).softmax(0).sum(1), "dim=0 runs over all vertices"),
         (lambda net, x, e: torch.stack(net.layers(x, e), 1).sum(0), "dim=0 runs over all vertices"),
         (lambda net, x, e: torch.stack(net.layers(x, e), 1), "a tensor of three dimensions or more"),

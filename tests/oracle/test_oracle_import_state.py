@@ -2,6 +2,7 @@
 harm."""
 
 import contextlib
+import copy
 import threading
 
 import numpy as np
@@ -50,6 +51,74 @@ class Evolving(nn.Module):
         return self.conv(x, edge_index) @ self.state
 
 
+class Counting(nn.Module):
+    """Changes what its layers hold in place, so that its attributes stay the same objects."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.calls, self.seen, self.parts = pyg.SAGEConv(5, 3), 0, [], {}
+        self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("mean", torch.zeros(3))
+
+
+class BufferOfCalls(Counting):
+    def forward(self, x, edge_index):
+        self.count.add_(1)
+        return self.conv(x, edge_index) * (self.count > 3)
+
+
+class BufferOfMeans(Counting):
+    def forward(self, x, edge_index):
+        h = self.conv(x, edge_index)
+        out = h - self.mean
+        self.mean.mul_(0.9).add_(0.1 * h.detach().mean(0))
+        return out
+
+
+class BufferReplaced(Counting):
+    def forward(self, x, edge_index):
+        self.count = self.count + 1
+        return self.conv(x, edge_index) * (self.count > 50)
+
+
+class CallsInList(Counting):
+    def forward(self, x, edge_index):
+        self.seen.append(1)
+        return self.conv(x, edge_index) * (2 if len(self.seen) > 12 else 1)
+
+
+class CacheInDict(Counting):
+    def forward(self, x, edge_index):
+        if "h" not in self.parts:
+            self.parts["h"] = self.conv(x, edge_index).mean(0)
+        return self.conv(x, edge_index) + self.parts["h"]
+
+
+class LateCounter(Counting):
+    def forward(self, x, edge_index):
+        self.calls += 1
+        h = self.conv(x, edge_index)
+        return h * 2 if self.calls > 100 else h
+
+
+class Standardised(Counting):
+    """As published code does, at every call anew."""
+
+    def forward(self, x, edge_index):
+        weight = self.conv.lin_l.weight
+        weight.data = (weight - weight.mean(1, keepdim=True)) / (weight.var(1, keepdim=True) + 1e-5).sqrt()
+        return self.conv(x, edge_index)
+
+
+class Clamped(Counting):
+    """Writes to a parameter what a second call leaves as it is; keeps a list that nothing reads."""
+
+    def forward(self, x, edge_index):
+        self.conv.lin_l.weight.data.clamp_(max=0.1)
+        self.seen.append(x.size(0))
+        return self.conv(x, edge_index)
+
+
 class Noting(nn.Module):
     """Leaves its embedding and a lock for others; its output does not read them."""
 
@@ -89,10 +158,33 @@ def test_a_cache_is_ignored_when_asked(name):
     assert all(each.cached for each in module.modules() if hasattr(each, "cached")), "the module itself is as it was"
 
 
-@pytest.mark.parametrize(("kind", "name"), [(Keeping, "first"), (Evolving, "state")])
+STATE = [
+    (Keeping, "first"), (Evolving, "state"), (BufferOfCalls, "count"), (BufferOfMeans, "mean"),
+    (BufferReplaced, "count"), (CallsInList, "seen"), (CacheInDict, "parts"), (LateCounter, "calls"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name"), STATE)
 def test_state_is_refused_by_name(kind, name):
     with pytest.raises(lg.errors.ModelUnsupported, match=f"it keeps {name} from one call for the next"):
         lg.from_pyg(kind().eval(), ignore_cached=True)
+
+
+def test_a_forward_that_writes_to_its_parameters_is_refused():
+    with pytest.raises(
+        lg.errors.ModelUnsupported, match=r"it writes to conv\.lin_l\.weight in each call; compute what"
+    ):
+        lg.from_pyg(Standardised().eval())
+
+
+def test_a_write_that_a_second_call_leaves_as_it_is():
+    torch.manual_seed(4)
+    module = liven(Clamped(), 4)
+    before = copy.deepcopy(module.state_dict())
+    model = lg.from_pyg(module)
+    assert module.seen == []
+    assert all(torch.equal(before[name], each) for name, each in module.state_dict().items())
+    follow(module, model, 4)
 
 
 def test_what_is_only_written_does_no_harm():

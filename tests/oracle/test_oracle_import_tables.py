@@ -181,12 +181,14 @@ def test_a_table_of_all_vertices(kind):
 
 
 class TwoTables(nn.Module):
+    """Tables of other widths."""
+
     def __init__(self):
         super().__init__()
-        self.users, self.items, self.conv = nn.Embedding(10, 4), nn.Embedding(20, 4), pyg.LGConv()
+        self.users, self.items, self.conv = nn.Embedding(10, 4), nn.Embedding(20, 5), pyg.LGConv()
 
     def forward(self, edge_index):
-        return self.conv(torch.cat([self.users.weight, self.items.weight]), edge_index)
+        return self.conv(torch.cat([self.users.weight, self.items.weight[:, :4]]), edge_index)
 
 
 class Offset(nn.Module):
@@ -206,7 +208,7 @@ class OfFeatures(Offset):
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (TwoTables, "2 tables of rows: users.weight, items.weight"),
+        (TwoTables, "tables of several widths: users.weight of shape"),
         (Offset, "whole numbers"),
         (OfFeatures, "has a row for every vertex"),
         (lambda: Embedded(lambda net, x: net.kind(x[:, 0].long()).max(0)[0] * x), "vertices"),
@@ -215,3 +217,20 @@ class OfFeatures(Offset):
 def test_refused(module, reason):
     with pytest.raises((ModelUnsupported, ModelError), match=reason):
         lg.from_pyg(module(), input_width=None if module is not OfFeatures else 4)
+
+
+def test_attributes_that_name_rows_are_to_be_cast():
+    class Bonds(nn.Module):
+        def __init__(self, cast):
+            super().__init__()
+            self.kinds, self.conv, self.lin = nn.Embedding(5, 4), pyg.GINEConv(nn.Linear(4, 4)), nn.Linear(4, 4)
+            self.cast = cast
+
+        def forward(self, x, edge_index, edge_attr):
+            return self.conv(
+                self.lin(x), edge_index, self.kinds(edge_attr.long() if self.cast else edge_attr).squeeze(1)
+            )
+
+    with pytest.raises(ModelUnsupported, match=r"not whole numbers of each row; cast it, as in edge_attr\.long\(\)"):
+        lg.from_pyg(Bonds(False))
+    assert lg.from_pyg(Bonds(True)).depth == 1

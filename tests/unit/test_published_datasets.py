@@ -274,11 +274,11 @@ def test_the_demo_downloads_what_is_not_at_hand(
 
     monkeypatch.setattr("livegnn.datasets.streams.fetch", fetch)
     options = types.SimpleNamespace(dataset=None, quick=False, generated=False, seed=0)
-    stream = command._stream(options, Console(plain=True))  # type: ignore[arg-type]
+    stream = command.stream_of(options, Console(plain=True))  # type: ignore[arg-type]
     assert (stream.name, stream.generated) == ("bitcoin_otc", False)
     assert capsys.readouterr().out == "No data at hand: downloading bitcoin_otc, which PyG knows.\n"
     options.dataset = "ethereum_phishing"
-    stream = command._stream(options, Console(plain=True))  # type: ignore[arg-type]
+    stream = command.stream_of(options, Console(plain=True))  # type: ignore[arg-type]
     assert stream.generated
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 1

@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from livegnn import __version__
-from livegnn.cli import bench, run, sample, train
+from livegnn.cli import bench, run, sample, serve, train
 from livegnn.cli.console import Console
 from livegnn.cli.demo import command as demo
 from livegnn.errors import InvariantBroken, LiveGnnError, StateMismatch
@@ -33,10 +34,21 @@ def make_parser() -> argparse.ArgumentParser:
         ("train", train, "a temporal model trained again and again as its graph grows"),
         ("bench", bench, "the benchmarks, from a checkout of the source"),
     ):
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        _add(commands, name, text, module.add_arguments, module.run)
+    for name, declare, action, text in (
+        ("serve", serve.add_serve, serve.run_serve, "a durable service: updates in, live predictions out, over HTTP"),
+        ("verify", serve.add_verify, serve.run_verify, "read and replay all of a service's data folder"),
+        ("restore", serve.add_restore, serve.run_restore, "the state of a service as of an earlier version or time"),
+        ("token", serve.add_token, serve.run_token, "a token for a service, and the lines that let it in"),
+    ):
+        _add(commands, name, text, declare, action)
     return parser
+
+
+def _add(commands: Any, name: str, text: str, declare: Callable[..., None], action: Callable[..., int]) -> None:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    declare(command)
+    command.set_defaults(run=action)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from livegnn.cli import files
+from livegnn import files
 from livegnn.cli.console import Console
 from livegnn.errors import ColumnMissing, DegreeNegative, RangeOverflow, UpdateError, ValueInvalid
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 import livegnn as lg
-from livegnn import datasets
-from livegnn.cli import files
+from livegnn import datasets, files
 from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
 from livegnn.cli.events import EventRows, Ids, UserFiles, apply_rows, listed, read_files

@@ -19,8 +19,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 import livegnn as lg
-from livegnn import datasets
-from livegnn.cli import files
+from livegnn import datasets, files
 from livegnn.cli.arguments import loaded
 from livegnn.cli.console import Console
 from livegnn.cli.events import KnownVertices, listed, refuse_unknown

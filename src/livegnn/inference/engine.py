@@ -687,7 +687,15 @@ class Engine(Outputs, Switching):
 
         Raises: UsageError for a path without a folder, or that is none; StorageFailed where the disk refuses.
         """
-        settings = {
+        with self.graph.host.lock:
+            self.refuse_closed("save")
+            self._refuse_what_if("save")
+            storage.save(file_path("save", path), self.graph.to_arrays(), self.model, self.scales, self.settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options of Engine that save() writes, by name."""
+        return {
             "strategy": self.strategy,
             "state": self.state,
             "mode": self.mode,
@@ -697,10 +705,6 @@ class Engine(Outputs, Switching):
             "seed": self._seed,
             "name": self.name,
         }
-        with self.graph.host.lock:
-            self.refuse_closed("save")
-            self._refuse_what_if("save")
-            storage.save(file_path("save", path), self.graph.to_arrays(), self.model, self.scales, settings)
 
     @classmethod
     def load(

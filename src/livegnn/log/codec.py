@@ -4,7 +4,8 @@ payload = one Arrow IPC stream: schema, dictionaries, one record batch
 
 Batch: one row for each update.
 schema metadata: "livegnn.schema" = "1"; where types have names, "livegnn.types" = JSON list of "name" or
-                 ["src", "name", "dst"]: a type -1 - k is the k-th of them
+                 ["src", "name", "dst"]: a type -1 - k is the k-th of them; where the writer noted something,
+                 "livegnn.note": its bytes, which change no updates
 
 column          type                       null means                        there
 kind            uint8, 0 to 7              (never)                           always
@@ -46,6 +47,7 @@ from livegnn.types import AnyArray, BoolArray
 
 _BATCH, _SWITCH = 1, 2  # the schema's version
 _VERSION_KEY, _TYPES_KEY, _SWITCH_KEY = b"livegnn.schema", b"livegnn.types", b"livegnn.switch"
+_NOTE_KEY = b"livegnn.note"
 _NO_VERTEX, _NO_EDGE = -1, -1
 _UNSET_TIME, _UNSET_TYPE = -(2**63), -(2**31)
 _PLAIN = {  # column: (dtype, what stands for "not given")
@@ -57,11 +59,12 @@ _PLAIN = {  # column: (dtype, what stands for "not given")
 _NAMES = ("kind", "u", "v", *_PLAIN, "row", "missing_ignore")
 
 
-def encode(recorded: Recorded) -> bytes:
-    """The payload of a batch or of a switch. Raises: DataMissing."""
+def encode(recorded: Recorded, note: bytes = b"") -> bytes:
+    """The payload of a batch or of a switch, with the writer's note. Raises: DataMissing."""
     arrow = need("pyarrow", "arrow")
+    noted = {_NOTE_KEY: note} if note else {}
     if isinstance(recorded, Switch):
-        return _switch_payload(recorded, arrow)
+        return _switch_payload(recorded, noted, arrow)
     columns, keys, types = recorded.to_columns()
     parts: dict[str, Any] = {"kind": arrow.array(columns["kind"])}
     names = None if keys is None else arrow.array(keys, arrow.utf8())
@@ -78,11 +81,11 @@ def encode(recorded: Recorded) -> bytes:
         parts["row"] = arrow.LargeListArray.from_arrays(offsets, columns["rows"], mask=arrow.array(widths < 0))
     if columns["missing_ignore"].any():
         parts["missing_ignore"] = arrow.array(columns["missing_ignore"] != 0)
-    metadata = {_TYPES_KEY: json.dumps(types).encode()} if types else {}
+    metadata = noted | ({_TYPES_KEY: json.dumps(types).encode()} if types else {})
     return _payload(_BATCH, parts, metadata, arrow)
 
 
-def _switch_payload(switch: Switch, arrow: Any) -> bytes:
+def _switch_payload(switch: Switch, noted: dict[bytes, bytes], arrow: Any) -> bytes:
     shapes = [np.array(array.shape, np.int64) for array in switch.arrays.values()]
     values = [np.ascontiguousarray(array, np.float32).reshape(-1) for array in switch.arrays.values()]
     parts = {
@@ -91,7 +94,7 @@ def _switch_payload(switch: Switch, arrow: Any) -> bytes:
         "values": _lists(arrow, values, np.float32),
     }
     about = {"name": switch.name, "kind": switch.kind, "data": switch.data}
-    return _payload(_SWITCH, parts, {_SWITCH_KEY: json.dumps(about).encode()}, arrow)
+    return _payload(_SWITCH, parts, noted | {_SWITCH_KEY: json.dumps(about).encode()}, arrow)
 
 
 def _lists(arrow: Any, rows: list[Any], dtype: Any) -> Any:
@@ -130,6 +133,13 @@ def decode(log: str, offset: int, payload: bytes) -> Recorded:
             f"{where} expected a batch of updates or a switch, got bytes that are none ({cause}); "
             "restore the log from a copy"
         ) from cause
+
+
+def note_of(payload: bytes) -> bytes:
+    """The writer's note in a payload that decode() accepts, b"" without one."""
+    with need("pyarrow", "arrow").ipc.open_stream(payload) as stream:
+        note: bytes = (stream.schema.metadata or {}).get(_NOTE_KEY, b"")
+    return note
 
 
 def _checked_version(where: str, schema: Any) -> int:

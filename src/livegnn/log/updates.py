@@ -17,7 +17,8 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 from livegnn.errors import DtypeInvalid, LiveGnnError, LogConflict, UpdateError, UsageError
@@ -29,12 +30,16 @@ from livegnn.optional import need
 
 
 class UpdateEntry(NamedTuple):
-    """One entry of a log: its place, the key of its append, the updates; of a switch the updates are empty."""
+    """One entry of a log: its place, the key of its append, the updates; of a switch the updates are empty.
+
+    note: what its writer noted with it, b"" for nothing.
+    """
 
     offset: int
     key: str
     updates: Updates
     switch: Switch | None = None
+    note: bytes = b""
 
 
 class UpdateLog:
@@ -65,7 +70,8 @@ class UpdateLog:
         for offset, key, payload in self.log.read(from_offset, limit):
             found = codec.decode(self.log.name, offset, payload)
             switch = found if isinstance(found, Switch) else None
-            yield UpdateEntry(offset, key, Updates() if isinstance(found, Switch) else found, switch)
+            updates = Updates() if isinstance(found, Switch) else found
+            yield UpdateEntry(offset, key, updates, switch, codec.note_of(payload))
 
     @property
     def tail(self) -> int:
@@ -114,6 +120,7 @@ class Attachment(Recorder):
         self.log, self.graph = log, graph
         self._replaying = False
         self._payload = b""  # of the batch that is prepared
+        self._note = b""  # for the entries under way
         self._appended = self._ahead = False  # that batch is in the log; so is one that was taken back
         with graph.host.writing("attach"):
             if _attached(graph):
@@ -131,14 +138,33 @@ class Attachment(Recorder):
         """The offset that the graph's next batch gets: all entries before it are in the graph."""
         return self._offset
 
-    def catch_up(self) -> int:
-        """Applies what the log has more than the graph, and returns the graph's version. Raises: as replay."""
+    @contextmanager
+    def noting(self, note: bytes) -> Iterator[None]:
+        """Entries that are written in the block carry the note: bytes for those who read the log, as UpdateEntry.note.
+
+        The block takes the writer's place: no other thread's batch gets the note.
+        """
+        with self.graph.host.lock:
+            self._note = note
+            try:
+                yield
+            finally:
+                self._note = b""
+
+    def catch_up(self, seen: Callable[[UpdateEntry], object] | None = None) -> int:
+        """Applies what the log has more than the graph, and returns the graph's version.
+
+        Args:    seen: called with each entry after it was applied.
+        Raises:  as replay.
+        """
         with self.graph.host.lock:  # between two entries, too, no other batch may come in
             self.graph.host.refuse_busy("catch_up")
             self._replaying = True
             try:
                 for entry in self.log.read(self._offset):
                     _apply(self.graph, entry)
+                    if seen is not None:
+                        seen(entry)
                 self._ahead = False
             finally:
                 self._replaying = False
@@ -167,7 +193,7 @@ class Attachment(Recorder):
                 f"[apply, log {self.log.log.name}] expected a log of {self._offset} entries, as the graph holds, got "
                 "one more, of a batch that was taken back; call catch_up() to apply it"
             )
-        self._payload = codec.encode(recorded)
+        self._payload = codec.encode(recorded, self._note)
 
     def append(self, recorded: Recorded) -> None:
         """Appends it at the graph's place, and waits until it is durable."""

@@ -7,6 +7,7 @@ model that may or may not read them into one that certainly does or does not.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.errors import ColumnMissing, ModelError, ModelMismatch, WidthMismatch
-from livegnn.models import edge_level, edges, ir, stored
+from livegnn.models import edge_level, edges, ir, model_file, stored
 from livegnn.models.layers import Layer, applied, first_input_width
 
 WeightUse: TypeAlias = Literal["none", "optional", "required"]
@@ -381,6 +382,21 @@ class Model:
         Raises: StoredStateInvalid if the data are damaged or of another version.
         """
         return cls.from_output(**stored.from_arrays(structure, arrays))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes structure and weights to one file with a checksum: a crash leaves the old file or the new one.
+
+        Raises: UsageError for a path without a folder, or that is none; StorageFailed where the disk refuses.
+        """
+        model_file.write(path, *self.to_arrays())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """The model that save() wrote, bit for bit; no code is run from the file, and PyTorch is not needed.
+
+        Raises: StoredStateInvalid for a damaged or foreign file; FileMissing; StorageFailed.
+        """
+        return cls.from_arrays(*model_file.read(path))
 
     def __repr__(self) -> str:
         reads, makes, more = f"{self.input_width}", f"{self.output_width}", ""

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer
 
-from livegnn.errors import ModelMismatch, UsageError
+from livegnn.errors import ModelMismatch, UsageError, ValueInvalid
+from livegnn.graph.checks import whole_number
 from livegnn.inference import Engine
+from livegnn.models.pyg.copies import unchanged
 from livegnn.pyg.loaders import neighbor_loader
 
 _TOLERANCE = 1e-4  # of the row's largest number: the module sums in float32, in another order
@@ -73,12 +75,14 @@ def explain(
     if not isinstance(engine, Engine) or not isinstance(module, nn.Module):
         got = type(engine).__name__ if not isinstance(engine, Engine) else type(module).__name__
         raise UsageError(f"[explain] expected an Engine and module= as its nn.Module, got {got}; pass both")
+    if hops is not None and whole_number("explain", "hops", hops) < -1:
+        raise ValueInvalid(f"[explain] expected hops from 0, or -1 for the whole graph, got {hops}; leave it out")
     data, row, live = _neighbourhood(engine, vertex, vertex_type, hops)
     typed = isinstance(data, HeteroData)
     data = data.to(_device(module))
     x, edge_index = (data.x_dict, data.edge_index_dict) if typed else (data.x, data.edge_index)
     columns = _columns(data, module)
-    with _evaluated(module):
+    with _evaluated(module), unchanged(module):  # PyG leaves a propagate of its own on every layer
         explainer = Explainer(
             ExplainedModule(module, vertex_type, _takes_data(module)).eval(),
             algorithm=GNNExplainer() if algorithm is None else algorithm,

@@ -75,12 +75,7 @@ class LiveModule(nn.Module):
             return LiveState(self.engine.version, self.engine.state_digest())
 
     def train(self, mode: bool = True) -> LiveModule:
-        """Refuses training. Raises: UsageError."""
-        if mode:
-            raise UsageError(
-                "[LiveModule] expected eval(), got train(): live outputs have no gradient; train the module that was "
-                "imported, then engine.swap(livegnn.from_pyg(module))"
-            )
+        """Stays in eval mode, whatever the module around it does: live outputs have no gradient."""
         super().train(False)
         return self
 

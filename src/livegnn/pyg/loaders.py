@@ -6,6 +6,7 @@ edge_weight, edge_attr, edge_time and edge_type under the names of Graph.to_pyg,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,30 +14,66 @@ import numpy as np
 import torch
 from torch_geometric.loader import LinkLoader, NodeLoader
 
-from livegnn.errors import ColumnMissing, UsageError, WidthMismatch
+from livegnn.errors import ColumnMissing, UsageError, VertexUnknown, WidthMismatch
 from livegnn.graph import Graph
 from livegnn.graph.pyg_out import edge_columns
-from livegnn.pyg.reading import Version, version_of
-from livegnn.pyg.sampling import Fanouts, LiveSampler, SubgraphType, TemporalStrategy, sampler
+from livegnn.pyg.reading import GraphPin, Version, version_of
+from livegnn.pyg.sampling import Fanouts, LiveSampler, sampler
 from livegnn.pyg.stores import feature_store, graph_store
 
 Transform = Callable[[Any], Any]
+
+_OF_SAMPLER = frozenset(inspect.signature(sampler).parameters) - {"graph", "num_neighbors"}
+_OWN = ("filter_per_worker", "custom_cls", "collate_fn", "dataset")  # of a loader, decided here
 
 
 class _LiveLoader:
     """What both loaders do: sample and fill in each batch at one version, with the columns of its edges."""
 
+    _columns: tuple[str, ...]  # of input_data: seeds, for each place of the input type
+
     def __init__(self, drawn_by: LiveSampler, transform: Transform | None, options: dict[str, Any]) -> None:
         self._version = drawn_by.version
         self._finish = _Finish(drawn_by.version, transform)
+        stores = feature_store(drawn_by.version), graph_store(drawn_by.version)
         loader: Any = super()
-        loader.__init__(_stores(drawn_by), drawn_by, **_checked(options), filter_per_worker=True)
+        loader.__init__(stores, drawn_by, **_checked(options), filter_per_worker=True)
+        self._names = self._named()
 
     def collate_fn(self, index: Any) -> Any:
-        """One batch, sampled and filled in at one version."""
+        """One batch, sampled and filled in at one version. Raises: VertexUnknown for a seed that is not there."""
         loader: Any = super()
         with self._version.graph.host.lock:
-            return loader.collate_fn(index)
+            try:
+                self._find(index)
+                return loader.collate_fn(index)
+            except VertexUnknown as error:
+                if isinstance(self._version, GraphPin):
+                    raise
+                advice = "pass ids of graph.vertices(), and a pin (lg.pyg.pin) where vertices go while it runs"
+                raise error.reworded(where="loader", advice=advice) from None
+
+    def _named(self) -> dict[str, tuple[str | None, Any]]:
+        """The vertex type and the string ids of seeds, by column: their slots are those of now alone. Of pins none."""
+        graph = self._version.graph
+        if isinstance(self._version, GraphPin) or not graph.host.ids.text:
+            return {}
+        data: Any = self.input_data  # type: ignore[attr-defined]
+        kind = data.input_type
+        ends = kind[:: len(kind) - 1] if isinstance(kind, tuple) else (kind, kind)
+        found = {}
+        for column, name in zip(self._columns, ends, strict=False):
+            slots = getattr(data, column).clone()
+            setattr(data, column, slots)
+            found[column] = name, graph.to_external(slots.numpy(), vertex_type=name)
+        return found
+
+    def _find(self, index: Any) -> None:
+        """Gives the seeds of a batch the slots that their string ids have by now. Raises: VertexUnknown."""
+        rows = np.asarray(index, np.int64)
+        for column, (name, ids) in self._names.items():
+            slots = self._version.named(ids[rows], name)
+            getattr(self.input_data, column)[rows] = torch.from_numpy(slots)  # type: ignore[attr-defined]
 
     def filter_fn(self, out: Any) -> Any:
         """PyG's batch, with the columns of its edges."""
@@ -47,9 +84,13 @@ class _LiveLoader:
 class LiveNodeLoader(_LiveLoader, NodeLoader):  # type: ignore[misc]
     """A NodeLoader over a live graph; see neighbor_loader()."""
 
+    _columns = ("node",)
+
 
 class LiveLinkLoader(_LiveLoader, LinkLoader):  # type: ignore[misc]
     """A LinkLoader over a live graph; see link_neighbor_loader()."""
+
+    _columns = ("row", "col")
 
 
 class _Finish:
@@ -90,12 +131,6 @@ def neighbor_loader(
     input_nodes: Any = None,
     *,
     input_time: Any = None,
-    replace: bool = False,
-    disjoint: bool = False,
-    subgraph_type: SubgraphType = "directional",
-    temporal_strategy: TemporalStrategy = "uniform",
-    seed: int = 0,
-    threads: int | None = None,
     transform: Transform | None = None,
     **options: Any,
 ) -> LiveNodeLoader:
@@ -103,25 +138,17 @@ def neighbor_loader(
 
     Args:    input_nodes: ids, or a mask over graph.vertices(), all vertices unless given; over vertex types
              ("User", ids), or "User" for all of a type.  input_time: (k,) int64; a batch then has earlier edges alone.
-             options: of NodeLoader and DataLoader: batch_size, shuffle, transform_sampler_output, ...
-             The others are those of sampler().
+             options: those of sampler(): replace, disjoint, subgraph_type, temporal_strategy, seed and threads; and of
+             NodeLoader and DataLoader: batch_size, shuffle, transform_sampler_output, ...
     Returns: a NodeLoader, whose batches have x, n_id (ids; of string ids the slots), e_id, the columns of their edges,
              version, and what PyG's have.
-    Raises:  as sampler(); UsageError for num_workers: samples are drawn by native threads.
+    Raises:  as sampler(), while sampling also for a seed that was removed, where the graph is not pinned; UsageError
+             for num_workers: samples are drawn by native threads.
     """
-    version = version_of(graph)
-    drawn_by = sampler(
-        version,
-        num_neighbors,
-        replace=replace,
-        disjoint=disjoint,
-        subgraph_type=subgraph_type,
-        temporal_strategy=temporal_strategy,
-        seed=seed,
-        threads=threads,
-    )
-    options["input_nodes"] = _inputs(version, input_nodes)
-    return LiveNodeLoader(drawn_by, transform, options | {"input_time": _times(input_time)})
+    drawn_by, others = _sampler(graph, num_neighbors, options)
+    with drawn_by.version.graph.host.lock:
+        given = {"input_nodes": _inputs(drawn_by.version, input_nodes), "input_time": _times(input_time)}
+        return LiveNodeLoader(drawn_by, transform, others | given)
 
 
 def link_neighbor_loader(
@@ -130,12 +157,6 @@ def link_neighbor_loader(
     edge_label_index: Any = None,
     *,
     edge_label_time: Any = None,
-    replace: bool = False,
-    disjoint: bool = False,
-    subgraph_type: SubgraphType = "directional",
-    temporal_strategy: TemporalStrategy = "uniform",
-    seed: int = 0,
-    threads: int | None = None,
     transform: Transform | None = None,
     **options: Any,
 ) -> LiveLinkLoader:
@@ -143,29 +164,28 @@ def link_neighbor_loader(
 
     Args:    edge_label_index: (2, k) ids of sources and destinations, all edges of now unless given; over vertex types
              (edge type, ids), or an edge type for all of its edges.  edge_label_time: (k,) int64.
-             options: of LinkLoader and DataLoader: edge_label, neg_sampling, batch_size, shuffle, ...
-             The others are those of sampler().
+             options: those of sampler(), as in neighbor_loader(); and of LinkLoader and DataLoader: edge_label,
+             neg_sampling, batch_size, shuffle, ...
     Returns: a LinkLoader, whose batches are as those of neighbor_loader(). Negative links join live vertices; the
              weights of a NegativeSampling are those of graph.vertices().
     Raises:  as neighbor_loader().
     """
-    version = version_of(graph)
-    drawn_by = sampler(
-        version,
-        num_neighbors,
-        replace=replace,
-        disjoint=disjoint or edge_label_time is not None,
-        subgraph_type=subgraph_type,
-        temporal_strategy=temporal_strategy,
-        seed=seed,
-        threads=threads,
-    )
-    options["edge_label_index"] = _links(version, edge_label_index)
-    return LiveLinkLoader(drawn_by, transform, options | {"edge_label_time": _times(edge_label_time)})
+    drawn_by, others = _sampler(graph, num_neighbors, options)
+    with drawn_by.version.graph.host.lock:
+        given = {
+            "edge_label_index": _links(drawn_by.version, edge_label_index),
+            "edge_label_time": _times(edge_label_time),
+        }
+        return LiveLinkLoader(drawn_by, transform, others | given)
 
 
-def _stores(drawn_by: LiveSampler) -> tuple[Any, Any]:
-    return feature_store(drawn_by.version), graph_store(drawn_by.version)
+def _sampler(
+    graph: Graph | Version, num_neighbors: Fanouts, options: Mapping[str, Any]
+) -> tuple[LiveSampler, dict[str, Any]]:
+    """What draws for a loader, and the options that are the loader's own."""
+    drawn = {name: value for name, value in options.items() if name in _OF_SAMPLER}
+    others = {name: value for name, value in options.items() if name not in _OF_SAMPLER}
+    return sampler(version_of(graph), num_neighbors, **drawn), others
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
@@ -174,12 +194,20 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
             f"[loader] expected num_workers=0, got {options['num_workers']}: a worker process would see a copy of the "
             "graph that stands still; samples are drawn by native threads: leave num_workers out"
         )
+    for name in _OWN:
+        if name in options:
+            raise UsageError(f"[loader] expected no {name}=, got one: batches are made at one version; leave it out")
     return options
 
 
 def _inputs(version: Version, given: Any) -> Any:
     """input_nodes as NodeLoader takes them: a tensor of indexes, or (vertex type, tensor)."""
     if version.graph.vertex_types is None:
+        if isinstance(given, str) or _is_pair(given):
+            raise ColumnMissing(
+                f"[neighbor_loader] expected input_nodes as ids, got {given!r} for a graph without vertex types; pass "
+                "a list of ids"
+            )
         return torch.as_tensor(version.given(given))
     name, ids = (given, None) if isinstance(given, str) else given if _is_pair(given) else (None, given)
     if name not in version.types:

@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 
 from livegnn import _native
-from livegnn.errors import UsageError
+from livegnn.errors import UsageError, VertexUnknown
 from livegnn.graph import Graph
-from livegnn.graph.checks import INT64_MAX, is_text
+from livegnn.graph.checks import INT64_MAX, as_array, id_array, is_text
 from livegnn.graph.schema import EdgeTriple
 from livegnn.temporal import TemporalSampler
 from livegnn.temporal.hop import TemporalHop
@@ -49,6 +49,10 @@ class Version(ABC):
         """(k,) slots of vertices by index. Raises: VertexUnknown."""
 
     @abstractmethod
+    def named(self, ids: object, vertex_type: str | None = None) -> Int64Array:
+        """(k,) slots that vertices have in the version, by string ids. Raises: VertexUnknown."""
+
+    @abstractmethod
     def index(self, slots: Int64Array) -> Int64Array:
         """(k,) indexes of slots."""
 
@@ -79,10 +83,10 @@ class Version(ABC):
         if ids is None:
             return self.vertices(vertex_type)
         if is_text(ids):
-            return self.graph.to_slots(ids, vertex_type=vertex_type)
-        numbers = np.asarray(ids)
+            return self.named(ids, vertex_type)
+        numbers = as_array("pyg", "vertices", ids)
         if numbers.dtype != np.bool_:
-            return numbers.astype(np.int64)
+            return id_array("pyg", "vertices", ids)
         known = self.vertices(vertex_type)
         if numbers.shape != known.shape:
             raise UsageError(
@@ -118,9 +122,12 @@ class Newest(Version):
     def slots(self, index: object, vertex_type: str | None = None) -> Int64Array:
         if not self.graph.host.ids.text:
             return self.graph.to_slots(index, vertex_type=vertex_type)
-        slots = np.asarray(index, np.int64)
+        slots = id_array("pyg", "slots", index)
         self.graph.to_external(slots, vertex_type=vertex_type)  # of live vertices of the type alone
         return slots
+
+    def named(self, ids: object, vertex_type: str | None = None) -> Int64Array:
+        return self.graph.to_slots(ids, vertex_type=vertex_type)
 
     def index(self, slots: Int64Array) -> Int64Array:
         return slots if self.graph.host.ids.text else self.graph.to_external(slots)
@@ -181,9 +188,25 @@ class GraphPin(Version):
         pin = self._open()
         if not self.graph.host.ids.text:
             return pin.to_slots(index, vertex_type=vertex_type)
-        slots = np.asarray(index, np.int64)
+        slots = id_array("pyg", "slots", index)
+        if vertex_type is not None and not np.isin(slots, self._vertices[vertex_type]).all():
+            row = int(np.argmin(np.isin(slots, self._vertices[vertex_type])))
+            raise VertexUnknown(
+                f"[pyg] expected slots of {vertex_type} in version {pin.version}, got {slots[row]} at row {row}; take "
+                "them from n_id of a batch"
+            )
         pin.to_external(slots)
         return slots
+
+    def named(self, ids: object, vertex_type: str | None = None) -> Int64Array:
+        return self._open().to_slots(ids, vertex_type=vertex_type)
+
+    def to_external(self, slots: object) -> AnyArray:
+        """(k,) ids that slots had in the version, such as n_id of its batches where ids are strings.
+
+        Raises:  VertexUnknown.
+        """
+        return self._open().to_external(slots)
 
     def index(self, slots: Int64Array) -> Int64Array:
         return slots if self.graph.host.ids.text else self._open().to_external(slots)

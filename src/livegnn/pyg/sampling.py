@@ -265,6 +265,8 @@ def _by_type(version: Version, given: Fanouts) -> list[list[int]]:
     if isinstance(given, Mapping) and triples == (None,):
         raise ValueInvalid("[sampler] expected num_neighbors as a list, got a dict for a graph without types; list it")
     try:
+        if not isinstance(given, Sequence | Mapping | NumNeighbors) or isinstance(given, str):
+            raise TypeError("not a list")
         wanted = given if isinstance(given, NumNeighbors) else NumNeighbors(given)
         found = wanted.get_values(None if triples == (None,) else list(triples))
     except (ValueError, AssertionError, TypeError) as cause:

@@ -16,7 +16,9 @@ from livegnn.types import Int64Array
 
 
 class LiveFeatureStore(FeatureStore):  # type: ignore[misc]
-    """The features x of a graph's vertices, read when they are asked for; index: of vertices, None for all."""
+    """The features x of a graph's vertices, read when they are asked for; index: of vertices, or a mask; None for
+    all.
+    """
 
     version: Version
 
@@ -45,7 +47,7 @@ class LiveFeatureStore(FeatureStore):  # type: ignore[misc]
             return self.version.vertices(name)
         if isinstance(attr.index, slice):
             return self.version.vertices(name)[attr.index]
-        return np.atleast_1d(np.asarray(attr.index, np.int64))
+        return self.version.given(attr.index if np.ndim(attr.index) else [attr.index], name)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         code = self._code(attr)

@@ -95,7 +95,11 @@ def _decoded(body: bytes, kind: type[Body]) -> Body:
 
 def decode_updates(body: bytes, count_max: int) -> Updates:
     """A batch of updates. Raises: Refused, naming the update by its place; UpdateError of the update itself."""
-    items = _decoded(body, UpdatesBody).updates
+    return updates_of(_decoded(body, UpdatesBody).updates, count_max)
+
+
+def updates_of(items: list[dict[str, Any]], count_max: int) -> Updates:
+    """A batch from its items. Raises: as decode_updates."""
     if not 1 <= len(items) <= count_max:
         raise Refused(
             413, "TooMany", f"[updates] expected from 1 to {count_max} updates in a batch, got {len(items)}; split it"

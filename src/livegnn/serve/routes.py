@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 from livegnn.errors import Overloaded, UpdateError, UsageError
 from livegnn.sampling import Prediction, SampleServer
 from livegnn.serve import frames, json_bodies
+from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.idempotency import Keys, checked_key
 from livegnn.serve.limits import Limits
-from livegnn.serve.metrics import Metrics
 from livegnn.serve.origins import check_local
+from livegnn.serve.sample_metrics import SampleMetrics
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
 
@@ -83,7 +84,7 @@ class Application:
         self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
         self._server, self._read_only = server, read_only
         self._secret = None if token is None else b"Bearer " + token.encode()
-        self._metrics = Metrics(server, self.traffic)
+        self._metrics = SampleMetrics(server, self.traffic)
         self._keys = Keys(limits.keys_max, limits.keys_ms_max)
         self._writer = ThreadPoolExecutor(1, "livegnn-updates")
         self._batches_waiting = 0
@@ -161,7 +162,7 @@ class Application:
         if not named or _form(named) != JSON:  # named: a page of another site cannot send that without asking first
             raise _unsupported(named or b"none", JSON)
         key = checked_key(request.headers.get(b"idempotency-key"))
-        body = await self._body(request)
+        body = await read_body(request.headers, request.receive, self.limits, request.lease)
         if key is not None and (kept := self._keys.begin(key, body)) is not None:
             return kept
         try:
@@ -228,7 +229,7 @@ class Application:
         answer_form, form = _answer_form(request.headers.get(b"accept", b"*/*"), named), _form(named)
         if form not in (JSON, frames.CONTENT_TYPE):
             raise _unsupported(named, f"{JSON} or {frames.CONTENT_TYPE}")
-        body = await self._body(request)
+        body = await read_body(request.headers, request.receive, self.limits, request.lease)
         if form == JSON:
             asked = json_bodies.decode_request(body, kind)
         else:
@@ -244,37 +245,6 @@ class Application:
         timeout_ms = asked.pop("timeout_ms")
         wanted = self.limits.timeout_ms if timeout_ms is None else max(timeout_ms, -1.0)  # an integer of any length
         return answer_form, asked | {"timeout": min(wanted, self.limits.timeout_ms_max) / 1e3}
-
-    async def _body(self, request: _Request) -> bytes:
-        """The whole body. Raises: Refused if it is too large, comes too slowly or stops."""
-        length = request.headers.get(b"content-length", b"0")
-        if not length.isdigit() or len(length) > 18 or int(length) > self.limits.body_bytes_max:
-            raise self._too_large(length.decode("latin-1"))
-        try:
-            async with asyncio.timeout(self.limits.body_ms_max / 1e3):
-                return await self._parts(request)
-        except TimeoutError as cause:
-            limit = f"[body] expected all of it within {self.limits.body_ms_max} ms, got a part; send it faster"
-            raise Refused(408, "BodySlow", limit, retryable=True) from cause
-
-    async def _parts(self, request: _Request) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await request.receive()
-            if message["type"] != "http.request":
-                raise Refused(400, "BodyInvalid", "[body] expected all of it, got the end of the connection")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self.limits.body_bytes_max:
-                raise self._too_large(f"{size} so far")
-            request.lease.hold(size)
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _too_large(self, got: str) -> Refused:
-        limit = self.limits.body_bytes_max
-        return Refused(413, "BodyTooLarge", f"[body] expected up to {limit} bytes, got {got[:20]}; split the request")
 
 
 def _check_route(path: str, got: str) -> None:

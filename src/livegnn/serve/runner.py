@@ -7,16 +7,18 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from livegnn.errors import UsageError
 from livegnn.optional import need
 from livegnn.sampling import SampleServer
 from livegnn.serve.limits import Limits
 from livegnn.serve.routes import app
+from livegnn.serve.traffic import Traffic
+from livegnn.serve.writing import Receive, Scope, Send
 
 _SWITCH_S = 0.0005  # how long the event loop and the thread that samples may keep each other waiting
 _SHUTDOWN_S = 10
@@ -39,10 +41,7 @@ def run(
     Raises:  UsageError if the address cannot be had, or from a host other than this one without a token; DataMissing
              without uvicorn (the extra serve).
     """
-    with _listening(host, port, token) as listener, _quiet_signals():
-        uvicorn = _uvicorn(server, token, limits, read_only)
-        with even_latency():
-            uvicorn.run(sockets=[listener])
+    run_app(app(server, token=token, limits=limits, read_only=read_only), host, port, for_others=token is not None)
 
 
 @contextmanager
@@ -56,13 +55,53 @@ def background(
     read_only: bool = False,
 ) -> Iterator[str]:
     """Serves in a thread for the length of a with block; gives the URL. Port 0 is a free one. Raises: as run."""
-    with _listening(host, port, token) as listener:
-        uvicorn = _uvicorn(server, token, limits, read_only)
+    with background_app(
+        app(server, token=token, limits=limits, read_only=read_only), host, port, for_others=token is not None
+    ) as url:
+        yield url
+
+
+class LimitedApplication(Protocol):
+    """An ASGI application with the limits that its connections keep, and what is under way."""
+
+    limits: Limits
+    traffic: Traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+def run_app(
+    application: LimitedApplication,
+    host: str,
+    port: int,
+    *,
+    for_others: bool,
+    tls: tuple[str, str] | None = None,
+    ready: Callable[[str], object] = lambda url: None,
+) -> None:
+    """As run(), any application.
+
+    Args:    for_others: whether it may be served at an address that others can reach.  tls: files of certificate and
+             key.  ready: called with the URL, when it listens.
+    """
+    with _listening(host, port, for_others) as listener, _quiet_signals():
+        uvicorn = _uvicorn(application, tls)
+        ready(_url(host, listener, "http" if tls is None else "https"))
+        with even_latency():
+            uvicorn.run(sockets=[listener])
+
+
+@contextmanager
+def background_app(
+    application: LimitedApplication, host: str = "127.0.0.1", port: int = 0, *, for_others: bool
+) -> Iterator[str]:
+    """As background(), any application."""
+    with _listening(host, port, for_others) as listener:
+        uvicorn = _uvicorn(application)
         thread = threading.Thread(target=uvicorn.run, args=([listener],), name="livegnn-serve", daemon=True)
         thread.start()
         try:
-            name = f"[{host}]" if ":" in host else host
-            yield f"http://{name}:{listener.getsockname()[1]}"
+            yield _url(host, listener, "http")
         finally:
             uvicorn.should_exit = True
             thread.join()
@@ -101,12 +140,12 @@ def _quiet_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _listening(host: str, port: int, token: str | None) -> Iterator[socket.socket]:
+def _listening(host: str, port: int, for_others: bool) -> Iterator[socket.socket]:
     if type(port) is not int or not 0 <= port < 65536:
         raise UsageError(f"[serve] expected a port from 0 to 65535, got {port!r}; choose another")
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        if token is None and address[4][0] not in ("127.0.0.1", "::1"):
+        if not for_others and address[4][0] not in ("127.0.0.1", "::1"):
             raise UsageError(f"[serve] expected a token for {host}, which others can reach, got none; give token=")
         listener = socket.create_server(address[4][:2], family=address[0], backlog=2048)
     except OSError as cause:
@@ -115,12 +154,16 @@ def _listening(host: str, port: int, token: str | None) -> Iterator[socket.socke
         yield listener
 
 
-def _uvicorn(server: SampleServer, token: str | None, limits: Limits | None, read_only: bool) -> Any:
+def _url(host: str, listener: socket.socket, scheme: str) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{name}:{listener.getsockname()[1]}"
+
+
+def _uvicorn(application: LimitedApplication, tls: tuple[str, str] | None = None) -> Any:
     uvicorn = need("uvicorn", "serve")
     need("httptools", "serve")
     from livegnn.serve.connections import LimitedConnection  # it is made of the two
 
-    application = app(server, token=token, limits=limits, read_only=read_only)
     config = uvicorn.Config(
         application,
         http=partial(LimitedConnection, application.traffic, application.limits),
@@ -130,6 +173,8 @@ def _uvicorn(server: SampleServer, token: str | None, limits: Limits | None, rea
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        ssl_certfile=None if tls is None else tls[0],
+        ssl_keyfile=None if tls is None else tls[1],
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
     return uvicorn.Server(config)

@@ -6,7 +6,7 @@ import pytest
 from torch_geometric import nn as pyg
 
 from benchmarks.zoo import __main__ as zoo
-from benchmarks.zoo import trial
+from benchmarks.zoo import held_out, trial
 from benchmarks.zoo.entries import Entry
 from benchmarks.zoo.summary import Result, write
 
@@ -145,11 +145,24 @@ def test_the_report_counts_and_names_reasons(capsys):
     assert "Why no engine can: attention." in said
 
 
-def test_the_table_names_each_class_once_and_says_why_it_is_impossible():
-    titles = [each.title for each in zoo.ENTRIES]
+@pytest.mark.parametrize("entries", [zoo.ENTRIES, held_out.ENTRIES], ids=["zoo", "held_out"])
+def test_the_table_names_each_class_once_and_says_why_it_is_impossible(entries):
+    titles = [each.title for each in entries]
     assert len(titles) == len(set(titles))
-    assert all((each.expected == "impossible") == bool(each.why) for each in zoo.ENTRIES)
-    assert len({each.repository for each in zoo.ENTRIES}) >= 10
+    assert all((each.expected == "impossible") == bool(each.why) for each in entries)
+    assert len({each.repository for each in entries}) >= 10
+
+
+def test_the_held_out_set_is_of_other_repositories():
+    assert not {each.repository for each in zoo.ENTRIES} & {each.repository for each in held_out.ENTRIES}
+
+
+def test_the_option_takes_the_held_out_set(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("LIVEGNN_ZOO", str(tmp_path))
+    assert zoo.main(["--held-out", "gasteigerjo", "XiaoxinHe"]) == 0
+    said = capsys.readouterr().out
+    assert "Checkouts that are missing: gasteigerjo/gdc." in said
+    assert "python -m benchmarks.zoo --held-out gasteigerjo XiaoxinHe" in said
 
 
 def test_without_checkouts_the_command_says_what_it_needs(monkeypatch, capsys):

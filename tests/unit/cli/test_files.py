@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from livegnn.cli import files
+from livegnn import files
 from livegnn.errors import ColumnMissing, DataMissing, DtypeInvalid, ValueInvalid, WidthMismatch
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from livegnn import datasets
-from livegnn.cli import files, main
+from livegnn import datasets, files
+from livegnn.cli import main
 from livegnn.cli.train_config import Config, read_config
 from livegnn.errors import ValueInvalid
 
@@ -43,7 +43,7 @@ def test_times_are_numbers_or_dates(tmp_path: Path, cells: list[str], times: lis
         (["1", "soon"], r"row 2, column at\] expected a whole number or a date such as .*, got 'soon'; fix the file"),
         (["1", "1.5"], r"row 2.* got '1\.5'; count in a smaller unit, such as milliseconds"),
         (["1", "2024-01-01"], r"row 2.* expected a whole number or a date .* got '2024-01-01'"),
-        (["2024-01-01", "7"], r"row 2.* expected a date as in row 1, got '7'"),
+        (["2024-01-01", "7"], r"row 2.* expected a date as in row 1, got '7'; write every row as a date, or every"),
         (["01/02/2024"], r"row 1.* got '01/02/2024'"),  # day or month first?
         (["9223372036854775808"], r"row 1, column at\] expected a whole number"),
         (["nan"], r"row 1.* got 'nan'"),

@@ -3,13 +3,14 @@
 import copy
 import inspect
 import threading
+from collections import deque
 
 import pytest
 import torch
 from torch import nn
 
 import livegnn as lg
-from livegnn.models.pyg.copies import private_copy, unchanged
+from livegnn.models.pyg.copies import Contents, private_copy, unchanged
 
 
 class Signed(nn.Sequential):
@@ -46,3 +47,30 @@ def test_unchanged_puts_back_what_is_set_replaced_and_deleted():
     assert (module.kept, module.gone) == (1, 2)
     assert not hasattr(module, "new")
     assert not hasattr(module[0], "inside")
+
+
+def test_unchanged_puts_back_tensors_and_what_is_in_containers():
+    module = nn.BatchNorm1d(3)
+    module.parts, module.queue, module.names = {"a": [1, torch.ones(2)]}, deque([1], maxlen=3), {"x"}
+    weight, running, ones = module.weight, module.running_mean, module.parts["a"][1]
+    contents = Contents(module)
+    with unchanged(module), torch.no_grad():
+        module(torch.randn(5, 3))  # its statistics move
+        module.weight.data = torch.zeros(4)
+        module.bias.mul_(2).add_(1)
+        module.parts["a"].append(2)
+        module.parts["b"] = ones.zero_()
+        module.queue.extend([2, 3, 4])
+        module.names.clear()
+        changed = contents.changed()
+        assert set(changed) == {
+            "num_batches_tracked", "running_mean", "running_var", "weight", "bias", "parts", "queue", "names",
+        }  # fmt: skip
+    assert contents.changed() == []
+    assert module.weight is weight
+    assert torch.equal(weight, torch.ones(3))
+    assert module.running_mean is running
+    assert not running.any()
+    assert module.parts["a"][1] is ones
+    assert ones.sum() == 2
+    assert (list(module.queue), module.queue.maxlen, module.names) == ([1], 3, {"x"})

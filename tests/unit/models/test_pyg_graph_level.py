@@ -8,6 +8,7 @@ from torch import nn
 from torch_geometric import nn as pyg
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 from torch_geometric.nn.pool import glob
+from torch_geometric.utils import contains_self_loops
 
 import livegnn as lg
 from livegnn.errors import DtypeInvalid, ModelError, ModelMismatch, ModelUnsupported, UsageError, WidthMismatch
@@ -270,3 +271,32 @@ def test_pools_compute_as_ever_after_an_import_and_after_a_failed_one():
         lg.graph_level_from_pyg(Net(lambda net, h, e, b: h))
     assert (glob.scatter, pyg.Aggregation.__call__) == before
     assert global_add_pool(torch.ones(3, 1), torch.tensor([0, 0, 2])).tolist() == [[2.0], [0.0], [1.0]]
+
+
+class LoopsDecide(pyg.MessagePassing):
+    def __init__(self):
+        super().__init__(aggr="add")
+
+    def forward(self, x, edge_index):
+        out = self.propagate(edge_index, x=x)
+        return out if contains_self_loops(edge_index) else out * 2
+
+    def message(self, x_j):
+        return x_j
+
+
+def test_graphs_of_every_form_are_compared():
+    class Pooled(nn.Module):
+        def __init__(self, conv, before):
+            super().__init__()
+            self.lin, self.conv, self.before = nn.Linear(5, 5), conv, before
+
+        def forward(self, x, edge_index, batch):
+            return global_add_pool(self.conv(self.lin(self.before(x)), edge_index), batch)
+
+    with pytest.raises(ModelUnsupported, match="it picks self-loops alone"):
+        lg.graph_level_from_pyg(Pooled(LoopsDecide(), lambda x: x))
+    with pytest.raises(ModelMismatch, match="some of whose features are 0"):
+        lg.graph_level_from_pyg(
+            Pooled(pyg.SAGEConv(5, 5), lambda x: x + torch.sigmoid(1 / x.norm(dim=1, keepdim=True)))
+        )

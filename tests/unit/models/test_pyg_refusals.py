@@ -263,11 +263,11 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: F.dropout(x), "it is random in eval mode too; pass training=self.training"),
         (lambda net, x, e, w: F.softmax(x, dim=0), "dim=0"),
         (lambda net, x, e, w: F.normalize(x, p=-1.0), "p=-1.0 is not supported"),
-        (lambda net, x, e, w: x.sort(dim=0)[0], "sort in Wrap: this operation is not supported"),
+        (lambda net, x, e, w: x.sort(dim=0)[0], "sort in Wrap: dim=0 runs over all vertices"),
         (lambda net, x, e, w: x @ x.t(), "it multiplies rows of different vertices"),
         (lambda net, x, e, w: x.T @ x, "as attention over all vertices does; keep one row per vertex"),
         (lambda net, x, e, w: x[e[0]][:5] + x[e[1]][:5], "getitem in Wrap: it picks rows"),
-        (lambda net, x, e, w: torch.cat([x, x], dim=0), "dim=0"),
+        (lambda net, x, e, w: torch.cat([x, x], dim=0), "a tensor that holds every vertex several times"),
         (lambda net, x, e, w: x.to(torch.float16), "would round the rows"),
         (
             lambda net, x, e, w: pyg.global_mean_pool(x, None),
@@ -361,15 +361,14 @@ def test_a_forward_that_is_random():
 
 
 class Lies(nn.Module):
-    """Traces as the identity, but is not."""
+    """Runs on a small graph as it does on no other."""
 
     def __init__(self):
         super().__init__()
         self.conv = pyg.SAGEConv(4, 4)
 
     def forward(self, x, edge_index):
-        h = x.relu()
-        h.detach().mul_(2.0)
+        h = x.relu() if len(x) < 20 else x.relu() * 2.0
         return self.conv(x, edge_index) + h
 
 

@@ -11,7 +11,7 @@ from torch_geometric.explain import DummyExplainer, GNNExplainer
 from torch_geometric.nn import ChebConv, GCNConv
 
 import livegnn as lg
-from livegnn.errors import ModelMismatch, UsageError, VertexUnknown
+from livegnn.errors import DtypeInvalid, ModelMismatch, UsageError, ValueInvalid, VertexUnknown
 from tests.unit.pyg import graphs
 from tests.unit.pyg.test_live_module import Net, typed_engine
 
@@ -39,6 +39,15 @@ def test_an_explanation_is_of_the_live_neighbourhood(ids: str | None) -> None:
     module.first.train()
     lg.pyg.explain(engine, vertex, module=module, algorithm=DummyExplainer())
     assert (module.training, module.first.training, module.second.training) == (False, True, False)
+    lg.from_pyg(module)  # PyG's Explainer leaves nothing on the layers
+
+
+@pytest.mark.parametrize(("hops", "error"), [("a", DtypeInvalid), (1.5, DtypeInvalid), (-2, ValueInvalid)])
+def test_hops_are_a_number(hops: Any, error: type[Exception]) -> None:
+    module = Net().eval()
+    engine = lg.Engine(lg.from_pyg(module), graphs.plain(0, columns=("weight",)))
+    with pytest.raises(error, match="expected hops"):
+        lg.pyg.explain(engine, 1, module=module, hops=hops)
 
 
 def test_the_edge_that_decides_gets_the_largest_mask() -> None:

@@ -92,7 +92,8 @@ def test_it_is_a_module_without_gradients() -> None:
     head = torch.nn.Sequential(live, torch.nn.Linear(3, 1))  # a part of a larger module
     assert head([0, 1]).shape == (2, 1)
     assert live.to("meta")([0]).device.type == "meta"
-    with pytest.raises(UsageError, match="live outputs have no gradient"):
-        live.train()
+    assert head.train() is head
+    assert [part.training for part in head] == [False, True]  # the head is trained, the live rows stay
+    assert not live.train().training
     with pytest.raises(UsageError, match=r"livegnn\.Engine"):
         lg.pyg.LiveModule(Net())

@@ -142,6 +142,15 @@ struct BlockTail {  // of the last block, as in the table
   std::int64_t first, before, place;
 };
 
+// The blocks from the first on that lie one behind the other in the pool, as those of a bulk load do.
+struct BlockRun {
+  std::int64_t place;
+  std::int64_t edges;  // before the first block that lies elsewhere; INT64_MAX: there is none
+  std::int64_t next;   // the major part of that block's first key
+  // Whether all of a chain's `count` edges that come before a key with a larger major part lie in it.
+  bool holds(std::int64_t count, std::int64_t major) const { return count <= edges || major < next; }
+};
+
 // The table of one chain, made by the first reader that wants it and dropped by the writer where blocks change. Readers
 // may ask at the same time; a writer is alone.
 class BlockTableSlot {
@@ -158,7 +167,8 @@ class BlockTableSlot {
     if (values_.load(std::memory_order_relaxed) != nullptr) delete[] values_.exchange(nullptr);
   }
   bool empty() const { return values_.load(std::memory_order_acquire) == nullptr; }
-  static constexpr std::int64_t kHead = 4;  // values before the three columns: blocks, and those of the last block
+  // Values before the three columns: blocks, those of the last block, those of the run; a cache line, nearly.
+  static constexpr std::int64_t kHead = 7;
   void set(std::unique_ptr<std::int64_t[]> values) const {  // the first one stays
     std::int64_t* none = nullptr;
     if (values_.compare_exchange_strong(none, values.get(), std::memory_order_acq_rel)) values.release();
@@ -170,6 +180,10 @@ class BlockTableSlot {
   BlockTail tail() const {  // side by side, where the table begins
     const std::int64_t* values = values_.load(std::memory_order_acquire);
     return {values[1], values[2], values[3]};
+  }
+  BlockRun run() const {
+    const std::int64_t* values = values_.load(std::memory_order_acquire);
+    return {values[4], values[5], values[6]};
   }
   void prefetch() const { prefetch_line(values_.load(std::memory_order_relaxed)); }
 
@@ -228,6 +242,10 @@ class BlockChain {
   BlockTail tail() const {
     if (table_.empty()) make_table();
     return table_.tail();
+  }
+  BlockRun run() const {
+    if (table_.empty()) make_table();
+    return table_.run();
   }
   void prefetch_table() const { table_.prefetch(); }
 

@@ -60,8 +60,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     from livegnn.cli.demo import replay as play
 
     clock = time.perf_counter()
-    story = st.prepare(_stream(options, console), options.seed)
-    _introduce(story, console)
+    story = st.prepare(stream_of(options, console), options.seed)
+    introduce(story, console)
     epochs = 30 if options.quick else 60
     trained = st.train(story, epochs=epochs)
     console.line(
@@ -88,7 +88,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 130 if played.interrupted else 0
 
 
-def _stream(options: argparse.Namespace, console: Console) -> datasets.EventStream:
+def stream_of(options: argparse.Namespace, console: Console) -> datasets.EventStream:
+    """The stream that the options name."""
     wanted = DATASETS if options.dataset is None else (options.dataset,)
 
     def generate() -> datasets.EventStream:
@@ -112,7 +113,8 @@ def _real(wanted: Sequence[str], console: Console) -> datasets.EventStream:
     raise missing
 
 
-def _introduce(story: st.Story, console: Console) -> None:
+def introduce(story: st.Story, console: Console) -> None:
+    """Says what the story is about."""
     stream = story.stream
     console.heading(_TITLES[stream.name])
     console.line(stream.description + ".")

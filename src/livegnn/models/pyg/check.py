@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from livegnn.errors import ModelMismatch
 from livegnn.models import ir
+from livegnn.models.pyg.context import EXAMPLE_VERTICES
 from livegnn.models.pyg.copies import private_copy, unchanged
 from livegnn.models.pyg.signature import Signature, Types
 from livegnn.models.truth import EdgeList, true_rows
@@ -65,8 +66,13 @@ class Columns:
     vertices: int | None = None
 
 
-def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
-    """A graph with self-loops, parallel edges and isolated vertices; types differ in size.
+Form: TypeAlias = Literal["any", "without self-loops", "without isolated vertices"]
+OTHER_FORMS: tuple[Form, ...] = ("without self-loops", "without isolated vertices")
+
+
+def sample(columns: Columns, vertices: int, edges: int, seed: int, form: Form = "any") -> Sample:
+    """A graph with self-loops, parallel edges and isolated vertices, unless its form leaves one out; types differ in
+    size.
 
     Floats are float64 that float32 holds. Weights are between 0.1 and 3, never 1. Vertices beyond two thirds of the
     range have no edges but self-loops.
@@ -86,6 +92,11 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
         if vertices > _ONE_THREAD and source == target:
             single = _single_loops(src, dst)
             src, dst = src[single], dst[single]
+        if form == "without self-loops" and source == target:
+            src, dst = src[src != dst], dst[src != dst]
+        if form == "without isolated vertices":
+            each = np.arange(max(counts[source], counts[target]))
+            src, dst = (np.concatenate([each % counts[name], rows]) for name, rows in ((source, src), (target, dst)))
         ends.append(np.stack([src, dst]))
         weights.append(_float32(rng.uniform(0.1, 3.0, len(src))))
     shapes = zip(counts.values(), columns.widths, strict=True)
@@ -124,13 +135,33 @@ def _float32(array: Any) -> Any:
     return array.astype(np.float32).astype(np.float64)
 
 
-def samples(columns: Columns, *, recorded: bool) -> Iterator[tuple[Sample, str]]:
-    """Graphs of several sizes, and what a message calls each."""
+def divides(output: ir.Value) -> bool:
+    """Whether rows are divided by, which may be 0: there the engine has 0, and the module no value, or an infinite."""
+    return any(
+        (isinstance(each, ir.Elementwise) and each.kind == "divide")
+        or (isinstance(each, ir.Activation) and each.kind in ("reciprocal", "log"))
+        for each in ir.walk(output)
+    )
+
+
+def samples(columns: Columns, *, recorded: bool, zeros: bool = False) -> Iterator[tuple[Sample, str]]:
+    """Graphs of several sizes and, for a run that was followed, forms, with what a message calls each.
+
+    zeros: also one where some features are 0.
+    """
     large = _LARGE if recorded and columns.over is None else ()
     fixed = tuple((columns.vertices, edges) for _, edges in _SIZES) if columns.vertices else None
     for seed, (vertices, edges) in enumerate(fixed or _SIZES + large):
         given = sample(columns, vertices, edges, seed)
         yield given, f"a graph of {sizes_of(given)}"
+    for seed, form in enumerate(OTHER_FORMS if recorded else (), len(_SIZES)):
+        given = sample(columns, columns.vertices or 23, 90, seed, form)
+        yield given, f"a graph {form} of {sizes_of(given)}"
+    if zeros:
+        given = sample(columns, columns.vertices or 23, 90, len(_SIZES))
+        for rows in given[0]:
+            rows[::3] = 0
+        yield given, f"a graph of {sizes_of(given)}, some of whose features are 0"
 
 
 def sizes_of(given: Sample) -> str:
@@ -157,9 +188,11 @@ def _as_tensors(columns: Columns, given: Sample, dtype: Any) -> tuple[Any, ...]:
 
 
 def example(columns: Columns, seed: int = 99) -> tuple[Any, ...]:
-    """A small graph, or two, as float32 tensors."""
-    given = sample(columns, 7, 20, seed)
-    return _as_tensors(columns, (*given, (np.repeat([0, 1], [4, 3]),)) if columns.batch else given, torch.float32)
+    """A small graph, or two, as float32 tensors; a table fixes the vertices, and its graph is smaller."""
+    vertices = 7 if columns.vertices else EXAMPLE_VERTICES
+    given = sample(columns, vertices, 20 if columns.vertices else 415, seed)
+    batch = (np.arange(vertices) // (vertices // 2 + 1),)
+    return _as_tensors(columns, (*given, batch) if columns.batch else given, torch.float32)
 
 
 def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
@@ -246,7 +279,10 @@ def check_import(
                 wanted, rounds = (_matrix(each, name, len(got)) for each in pair)
                 stop = got.shape[1] if place == len(parts) - 1 else start + wanted.shape[1]
                 tolerance = _TOLERANCE_ROUNDED if rounded else _TOLERANCE_EXACT
-                _compare(got[:, start:stop], wanted, tolerance, here, (kind, row, advice))
+                read, undefined = got[:, start:stop], ~np.isfinite(wanted)
+                if any((rows == 0).all(axis=1).any() for rows in given[0]):  # it may have divided by 0
+                    read, rounds, wanted = (np.where(undefined, 0.0, each) for each in (read, rounds, wanted))
+                _compare(read, wanted, tolerance, here, (kind, row, advice))
                 _compare(rounds, wanted, _TOLERANCE_FLOAT32, f"float32 on {here}", (kind, row, _MISREAD))
                 start = stop
 
@@ -274,8 +310,10 @@ def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sampl
     """What the module returns; None where it cannot run without edges or on a single vertex."""
     with _computing_in(dtype), unchanged(module):
         tensors = _as_tensors(columns, given, dtype)
-        for name in columns.tables:
-            module.get_parameter(name).copy_(tensors[0])
+        start = 0
+        for table in map(module.get_parameter, columns.tables):
+            table.copy_(tensors[0][start : start + len(table)])
+            start += len(table)
         try:
             return signature.run(module, *tensors)
         except Exception as error:

@@ -22,7 +22,7 @@ _KEEP_ZERO = (
     "relu", "selu", "gelu", "gelu_tanh", "silu", "tanh", "relu6", "hardtanh", "hardswish", "softsign", "abs", "sqrt",
     "log1p", "leaky_relu", "elu", "celu",
 )  # fmt: skip
-_FACTORIES = {"zeros": 0.0, "ones": 1.0, "full": None, "zeros_like": 0.0, "ones_like": 1.0, "full_like": None}
+_FACTORIES = ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
 
 
 def constant_rows(record: Import, like: ir.Value, array: Any) -> ir.Value:
@@ -104,17 +104,49 @@ STATES: dict[str, Callable[..., Any]] = {
 }
 
 
+#: What may give every vertex the same constant row, such as the first place of a sequence.
+EXPANDING = ("expand", "repeat", "expand_as", "broadcast_to", "tile")
+
+
+def expanded(name: str, base: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler of EXPANDING: of a constant with one size that is the number of vertices, else `base`."""
+
+    def handler(record: Import, input: Any, *sizes: Any, **options: Any) -> Any:
+        if not isinstance(input, torch.Tensor) or options or not sizes:
+            return base(record, input, *sizes, **options)
+        given = sizes[0] if isinstance(sizes[0], (tuple, list)) else sizes
+        if name == "expand_as":
+            like = shaped(sizes[0])
+            given = (*like.index.shape[: like.axis], Count(of=like.source), *like.index.shape[like.axis :])
+        axes = [k for k, each in enumerate(given) if isinstance(each, Count)]
+        if len(axes) != 1 or given[axes[0]].of is None or given[axes[0]].times != 1:
+            raise Unfit(f"the shape {tuple(given)} is not one row per vertex")
+        whole = [1 if isinstance(each, Count) else each for each in given]
+        index = (input.repeat(whole) if name in ("repeat", "tile") else input.expand(whole)).detach()
+        if index.shape[axes[0]] != 1:
+            raise Unfit(f"a constant of shape {tuple(input.shape)} has a row for every vertex")
+        return _constant(record, given[axes[0]].of, index.select(axes[0], 0), axes[0])
+
+    return handler
+
+
+def _constant(record: Import, like: ir.Value, row: torch.Tensor, axis: int) -> Any:
+    constant = constant_rows(record, like, row.numpy())
+    return symbol(Shaped(constant, np.arange(constant.width).reshape(row.shape), axis))
+
+
 def first_state(name: str | None, result: Any, record: Import) -> Any:
     """The symbol of torch.zeros(number of vertices, width) and its kin in a recorded run; None for another constant."""
-    if name not in _FACTORIES or record.features is None or not isinstance(result, torch.Tensor):
+    if name not in (*_FACTORIES, *EXPANDING) or record.features is None or not isinstance(result, torch.Tensor):
         return None
     rows = example_rows(record.features)
     if rows not in result.shape or not result.is_floating_point():
         return None
     axis = list(result.shape).index(rows)
-    index = result.select(axis, 0)
-    constant = constant_rows(record, record.features, index.numpy())
-    return symbol(Shaped(constant, np.arange(constant.width).reshape(index.shape), axis))
+    row = result.detach().select(axis, 0)
+    if name in EXPANDING and not bool((result.detach() == row.unsqueeze(axis)).all()):
+        return None
+    return _constant(record, record.features, row, axis)
 
 
 # ---- what follows of zeros

@@ -2,8 +2,9 @@
 
 While a module is read, every tensor that depends on the features or the graph is a `Symbol`: an `ir.Value` (one row
 per vertex, or per edge, as the graph's attributes are), a `Flat` (a value of width 1 that the module holds as a
-vector), a `Shaped` (rows of any shape), `EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Count`, a `Rewired`, an `End` or a
-`Refusal`, an unsupported result that matters only if something reads it.
+vector), a `Shaped` (rows of any shape), a `Folded` (rows under each other), a `TablePart` (rows of some vertices),
+`EDGES`, `WEIGHTS`, `TYPES`, `BATCH`, a `Count`, a `Rewired`, an `End` or a `Refusal`, an unsupported result that
+matters only if something reads it.
 """
 
 from __future__ import annotations
@@ -45,20 +46,23 @@ BATCH = Marker("batch")
 
 @dataclass(frozen=True, eq=False)
 class Count(Marker):
-    """The number of rows of a value. All are equal; the comparison finds a count of another vertex type."""
+    """The number of rows of a value, `times` a whole number. The comparison finds a count of another vertex type."""
 
     what: str = "the number of vertices"
     of: ir.Value | None = field(default=None, repr=False)
+    times: int = 1
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Count)
+        return isinstance(other, Count) and other.times == self.times
 
     def __hash__(self) -> int:
-        return hash(Count)
+        return hash((Count, self.times))
 
 
 VERTEX_COUNT = Count()
-EXAMPLE_VERTICES, EXAMPLE_EDGES = 7, 28  # of the small graph of a recording (check.example), where types have no names
+#: Of the graph of a recording (check.example), where types have no names: unlike any width, as a dimension of that size
+#: is taken for the vertices' or the edges'.
+EXAMPLE_VERTICES, EXAMPLE_EDGES = 211, 601
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,36 @@ class Shaped:
 
 
 @dataclass(frozen=True, eq=False)
+class Folded:
+    """A tensor of which one dimension holds all vertices, and each of them several times: `view(-1, columns)` of heads.
+
+    It is `rows` with three dimensions seen as one: the one in front of the vertices', the vertices', the one behind.
+    """
+
+    rows: Shaped
+
+    @property
+    def place(self) -> int:
+        """Which dimension that is."""
+        return self.rows.axis - 1
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How often all vertices come one after the other, and how often each of them does there."""
+        before, after = self.rows.index.shape[self.place : self.place + 2]
+        return int(before), int(after)
+
+
+@dataclass(frozen=True, eq=False)
+class TablePart:
+    """The rows of the vertices from `start` to `stop` (exclusive), which are those of one table of several."""
+
+    rows: Any
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
 class Refusal:
     """The result of something unsupported; raised when it is read."""
 
@@ -137,7 +171,8 @@ def is_symbol(value: Any) -> bool:
         return any(is_symbol(each) for each in value)
     if isinstance(value, dict):
         return any(is_symbol(each) for each in value.values())
-    return isinstance(value, (ir.Value, Marker, Rewired, End, Pairs, Flat, Shaped, Refusal))
+    kinds = (ir.Value, Marker, Rewired, End, Pairs, Flat, Shaped, Folded, TablePart, Refusal)
+    return isinstance(value, kinds)
 
 
 def is_of_edges(value: Any) -> bool:
@@ -229,9 +264,11 @@ class Import:
     categories: dict[int, int] = field(default_factory=dict)
     whole: bool = False
     tables: dict[int, Any] = field(default_factory=dict)
+    ends: tuple[int, ...] = ()  # where each of several tables ends, from 0
     example_rows: int | None = None  # of the graph of a recorded run
     rows: ir.Value | None = None  # any rows of vertices, for what a forward computes of the edges alone
     operators: Mapping[type, Any] = field(default_factory=dict)
+    nowhere: dict[int, ir.Value] = field(default_factory=dict)  # by id: which entries are infinite, as rows have it
     suspects: dict[str, None] = field(default_factory=dict)
     followed: set[str] = field(default_factory=set)
     unfollowed: ModelUnsupported | None = None  # why the forward is refused where none are followed
@@ -261,6 +298,10 @@ class Import:
                 todo.append(each.value)
             elif isinstance(each, Shaped):
                 todo.append(each.source)
+            elif isinstance(each, Folded):
+                todo.append(each.rows.source)
+            elif isinstance(each, TablePart):
+                todo.append(each.rows)
             elif isinstance(each, ir.Value) and id(each) not in self.names:
                 self.names[id(each)] = where
                 self.keep.append(each)

@@ -1,19 +1,26 @@
 """Private copies of a module, and what a run leaves behind in one.
 
-An import reads and runs a copy; the user's module stays as it is. A forward may set attributes: a trace would leave
-symbols there, and a run the tensors of its graph. So every reading and every run puts the attributes back.
+An import reads and runs a copy; the user's module stays as it is. A forward may set attributes, add to lists, or write
+to parameters and buffers: a trace would leave symbols there, and a run the tensors of its graph. So every reading and
+every run puts all of it back.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 _TORCH_OWN = ("_parameters", "_buffers", "_modules")
+_HOOKS = frozenset(vars(nn.Module())) - {*_TORCH_OWN}  # and what else torch.nn itself keeps: no state of the user's
+_CONTAINERS = (dict, list, set, deque)
+_MOST = 10_000  # entries of a list or dict that are looked into
+_FAR = 999_983  # a prime, so that counters by any period stand elsewhere
 
 
 def private_copy(module: nn.Module) -> nn.Module:
@@ -41,24 +48,118 @@ def _shared(module: nn.Module) -> dict[int, Any]:
     return shared
 
 
+class Contents:
+    """What the layers of a module hold: attributes, what is in their lists, dicts and sets, and the numbers of tensors.
+
+    Cost: a copy of every parameter and buffer.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._attributes = [(path, layer, dict(vars(layer))) for path, layer in module.named_modules()]
+        self._containers: dict[int, tuple[str, Any, Any]] = {}  # by id: name, container, what is in it
+        self._tensors: dict[int, tuple[str, Any, Any, Any]] = {}  # by id: name, tensor, its storage, its numbers
+        with torch._C.DisableTorchFunction():
+            for path, _, attributes in self._attributes:
+                for name, value in attributes.items():
+                    if name not in _HOOKS:
+                        self._note(path if name in _TORCH_OWN else _joined(path, name), value)
+
+    def _note(self, name: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._tensors and value.layout == torch.strided and not value.is_meta:
+                self._tensors[id(value)] = name, value, value.data, value.detach().clone()
+            return
+        if isinstance(value, _CONTAINERS) and id(value) not in self._containers:
+            self._containers[id(value)] = name, value, copy.copy(value)
+        if not isinstance(value, (*_CONTAINERS, tuple)) or len(value) > _MOST:
+            return
+        inner = value.items() if isinstance(value, dict) else ((None, each) for each in value)
+        for key, each in inner:
+            owned = isinstance(key, str) and isinstance(each, torch.Tensor)
+            self._note(_joined(name, key) if owned else name, each)
+
+    def changed(self) -> list[str]:
+        """The qualified names of what is not as it was."""
+        found = dict.fromkeys(
+            _joined(path, name)
+            for path, layer, attributes in self._attributes
+            for name, value in vars(layer).items()
+            if name not in attributes or attributes[name] is not value
+        )
+        for name, container, kept in self._containers.values():
+            if not _same_items(container, kept):
+                keys = container if isinstance(container, dict) else ()
+                moved = [_joined(name, key) for key in keys if key not in kept or kept[key] is not container[key]]
+                found |= dict.fromkeys(moved if name in self._paths() and moved else [name])
+        with torch._C.DisableTorchFunction():
+            found |= {name: None for name, tensor, _, kept in self._tensors.values() if not _same_numbers(tensor, kept)}
+        return list(found)
+
+    def disturb(self) -> None:
+        """Moves what is not as it was further, as many more calls might: numbers, lists, tensors but parameters."""
+        for _, layer, attributes in self._attributes:
+            for name, value in [*vars(layer).items()]:
+                if attributes.get(name) is not value and type(value) in (int, float):
+                    vars(layer)[name] = value + _FAR
+                elif attributes.get(name) is not value and isinstance(value, torch.Tensor):
+                    vars(layer)[name] = value + _FAR if value.dtype != torch.bool else ~value
+        for _, container, kept in self._containers.values():
+            if isinstance(container, list) and not _same_items(container, kept):
+                container.extend(container * 20)
+            elif isinstance(container, dict):
+                for key, value in [*container.items()]:
+                    if kept.get(key) is not value and isinstance(value, torch.Tensor) and value.dtype != torch.bool:
+                        container[key] = value + _FAR
+        for _, tensor, _, kept in self._tensors.values():
+            if not isinstance(tensor, nn.Parameter) and not _same_numbers(tensor, kept) and tensor.dtype != torch.bool:
+                tensor.data = tensor.data + _FAR
+
+    def restore(self) -> None:
+        """Puts all of it back."""
+        for _, layer, attributes in self._attributes:
+            vars(layer).clear()
+            vars(layer).update(attributes)
+        for _, container, kept in self._containers.values():
+            if not _same_items(container, kept):
+                container.clear()
+                container.extend(kept) if isinstance(container, (list, deque)) else container.update(kept)
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            for _, tensor, storage, kept in self._tensors.values():
+                if not _same_numbers(tensor, kept) or tensor.data_ptr() != storage.data_ptr():
+                    tensor.data = storage
+                    if not _same_numbers(storage, kept):
+                        storage.copy_(kept)
+
+    def _paths(self) -> set[str]:
+        return {path for path, _, _ in self._attributes}
+
+
+def _joined(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+def _same_items(one: Any, other: Any) -> bool:
+    if len(one) != len(other):
+        return False
+    if isinstance(one, dict):
+        return all(key in other and other[key] is value for key, value in one.items())
+    return one == other if isinstance(one, set) else all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or (one.is_floating_point() and torch.equal(one.nan_to_num(), other.nan_to_num()))
+
+
 @contextmanager
 def unchanged(module: nn.Module) -> Iterator[None]:
-    """Puts back what the block sets, replaces or deletes among the attributes of all layers."""
-    before = [(layer, dict(vars(layer))) for layer in module.modules()]
+    """Puts back what the block changes in the layers of a module."""
+    before = Contents(module)
     try:
         yield
     finally:
-        for layer, attributes in before:
-            vars(layer).clear()
-            vars(layer).update(attributes)
-
-
-def attributes_of(module: nn.Module) -> dict[str, Any]:
-    """Every attribute of every layer by its qualified name."""
-    found: dict[str, Any] = {}
-    for path, layer in module.named_modules():
-        found |= {f"{path}.{name}" if path else name: value for name, value in vars(layer).items()}
-    return found
+        before.restore()
 
 
 def forget_cached(module: nn.Module) -> None:

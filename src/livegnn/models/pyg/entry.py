@@ -126,6 +126,11 @@ def graph_level_from_pyg(
 
 def _operators(given: Mapping[type, Any] | None) -> Mapping[type, Any]:
     """Checked. Raises: ModelError."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ModelError(
+            f"[from_pyg] expected operators as class -> layer, got {given!r}; pass "
+            "{MyConv: livegnn.verify.layer(operator)}"
+        )
     for kind, layer in (given or {}).items():
         if not isinstance(kind, type) or not (hasattr(layer, "apply") or callable(layer)):
             raise ModelError(

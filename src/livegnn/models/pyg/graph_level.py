@@ -7,7 +7,7 @@ else is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,7 +18,17 @@ from livegnn.models import edges, ir, stored
 from livegnn.models.graph_level import GraphLevel, PoolPart
 from livegnn.models.model import Model
 from livegnn.models.order import with_inputs
-from livegnn.models.pyg.check import Columns, Sample, check_import, modelled, sample, sizes_of
+from livegnn.models.pyg.check import (
+    OTHER_FORMS,
+    Columns,
+    Form,
+    Sample,
+    check_import,
+    divides,
+    modelled,
+    sample,
+    sizes_of,
+)
 from livegnn.models.pyg.context import Import, Pools, refuse
 from livegnn.models.pyg.outputs import Wanted
 from livegnn.models.pyg.pools import BACK_TO_VERTICES
@@ -76,7 +86,7 @@ def import_graph_level(module: nn.Module, options: Options) -> GraphLevel:
             batch = given[5][0] if columns.batch else np.zeros(len(rows), np.int64)
             return {None: true_rows(parts.head, _pooled(rows, parts.pools, batch), _NO_EDGES)}
 
-        graphs = _graphs(columns)
+        graphs = _graphs(columns, record.recorded, divides(parts.rows) or divides(parts.head))
         check_import(
             frozen, signature, columns, graphs, expected, rounded=record.rounded, row="graph", take=wanted.take
         )
@@ -198,21 +208,34 @@ def _refuse_fed_back(rows: ir.Value, pools: Pools, record: Import, kind: str) ->
 _NO_EDGES = EdgeList(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _graphs(columns: Columns) -> Iterator[tuple[Sample, str]]:
+def _graphs(columns: Columns, recorded: bool, zeros: bool) -> Iterator[tuple[Sample, str]]:
     """Several graphs as one, as PyG's loaders make them, with their batch: no vertex is of graph 1. Without a batch,
-    the same ones by one.
+    the same ones by one. Of a run that was followed, of every form; zeros: also some where some features are 0.
     """
+    last = _GRAPHS[1] if columns.batch else _GRAPHS[1][-1:]
     for seed, sizes in enumerate(_GRAPHS if columns.batch else [(each,) for many in _GRAPHS for each in many]):
-        parts = [sample(columns, vertices, edges, seed + 7 * i) for i, (vertices, edges) in enumerate(sizes)]
-        starts = np.cumsum([0, *(vertices for vertices, _ in sizes)])
-        ends = np.concatenate([part[1][0] + start for part, start in zip(parts, starts, strict=False)], axis=1)
-        features, weights, attributes, types = (
-            None if parts[0][place] is None else (np.concatenate([part[place][0] for part in parts]),)
-            for place in (0, 2, 3, 4)
-        )
-        batch = np.repeat([0, *range(2, len(sizes) + 1)], [vertices for vertices, _ in sizes])
-        given = (features, (ends,), weights, attributes, types, *(((batch,),) if columns.batch else ()))
+        given = _as_one(columns, sizes, seed)
         yield given, f"{len(sizes)} graphs of {sizes_of(given)}"
+    for seed, form in enumerate(OTHER_FORMS if recorded else (), 20):
+        given = _as_one(columns, last, seed, form)
+        yield given, f"{len(last)} graphs {form} of {sizes_of(given)}"
+    if zeros:
+        given = _as_one(columns, last, 22)
+        given[0][0][::3] = 0
+        yield given, f"{len(last)} graphs of {sizes_of(given)}, some of whose features are 0"
+
+
+def _as_one(columns: Columns, sizes: Sequence[tuple[int, int]], seed: int, form: Form = "any") -> Sample:
+    """Graphs of these numbers of vertices and edges as one, with their batch."""
+    parts = [sample(columns, vertices, edges, seed + 7 * i, form) for i, (vertices, edges) in enumerate(sizes)]
+    starts = np.cumsum([0, *(vertices for vertices, _ in sizes)])
+    ends = np.concatenate([part[1][0] + start for part, start in zip(parts, starts, strict=False)], axis=1)
+    features, weights, attributes, types = (
+        None if parts[0][place] is None else (np.concatenate([part[place][0] for part in parts]),)
+        for place in (0, 2, 3, 4)
+    )
+    batch = np.repeat([0, *range(2, len(sizes) + 1)], [vertices for vertices, _ in sizes])
+    return features, (ends,), weights, attributes, types, *(((batch,),) if columns.batch else ())
 
 
 def _pooled(rows: Any, pools: tuple[PoolPart, ...], batch: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from livegnn.models import ir
-from livegnn.models.pyg.context import EXAMPLE_EDGES, EXAMPLE_VERTICES, Flat, Shaped, Unfit
+from livegnn.models.pyg.context import EXAMPLE_EDGES, EXAMPLE_VERTICES, Flat, Folded, Import, Shaped, Unfit
+from livegnn.models.pyg.functions.operands import constant_columns
 
 _RUNS_MAX = 16  # slices side by side; beyond, one product that picks columns is cheaper
 
@@ -21,6 +23,8 @@ def shaped(x: Any) -> Shaped:
         return Shaped(x.value, np.array(0))
     if isinstance(x, ir.Value):
         return Shaped(x, np.arange(x.width))
+    if isinstance(x, Folded):
+        raise Unfit("its argument holds each vertex several times", "view it as one row per vertex first")
     raise Unfit("its argument is not one row per vertex")
 
 
@@ -86,6 +90,41 @@ def row_axes(x: Shaped, dim: Any) -> list[int]:
             raise Unfit(f"dim={each} runs over all vertices", "name a dimension of each vertex's own row")
         axes.append(place - (place > x.axis))
     return axes
+
+
+def with_constant(record: Import, x: Shaped, index: Any, number: float = 0.0) -> Shaped:
+    """`x` with other columns at its places; where the index is -1, a number."""
+    if (index >= 0).all():
+        return Shaped(x.source, index, x.axis, x.whole)
+    joined = ir.Concat((x.source, constant_columns(x.source, [number], record)))
+    return Shaped(joined, np.where(index < 0, x.source.width, index), x.axis, x.whole)
+
+
+def split_off(x: Shaped, dim: Any, keepdim: bool) -> tuple[Any, Callable[[ir.Value], Any]]:
+    """(columns (k, rest) with the reduced dimensions first, what makes a symbol of the reduced rows)."""
+    if dim is None:
+        raise Unfit("it reduces over all vertices, too", "name the dimensions, without that of the vertices")
+    if x.whole:
+        raise Unfit("it takes whole numbers, which are read as rows of an embedding or of one_hot alone")
+    axes = row_axes(x, dim)
+    rest = [each for each in range(x.index.ndim) if each not in axes]
+    moved = x.index.transpose(*axes, *rest)
+    shape = [x.index.shape[each] for each in rest]
+    taken = moved.reshape(math.prod(x.index.shape[each] for each in axes), -1)
+    order = np.argsort(taken[0], kind="stable")  # in the order in which the columns lie
+    axis = x.axis
+    if keepdim:
+        shape = [1 if each in axes else extent for each, extent in enumerate(x.index.shape)]
+    else:
+        axis -= sum(each < x.axis for each in axes)
+    return taken[:, order], lambda rows: symbol(Shaped(rows, inverse(order).reshape(shape), axis))
+
+
+def inverse(order: Any) -> Any:
+    """Where each place of a permutation went."""
+    where = np.empty_like(order)
+    where[order] = np.arange(len(order))
+    return where
 
 
 def example_rows(value: ir.Value) -> int:

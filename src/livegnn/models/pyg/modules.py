@@ -26,20 +26,18 @@ GLOBAL_NORMS: dict[Any, str] = {
 }
 
 
-#: Modules whose result for one vertex depends on all others in another way.
-GLOBAL_MODULES: dict[Any, str] = dict.fromkeys(
-    (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer),
-    "its attention runs over all vertices, so one update would change every row",
-)
-
-
-#: Row-local modules that do what a function does, and their attributes that it is given, by name.
+#: Row-local modules that do what a function does, and their attributes that it is given, as argument=attribute where
+#: the names differ.
 _BATCH_NORM = ("batch_norm", "running_mean", "running_var", "weight", "bias", "eps")
+_CONVOLUTION = ("weight", "bias", "stride", "padding", "dilation", "groups", "padding_mode")
+_MAX_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+_MEAN_POOL = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
 _LAYER_NORM = ("layer_norm", "normalized_shape", "weight", "bias", "eps")
 _AS_FUNCTIONS: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.AlphaDropout, nn.FeatureAlphaDropout), ("clone",)),
+    **dict.fromkeys((nn.Dropout2d, nn.Dropout3d), ("clone",)),
     **dict.fromkeys((nn.Linear, pyg.Linear), ("linear", "weight", "bias")),
-    nn.BatchNorm1d: _BATCH_NORM,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d), _BATCH_NORM),
     nn.LayerNorm: _LAYER_NORM,
     nn.ReLU: ("relu",),
     nn.LeakyReLU: ("leaky_relu", "negative_slope"),
@@ -71,6 +69,18 @@ _AS_FUNCTIONS: dict[Any, tuple[str, ...]] = {
     nn.RReLU: ("rrelu", "lower", "upper"),
     nn.Bilinear: ("bilinear", "weight", "bias"),
     nn.CosineSimilarity: ("cosine_similarity", "dim", "eps"),
+    nn.Conv1d: ("conv1d", *_CONVOLUTION),
+    nn.Conv2d: ("conv2d", *_CONVOLUTION),
+    nn.MaxPool1d: ("max_pool1d", *_MAX_POOL),
+    nn.MaxPool2d: ("max_pool2d", *_MAX_POOL),
+    nn.AvgPool1d: ("avg_pool1d", *_MEAN_POOL),
+    nn.AvgPool2d: ("avg_pool2d", *_MEAN_POOL),
+    nn.AdaptiveAvgPool1d: ("adaptive_avg_pool1d", "output_size"),
+    nn.AdaptiveAvgPool2d: ("adaptive_avg_pool2d", "output_size"),
+    nn.AdaptiveMaxPool1d: ("adaptive_max_pool1d", "output_size"),
+    nn.Flatten: ("flatten", "start_dim", "end_dim"),
+    nn.Unflatten: ("unflatten", "dim", "sizes=unflattened_size"),
+    **dict.fromkeys((nn.ZeroPad1d, nn.ConstantPad1d, nn.ZeroPad2d, nn.ConstantPad2d), ("pad", "pad=padding", "value")),
 }
 _OF_TWO = (nn.Bilinear, nn.CosineSimilarity)
 LOCAL_MODULES = {*_AS_FUNCTIONS, pyg.BatchNorm, pyg.LayerNorm}
@@ -94,7 +104,8 @@ def _on_rows(module: Any, x: Any, record: Import, where: str, *others: ir.Value)
         return ir.LayerNorm(x, to_array(module.weight), to_array(module.bias), module.eps)
     function, *names = _AS_FUNCTIONS[kind]
     try:
-        return HANDLERS[function](record, x, *others, **{name: getattr(module, name) for name in names})
+        attributes = {name.split("=")[0]: getattr(module, name.split("=")[-1]) for name in names}
+        return HANDLERS[function](record, x, *others, **attributes)
     except Unfit as error:
         raise refuse(where, error.reason, error.remedy) from error
 

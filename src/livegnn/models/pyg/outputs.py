@@ -1,12 +1,14 @@
 """Which results of a forward a model keeps, where the forward returns a tuple, a list or a dict of several.
 
-A result is named by its path: an index or a key, or a tuple of these where results lie in one another. Only results
-with one row per vertex, or with one per edge, can be kept. A loss, which is one number for all vertices, is none.
+A result is named by its path: an index, a key, the field of a namedtuple, or a tuple of these where results lie in one
+another. Only results with one row per vertex, or with one per edge, can be kept. A loss, which is one number for all
+vertices, is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import torch
@@ -14,7 +16,8 @@ import torch
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.edges import Source, Target, on_edges
-from livegnn.models.pyg.context import Flat, Import, Refusal, Shaped, refuse
+from livegnn.models.pyg.context import Flat, Folded, Import, Refusal, Shaped, TablePart, refuse
+from livegnn.models.pyg.table_parts import same
 
 Step: TypeAlias = str | int
 Path: TypeAlias = tuple[Step, ...]
@@ -29,6 +32,8 @@ class Wanted:
     def __init__(self, asked: Any, where: str, row: str = "vertex") -> None:
         self.asked, self.where, self.row = asked, where, row
         self.paths: list[Path] = [()]
+        self._pooled: set[int] | None = None  # of a row per graph, the ids of what was pooled
+        self.kinds: dict[Path, list[Path]] = {}  # of rows by kind, such as users and items: first result -> all
         several = isinstance(asked, list)
         for each in (asked or [()]) if several else [asked]:
             steps = each if isinstance(each, tuple) else (each,)
@@ -45,7 +50,8 @@ class Wanted:
         shapes: of the results of a run on a small graph, to say which of those that cannot be read are numbers.
         Raises: ModelUnsupported, ModelError.
         """
-        found = dict(leaves(result))
+        found, self._pooled = dict(leaves(result)), set(record.pools.sources) if record.pools is not None else None
+        self.kinds = whole_rows(found, record.ends)
         if self.asked is None:
             self.paths = [self._only(result, found, shapes)]
         elif self.asked == "all":
@@ -53,6 +59,9 @@ class Wanted:
         else:
             asked = self.asked if isinstance(self.asked, list) else [self.asked]
             self.paths = [each if isinstance(each, tuple) else (each,) for each in asked]
+        if self.kinds:
+            first = {path: whole for whole, paths in self.kinds.items() for path in paths}
+            self.paths = [*dict.fromkeys(first.get(path, path) for path in self.paths)]
         values = [self._one(path, result, found, shapes) for path in self.paths]
         if self.asked != "all" and not isinstance(self.asked, list):
             return values[0]
@@ -66,15 +75,20 @@ class Wanted:
         ends = [0]
         for value in values:
             ends.append(ends[-1] + value.width)
-        record.outputs = {
-            name_of(path): (start, stop) for path, start, stop in zip(self.paths, ends, ends[1:], strict=False)
-        }
+        names = [name_of(path) for path in self.paths]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            paths = [_shown(path) for path, name in zip(self.paths, names, strict=True) if name == twice]
+            advice = "name each result once" if len(set(paths)) == 1 else "give them other keys, or name one of them"
+            raise refuse(self.where, f"its results {' and '.join(paths)} would both have the name {twice!r}", advice)
+        record.outputs = dict(zip(names, pairwise(ends), strict=True))
         joined = values[0] if len(values) == 1 else ir.Concat(tuple(values))
         return record.name(joined, f"{self.where}: outputs side by side")
 
     def take(self, result: Any) -> list[Any]:
         """The same of what the module itself returns, one by one."""
-        return [at(result, path) for path in self.paths]
+        parts = [[at(result, each) for each in self.kinds.get(path, [path])] for path in self.paths]
+        return [each[0] if len(each) == 1 else torch.cat(each) for each in parts]
 
     def _only(self, result: Any, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> Path:
         """The one result that can be kept. Raises: ModelUnsupported naming the choices where there are several."""
@@ -96,7 +110,7 @@ class Wanted:
         if path and not isinstance(result, (tuple, list, dict)):
             raise refuse(self.where, "it returns one result, not several", "leave outputs out")
         try:
-            each = at(result, path)
+            each = found[path] if path in found else at(result, path)
         except (LookupError, TypeError):
             rows = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
             got = f"it has no result {_shown(path)}; it returns {self._listed(found, shapes)}"
@@ -119,14 +133,19 @@ class Wanted:
         if not rows:
             return refuse(self.where, got, f"return one tensor with a row per {self.row}")
         choices = " or ".join(f"outputs={_shown(path)}" for path in rows)
-        several = len(rows) > 1 and len({_on_edges(found[path]) for path in rows}) == 1
+        kinds = {_on_edges(found[path]) for path in rows}
+        several = len(rows) > 1 and len(kinds) == 1 and self._pooled is None
         every = ", or outputs='all' for all of these side by side" if several else ""
         return refuse(self.where, got, f"pass {choices}{every}")
 
     def _is_output(self, each: Any, shape: tuple[int, ...] | None) -> bool:
         value = each.value if isinstance(each, Flat) else each
         rows = isinstance(value, ir.Value) and not (value.on_edges and self.row != "vertex")
-        return rows and shape != ()
+        return rows and shape != () and self._has_row(value)
+
+    def _has_row(self, value: ir.Value) -> bool:
+        """Whether a value has a row for what the model is of: a graph's depend on what was pooled."""
+        return self._pooled is None or any(id(each) in self._pooled for each in ir.walk(value))
 
     def _listed(self, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> str:
         return ", ".join(f"{_shown(path)}: {self._kind(each, shapes.get(path))}" for path, each in found.items())
@@ -139,7 +158,9 @@ class Wanted:
             return "one number"
         if isinstance(value, ir.Value):
             columns = f"{value.width} column{'s' if value.width > 1 else ''}"
-            return f"one row per edge of {columns}" if value.on_edges else f"{columns} per {self.row}"
+            if value.on_edges:
+                return f"one row per edge of {columns}"
+            return f"{columns} per {self.row if self._has_row(value) else 'vertex'}"
         if isinstance(value, Refusal):
             error = value.error
             return f"refused ({error.got if isinstance(error, ModelUnsupported) and error.got else error})"
@@ -151,8 +172,31 @@ def _on_edges(result: Any) -> bool:
     return isinstance(value, ir.Value) and value.on_edges
 
 
+def whole_rows(found: dict[Path, Any], ends: tuple[int, ...]) -> dict[Path, list[Path]]:
+    """Results that are the rows of one table each, first -> all of the same rows; `found` keeps the first as whole."""
+    kinds: dict[Path, list[Path]] = {}
+    for first in [path for path, each in found.items() if isinstance(each, TablePart) and each.start == 0]:
+        rows, paths = found[first].rows, [first]
+        for start, stop in pairwise(ends[1:]):
+            paths += [
+                path
+                for path, each in found.items()
+                if isinstance(each, TablePart) and (each.start, each.stop) == (start, stop) and same(each.rows, rows)
+            ][:1]
+        if len(paths) == len(ends) - 1:
+            kinds[first] = paths
+            found[first] = rows
+            for path in paths[1:]:
+                del found[path]
+    return kinds
+
+
 def kind_of(result: Any) -> str:
     """What a forward returns that is no row of a vertex or a graph, for messages."""
+    if isinstance(result, TablePart):
+        return "tensor with the rows of one table, and the others' are not computed alike"
+    if isinstance(result, Folded):
+        return "tensor that holds every vertex several times"
     if isinstance(result, Shaped):
         return "tensor of whole numbers" if result.whole else "tensor of three dimensions or more"
     return next((each.__name__ for each in (tuple, list, dict) if isinstance(result, each)), "constant")
@@ -164,8 +208,8 @@ def leaves(result: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         for key, each in result.items():
             yield from leaves(each, (*path, key))
     elif isinstance(result, (tuple, list)):
-        for place, each in enumerate(result):
-            yield from leaves(each, (*path, place))
+        for step, each in zip(getattr(result, "_fields", range(len(result))), result, strict=True):
+            yield from leaves(each, (*path, step))
     else:
         yield path, result
 
@@ -186,13 +230,16 @@ def name_of(path: Path) -> str:
 
 def _says_nothing(each: Any, shape: tuple[int, ...] | None) -> bool:
     """Whether a result is None, a constant or one number, and so no row of a vertex."""
-    return shape == () or (not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Shaped)))
+    return shape == () or (
+        not isinstance(each, Refusal) and not isinstance(each, (ir.Value, Flat, Folded, TablePart, Shaped))
+    )
 
 
 def at(result: Any, path: Any) -> Any:
     """What lies at an index, a key or a path."""
     for step in path if isinstance(path, tuple) else (path,):
-        result = result[step]
+        named = isinstance(result, tuple) and step in getattr(result, "_fields", ())
+        result = getattr(result, step) if named else result[step]
     return result
 
 

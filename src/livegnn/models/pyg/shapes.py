@@ -17,9 +17,24 @@ import torch
 
 from livegnn.models import ir
 from livegnn.models.edges import HeadScale
-from livegnn.models.pyg.context import Count, Flat, Import, Marker, Refusal, Shaped, Unfit, is_symbol, refuse
+from livegnn.models.pyg.constants import constant_of
+from livegnn.models.pyg.context import (
+    Count,
+    Flat,
+    Folded,
+    Import,
+    Marker,
+    Refusal,
+    Shaped,
+    Unfit,
+    is_symbol,
+    refuse,
+    to_array,
+)
 from livegnn.models.pyg.contraction import bmm, einsum, matmul
-from livegnn.models.pyg.layout import applied, columns, example_rows, row_axes, shaped, symbol
+from livegnn.models.pyg.layout import applied, columns, example_rows, inverse, row_axes, shaped, split_off, symbol
+from livegnn.models.pyg.statistics import STATISTICS
+from livegnn.models.pyg.windows import WINDOWS, by_channel
 
 Handler: TypeAlias = Callable[..., Any]
 
@@ -27,26 +42,32 @@ _VIEWS = (
     "view", "reshape", "view_as", "flatten", "unflatten", "permute", "transpose", "swapaxes", "swapdims", "movedim",
     "moveaxis", "t", "T", "mT", "squeeze", "unsqueeze", "expand", "expand_as", "repeat", "repeat_interleave", "tile",
     "flip", "roll", "narrow", "select", "getitem", "chunk", "split", "tensor_split", "unbind", "index_select",
-    "stack", "cat", "concat", "concatenate", "hstack", "dstack", "ravel",
+    "stack", "cat", "concat", "concatenate", "hstack", "dstack", "column_stack", "ravel", "unfold", "diagonal",
+    "gather", "take_along_dim", "broadcast_to", "rot90", "unsafe_chunk", "unsafe_split",
 )  # fmt: skip
-_ELEMENTWISE = (
+ELEMENTWISE = (
     "abs", "relu", "selu", "silu", "sigmoid", "tanh", "relu6", "hardswish", "softsign", "exp", "logsigmoid", "expit",
     "leaky_relu", "elu", "celu", "gelu", "softplus", "mish", "tanhshrink", "clamp", "clip", "clamp_min", "clamp_max",
     "hardtanh", "neg", "negative", "square", "pow", "sqrt", "rsqrt", "log", "log1p", "reciprocal", "sin", "cos",
     "contiguous", "clone", "detach", "requires_grad", "cpu", "float", "double", "to", "type", "type_as", "dropout",
     "dropout1d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "add", "radd", "sub", "rsub", "mul",
-    "rmul", "multiply", "div", "truediv", "divide", "true_divide", "maximum", "minimum", "where", "lt", "gt", "le",
-    "ge", "less", "greater",
+    "rmul", "multiply", "div", "truediv", "divide", "true_divide", "rdiv", "rtruediv", "maximum", "minimum", "fmax",
+    "fmin", "where", "lt", "gt", "le", "ge", "eq", "ne", "less", "greater", "less_equal", "greater_equal", "not_equal",
+    "and", "or", "invert", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not",
+    "isinf", "isnan", "nan_to_num", "masked_fill", "lerp", "addcmul", "addcdiv", "log2", "log10", "exp2", "expm1",
+    "absolute", "rpow", "rrelu", "threshold", "hardshrink", "softshrink", "hardsigmoid",
 )  # fmt: skip
+#: What reads or changes the form of rows alone, also of those under each other.
+OF_FORM = (*_VIEWS, "shape", "size", "dim", "ndim", "dtype", "device", "getattr")
 _CASTS = ("to", "type", "type_as")
-_ON_LAST = ("linear", "layer_norm", "rms_norm")
+_ON_LAST = ("linear", "rms_norm")
 _ALONG = ("softmax", "log_softmax", "normalize")
 
 
-def join(base: dict[str, Handler]) -> dict[str, Handler]:
-    """The handlers of plain rows, and those of rows of any shape where they cannot be used."""
-    own: dict[str, Handler] = {name: _view(name) for name in _VIEWS}
-    own |= {name: _elementwise(name, base[name]) for name in _ELEMENTWISE if name in base}
+def join(base: dict[str, Handler], more: dict[str, Handler]) -> dict[str, Handler]:
+    """The handlers of plain rows, and those of rows of any shape, with `more`, where they cannot be used."""
+    own: dict[str, Handler] = more | {name: _view(name) for name in _VIEWS}
+    own |= {name: elementwise(name, base[name]) for name in ELEMENTWISE if name in base}
     own |= {name: _on_last(base[name]) for name in _ON_LAST if name in base}
     own |= {name: _along(name, base[name]) for name in _ALONG}
     own |= {"sum": _sum, "mean": _mean, "shape": _shape, "size": _size, "dim": _rank, "ndim": _rank}
@@ -54,6 +75,7 @@ def join(base: dict[str, Handler]) -> dict[str, Handler]:
     own |= {name: _extreme_values(least) for name, least in (("amax", False), ("amin", True))}
     products: dict[str, Handler] = {"matmul": matmul, "bmm": bmm, "einsum": einsum}
     own |= {name: _product(handler, base["linear"]) for name, handler in products.items()}
+    own |= WINDOWS | STATISTICS | {name: _norm_of_rows(name, base[name]) for name in ("layer_norm", "batch_norm")}
     return {name: _either(name, base.get(name), own.get(name)) for name in {**base, **own}}
 
 
@@ -61,7 +83,7 @@ def _either(name: str, base: Handler | None, own: Handler | None) -> Handler:
     """`base` for plain rows, `own` where there are others or `base` refuses."""
 
     def handler(record: Import, *args: Any, **kwargs: Any) -> Any:
-        has_shapes = _has(Shaped, (args, kwargs))
+        has_shapes = _has((Shaped, Folded), (args, kwargs))
         if base is None or (has_shapes and own is not None):
             assert own is not None
             return _called(own, record, args, kwargs)
@@ -76,8 +98,8 @@ def _either(name: str, base: Handler | None, own: Handler | None) -> Handler:
                 raise
             try:
                 return _called(own, record, args, kwargs)
-            except Unfit:
-                raise error from None
+            except Unfit as other:
+                raise (other if name in WINDOWS else error) from None
 
     return handler
 
@@ -102,7 +124,7 @@ def _has(kind: Any, value: Any) -> bool:
 
 
 def _view(name: str) -> Handler:
-    function = getattr(torch, name) if name in ("stack", "cat", "concat", "concatenate", "hstack", "dstack") else None
+    function = getattr(torch, name) if name.endswith(("stack", "cat", "concatenate")) or name == "concat" else None
     if function is None and name in ("T", "mT"):
         function = lambda x: getattr(x, name)  # noqa: E731
     if function is None:
@@ -116,7 +138,7 @@ def _view(name: str) -> Handler:
             raise Unfit("it has no rows of vertices")
         if len({each.whole for each in given}) != 1:
             raise Unfit("it joins whole numbers and others", "cast one of them after the embedding")
-        probe = _Probe(given)
+        probe = Probe(given)
         try:
             result = function(*probe.of(args), **probe.of(kwargs))
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
@@ -136,10 +158,20 @@ def _found(value: Any) -> list[Shaped]:
         return [each for part in value for each in _found(part)]
     if isinstance(value, dict):
         return _found(tuple(value.values()))
+    if isinstance(value, Folded):
+        return [value.rows]
+    if _constant_numbers(value) is not None:
+        return []
     return [shaped(value)] if isinstance(value, (ir.Value, Flat, Shaped)) else []
 
 
-class _Probe:
+def _constant_numbers(value: Any) -> Any:
+    """Whole numbers that are the same for all vertices, such as an index; None for anything else."""
+    row = constant_of(value.source) if isinstance(value, Shaped) and value.whole else None
+    return None if row is None else np.asarray(row, np.int64)[value.index]
+
+
+class Probe:
     """Tensors of int64 that stand for symbols: entry = vertex * width + column of the sources side by side."""
 
     def __init__(self, given: Sequence[Shaped]) -> None:
@@ -158,7 +190,12 @@ class _Probe:
         if isinstance(value, slice):
             return slice(self.of(value.start), self.of(value.stop), value.step)
         if isinstance(value, Count):
-            return self.rows
+            return self.rows * value.times
+        if isinstance(value, Folded):
+            return self.of(value.rows).flatten(value.place, value.place + 2)
+        numbers = _constant_numbers(value)
+        if numbers is not None:
+            return torch.from_numpy(np.repeat(np.expand_dims(numbers, value.axis), self.rows, value.axis))
         if isinstance(value, (ir.Value, Flat, Shaped)):
             x = shaped(value)
             vertices = np.arange(self.rows).reshape([-1, *[1] * (x.index.ndim - x.axis)])
@@ -174,22 +211,37 @@ class _Probe:
         if isinstance(result, (list, tuple)):
             return tuple(self.read(each) for each in result)
         at = result.numpy()
-        vertices, column = at // self.source.width, at % self.source.width
         for axis in range(at.ndim):
-            if at.shape[axis] == self.rows:
-                wanted = np.arange(self.rows).reshape([-1, *[1] * (at.ndim - axis - 1)])
-                index = column.take(0, axis)
-                if (vertices == wanted).all() and (column == np.expand_dims(index, axis)).all():
-                    return symbol(Shaped(self.source, index, axis, self.whole))
+            many, rest = divmod(at.shape[axis], self.rows)
+            if rest or not many:
+                continue
+            if many == 1 and (found := self.rows_along(at, axis)) is not None:
+                return symbol(found)
+            for before in (k for k in range(1, many + 1) if many > 1 and many % k == 0):
+                apart = at.reshape(*at.shape[:axis], before, self.rows, many // before, *at.shape[axis + 1 :])
+                if (found := self.rows_along(apart, axis + 1)) is not None:
+                    return Folded(found)
+        vertices = at // self.source.width
         if at.ndim == 0 or not (vertices == vertices.flat[0]).all():
             raise Unfit("what it makes has no dimension of its own for the vertices", "keep a row for every vertex")
         raise Unfit("it picks rows, and the rows of a graph that changes are not fixed", "pick columns only")
+
+    def rows_along(self, at: Any, axis: int) -> Shaped | None:
+        """The rows whose vertices lie along a dimension; None where they do not."""
+        vertices, column = at // self.source.width, at % self.source.width
+        wanted = np.arange(self.rows).reshape([-1, *[1] * (at.ndim - axis - 1)])
+        index = column.take(0, axis)
+        if (vertices == wanted).all() and (column == np.expand_dims(index, axis)).all():
+            return Shaped(self.source, index, axis, self.whole)
+        return None
 
 
 # ---- column by column
 
 
-def _elementwise(name: str, base: Handler) -> Handler:
+def elementwise(name: str, base: Handler) -> Handler:
+    """A function of each number alone, of operands of any shape."""
+
     def handler(record: Import, *args: Any, **kwargs: Any) -> Any:
         if name in _CASTS and isinstance(args[0], Shaped) and not args[0].whole:
             return applied(args[0], lambda rows: base(record, rows, *args[1:], **kwargs))
@@ -266,9 +318,7 @@ class _Aligned:
         return result
 
     def result(self, rows: Any) -> Any:
-        where = np.empty_like(self.order)
-        where[self.order] = np.arange(len(self.order))
-        return symbol(Shaped(rows, where.reshape(self.shape), self.axis))
+        return symbol(Shaped(rows, inverse(self.order).reshape(self.shape), self.axis))
 
 
 # ---- over one dimension of the row
@@ -291,6 +341,35 @@ def _each(x: Shaped, function: Callable[[ir.Value], ir.Value]) -> Any:
     parts = [function(columns(x.source, row)) for row in x.index.reshape(-1, x.index.shape[-1])]
     rows = parts[0] if len(parts) == 1 else ir.Concat(tuple(parts))
     return symbol(Shaped(rows, np.arange(rows.width).reshape(*x.index.shape[:-1], -1), x.axis))
+
+
+def _norm_of_rows(name: str, base: Handler) -> Handler:
+    """A norm over the last dimensions of each row, or by channels with numbers of their own."""
+
+    def over_last(record: Import, input: Any, normalized_shape: Any, *affine: Any, **options: Any) -> Any:
+        x, count = shaped(input), len(tuple(normalized_shape))
+        if x.axis > x.index.ndim - count:
+            raise Unfit("it takes mean and deviation over all vertices", "normalise over the columns")
+        flat = Shaped(x.source, x.index.reshape(*x.index.shape[: x.index.ndim - count], -1), x.axis)
+        affine = tuple(each.reshape(-1) if isinstance(each, torch.Tensor) else each for each in affine)
+        options = {key: each.reshape(-1) if torch.is_tensor(each) else each for key, each in options.items()}
+        width = (math.prod(normalized_shape),)
+        result = shaped(_on_last(base)(record, symbol(flat), width, *affine, **options))
+        return symbol(Shaped(result.source, result.index.reshape(x.index.shape), x.axis))
+
+    def by_channels(record: Import, input: Any, *given: Any, **options: Any) -> Any:
+        def apply(rows: ir.Value, spread: Callable[[Any], Any]) -> ir.Value:
+            tensors = [torch.from_numpy(spread(to_array(each))) if torch.is_tensor(each) else each for each in given]
+            named = {
+                key: torch.from_numpy(spread(to_array(each))) if torch.is_tensor(each) else each
+                for key, each in options.items()
+            }
+            result: ir.Value = base(record, rows, *tensors, **named)
+            return result
+
+        return by_channel(shaped(input), apply)
+
+    return over_last if name == "layer_norm" else by_channels
 
 
 def _along(name: str, base: Handler) -> Handler:
@@ -335,25 +414,6 @@ def _softmax_of_slices(x: Shaped, log: bool) -> Shaped:
     return Shaped(ir.Concat(tuple(parts)), index.reshape(x.index.shape), 0)
 
 
-def _split_off(x: Shaped, dim: Any, keepdim: bool) -> tuple[Any, Callable[[ir.Value], Any]]:
-    """(columns (k, rest) with the reduced dimensions first, what makes a symbol of the reduced rows)."""
-    if dim is None:
-        raise Unfit("it reduces over all vertices, too", "name the dimensions, without that of the vertices")
-    if x.whole:
-        raise Unfit("it takes whole numbers, which are read as rows of an embedding or of one_hot alone")
-    axes = row_axes(x, dim)
-    rest = [each for each in range(x.index.ndim) if each not in axes]
-    moved = x.index.transpose(*axes, *rest)
-    shape = [x.index.shape[each] for each in rest]
-    taken = moved.reshape(math.prod(x.index.shape[each] for each in axes), -1)
-    axis = x.axis
-    if keepdim:
-        shape = [1 if each in axes else extent for each, extent in enumerate(x.index.shape)]
-    else:
-        axis -= sum(each < x.axis for each in axes)
-    return taken, lambda rows: symbol(Shaped(rows, np.arange(rows.width).reshape(shape), axis))
-
-
 def _added(source: ir.Value, taken: Any) -> ir.Value:
     """The sum over the first dimension of columns."""
     cheap = all(len(row) == 1 or (np.diff(row) == 1).all() for row in taken) and len(taken) <= 32 and taken.size > 32
@@ -369,13 +429,13 @@ def _sum(
     record: Import, input: Any, dim: Any = None, keepdim: bool = False, axis: Any = None, dtype: Any = None
 ) -> Any:
     x = shaped(input)
-    taken, made = _split_off(x, dim if axis is None else axis, keepdim)
+    taken, made = split_off(x, dim if axis is None else axis, keepdim)
     return made(_added(x.source, taken))
 
 
 def _mean(record: Import, input: Any, dim: Any = None, keepdim: bool = False, axis: Any = None) -> Any:
     x = shaped(input)
-    taken, made = _split_off(x, dim if axis is None else axis, keepdim)
+    taken, made = split_off(x, dim if axis is None else axis, keepdim)
     return made(ir.Combine(((1.0 / len(taken), _added(x.source, taken)),)))
 
 
@@ -384,7 +444,7 @@ def _extreme_values(least: bool) -> Handler:
 
     def handler(record: Import, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
         x = shaped(input)
-        taken, made = _split_off(x, dim, keepdim)
+        taken, made = split_off(x, dim, keepdim)
         slices = [columns(x.source, row) for row in taken]
         if least:
             slices = [ir.Combine(((sign, each),)) for each in slices]
@@ -423,10 +483,12 @@ def _product(handler: Handler, linear: Handler) -> Handler:
 def _shape(record: Import, input: Any) -> Any:
     if isinstance(input, Marker):
         raise Unfit("its argument is not one row per vertex")
+    if isinstance(input, Folded):
+        shape, place = input.rows.index.shape, input.place
+        many = Count(of=input.rows.source, times=math.prod(input.counts))
+        return (*shape[:place], many, *shape[place + 2 :])
     x = shaped(input)
-    shape: list[Any] = list(x.index.shape)
-    shape.insert(x.axis, Count(of=x.source))
-    return tuple(shape)
+    return (*x.index.shape[: x.axis], Count(of=x.source), *x.index.shape[x.axis :])
 
 
 def _size(record: Import, input: Any, dim: int | None = None) -> Any:
@@ -435,4 +497,4 @@ def _size(record: Import, input: Any, dim: int | None = None) -> Any:
 
 
 def _rank(record: Import, input: Any) -> int:
-    return shaped(input).index.ndim + 1
+    return len(_shape(record, input))

@@ -221,11 +221,14 @@ def _other_methods(module: nn.Module) -> str:
 
 
 def _block_count(module: nn.Module) -> int:
-    """The number of sampled blocks that a forward goes through: one for each layer that it lists."""
+    """The number of sampled blocks that a forward goes through: one for each convolution that it lists."""
     stated = getattr(module, "num_layers", None)
-    lists = [len(each) for each in module.modules() if isinstance(each, nn.ModuleList)]
+    if isinstance(stated, int):
+        return stated
+    lists = [each for each in module.modules() if isinstance(each, nn.ModuleList)]
+    of_layers = [len(each) for each in lists if any(isinstance(inner, pyg.MessagePassing) for inner in each.modules())]
     layers = sum(isinstance(each, pyg.MessagePassing) for each in module.modules())
-    return stated if isinstance(stated, int) else max(lists, default=layers)
+    return max(of_layers or map(len, lists), default=layers)
 
 
 def _named(names: list[str], known: tuple[str, ...], over: Types | None) -> str | None:

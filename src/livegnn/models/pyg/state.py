@@ -9,33 +9,38 @@ from torch import nn
 
 from livegnn.models.pyg.check import Columns, example
 from livegnn.models.pyg.context import refuse, refuse_cached
-from livegnn.models.pyg.copies import attributes_of, unchanged
+from livegnn.models.pyg.copies import Contents, unchanged
 from livegnn.models.pyg.signature import Signature
+
+_CALLS = 4  # with the second graph, for what begins after some
 
 
 def refuse_state(module: nn.Module, signature: Signature, columns: Columns) -> None:
     """Runs the module on one graph after another. Raises: ModelUnsupported if the first run shows in the second."""
     first, second = (example(columns, seed) for seed in (98, 99))
     with unchanged(module):
-        before = attributes_of(module)
+        before = Contents(module)
         if _result(module, signature, first) is None:
             return
-        after = attributes_of(module)
-        kept = [name for name, value in after.items() if name not in before or before[name] is not value]
+        kept = before.changed()
         if not kept:
             return
-        stale = _result(module, signature, second)
+        stale = [_result(module, signature, second) for _ in range(_CALLS)]
+        before.disturb()
+        far = _result(module, signature, second)
     fresh, again = (_afresh(module, signature, second) for _ in range(2))
-    if fresh is None or not _same(fresh, again) or _same(fresh, stale):  # none of its runs, or random, or never read
+    if fresh is None or not _same(fresh, again):  # none of its runs, or random
+        return
+    if all(_same(fresh, each) for each in stale) and (far is None or _same(fresh, far)):  # never read
         return
     for path, layer in module.named_modules():
         if getattr(layer, "cached", False) is True:
             raise refuse_cached(f"{path} ({type(layer).__name__})" if path else type(layer).__name__)
-    raise refuse(
-        f"{type(module).__name__}.forward",
-        f"it keeps {', '.join(kept)} from one call for the next",
-        "compute it anew in each call, without a cache",
-    )
+    where, what = f"{type(module).__name__}.forward", ", ".join(kept)
+    if any(name in dict(module.named_parameters()) for name in kept):
+        advice = "compute what it needs in a tensor of its own, or write the parameter once, before the import"
+        raise refuse(where, f"it writes to {what} in each call", advice)
+    raise refuse(where, f"it keeps {what} from one call for the next", "compute it anew in each call, without a cache")
 
 
 def _afresh(module: nn.Module, signature: Signature, given: tuple[Any, ...]) -> Any:

@@ -28,7 +28,10 @@ _WHOLE_NAMES = ("torch.LongTensor", "torch.IntTensor")
 def looked_up(record: Import, indices: Any, table: Any) -> Any:
     """table[indices]: one more dimension, of the table's width. Raises: Unfit."""
     if not isinstance(indices, Shaped) or not indices.whole:
-        raise Unfit("its indices are not whole numbers of each row", "pass a column of x, such as x[:, 0].long()")
+        value = getattr(indices, "source", getattr(indices, "value", indices))
+        on_edges = isinstance(value, ir.Value) and value.on_edges
+        advice = "cast it, as in edge_attr.long()" if on_edges else "pass a column of x, such as x[:, 0].long()"
+        raise Unfit("its indices are not whole numbers of each row", advice)
     parts = []
     for place in indices.index.ravel().tolist():
         column = columns(indices.source, [place])
@@ -124,8 +127,11 @@ def join_tables(base: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., 
 # ---- rows by vertex
 
 
-def tables_of(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters that a forward without features may read as rows of vertices, by name; all of one width."""
+def tables_of(module: nn.Module) -> dict[str, Any]:
+    """The parameters that a forward without features may read as rows of vertices, by name.
+
+    Raises: ModelUnsupported where there are none, or of several widths.
+    """
     found: dict[str, torch.Tensor] = {
         f"{name}.weight" if name else "weight": each.weight
         for name, each in module.named_modules()
@@ -133,21 +139,14 @@ def tables_of(module: nn.Module) -> dict[str, torch.Tensor]:
     }
     if not found:
         found = {name: each for name, each in module.named_parameters() if each.ndim == 2 and "emb" in name.lower()}
-    return found
-
-
-def table_of(module: nn.Module) -> dict[str, Any]:
-    """The one table of rows by vertex, by its name. Raises: ModelUnsupported."""
-    found = tables_of(module)
-    if len(found) != 1:
-        what = f"{len(found)} tables of rows: {', '.join(found)}" if found else "no table of rows"
+    if len({each.shape[1] for each in found.values()}) != 1:
+        shapes = ", ".join(f"{name} of shape {tuple(each.shape)}" for name, each in found.items())
         raise refuse(
             f"{type(module).__name__}.forward(edge_index)",
-            f"it takes no features, and has {what}",
+            f"it takes no features, and has {f'tables of several widths: {shapes}' if found else 'no table of rows'}",
             "use (x, edge_index), and give the rows of all vertices to the graph as features",
         )
-    ((name, parameter),) = found.items()
-    return {name: parameter.detach().numpy().copy()}
+    return {name: each.detach().numpy().copy() for name, each in found.items()}
 
 
 def as_whole(rows: Any) -> Shaped:

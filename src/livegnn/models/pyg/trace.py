@@ -8,7 +8,9 @@ shapes, so a recorded module is always checked on graphs of several sizes.
 from __future__ import annotations
 
 import operator
+import threading
 from collections.abc import Callable, Collection
+from types import FrameType
 from typing import Any
 
 import torch
@@ -21,11 +23,16 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.constants import first_state
 from livegnn.models.pyg.context import (
+    EDGES,
+    EXAMPLE_VERTICES,
     Flat,
     Import,
+    Marker,
     NotTraceable,
     Refusal,
+    Rewired,
     Shaped,
+    Unfit,
     first_refusal,
     is_of_edges,
     is_symbol,
@@ -33,13 +40,19 @@ from livegnn.models.pyg.context import (
 )
 from livegnn.models.pyg.convs.registry import READ_THROUGH, called, convert_conv, follow_module
 from livegnn.models.pyg.copies import unchanged
+from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
+from livegnn.models.pyg.folds import by_front, by_parts, has_front, is_folded
 from livegnn.models.pyg.functions.registry import apply_function, canonical_name
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
-from livegnn.models.pyg.modules import GLOBAL_MODULES, GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg.modules import GLOBAL_NORMS, LOCAL_MODULES, SEVERAL_ARGUMENTS, convert_local
+from livegnn.models.pyg.own.tracing import is_librarys, line_at
 from livegnn.models.pyg.pools import pool_module
 from livegnn.models.pyg.recurrent import RECURRENT, convert_recurrent
 from livegnn.models.pyg.refused import REFUSED_CONVS, REFUSED_POOLS
+from livegnn.models.pyg.self_attention import OVER_SEQUENCES, convert_attention
+from livegnn.models.pyg.table_parts import is_part, over_parts
 from livegnn.models.pyg.tables import convert_embedding
+from livegnn.models.pyg.written import seen_through
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, pyg.Sequential, pyg.MLP, pyg.HeteroDictLinear)
 _MODELS = (
@@ -54,6 +67,7 @@ _MODELS = (
     pyg.DeepGCNLayer,
     pyg.GroupAddRev,
 )
+_tracing = threading.RLock()  # two traces at once would restore each other's patches
 _LIBRARIES = ("torch.nn.", "torch.ao.", "torch_geometric.")
 
 Caller = Callable[..., Any]
@@ -125,11 +139,23 @@ class _Tracer(fx.Tracer):
         self.inside = [""]
         self.partial = partial  # what follows from a result that is misread does not matter
         self.followed = followed
+        self.thread = threading.get_ident()  # torch.fx patches nn.Module itself, also for the threads of others
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        with _tracing:
+            return super().trace(root, concrete_args)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if threading.get_ident() != self.thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _is_leaf(m) or _inner(module_qualified_name) in self.followed
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if threading.get_ident() != self.thread:
+            return forward(*args, **kwargs)
         try:
             path = self.path_of_module(m)
         except NameError:
@@ -215,6 +241,10 @@ class _Reader:
 
     def leaf(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call; a Refusal, which matters only if something reads it."""
+        if not is_symbol((args, kwargs)) and not (type(module) is nn.Embedding and self.record.tables):
+            self.record.rounded = True  # a constant computed in the module's own float32
+            with torch.no_grad():
+                return module(*args, **kwargs)
         try:
             if _inner(path) in self.followed:
                 if not is_symbol((args, kwargs)):
@@ -235,6 +265,11 @@ class _Reader:
     def converted(self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The value of a leaf module's call. Raises: ModelUnsupported."""
         name, where = self.qualified(path), self.where(path)
+        if is_folded((args, kwargs)) and not isinstance(module, pyg.MessagePassing):
+            return self.in_parts(by_parts, module, path, args, kwargs)
+        if is_part((args, kwargs)):
+            ends = self.record.ends
+            return self.in_parts(lambda call, a, k: over_parts(None, call, a, k, ends), module, path, args, kwargs)
         if type(module) in OVER_TYPES:
             rows = OVER_TYPES[type(module)].convert(module, args, kwargs, self.record, where)
             return self.record.name(rows, where)
@@ -249,6 +284,8 @@ class _Reader:
         if type(module) is TrimToLayer:
             return _untrimmed(where, *args, **kwargs)
         if isinstance(module, pyg.MessagePassing):
+            if module.node_dim == -2 and any(map(has_front, (*args, *kwargs.values()))):
+                return self.in_parts(by_front, module, path, args, kwargs)
             return convert_conv(module, name, args, kwargs, self.record, self.local)
         kind = type(module)
         if isinstance(module, pyg.Aggregation):
@@ -259,8 +296,12 @@ class _Reader:
             return self.record.name(convert_embedding(module, args, kwargs, self.record, where), where)
         if kind in RECURRENT:
             return self.record.name(convert_recurrent(module, args, kwargs, self.record, where), where)
-        if kind in GLOBAL_MODULES:
-            raise refuse(where, GLOBAL_MODULES[kind], "use attention along edges, such as TransformerConv")
+        if kind in OVER_SEQUENCES:
+
+            def inner(part: nn.Module, rows: Any) -> Any:
+                return convert_local(part, (rows,), {}, self.record, where)
+
+            return self.record.name(convert_attention(module, args, kwargs, self.record, where, inner), where)
         if kind not in LOCAL_MODULES and kind not in SEVERAL_ARGUMENTS:
             known = REFUSED_CONVS | REFUSED_POOLS
             reason = known.get(kind.__name__) if kind.__module__.startswith("torch_geometric.") else None
@@ -269,11 +310,20 @@ class _Reader:
             return Flat(self.record.name(convert_local(module, (args[0].value,), {}, self.record, where), where))
         return self.record.name(convert_local(module, args, kwargs, self.record, where), where)
 
+    def in_parts(self, over: Caller, module: nn.Module, path: str, args: Any, kwargs: Any) -> Any:
+        """A module's call for every part of rows under each other, or with dimensions in front of the vertices'."""
+        where = self.where(path)
+        try:
+            result = over(lambda *given, **named: self.converted(module, path, given, named), args, kwargs)
+        except Unfit as error:
+            raise refuse(where, error.reason, error.remedy) from error
+        return self.record.name(result, where)
+
     def local(self, inner: Any, name: str, x: ir.Value) -> ir.Value:
         """A row-local module or function inside a convolution, such as GINConv's nn."""
         if not isinstance(inner, nn.Module):
             inner = _Function(inner)
-        example = torch.randn(7, x.width)
+        example = torch.randn(EXAMPLE_VERTICES, x.width)
 
         def call(module: nn.Module, rows: Any, *_columns: Any) -> Any:
             return module(rows)
@@ -335,6 +385,8 @@ class _Reader:
         label = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
         if isinstance(args[0] if args else None, dict) and label in ("get", "getitem", "get_dict"):
             return args[0] if label == "get_dict" else args[0].get(*args[1:])
+        if isinstance(target, type) and issubclass(target, tuple) and hasattr(target, "_fields"):
+            return target(*args, **kwargs)
         if is_symbol(args) or is_symbol(kwargs):
             return self.apply(canonical_name(target), label, args, kwargs, node.meta.get("inside", ""))
         with torch.no_grad():
@@ -455,6 +507,8 @@ class _Recorder(TorchFunctionMode):
             return self.known[id(value)][1] if id(value) in self.known else value
         if isinstance(value, tuple) or type(value) is list:
             parts = [self.symbols_of(each) for each in value]
+            if hasattr(value, "_fields"):
+                return type(value)(*parts)
             return parts if type(value) is list else tuple(parts)
         if isinstance(value, dict):
             return {key: self.symbols_of(each) for key, each in value.items()}
@@ -495,6 +549,12 @@ class _Recorder(TorchFunctionMode):
             for key, each in result.items():
                 self.learn(each, symbol[key])
 
+    def compared(self, frame: FrameType) -> None:
+        """A number of vertices or edges meets a constant there. Raises: ModelUnsupported for the user's own code."""
+        if not is_librarys(frame):
+            where = self.reader.where(self.inside[-1])
+            raise refuse(where, f"{line_at(frame, frame.f_lineno)}{DECIDES}", DECIDES_ADVICE)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.depth:
@@ -507,7 +567,10 @@ class _Recorder(TorchFunctionMode):
             self.depth -= 1
         name = canonical_name(func)
         if name in _ABOUT:
-            return result
+            whole = self.symbols_of(args[0]) if args else None
+            edges = isinstance(whole, (Marker, Rewired)) and whole.what == EDGES.what
+            axis = whole.axis if isinstance(whole, Shaped) else int(edges)
+            return with_counts(name, result, args, axis, self.compared) if is_symbol(whole) else result
         if not is_symbol(symbolic):
             state = first_state(name, result, self.reader.record)
             if state is None:
@@ -519,5 +582,17 @@ class _Recorder(TorchFunctionMode):
         symbol = self.reader.apply(name, label, *symbolic, self.inside[-1])
         if isinstance(symbol, Refusal) and not isinstance(result, (torch.Tensor, list, tuple)) and name != "setitem":
             raise symbol.error
-        self.learn(args[0] if name == "setitem" else result, symbol)
+        changed = args[0] if name == "setitem" else result
+        self.learn(changed, symbol)
+        if name == "setitem" or (isinstance(changed, torch.Tensor) and changed is args[0]):
+            self.written(changed)
         return result
+
+    def written(self, tensor: torch.Tensor) -> None:
+        """Follows what was written to the memory of a tensor into all others that see it."""
+        own = self.known.get(id(tensor))
+        for key, known in list(self.known.items()):
+            if own is not None and known[0] is not tensor:
+                symbol = seen_through(own, known)
+                if symbol is not None:
+                    self.known[key] = known[0], symbol

@@ -1,7 +1,8 @@
 """PyG's functions on edge_index that a forward may call between layers, each taken as one operation while it is read.
 
 They are plain Python and decide by the numbers of the tensors at hand. So `reading_utilities` puts stand-ins in their
-place, in the modules that hold the forward and in torch_geometric.utils; what they become is in functions/graph.py.
+place, in every Python module, since a forward may call helpers of other files; what they become is in
+functions/graph.py.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 NAMES = (
     "add_self_loops", "add_remaining_self_loops", "remove_self_loops", "degree", "get_laplacian", "to_undirected",
     "coalesce", "sort_edge_index", "contains_self_loops", "is_undirected", "subgraph", "k_hop_subgraph",
-    "negative_sampling", "to_dense_adj", "to_dense_batch",
+    "negative_sampling", "to_dense_adj", "to_dense_batch", "to_torch_coo_tensor", "spmm",
 )  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(utils, name) for name in NAMES} | {"gcn_norm": gcn_norm}
+_WITHOUT = {"livegnn", "torch", "numpy", "scipy", "sympy", "networkx", *sys.stdlib_module_names}  # of PyG's functions
 _patching = threading.Lock()
 _bound: dict[int, Callable[..., Any]] = {}  # by id of what stands in for it while a forward is read
 
@@ -61,7 +63,7 @@ def reading_utilities(module: nn.Module) -> Iterator[None]:
     """Makes every call of a utility by the user's code one step, in this thread and one import at a time."""
     reader = threading.get_ident()
     chosen = {id(each): _for_thread(reader, each, STAND_INS[name]) for name, each in _FUNCTIONS.items()}
-    spaces = {id(space): space for space in (*_namespaces(module), vars(utils))}
+    spaces = {id(space): space for space in _namespaces(module)}
     with _patching:
         kept = [(space, key, each) for space in spaces.values() for key, each in [*space.items()] if id(each) in chosen]
         for space, key, each in kept:
@@ -84,9 +86,11 @@ def _for_thread(reader: int, function: Callable[..., Any], stand_in: Callable[..
 
 
 def _namespaces(module: nn.Module) -> Iterator[dict[str, Any]]:
-    """The globals of the classes that the user wrote."""
+    """The globals of all modules that may hold a function of PyG, and of forwards that were written outside of any."""
     for each in module.modules():
         for kind in type(each).__mro__:
-            if not kind.__module__.startswith(("torch.", "torch_geometric.")):
-                yield getattr(vars(kind).get("forward"), "__globals__", {})
-                yield vars(sys.modules.get(kind.__module__, utils))
+            yield getattr(vars(kind).get("forward"), "__globals__", {})
+    for name, loaded in [*sys.modules.items()]:
+        names = None if name.partition(".")[0] in _WITHOUT else getattr(loaded, "__dict__", None)
+        if isinstance(names, dict):
+            yield names

@@ -19,6 +19,7 @@ from livegnn.models.pyg.context import (
     VERTEX_COUNT,
     WEIGHTS,
     Flat,
+    Folded,
     Import,
     Marker,
     Refusal,
@@ -233,6 +234,13 @@ def _refuse_size(size: Any, where: str) -> None:
 def _ends(x: Any, relation: Relation | None, where: str) -> tuple[ir.Value, ir.Value]:
     """The rows of a call's sources and targets."""
     pair = tuple(x) if isinstance(x, (tuple, list)) else (x, x)
+    if any(isinstance(each, Folded) for each in pair):
+        count = " times ".join(str(each) for each in pair[0].counts if each > 1)
+        raise refuse(
+            where,
+            f"its rows hold every vertex {count} times, and edge_index names each vertex once",
+            "call it with (heads or steps, vertices, columns), or with one row per vertex",
+        )
     if len(pair) != 2 or (relation is None and pair[0] is not pair[1]):
         raise refuse(where, "it is given different rows for sources and targets", "pass one row per vertex")
     if not all(isinstance(each, ir.Value) and not each.on_edges for each in pair):

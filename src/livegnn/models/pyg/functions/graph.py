@@ -31,6 +31,8 @@ _REASONS: dict[str, tuple[str, str]] = {
     "k_hop_subgraph": ("it picks edges by vertices, and those of a graph that changes are not fixed", EDGES_ADVICE),
     "negative_sampling": ("it is random", "keep it out of the forward; score pairs by engine.predict_edges"),
     "to_dense_adj": ("it makes one matrix of the graph, and " + _WHOLE, "use convolutions over edge_index"),
+    "to_torch_coo_tensor": ("it makes a sparse matrix of edges that are not the graph's", EDGES_ADVICE),
+    "spmm": ("its matrix is not made of the graph's edges", EDGES_ADVICE),
     "to_dense_batch": ("it lays out all vertices together, and " + _WHOLE, "keep one row per vertex"),
 }
 

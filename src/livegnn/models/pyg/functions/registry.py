@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from livegnn.models import ir
-from livegnn.models.pyg.constants import STATES
+from livegnn.models.pyg.constants import EXPANDING, STATES, expanded
 from livegnn.models.pyg.context import (
     EDGES,
     Flat,
@@ -28,6 +28,8 @@ from livegnn.models.pyg.context import (
     first_refusal,
     refuse,
 )
+from livegnn.models.pyg.dot_product import scaled_dot_product
+from livegnn.models.pyg.folds import by_parts, counted, elementwise, is_folded
 from livegnn.models.pyg.functions.columns import COLUMNS
 from livegnn.models.pyg.functions.ends import join_ends
 from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
@@ -35,21 +37,27 @@ from livegnn.models.pyg.functions.pools import POOLED
 from livegnn.models.pyg.functions.rows import ROWS
 from livegnn.models.pyg.functions.shapes import SHAPES
 from livegnn.models.pyg.pools import global_pool
-from livegnn.models.pyg.shapes import join
+from livegnn.models.pyg.shapes import ELEMENTWISE, OF_FORM, join
+from livegnn.models.pyg.table_parts import is_part, over_parts, taken_apart
 from livegnn.models.pyg.tables import join_tables
 from livegnn.models.pyg.utilities import name_of_utility
+from livegnn.models.pyg.written import assigned
 
 
 def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
     if isinstance(input, tuple) and name == "values":  # of torch.max over a dimension
         return input[0]
+    if isinstance(input, tuple) and name == "indices":
+        return input[1]
     if name in ("shape", "dtype", "device", "ndim", "requires_grad", "T", "mT"):
         return HANDLERS[name](record, input)
     raise Unfit(f"the attribute {name} is not supported")
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
-HANDLERS = join_ends(join_tables(join(_PLAIN) | STATES))
+HANDLERS = join_ends(join_tables(join(_PLAIN, {"setitem": assigned}) | STATES))
+HANDLERS |= {name: expanded(name, HANDLERS[name]) for name in EXPANDING}
+HANDLERS["scaled_dot_product_attention"] = scaled_dot_product(HANDLERS)
 _FLAT = {
     *ROWS,
     "clone",
@@ -102,10 +110,24 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
     if refused is not None:
         return refused
     handler = None if name is None else HANDLERS.get(name)
+    try:
+        known = counted(name, given)
+        known = taken_apart(name, args, kwargs, record.ends) if known is None else known
+        if known is None and is_part(given) and not (picks and isinstance(args[0], (list, tuple, dict))):
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return apply_function(name, label, args, kwargs, record, where)
+
+            known = over_parts(name, call, args, kwargs, record.ends)
+    except Unfit as error:
+        return Refusal(refuse(whole, error.reason, error.remedy))
+    if known is not None:
+        return known
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
     if not picks and name in _COMPUTING and any(_is_edges(each) for each in _spread(given)):
         return Refusal(refuse(whole, "it computes with edge_index, and the graph keeps the edges", EDGES_ADVICE))
+    folded = is_folded((args, kwargs)) and name not in OF_FORM
     flat = name in _FLAT and _all_flat(given)
     if flat:
         args = tuple(each.value if isinstance(each, Flat) else each for each in args)
@@ -115,11 +137,17 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
     except TypeError as error:
         return Refusal(refuse(whole, f"it is called in a way that is not supported ({error})", "see docs/models.md"))
     try:
-        result = handler(record, *args, **kwargs)
+        result = _of_folded(name, handler, record)(*args, **kwargs) if folded else handler(record, *args, **kwargs)
     except Unfit as error:
         return Refusal(refuse(whole, error.reason, error.remedy))
     flat = flat and isinstance(result, ir.Value)
     return record.name(Flat(result) if flat else result, f"{where}: {label}")
+
+
+def _of_folded(name: str | None, handler: Callable[..., Any], record: Import) -> Callable[..., Any]:
+    """A handler of one row per vertex, for rows under each other."""
+    over = elementwise if name in ELEMENTWISE else by_parts
+    return lambda *args, **kwargs: over(lambda *a, **k: handler(record, *a, **k), args, kwargs)
 
 
 def _spread(given: tuple[Any, ...]) -> Iterator[Any]:

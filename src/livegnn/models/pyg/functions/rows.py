@@ -11,6 +11,7 @@ import torch
 
 from livegnn.models import ir
 from livegnn.models.pyg.context import Import, Unfit, is_symbol, to_array
+from livegnn.models.pyg.functions.infinite import chosen, finite, is_infinite, negated, never
 from livegnn.models.pyg.functions.operands import (
     activation,
     broadcast,
@@ -225,36 +226,25 @@ def _lerp(record: Import, input: Any, end: Any, weight: Any) -> Any:
 # ---- comparisons and what is chosen by them: columns of 0 and 1
 
 
-def _infinite(x: Any) -> bool:
-    number = None if is_symbol(x) else number_of(x)
-    return number is not None and not math.isfinite(number)
-
-
 def _less(record: Import, input: Any, other: Any) -> Any:
     return ir.Elementwise("less", broadcast((input, other), record))
 
 
-def _not(x: ir.Value) -> ir.Value:
-    return ir.Affine(x, -np.ones(x.width, np.float32), np.ones(x.width, np.float32))
-
-
 def _at_most(record: Import, input: Any, other: Any) -> Any:
-    return _not(_less(record, other, input))
+    return negated(_less(record, other, input))
 
 
 def _unequal(record: Import, input: Any, other: Any) -> Any:
-    if _infinite(other):  # no row of the engine's is infinite, nor without a value
-        return _not(_never(record, input))
+    if is_infinite(other):  # no row of the engine's is infinite, nor without a value
+        return negated(never(record, input))
+    if input is other:  # where it has no value
+        return never(record, input)
     a, b = _less(record, input, other), _less(record, other, input)
     return ir.Combine(((1.0, a), (1.0, b)))
 
 
 def _equal(record: Import, input: Any, other: Any) -> Any:
-    return _never(record, input) if _infinite(other) else _not(_unequal(record, input, other))
-
-
-def _never(record: Import, input: Any) -> Any:
-    return constant_columns(value_of(input), np.zeros(value_of(input).width), record)
+    return never(record, input) if is_infinite(other) else negated(_unequal(record, input, other))
 
 
 def is_truth(x: Any) -> bool:
@@ -288,8 +278,11 @@ def where(record: Import, condition: Any, input: Any, other: Any) -> Any:
     """input where the condition holds, else other."""
     if not isinstance(condition, ir.Value):
         raise Unfit("its condition is not computed from the rows", "compare rows with numbers")
-    chosen, a, b = broadcast((condition, input, other), record)
-    return ir.Elementwise("where", (chosen, a, b))
+    picks = chosen(record, condition, input, other)
+    at, a, b = broadcast((condition if isinstance(picks, bool) else picks, input, other), record)
+    if isinstance(picks, bool):
+        return widened(a if picks else b, max(at.width, a.width, b.width))
+    return ir.Elementwise("where", (at, a, b))
 
 
 def _masked_fill(record: Import, input: Any, mask: Any, value: Any) -> Any:
@@ -373,11 +366,11 @@ ROWS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("ge", "greater_equal"), lambda record, input, other: _at_most(record, other, input)),
     "eq": _equal,
     **dict.fromkeys(("ne", "not_equal"), _unequal),
-    **dict.fromkeys(("isinf", "isnan"), _never),
-    "nan_to_num": lambda record, input, nan=0.0, posinf=None, neginf=None: value_of(input),
+    **dict.fromkeys(("isinf", "isnan"), never),
+    "nan_to_num": lambda record, input, *numbers, **named: finite(value_of(input), *numbers, **named),
     **dict.fromkeys(("and", "logical_and", "bitwise_and"), _logic(lambda record, a, b: least(record, (a, b)))),
     **dict.fromkeys(("or", "logical_or", "bitwise_or"), _logic(lambda record, a, b: largest(record, (a, b)))),
-    **dict.fromkeys(("invert", "logical_not", "bitwise_not"), _logic(lambda record, a: _not(a))),
+    **dict.fromkeys(("invert", "logical_not", "bitwise_not"), _logic(lambda record, a: negated(a))),
     "where": where,
     "setitem": _setitem,
     "masked_fill": _masked_fill,

@@ -14,15 +14,15 @@ import torch
 from torch import nn
 from torch_geometric import nn as pyg
 
-from livegnn.errors import ModelError
+from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute
-from livegnn.models.pyg.check import Columns, check_import, modelled, samples
+from livegnn.models.pyg.check import Columns, check_import, divides, modelled, samples
 from livegnn.models.pyg.context import Flat, Import, Marker, Refusal, Relation, refuse
 from livegnn.models.pyg.convs.registry import refuse_unknown
 from livegnn.models.pyg.hetero.hgt import OVER_TYPES
 from livegnn.models.pyg.hetero.widths import find_widths
-from livegnn.models.pyg.outputs import at
+from livegnn.models.pyg.outputs import at, name_of
 from livegnn.models.pyg.signature import Types, read_signature
 from livegnn.models.pyg.steps import columns_of, prepared, read_symbols
 from livegnn.models.pyg.variants import Options, Reading, VariantReader
@@ -88,6 +88,8 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
     columns, choice = columns_of(frozen, signature, options, widths)
     x: ir.Input = record.name(ir.Input(max(columns.widths)), "input")
 
+    several, paths = options.outputs == "all" or isinstance(options.outputs, list), list[Any]()
+
     def read(columns: Columns) -> ir.ByType:
         rows = tuple(ir.OfType(x, code, width) for code, width in enumerate(columns.widths))
         markers = _markers(columns, types, columns.weighted)
@@ -96,6 +98,9 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
             record.attribute_relations[id(attribute)] = marker.relation
             record.keep.append(attribute)
         result = read_symbols(frozen, signature, (rows, *markers), columns, record)
+        if several:
+            paths[:] = _paths_of(result, options.outputs, types[0], frozen)
+            return _side_by_side(result, paths, types[0], frozen, record)
         return _by_type(_one_of(result, options.outputs, types[0], frozen), types[0], frozen)
 
     def compare(output: ir.ByType, columns: Columns) -> None:
@@ -104,9 +109,11 @@ def import_over_types(module: nn.Module, types: Types, options: Options) -> tupl
             return {types[0][code]: parts[code][:, :width] for code, width in widths_out.items()}
 
         widths_out = {part.vertex_type: part.width for part in output.parts if part.vertex_type is not None}
-        graphs = samples(columns, recorded=record.recorded)
+        graphs = samples(columns, recorded=record.recorded, zeros=divides(output))
 
         def take(result: Any) -> list[Any]:
+            if several:
+                return [at(result, path) for path in paths]
             return [result if options.outputs is None else at(result, options.outputs)]
 
         check_import(frozen, signature, columns, graphs, expected, rounded=record.rounded, take=take)
@@ -130,19 +137,53 @@ def _one_of(result: Any, asked: Any, names: tuple[str, ...], module: nn.Module) 
     """The result that is asked for, of several. Raises: ModelUnsupported where it is not decided, or there is none."""
     where = f"{type(module).__name__}.forward"
     by_type = isinstance(result, dict) and {*result} <= {*names}
-    several = isinstance(result, (tuple, list, dict)) and not by_type
-    if asked is None and several:
+    if asked is None and isinstance(result, (tuple, list, dict)) and not by_type:
         keys = [*result] if isinstance(result, dict) else [*range(len(result))]
         choices = " or ".join(f"outputs={key!r}" for key in keys)
         raise refuse(where, f"it returns a {type(result).__name__} of {len(keys)} results", f"pass {choices}")
     if asked is None:
         return result
-    if asked == "all" or isinstance(asked, list):
-        raise refuse(where, "of results over several vertex types one is kept", "pass its index or key as outputs=")
     try:
         return at(result, asked)
     except (LookupError, TypeError) as error:
         raise refuse(where, f"it has no result {asked!r}", "pass an index or key that it has as outputs=") from error
+
+
+def _paths_of(result: Any, asked: Any, names: tuple[str, ...], module: nn.Module) -> list[Any]:
+    """The results that are asked for, by index, key or path; of "all" those with rows by type."""
+    if asked != "all":
+        return [*asked]
+    found = []
+    for path in result if isinstance(result, dict) else range(len(result)) if isinstance(result, (tuple, list)) else ():
+        try:
+            _by_type(at(result, path), names, module)
+        except ModelUnsupported:  # a loss, or None
+            continue
+        found.append(path)
+    return found
+
+
+def _side_by_side(
+    result: Any, paths: list[Any], names: tuple[str, ...], module: nn.Module, record: Import
+) -> ir.ByType:
+    """Several results, column by column for each type; `record.outputs` gets the columns. Raises: ModelUnsupported."""
+    where, outputs, start = f"{type(module).__name__}.forward", dict[str, tuple[int, int]](), 0
+    parts: dict[int | None, list[ir.Value]] = {}
+    for path in paths:
+        found = _by_type(_one_of(result, path, names, module), names, module).parts
+        if len({each.width for each in found}) != 1 or (parts and {each.vertex_type for each in found} != {*parts}):
+            reason = f"its result {path!r} has other columns, or other types, than those next to it"
+            raise refuse(where, reason, "keep it alone, by its index or key as outputs=")
+        for each in found:
+            parts.setdefault(each.vertex_type, []).append(each)
+        outputs[name_of(path if isinstance(path, tuple) else (path,))] = start, start + found[0].width
+        start += found[0].width
+    if not parts:
+        raise refuse(where, "it returns no rows", "return a dict of tensors by vertex type")
+    record.outputs = outputs
+    whole = tuple(each[0] if len(each) == 1 else ir.Concat(tuple(each)) for each in parts.values())
+    joined: ir.ByType = record.name(ir.ByType(whole), f"{where}: outputs side by side")
+    return joined
 
 
 def _by_type(result: Any, names: tuple[str, ...], module: nn.Module) -> ir.ByType:

@@ -17,6 +17,7 @@ from livegnn.models import ir
 from livegnn.models.edges import HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Unfit, to_array
+from livegnn.models.pyg.functions.infinite import finite
 from livegnn.models.pyg.functions.registry import HANDLERS
 from livegnn.models.pyg.own.edges import (
     SINGLE_EDGES,
@@ -46,6 +47,7 @@ from livegnn.models.pyg.own.rows import (
     Places,
     Traced,
     columns,
+    constant_like,
     mapped,
     prod,
     row_of,
@@ -53,6 +55,7 @@ from livegnn.models.pyg.own.rows import (
     times,
 )
 
+_LEAST = 1e-37  # below every difference of two numbers that float32 can hold
 SUMMED_INTO = ("index_add", "scatter_add", "scatter_reduce")
 #: Functions of each number alone, or of whole rows of one dimension, that functions.py reads.
 _EACH = {
@@ -62,7 +65,7 @@ _EACH = {
 }  # fmt: skip
 _WHOLE_ROWS = {"prelu", "softmax", "log_softmax", "normalize", "layer_norm", "batch_norm"}
 _SAME = {"contiguous", "clone", "detach", "requires_grad", "cpu", "nan_to_num", "to", "type_as", "type", "float",
-         "double", "data", "alias"}  # fmt: skip
+         "double", "data", "alias", "to_dense"}  # fmt: skip
 _RESHAPED = {"view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "reshape_as"}
 
 
@@ -559,12 +562,17 @@ def _opposite(truth: Traced) -> Traced:
     return mapped(lambda value: ir.Affine(value, -ones, ones), truth.shape, truth)
 
 
-def _compared(*, turned: bool, opposite: bool) -> Callable[..., Any]:
-    """lt, gt (turned), ge (not less), le (not turned)."""
+def _compared(*, turned: bool, or_equal: bool) -> Callable[..., Any]:
+    """lt and le; gt and ge are turned. False where one of both has no value, as in torch."""
 
     def handler(tracing: Tracing, result: Any, input: Any, other: Any) -> Any:
-        truth = _joined(tracing, result, *((other, input) if turned else (input, other)), _less)
-        return _opposite(truth) if opposite else truth
+        def less_or_equal(a: ir.Value, b: ir.Value) -> ir.Value:
+            below = constant_like(tracing.reducer.anchor, np.full(a.width, -_LEAST))
+            difference = ir.Combine(((1.0, b), (-1.0, a)))
+            return _less(Source(below) if a.on_edges else below, difference)
+
+        first, second = (other, input) if turned else (input, other)
+        return _joined(tracing, result, first, second, less_or_equal if or_equal else _less)
 
     return handler
 
@@ -637,6 +645,7 @@ def _bincount(tracing: Tracing, result: Any, input: Any, weights: Any = None, mi
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _each(name) for name in (*_EACH, *_WHOLE_ROWS)},
     **dict.fromkeys(_SAME, _same),
+    "nan_to_num": lambda tracing, result, input, *numbers, **named: finite(input, *numbers, **named),
     **dict.fromkeys(_RESHAPED, _reshaped),
     **{name: _rearranged(name) for name in ("transpose", "permute", "expand", "expand_as", "repeat", "swapaxes")},
     **dict.fromkeys(("add", "radd"), _add),
@@ -671,10 +680,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scatter_reduce": _scatter(None),
     **dict.fromkeys(("eq", "isinf", "isnan"), _equal(True)),
     "ne": _equal(False),
-    **dict.fromkeys(("lt", "less"), _compared(turned=False, opposite=False)),
-    **dict.fromkeys(("gt", "greater"), _compared(turned=True, opposite=False)),
-    **dict.fromkeys(("ge", "greater_equal"), _compared(turned=False, opposite=True)),
-    **dict.fromkeys(("le", "less_equal"), _compared(turned=True, opposite=True)),
+    **dict.fromkeys(("lt", "less"), _compared(turned=False, or_equal=False)),
+    **dict.fromkeys(("gt", "greater"), _compared(turned=True, or_equal=False)),
+    **dict.fromkeys(("le", "less_equal"), _compared(turned=False, or_equal=True)),
+    **dict.fromkeys(("ge", "greater_equal"), _compared(turned=True, or_equal=True)),
     **dict.fromkeys(("invert", "bitwise_not", "logical_not"), _not),
     **dict.fromkeys(("and", "rand", "bitwise_and", "logical_and"), _and),
     **dict.fromkeys(("or", "ror", "bitwise_or", "logical_or"), _or),

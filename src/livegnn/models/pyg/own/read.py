@@ -23,6 +23,7 @@ from livegnn.models.pyg.context import (
     refuse,
 )
 from livegnn.models.pyg.copies import private_copy
+from livegnn.models.pyg.counted import CountedRows
 from livegnn.models.pyg.own.rows import EdgeChoice, EdgeTypes, EndIds, LoopWeight, Traced, is_followed
 from livegnn.models.pyg.own.tracing import EDGES as _EDGES
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
@@ -130,7 +131,7 @@ class _Examples:
         if isinstance(given, dict):
             return {key: self.of(each) for key, each in given.items()}
         if isinstance(given, Count):
-            return _VERTICES
+            return CountedRows.of(_VERTICES, self.run.compared)
         if isinstance(given, Refusal):
             raise given.error
         if isinstance(given, Shaped):

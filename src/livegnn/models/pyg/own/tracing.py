@@ -23,8 +23,10 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.edges import EdgeAttribute, EdgeWeight
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
+from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
+from livegnn.models.pyg.own.matrices import made, of_matrix
 from livegnn.models.pyg.own.pairs import join_pairs
 from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import (
@@ -32,6 +34,7 @@ from livegnn.models.pyg.own.rows import (
     EdgeTypes,
     EndIds,
     InfiniteEntries,
+    Matrix,
     Places,
     Traced,
     constant_like,
@@ -219,6 +222,11 @@ class FollowedRun(TorchFunctionMode):
                                            original.__name__))  # fmt: skip
         return result
 
+    def compared(self, frame: FrameType) -> None:
+        """A number of vertices or edges meets a constant there. Raises: ModelUnsupported for the user's own code."""
+        if not is_librarys(frame):
+            raise refuse(self.where, f"{line_at(frame, frame.f_lineno)}{DECIDES}", DECIDES_ADVICE)
+
     def raise_refusals(self, value: Any) -> None:
         """Raises the first refusal that a step would read."""
         if isinstance(value, Refusal):
@@ -229,10 +237,13 @@ class FollowedRun(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         outermost = self.depth == 0
-        symbolic = (self.symbols_of(tuple(args)), self.symbols_of(kwargs)) if outermost else ((), {})
+        symbolic: Any = (self.symbols_of(tuple(args)), self.symbols_of(kwargs)) if outermost else ((), {})
         if outermost and _name(func) in SUMMED_INTO:
             with torch._C.DisableTorchFunction():
                 self.from_zeros = not bool(args[0].any())
+        if symbolic[0] and _name(func) == "setitem" and isinstance(symbolic[0][0], torch.Tensor):
+            with torch._C.DisableTorchFunction():  # a constant as it is before it is written to
+                symbolic = (args[0].clone(), *symbolic[0][1:]), symbolic[1]
         with torch._C.DisableTorchFunction():
             result = func(*args, **kwargs)
         if not outermost:
@@ -243,7 +254,9 @@ class FollowedRun(TorchFunctionMode):
             self.record.rounded |= computed  # a constant computed in the module's own float32
             return result
         if name in _ABOUT:
-            return result
+            whole = self.symbols_of(args[0]) if args else None
+            axis = int(isinstance(whole, EndIds) and whole.end is None)
+            return with_counts(name, result, args, axis, self.compared) if is_followed(whole) else result
         self.raise_refusals(symbolic)
         symbol = self.symbol(lambda: self.step(name, result, *symbolic), name)
         changed = args[0] if name in ("setitem",) else result
@@ -254,6 +267,10 @@ class FollowedRun(TorchFunctionMode):
 
     def step(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
         """What a function of torch makes. Raises: Unfit."""
+        if name == "sparse_coo_tensor":
+            return made(self, result, *args, **kwargs)
+        if any(isinstance(each, Matrix) for each in args):
+            return of_matrix(self, name, result, args, kwargs)
         first = args[0] if args else None
         if isinstance(first, (EndIds, EdgeTypes, Places)):
             if name in _OF_IDS and not isinstance(first, Places):
@@ -293,8 +310,8 @@ def users_line() -> str:
     """Where the user's code stands: method, line and text; "" if none of it runs."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_librarys(frame):
-            return _line(frame, frame.f_lineno)
+        if not is_librarys(frame):
+            return line_at(frame, frame.f_lineno)
         if frame.f_code.co_name == "run" and frame.f_globals.get("__name__") == __name__:
             break
         frame = frame.f_back
@@ -305,13 +322,13 @@ def _line_of(error: BaseException) -> str:
     """The user's line that an error went through last; "" if none."""
     found, at = "", error.__traceback__
     while at is not None:
-        if not _is_librarys(at.tb_frame):
-            found = _line(at.tb_frame, at.tb_lineno)
+        if not is_librarys(at.tb_frame):
+            found = line_at(at.tb_frame, at.tb_lineno)
         at = at.tb_next
     return found
 
 
-def _is_librarys(frame: FrameType) -> bool:
+def is_librarys(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__", ""))
     return (
         name.split(".")[0] in _LIBRARIES
@@ -320,7 +337,7 @@ def _is_librarys(frame: FrameType) -> bool:
     )
 
 
-def _line(frame: FrameType, number: int) -> str:
+def line_at(frame: FrameType, number: int) -> str:
     text = linecache.getline(frame.f_code.co_filename, number).strip()
     name = frame.f_code.co_qualname.rsplit("<locals>.", 1)[-1]
     return f"{name}, line {number}{f' ({text})' if text else ''}: "

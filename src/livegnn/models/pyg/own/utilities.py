@@ -21,6 +21,7 @@ from livegnn.models.edges import EdgeWeight, Gather
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.edges import Tracing, constant_rows, extended, on_edges_of, without_loops
 from livegnn.models.pyg.own.functions import scatter
+from livegnn.models.pyg.own.matrices import made, product
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
 from livegnn.models.pyg.utilities import original_of
 
@@ -157,6 +158,12 @@ def _keep_constant(tracing: Tracing, result: Any, given: Given) -> Any:
     return ids, dataclasses.replace(rows, loops=(loop,))
 
 
+def _to_matrix(tracing: Tracing, result: Any, given: Given) -> Any:
+    if given.get("edge_attr") is None:
+        raise Unfit("without edge_attr it joins parallel edges into one", "pass edge_attr, one number for each edge")
+    return made(tracing, result, given["edge_index"], given["edge_attr"])
+
+
 _STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
     utils.softmax: _softmax,
     utils.scatter: _scatter,
@@ -164,6 +171,10 @@ _STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
     utils.remove_self_loops: _remove,
     utils.add_self_loops: _add,
     utils.add_remaining_self_loops: _add_remaining,
+    utils.to_torch_coo_tensor: _to_matrix,
+    utils.spmm: lambda tracing, result, given: product(
+        tracing, result, given["src"], given["other"], given.get("reduce", "sum")
+    ),
 }
 _lock = threading.RLock()
 _reading = threading.local()

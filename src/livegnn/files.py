@@ -78,7 +78,8 @@ class Table:
         for row, value in enumerate(values.tolist()):
             time = read(value)
             if time is None:
-                raise ValueInvalid(self.error(row, name, expected, value, _time_advice(value)))
+                advice = _DATES_ADVICE if read is _microseconds else _time_advice(value)
+                raise ValueInvalid(self.error(row, name, expected, value, advice))
             out[row] = time
         return out
 
@@ -168,6 +169,9 @@ def _microseconds(value: object) -> int | None:
         return None
     since = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)) - _EPOCH
     return (since.days * 86_400 + since.seconds) * _SECOND + since.microseconds
+
+
+_DATES_ADVICE = "write every row as a date, or every row as a number"
 
 
 def _time_advice(value: object) -> str:

@@ -1,0 +1,164 @@
+"""`livegnn serve`, `livegnn verify`, `livegnn restore` and `livegnn token`: a durable service and its data folder."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import threading
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+
+from livegnn.cli.console import Console
+from livegnn.cli.demo.served import DemoStream
+from livegnn.deployment import Deployment, audit, printed, read_config
+from livegnn.deployment.config import FILE_NAME, DeploymentConfig
+from livegnn.errors import UsageError
+from livegnn.serve.limits import Limits
+
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn serve`."""
+    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help=f"default: {FILE_NAME}")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="log and snapshots (default: data next to CONFIG)")
+    parser.add_argument("--host", metavar="HOST", help="default: 127.0.0.1, this machine alone")
+    parser.add_argument("--port", type=int, metavar="N", help="default: 8000; 0 is a free one")
+    parser.add_argument("--insecure", action="store_true", help="serve others without tokens, or without TLS")
+    parser.add_argument("--print-config", action="store_true", help="print the whole configuration, and end")
+    parser.add_argument("--demo", action="store_true", help="a fraud model on a real stream, to look at")
+    parser.add_argument("--rate", type=float, default=200.0, metavar="N", help="--demo: events a second (default: 200)")
+
+
+def run_serve(options: argparse.Namespace, console: Console) -> int:
+    """Serves until SIGINT or SIGTERM; 0."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with ExitStack() as stack:
+        if options.demo:
+            stream = DemoStream(console)
+            folder = options.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="livegnn-demo-")))
+            deployment = stream.deployment(folder)
+        else:
+            stream, path = None, options.config or Path(FILE_NAME)
+            config = read_config(path)
+            if options.print_config:
+                console.line(printed(config).rstrip())
+                return 0
+            deployment = Deployment(path, options.data or path.parent / "data")
+        server = deployment.config.server
+        host, port = options.host or server.host, server.port if options.port is None else options.port
+        _refuse_open(deployment.config, host, options.insecure)
+        stack.enter_context(deployment)
+        if stream is not None:
+            stop = threading.Event()
+            feeder = threading.Thread(target=stream.feed, args=(deployment, options.rate, stop), daemon=True)
+            stack.callback(feeder.join)
+            stack.callback(stop.set)
+            feeder.start()
+        _listen(deployment, host, port, console)
+    console.line("Stopped; what was acknowledged is durable.")
+    return 0
+
+
+def _listen(deployment: Deployment, host: str, port: int, console: Console) -> None:
+    from livegnn.serve.runner import run_app
+    from livegnn.serve.service.access import AccessToken
+    from livegnn.serve.service.app import service
+
+    config = deployment.config
+    server = config.server
+    limits = Limits(
+        body_bytes_max=server.body_bytes_max,
+        updates_max=server.updates_max,
+        connections_max=server.connections_max,
+    )
+    tokens = [AccessToken(one.name, one.sha256, one.scope) for one in config.token]
+    tls = (server.certificate, server.key) if server.certificate and server.key else None
+    names = ", ".join(f"{name} ({model})" for name, model in deployment.models.items()) or "no engines"
+
+    def ready(url: str) -> None:
+        console.good(f"{url}: version {deployment.version}, {names}. Ctrl-C ends it.")
+
+    run_app(
+        service(deployment, tokens=tokens, limits=limits),
+        host,
+        port,
+        for_others=host not in _LOCAL,
+        tls=tls,
+        ready=ready,
+    )
+
+
+def _refuse_open(config: DeploymentConfig, host: str, insecure: bool) -> None:
+    """Raises: UsageError for an address that others can reach, without tokens and TLS, unless that is wanted."""
+    server = config.server
+    if bool(server.certificate) != bool(server.key):
+        raise UsageError("[server] expected certificate and key, got one of them; name both files, or neither")
+    if host in _LOCAL or insecure:
+        return
+    missing = [
+        what for what, there in (("a [[token]]", config.token), ("certificate and key", server.key)) if not there
+    ]
+    if missing:
+        raise UsageError(
+            f"[serve] expected {' and '.join(missing)} for {host}, which others can reach, got none; add them, or say "
+            "--insecure"
+        )
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn verify`."""
+    parser.add_argument("data", type=Path, metavar="DIR", help="a deployment's data folder that no process has open")
+    parser.add_argument("--log", default="", metavar="URL", help="of the log, where the configuration names one")
+
+
+def run_verify(options: argparse.Namespace, console: Console) -> int:
+    """Reads and replays everything; 0, or 1 with faults."""
+    findings = audit.verify(options.data, options.log, console.line)
+    for one in findings:
+        (console.warn if one.fault else console.good)(f"{one.what}: {one.fault or 'sound'}")
+    return int(any(one.fault for one in findings))
+
+
+def add_restore(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn restore`."""
+    add_verify(parser)
+    parser.add_argument(
+        "--at", required=True, metavar="VERSION|TIME", help="a version, or a time such as 2026-05-31T12:30"
+    )
+    parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="the new data folder")
+
+
+def run_restore(options: argparse.Namespace, console: Console) -> int:
+    """Makes a data folder with the state as of then; 0."""
+    version, time_ms = (int(options.at), None) if options.at.isdigit() else (None, _time_ms(options.at))
+    made = audit.restored(options.data, options.to, version=version, time_ms=time_ms, url=options.log)
+    console.good(f"{options.to}: version {made}. Start it with: livegnn serve CONFIG --data {options.to}")
+    return 0
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError as cause:
+        raise UsageError(
+            f"[--at] expected a version or a time such as 2026-05-31T12:30:00+00:00, got {text!r}; correct it"
+        ) from cause
+
+
+def add_token(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `livegnn token`."""
+    parser.add_argument("name", metavar="NAME", help="for people and logs")
+    parser.add_argument("--scope", choices=("read", "write", "admin"), default="read", help="default: read")
+
+
+def run_token(options: argparse.Namespace, console: Console) -> int:
+    """Prints a new token, and the lines of the configuration that let it in; 0."""
+    from livegnn.serve.service.access import new_token
+
+    token, sha256 = new_token()
+    console.line(f"The token, which is shown once: {token}")
+    console.line(f'[[token]]\nname = "{options.name}"\nsha256 = "{sha256}"\nscope = "{options.scope}"')
+    return 0

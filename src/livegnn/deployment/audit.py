@@ -1,0 +1,164 @@
+"""Looking at a data folder from outside: does its history hold, and what was the state at a time?
+
+Both read a folder that no process has open. verify() compares every snapshot with the replay of the one before it, so a
+wrong bit in log or snapshot cannot hide; restored() makes another folder, whose history begins with the state as of an
+offset or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from livegnn.deployment import snapshots
+from livegnn.deployment.folder import locked, log_url
+from livegnn.deployment.keys import KeptKeys
+from livegnn.deployment.note import decode_note
+from livegnn.deployment.snapshots import Captured, EnginePart
+from livegnn.errors import FileMissing, LiveGnnError, LogDamaged, UsageError
+from livegnn.graph import Graph
+from livegnn.inference import Engine
+from livegnn.log import UpdateLog, open_log, replay
+
+_KEYS_MAX = 2**31
+
+
+class Finding(NamedTuple):
+    """One thing that verify() looked at. fault: "" where it holds."""
+
+    what: str
+    fault: str
+
+
+class _Replayed:
+    """Graph, engines and keys of a snapshot, moved on along the log."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.graph: Graph = snapshots.to_graph(captured)
+        self.first = self.graph.version - captured.offset  # version less offset
+        self.keys = KeptKeys(_KEYS_MAX)
+        self.keys.restore(captured.keys)
+        self.references = {name: part.reference for name, part in captured.engines.items()}
+        self.engines = {
+            name: Engine(part.model, self.graph, scales=part.scales, name=name)
+            for name, part in captured.engines.items()
+        }
+
+    def to(self, log: UpdateLog, offset: int) -> None:
+        """Applies the entries before `offset`. Raises: LogDamaged, UsageError."""
+        begin = self.graph.version - self.first
+        for entry in log.read(begin, offset - begin):
+            note = decode_note(entry.note, entry.offset)
+            self.keys.add(note.requests, entry.offset + 1 + self.first)
+            if note.engine:
+                self.references[note.engine] = note.model
+        replay(log, self.graph, begin, offset)
+
+    def differs(self, other: Captured) -> str:
+        """How this state is another than that of a snapshot of the same version, "" if it is not."""
+        theirs = _Replayed(other)
+        if self.graph.digest() != theirs.graph.digest():
+            return "another graph than the replay of the log"
+        for name, engine in theirs.engines.items():
+            if name in self.engines and engine.state_digest() != self.engines[name].state_digest():
+                return f"another state of engine {name!r} than the replay of the log"
+        return ""
+
+    def captured(self, offset: int) -> Captured:
+        parts = {
+            name: EnginePart(engine.model, engine.scales, engine.settings, self.references[name])
+            for name, engine in self.engines.items()
+        }
+        return Captured(self.graph.version, offset, self.graph.to_arrays(), parts, self.keys.to_bytes())
+
+
+def verify(data: Path, url: str = "", progress: Callable[[str], object] = lambda text: None) -> list[Finding]:
+    """Reads every snapshot and entry, and replays from each sound snapshot to the next one and to the log's end.
+
+    Raises:  UsageError where a process has the folder open; FileMissing without a folder, or a log.
+    """
+    findings: list[Finding] = []
+    with _opened(data, url) as log:
+        present: _Replayed | None = None
+        for place in snapshots.listed(data):
+            progress(f"snapshot {place.name}")
+            try:
+                captured = snapshots.read(place)
+                if present is not None:
+                    present.to(log, captured.offset)
+                fault = "" if present is None else present.differs(captured)
+                present = _Replayed(captured) if present is None or fault else present
+            except LiveGnnError as error:
+                fault = str(error)
+            findings.append(Finding(f"snapshot {place.name}", fault))
+        progress("log")
+        findings.append(Finding(f"log of {log.tail} entries", _fault_of_tail(log, present)))
+    return findings
+
+
+def _fault_of_tail(log: UpdateLog, present: _Replayed | None) -> str:
+    if present is None:
+        return "no sound snapshot to replay it from"
+    try:
+        present.to(log, log.tail)
+        for engine in present.engines.values():
+            engine.verify()
+    except LiveGnnError as error:
+        return str(error)
+    return ""
+
+
+def restored(data: Path, target: Path, *, version: int | None = None, time_ms: int | None = None, url: str = "") -> int:
+    """Makes a data folder whose history begins with the state as of a version, or of a time; returns that version.
+
+    Args:    time_ms: wall clock, in milliseconds since 1970; the state after the last entry that was committed by then.
+    Raises:  UsageError for a target that is there, a version that is not, or a folder that is open; LogDamaged;
+             StoredStateInvalid.
+    """
+    if target.exists() and any(target.iterdir()):
+        raise UsageError(f"[restore] expected an empty folder {target}, got one with files; name another")
+    with _opened(data, url) as log:
+        places = snapshots.listed(data)
+        if not places:
+            raise FileMissing(f"[restore] expected snapshots in {data}, got none; name a deployment's data folder")
+        first = _version_less_offset(places[0])
+        wanted = log.tail + first if version is None else version
+        if time_ms is not None:
+            wanted = _version_at(log, time_ms, snapshots.check(places[0]).offset, first)
+        oldest = int(places[0].name)
+        if not oldest <= wanted <= log.tail + first:
+            raise UsageError(
+                f"[restore] expected a version from {oldest} to {log.tail + first}, got {wanted}; name one of these"
+            )
+        found = snapshots.newest(data, up_to=wanted)
+        if found is None:
+            raise LogDamaged(f"[restore] expected a sound snapshot of version {wanted} or before, got none in {data}")
+        state = _Replayed(found[0])
+        state.to(log, wanted - first)
+        target.mkdir(parents=True, exist_ok=True)
+        snapshots.write(target, state.captured(0))
+        return wanted
+
+
+def _version_less_offset(place: Path) -> int:
+    manifest = snapshots.check(place)
+    return manifest.version - manifest.offset
+
+
+def _version_at(log: UpdateLog, time_ms: int, begin: int, first: int) -> int:
+    """The version after the last entry, from `begin` on, that was committed by a time."""
+    found = begin
+    for entry in log.read(begin):
+        if decode_note(entry.note, entry.offset).time_ms <= time_ms:
+            found = entry.offset + 1
+    return found + first
+
+
+@contextmanager
+def _opened(data: Path, url: str) -> Iterator[UpdateLog]:
+    if not data.is_dir():
+        raise FileMissing(f"[{data}] expected a deployment's data folder, got none there; check the path")
+    with locked(data), UpdateLog(open_log(log_url(data, url), must_exist=True)) as log:
+        yield log

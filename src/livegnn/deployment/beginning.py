@@ -1,0 +1,86 @@
+"""The graph with which a deployment's history begins, from its configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from livegnn.deployment.config import GraphConfig
+from livegnn.deployment.registry import found_by_path
+from livegnn.errors import UsageError
+from livegnn.files import Table, read_features, read_table
+from livegnn.graph import Graph
+
+
+def first_graph(config: GraphConfig, folder: Path) -> Graph:
+    """The graph before the first entry. Paths are relative to `folder`.
+
+    Raises:  UsageError where the configuration names none; what reading the files raises, naming file, row and column.
+    """
+    if config.factory:
+        made = found_by_path(config.factory, "graph.factory")()
+        if not isinstance(made, Graph):
+            raise UsageError(
+                f"[graph.factory] expected {config.factory} to return a livegnn.Graph, got {type(made).__name__}; "
+                "return one"
+            )
+        return made
+    if config.features:
+        return _of_files(config, folder)
+    if config.feature_width:
+        return _empty(config)
+    raise UsageError(
+        "[graph] expected features, feature_width or factory at the first start, got none of them; name the file of "
+        "features, the width of those that will come, or a function that makes the graph"
+    )
+
+
+def _of_files(config: GraphConfig, folder: Path) -> Graph:
+    features, ids = read_features(folder / config.features, config.id or None, id_option='id = "')
+    columns: dict[str, Any] = {"src": np.zeros(0, np.int64), "dst": np.zeros(0, np.int64)}
+    if config.edges:
+        columns = _edges(config, read_table(folder / config.edges))
+    elif ids is not None:
+        columns = {"src": [], "dst": []}
+    return Graph(features, **columns, ids=None if ids is None else _listed(ids), **_flags(config))
+
+
+def _edges(config: GraphConfig, table: Table) -> dict[str, Any]:
+    columns: dict[str, Any] = {"src": _listed(table.ids(config.src)), "dst": _listed(table.ids(config.dst))}
+    if config.weight:
+        columns["weight"] = table.float32(config.weight)
+    if config.time:
+        columns["time"] = table.times(config.time)
+    if config.edge_type:
+        columns["edge_type"] = table.int64(config.edge_type)
+    if config.attributes:
+        columns["edge_attr"] = np.stack([table.float32(name) for name in config.attributes], axis=1)
+    return columns
+
+
+def _empty(config: GraphConfig) -> Graph:
+    """A graph without vertices, whose edges have the columns that the configuration names."""
+    none = np.zeros(0, np.int64)
+    columns: dict[str, Any] = {"src": none, "dst": none}
+    if config.has_weight:
+        columns["weight"] = np.zeros(0, np.float32)
+    if config.has_time:
+        columns["time"] = none
+    if config.attribute_width:
+        columns["edge_attr"] = np.zeros((0, config.attribute_width), np.float32)
+    if config.ids == "text":
+        columns |= {"ids": np.zeros(0, object), "src": np.zeros(0, object), "dst": np.zeros(0, object)}
+    return Graph(np.zeros((0, config.feature_width), np.float32), **columns, **_flags(config))
+
+
+def _flags(config: GraphConfig) -> dict[str, Any]:
+    flags: dict[str, Any] = {"undirected": config.undirected, "simple": config.simple}
+    flags["feature_dtype"] = config.feature_dtype
+    return flags | ({"ttl": config.ttl} if config.ttl else {})
+
+
+def _listed(ids: Any) -> Any:
+    """Strings as Graph takes them."""
+    return ids.tolist() if ids.dtype.kind in "OU" else ids

@@ -1,0 +1,193 @@
+"""livegnn.toml: one graph, one log, and what is kept live, as msgspec structs. docs/service.md has an example.
+
+Every key is checked strictly: no unknown keys, no other types, numbers in their range. Paths of files are relative to
+the folder of the configuration file, or to the working folder where it came as a dictionary.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from livegnn.documents import DocumentFault, converted
+from livegnn.errors import FileMissing, ValueInvalid
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+FILE_NAME = "livegnn.toml"
+
+
+class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of a table of the file; no others are taken."""
+
+
+class GraphConfig(_Table, frozen=True, kw_only=True):
+    """The graph before the first entry of the log. It is read at the first start only."""
+
+    features: str = ""  # .npy, .parquet or .csv: one row for each vertex
+    id: str = ""  # the column of vertex ids in the features file; without it ids are row numbers
+    edges: str = ""  # .parquet or .csv: one row for each edge; none without it
+    src: str = "src"  # columns of the edges file
+    dst: str = "dst"
+    weight: str = ""
+    time: str = ""
+    edge_type: str = ""
+    attributes: tuple[str, ...] = ()  # columns of the edges file that are edge attributes
+    feature_width: Count = 0  # of a graph that begins without vertices: in place of features
+    ids: Literal["integer", "text"] = "integer"  # of such a graph
+    has_weight: bool = False  # columns of such a graph's edges
+    has_time: bool = False
+    attribute_width: Count = 0
+    undirected: bool = False
+    simple: bool = False
+    feature_dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    ttl: Count = 0  # an edge's time to live, in the unit of its time; 0: for ever
+    factory: str = ""  # "module:function" that returns the livegnn.Graph: for types, or files of other forms
+
+
+class LogConfig(_Table, frozen=True, kw_only=True):
+    """Where the history is kept."""
+
+    url: str = ""  # of open_log; default sqlite in the data folder
+    group_updates_max: Positive = 10_000  # updates of several requests that become one entry
+    queue_updates_max: Positive = 200_000  # updates that wait; more are refused with Overloaded
+    keys_max: Positive = 100_000  # idempotency keys kept, the newest
+
+
+class SnapshotConfig(_Table, frozen=True, kw_only=True):
+    """When snapshots are written, and how many stay."""
+
+    keep: Positive = 3
+    every_entries: Count = 100_000  # 0: only on request, and when the deployment closes
+    at_close: bool = True
+
+
+class EngineConfig(_Table, frozen=True, kw_only=True):
+    """One lg.Engine."""
+
+    name: Name
+    model: str  # NAME, for its newest version, or NAME/VERSION of the registry
+    mode: Literal["eager", "on_demand", "hybrid"] = "eager"
+    state: Literal["fast", "compact"] = "fast"
+    threads: Count = 0  # 0: as many as there are cores
+    memory_limit: str = ""
+    shadow: str = ""  # a second model on the same stream: where do the two disagree
+
+
+class ReadoutConfig(_Table, frozen=True, kw_only=True):
+    """One lg.Readout over all vertices, or those of one type."""
+
+    name: Name
+    engine: Name
+    kind: Literal["add", "mean", "max"] = "mean"
+    vertex_type: str = ""
+
+
+class PreSamplerConfig(_Table, frozen=True, kw_only=True):
+    """One lg.PreSampler."""
+
+    name: Name
+    query: str  # in the text form of docs/queries.md
+    seed: Count = 0
+    edge_data: bool = False
+    threads: Count = 0
+
+
+class ServerConfig(_Table, frozen=True, kw_only=True):
+    """Where `livegnn serve` listens."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    certificate: str = ""  # PEM files: with both of them the service speaks TLS
+    key: str = ""
+    body_bytes_max: Positive = 1 << 24
+    updates_max: Positive = 100_000  # of one request
+    connections_max: Positive = 512
+
+
+class TokenConfig(_Table, frozen=True, kw_only=True):
+    """Who may call. `livegnn token` prints a token and these lines."""
+
+    name: str
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    scope: Literal["read", "write", "admin"] = "read"
+
+
+class DeploymentConfig(_Table, frozen=True, kw_only=True):
+    """A whole deployment."""
+
+    graph: GraphConfig = GraphConfig()
+    log: LogConfig = LogConfig()
+    snapshots: SnapshotConfig = SnapshotConfig()
+    server: ServerConfig = ServerConfig()
+    models: str = "models"  # the registry's folder
+    trust_pickle: bool = False  # load a model that is a pickle, which runs code of the file
+    engine: tuple[EngineConfig, ...] = ()
+    readout: tuple[ReadoutConfig, ...] = ()
+    sampler: tuple[PreSamplerConfig, ...] = ()
+    token: tuple[TokenConfig, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Of all consumers."""
+        return [*(e.name for e in self.engine), *(r.name for r in self.readout), *(s.name for s in self.sampler)]
+
+
+def read_config(path: Path) -> DeploymentConfig:
+    """The configuration of a file. Raises: FileMissing; ValueInvalid naming file and key."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as cause:
+        raise FileMissing(f"[{path}] expected a configuration file, got none there; docs/service.md has one") from cause
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+        raise ValueInvalid(f"[{path}] expected TOML, got: {cause}; correct the file") from cause
+    return checked_config(document, str(path))
+
+
+def checked_config(document: Mapping[str, Any], where: str = "Deployment") -> DeploymentConfig:
+    """A configuration from its document. Raises: ValueInvalid naming the key."""
+    try:
+        config = converted(dict(document), DeploymentConfig)
+    except DocumentFault as fault:
+        raise ValueInvalid(f"[{where}] {fault}; correct the configuration") from fault
+    seen: set[str] = set()
+    for name in config.names:
+        if name in seen:
+            raise ValueInvalid(f"[{where}] expected consumers with names of their own, got {name!r} twice; rename one")
+        seen.add(name)
+    engines = {one.name for one in config.engine}
+    for readout in config.readout:
+        if readout.engine not in engines:
+            known = ", ".join(sorted(engines)) or "none"
+            raise ValueInvalid(
+                f"[{where}] expected the engine of readout {readout.name!r} among {known}, got {readout.engine!r}; "
+                "name one"
+            )
+    return config
+
+
+def printed(config: DeploymentConfig) -> str:
+    """The configuration as TOML, every default written out: what --print-config shows; read_config takes it."""
+    lines: list[str] = []
+    document = msgspec.to_builtins(config)
+    tables = {key: value for key, value in document.items() if isinstance(value, dict)}
+    lists = {key: value for key, value in document.items() if isinstance(value, list | tuple)}
+    lines += [f"{key} = {_value(value)}" for key, value in document.items() if key not in tables and key not in lists]
+    for key, table in tables.items():
+        lines += ["", f"[{key}]", *(f"{name} = {_value(value)}" for name, value in table.items())]
+    for key, entries in lists.items():
+        for entry in entries:
+            lines += ["", f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in entry.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return msgspec.json.encode(value).decode()  # TOML's strings, numbers and truth values are JSON's

@@ -1,0 +1,336 @@
+"""Deployment: a graph, its durable history, and what is kept live on it. docs/service.md describes it.
+
+    DIR/lock            held by the one process that has the deployment open
+    DIR/history.db ...  the log, unless the configuration names another
+    DIR/snapshots/      snapshots.py
+
+Start = the newest sound snapshot, and the log's entries after it. The first start writes a snapshot of the graph with
+which the history begins; after that the configuration's files of the graph are not read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from livegnn.deployment import snapshots
+from livegnn.deployment.beginning import first_graph
+from livegnn.deployment.committer import CommitStats, Committer
+from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
+from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
+from livegnn.deployment.folder import locked, log_url
+from livegnn.deployment.keys import Applied, KeptKeys
+from livegnn.deployment.registry import ModelKey, Registry
+from livegnn.deployment.shadow import Shadow
+from livegnn.errors import LiveGnnError, StoredStateInvalid, UsageError
+from livegnn.graph import Graph, Updates
+from livegnn.inference import Engine, Readout
+from livegnn.log import UpdateLog, open_log
+from livegnn.sampling import PreSampler
+
+_log = logging.getLogger("livegnn")
+
+
+class SnapshotReport(NamedTuple):
+    """folder: of the snapshot.  pause_s: for how long it stopped writes."""
+
+    folder: Path
+    version: int
+    pause_s: float
+
+
+class Deployment:
+    """One graph, one log, and engines, readouts and samplers that stay live; durable, in one process.
+
+    Args:    config: a DeploymentConfig, its document as a dictionary, or the path of livegnn.toml.
+             data: the folder of log and snapshots; made if it is not there.
+             graph: with which the history begins, or a function that makes it; in place of the configuration's.
+    Raises:  ValueInvalid, FileMissing for the configuration.
+
+    Use it as `with Deployment(...) as deployment`, or call start() and close().
+    """
+
+    def __init__(
+        self,
+        config: DeploymentConfig | Mapping[str, Any] | str | os.PathLike[str],
+        data: str | os.PathLike[str],
+        *,
+        graph: Graph | Callable[[], Graph] | None = None,
+    ) -> None:
+        self.folder = Path.cwd()  # of the paths in the configuration
+        if isinstance(config, DeploymentConfig):
+            self.config = config
+        elif isinstance(config, Mapping):
+            self.config = checked_config(config)
+        else:
+            path = Path(config)
+            path = path / FILE_NAME if path.is_dir() else path
+            self.config, self.folder = read_config(path), path.parent
+        self.data = Path(data)
+        self.registry = Registry(self.folder / self.config.models, trust_pickle=self.config.trust_pickle)
+        self._beginning = graph
+        self._stack = ExitStack()
+        self._snapshot_lock = threading.Lock()
+        self._snapshot_due = threading.Event()
+        self._snapshot_version = 0
+        self._state = "new"
+
+    # ---- life
+
+    def start(self) -> Self:
+        """Recovers the state and takes updates; returns itself.
+
+        Raises:  UsageError where another process has the folder open, or the history does not belong to it;
+                 StoredStateInvalid where every snapshot is damaged; LogDamaged, LogUnavailable; what making the first
+                 graph, the models and the consumers raises. Then nothing stays open.
+        """
+        if self._state != "new":
+            raise UsageError(f"[start] expected a new deployment, got one that is {self._state}; make another")
+        with ExitStack() as stack:
+            self.data.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(self.data))
+            self.log = stack.enter_context(UpdateLog(open_log(log_url(self.data, self.config.log.url))))
+            self._recover(stack)
+            self._stack = stack.pop_all()
+        self._state = "open"
+        self._watcher = threading.Thread(target=self._watch, name="livegnn-snapshots", daemon=True)
+        self._watcher.start()
+        return self
+
+    def _recover(self, stack: ExitStack) -> None:
+        keys = KeptKeys(self.config.log.keys_max)
+        found = snapshots.newest(self.data)
+        captured = None if found is None else found[0]
+        if captured is not None and isinstance(self._beginning, Graph):
+            raise UsageError(
+                f"[start] expected no graph for {self.data}, whose history has begun, got one; leave graph= out, or "
+                "pass a function that makes it"
+            )
+        if captured is None:
+            self.graph, offset = self._first_graph(), 0
+        else:
+            self.graph, offset = snapshots.to_graph(captured), captured.offset
+            keys.restore(captured.keys)
+        stored = {} if captured is None else captured.engines
+        self._recorded = set(stored)  # engines whose model and scales the history has
+        self.consumers = Consumers(self.config, self.graph, self.registry, stored)
+        stack.callback(self.consumers.close)
+        if captured is None:
+            first = self._capture(0, keys)
+            snapshots.write(self.data, first)
+        self._snapshot_version = self.graph.version
+        self._attachment = stack.enter_context(self.log.attach(self.graph, at=offset))
+        self._keys = keys
+        self._committer = Committer(
+            self._attachment,
+            keys,
+            group_updates_max=self.config.log.group_updates_max,
+            queue_updates_max=self.config.log.queue_updates_max,
+            swapped=self._follow_swap,
+        )
+        stack.callback(self._committer.close)
+        if captured is not None:
+            self._take_configured()
+
+    def _first_graph(self) -> Graph:
+        if self.log.tail:
+            raise StoredStateInvalid(
+                f"[start] expected a snapshot in {self.data} for the log of {self.log.tail} entries, got none; restore "
+                "the snapshots from a copy"
+            )
+        if self._beginning is None:
+            return first_graph(self.config.graph, self.folder)
+        return self._beginning if isinstance(self._beginning, Graph) else self._beginning()
+
+    def _follow_swap(self, engine: str, model: str) -> None:
+        self.consumers.references[engine] = model
+        self._recorded.add(engine)
+
+    def _take_configured(self) -> None:
+        """Engines that are new in the configuration, and versions that it names, become entries of the log."""
+        for one in self.config.engine:
+            wanted = [(one.name, one.model), (one.name + SHADOW_SUFFIX, one.shadow)]
+            for name, reference in wanted[: 1 + bool(one.shadow)]:
+                present = self.consumers.references[name]
+                if "/" in reference and reference != present:
+                    self._swap(name, self.registry.key(reference))
+                elif name not in self._recorded:
+                    self._swap(name, self.registry.key(present))
+
+    def close(self) -> None:
+        """Answers what waits, writes a snapshot where the configuration says so, and closes everything.
+
+        A second call does nothing.
+        """
+        if self._state != "open":
+            return
+        self._state = "closed"
+        self._committer.close()
+        self._snapshot_due.set()
+        self._watcher.join()
+        if self.config.snapshots.at_close and self._committer.is_sound:
+            try:
+                self._write_snapshot()
+            except LiveGnnError:
+                _log.exception("[close] the snapshot failed; the next start replays the log instead")
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # ---- writing
+
+    def apply(self, updates: Updates, *, key: str | None = None) -> Applied:
+        """Applies a batch, all or none; returns when it is durable and visible.
+
+        Args:    key: an idempotency key: a batch that comes again with its key is not applied again, and gets the first
+                 answer, also after a restart.
+        Raises:  UpdateError as Graph.apply; UsageError for a key with other updates, or a closed deployment;
+                 Overloaded; LogUnavailable: the batch may stand or not, and its key makes it safe to send it again.
+        """
+        return self.submit(updates, key=key).result()
+
+    def submit(self, updates: Updates, *, key: str | None = None, digest: str | None = None) -> Future[Applied]:
+        """As apply(), at once: a future of the answer. digest: of the request, in place of that of the updates."""
+        self._refuse_closed("apply")
+        future = self._committer.submit(updates, key, digest)
+        every = self.config.snapshots.every_entries
+        if every and self.graph.version - self._snapshot_version >= every:
+            self._snapshot_due.set()
+        return future
+
+    def swap(self, engine: str, model: str) -> Applied:
+        """Changes an engine to a model of the registry, "NAME" or "NAME/VERSION", as an entry of the log.
+
+        Raises:  UsageError for an engine that is not there; as Registry and Engine.swap; then the old model stays.
+        """
+        self._refuse_closed("swap")
+        return Applied(self._swap(engine, self.registry.key(model)), 0)
+
+    def _swap(self, name: str, key: ModelKey) -> int:
+        engine, model = self.engine(name), self.registry.load(key)
+        version = self._committer.switch(lambda: engine.swap(model), name, str(key))
+        self.consumers.references[name] = str(key)
+        return version
+
+    def rescale(self, engine: str, headroom: float = 512.0) -> Applied:
+        """Chooses an engine's fixed-point units anew, as an entry of the log. Raises: as swap and Engine.rescale."""
+        self._refuse_closed("rescale")
+        found = self.engine(engine)
+        reference = self.consumers.references[engine]
+        return Applied(self._committer.switch(lambda: found.rescale(headroom), engine, reference), 0)
+
+    # ---- reading
+
+    @property
+    def engines(self) -> Mapping[str, Engine]:
+        """By name; a shadow has its engine's name and ".shadow"."""
+        return self.consumers.engines
+
+    @property
+    def readouts(self) -> Mapping[str, Readout]:
+        """By name."""
+        return self.consumers.readouts
+
+    @property
+    def samplers(self) -> Mapping[str, PreSampler]:
+        """By name."""
+        return self.consumers.samplers
+
+    @property
+    def shadows(self) -> Mapping[str, Shadow]:
+        """By the name of the engine whose shadow it is."""
+        return self.consumers.shadows
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The registry key of each engine's model."""
+        return dict(self.consumers.references)
+
+    def engine(self, name: str) -> Engine:
+        """The engine of that name. Raises: UsageError."""
+        if name not in self.consumers.engines:
+            known = ", ".join(self.consumers.engines) or "none"
+            raise UsageError(f"[engine] expected an engine among {known}, got {name!r}; name one of them")
+        return self.consumers.engines[name]
+
+    @property
+    def version(self) -> int:
+        """Of the graph: all entries before offset `version` (less the version that it began with) are in it."""
+        return self.graph.version
+
+    def wait(self, version: int, timeout: float | None = None) -> None:
+        """Waits until a version can be read. Raises: VersionPending after `timeout` seconds."""
+        self._committer.wait(version, timeout)
+
+    @property
+    def snapshot_version(self) -> int:
+        """Of the newest snapshot."""
+        return self._snapshot_version
+
+    @property
+    def commits(self) -> CommitStats:
+        """What was written, and what waits."""
+        return self._committer.stats
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes updates: open, and sure of its log."""
+        return self._state == "open" and self._committer.is_sound
+
+    # ---- snapshots
+
+    def snapshot(self) -> SnapshotReport:
+        """Writes a snapshot of the present version. Reads go on; writes pause while the graph's arrays are copied.
+
+        Raises:  UsageError when closed; StorageFailed where the disk refuses.
+        """
+        self._refuse_closed("snapshot")
+        return self._write_snapshot()
+
+    def _write_snapshot(self) -> SnapshotReport:
+        with self._snapshot_lock:
+            captured = self._capture(self._attachment.offset, self._keys)
+            folder = snapshots.write(self.data, captured)
+            snapshots.prune(self.data, self.config.snapshots.keep)
+            self._snapshot_version = captured.version
+        _log.info("[snapshot] version %d, writes paused for %.1f ms", captured.version, captured.pause_s * 1e3)
+        return SnapshotReport(folder, captured.version, captured.pause_s)
+
+    def _capture(self, offset: int, keys: KeptKeys) -> snapshots.Captured:
+        """The content of a snapshot. Writes stop meanwhile, reads do not."""
+        with self.graph.host.lock, snapshots.Pause() as pause:
+            if self._state != "new":
+                offset = self._attachment.offset
+            version, graph = self.graph.version, self.graph.to_arrays()
+            engines, kept = self.consumers.parts(), keys.to_bytes()
+        return snapshots.Captured(version, offset, graph, engines, kept, pause.seconds)
+
+    def _watch(self) -> None:
+        while True:
+            self._snapshot_due.wait()
+            self._snapshot_due.clear()
+            if self._state != "open":
+                return
+            if self.graph.version - self._snapshot_version < self.config.snapshots.every_entries:
+                continue
+            try:
+                self._write_snapshot()
+            except LiveGnnError:
+                _log.exception("[snapshot] failed; the log has all that it would hold")
+
+    def _refuse_closed(self, where: str) -> None:
+        if self._state != "open":
+            raise UsageError(f"[{where}] expected an open deployment, got one that is {self._state}; start it")
+
+    def __repr__(self) -> str:
+        return f"Deployment({str(self.data)!r}, {self._state})"

@@ -1,0 +1,218 @@
+"""Snapshots: all that a deployment needs to start at a version without the log's entries before it.
+
+    DIR/snapshots/VERSION/                 twelve digits; complete if and only if it has its manifest
+        graph.npz                          sealed (stored.py): the graph's arrays
+        engine-NAME.npz                    sealed: model, scales and settings; its state is a function of these
+        keys.json                          idempotency keys
+        manifest.json                      sealed: {"format", "version", "offset", "files": {name: digest}, "engines"}
+
+A snapshot is captured while the graph's lock is held, which stops writes for as long as the graph's arrays take to
+copy; it is written without the lock. Its folder has another name until all of its files are synced. After that it is
+read back and compared, and only then do older ones go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from livegnn.errors import LiveGnnError, StorageFailed, StoredStateInvalid
+from livegnn.graph import Graph
+from livegnn.inference import storage
+from livegnn.models.model import Model
+from livegnn.stored import checked, replaced
+from livegnn.stored_arrays import read_arrays
+from livegnn.types import AnyArray
+
+FOLDER, MANIFEST, GRAPH_FILE, KEYS_FILE = "snapshots", "manifest.json", "graph.npz", "keys.json"
+_FORMAT = "livegnn-snapshot-1"
+_NAME = re.compile(r"[0-9]{12}")
+_log = logging.getLogger("livegnn")
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a snapshot says of itself. files: their blake2b-256 digests.  engines: name -> registry key of its model."""
+
+    format: str
+    version: int
+    offset: int
+    files: dict[str, str]
+    engines: dict[str, str]
+
+
+@dataclass(frozen=True)
+class EnginePart:
+    """What of an engine goes into a snapshot. reference: the registry's key of its model, "" for one that has none."""
+
+    model: Model
+    scales: list[list[int]]
+    settings: dict[str, Any]
+    reference: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The content of a snapshot, in memory. offset: of the first entry that it does not hold.
+
+    pause_s: for how long writes were stopped.
+    """
+
+    version: int
+    offset: int
+    graph: Mapping[str, AnyArray]
+    engines: Mapping[str, EnginePart]
+    keys: bytes
+    pause_s: float = 0.0
+
+
+def write(data: Path, captured: Captured) -> Path:
+    """Writes a snapshot and reads it back; returns its folder. Raises: StorageFailed, StoredStateInvalid."""
+    folder = data / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    place, part = folder / f"{captured.version:012d}", folder / f"{captured.version:012d}.part"
+    if place.is_dir():
+        return place
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    try:
+        with replaced(part / GRAPH_FILE, "snapshot") as file:
+            np.savez(file, allow_pickle=False, **captured.graph)
+        for name, engine in captured.engines.items():
+            storage.save(part / f"engine-{name}.npz", {}, engine.model, engine.scales, engine.settings)
+        with replaced(part / KEYS_FILE, "snapshot", sealed=False) as file:
+            file.write(captured.keys)
+        names = sorted(one.name for one in part.iterdir())
+        references = {name: engine.reference for name, engine in captured.engines.items()}
+        files = {name: _digest(part / name) for name in names}
+        manifest = Manifest(_FORMAT, captured.version, captured.offset, files, references)
+        with replaced(part / MANIFEST, "snapshot") as file:
+            file.write(msgspec.json.encode(manifest))
+        os.replace(part, place)
+        _sync(folder)
+    except OSError as cause:
+        shutil.rmtree(part, ignore_errors=True)
+        if isinstance(cause, StorageFailed):
+            raise
+        raise StorageFailed(
+            f"[snapshot] expected to write {place}, got {cause.strerror or cause}; look at the disk, or name another "
+            "folder"
+        ) from cause
+    check(place)
+    return place
+
+
+def check(place: Path) -> Manifest:
+    """Compares every file of a snapshot with its digest. Raises: StoredStateInvalid naming the file."""
+    manifest = _manifest(place)
+    for name, digest in manifest.files.items():
+        if _digest(place / name) != digest:
+            raise StoredStateInvalid(
+                f"[snapshot] expected {place / name} as it was written, got other bytes; remove the snapshot's "
+                "folder, and an older one is used"
+            )
+    return manifest
+
+
+def read(place: Path) -> Captured:
+    """A snapshot, each file compared with its digest. Raises: StoredStateInvalid naming the file."""
+    manifest = check(place)
+    with checked(place / GRAPH_FILE, "snapshot", expected="a graph", advice="use another snapshot") as content:
+        graph = read_arrays(content)
+    engines: dict[str, EnginePart] = {}
+    for name, reference in manifest.engines.items():
+        with storage.opened(place / f"engine-{name}.npz") as content:
+            _, model, scales, settings = storage.parts(content)
+            engines[name] = EnginePart(model, scales, settings, reference)
+    return Captured(manifest.version, manifest.offset, graph, engines, (place / KEYS_FILE).read_bytes())
+
+
+def newest(data: Path, up_to: int | None = None) -> tuple[Captured, Path] | None:
+    """The newest sound snapshot whose version is at most `up_to`; damaged ones are logged and left out.
+
+    Raises:  StoredStateInvalid where there are snapshots, all of them damaged.
+    """
+    damaged: list[str] = []
+    for place in reversed(listed(data)):
+        if up_to is not None and int(place.name) > up_to:
+            continue
+        try:
+            return read(place), place
+        except LiveGnnError as error:
+            _log.error("[snapshot] %s is damaged and left out: %s", place, error)
+            damaged.append(place.name)
+    if damaged:
+        raise StoredStateInvalid(
+            f"[snapshot] expected a sound snapshot in {data / FOLDER}, got {', '.join(damaged)}, all damaged; restore "
+            "one from a copy"
+        )
+    return None
+
+
+def listed(data: Path) -> list[Path]:
+    """The folders of complete snapshots, the oldest first."""
+    folder = data / FOLDER
+    found = [one for one in folder.iterdir() if _NAME.fullmatch(one.name)] if folder.is_dir() else []
+    return sorted(one for one in found if (one / MANIFEST).is_file())
+
+
+def prune(data: Path, keep: int) -> None:
+    """Removes all but the newest `keep` snapshots, and what crashed writers left."""
+    for place in listed(data)[:-keep]:
+        (place / MANIFEST).unlink(missing_ok=True)  # first, so that a crash leaves no half of one that looks whole
+        shutil.rmtree(place, ignore_errors=True)
+    for part in (data / FOLDER).glob("*.part"):
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def to_graph(captured: Captured) -> Graph:
+    """The graph of a snapshot. Raises: StoredStateInvalid."""
+    return Graph.from_arrays(captured.graph)
+
+
+class Pause:
+    """Measures how long writes are stopped: `with Pause() as pause: ...`, then pause.seconds."""
+
+    def __enter__(self) -> Pause:
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds = time.perf_counter() - self._start
+
+
+def _manifest(place: Path) -> Manifest:
+    expected = "the manifest of a snapshot"
+    with checked(place / MANIFEST, "snapshot", expected=expected, advice="remove the snapshot's folder") as content:
+        found = msgspec.json.decode(content.read() or b"", type=Manifest)
+        if not content.sealed or found.format != _FORMAT or found.version != int(place.name):
+            raise ValueError(f"{found.format} of version {found.version}, not {_FORMAT} of {int(place.name)}")
+    return found
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    except OSError as cause:
+        raise StoredStateInvalid(
+            f"[snapshot] expected to read {path}, got {cause.strerror}; use another one"
+        ) from cause
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,188 @@
+"""The ASGI application of a deployment.
+
+    LimitedConnection (connections.py) -> Service: host, token, body within limits -> Litestar: routes -> answer
+
+Service does what every request needs before a route sees it, as Application does for a sample server: it looks at
+host, origin and token before it reads a body, and reads the body within its limits. Litestar routes, decodes bodies
+as the structs of bodies.py, and makes the OpenAPI document of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import Litestar, Request, Response
+from litestar.di import Provide
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from livegnn import _native
+from livegnn.deployment import Deployment
+from livegnn.errors import UsageError
+from livegnn.serve.body import read_body
+from livegnn.serve.envelope import Refused, enveloped
+from livegnn.serve.limits import Limits
+from livegnn.serve.origins import check_local
+from livegnn.serve.service import meta, more_reads, reads, writes
+from livegnn.serve.service.access import Access, AccessToken
+from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.service.metrics import DeploymentMetrics
+from livegnn.serve.traffic import Lease, Traffic
+from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
+
+HANDLERS = (*reads.HANDLERS, *more_reads.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
+_HEADERS = {  # of errors, by status
+    401: (b"www-authenticate", b"Bearer"),
+    408: (b"connection", b"close"),  # the rest of the body is not read
+    413: (b"connection", b"close"),
+    429: (b"retry-after", b"1"),
+    503: (b"retry-after", b"1"),
+}
+
+
+def service(deployment: Deployment, *, tokens: Iterable[AccessToken] = (), limits: Limits | None = None) -> Service:
+    """An ASGI application that serves a started deployment; any ASGI server runs it.
+
+    Args:    tokens: where given, every request but /healthz and /readyz needs one; without any, only requests to this
+             machine's own names are served.
+    Raises:  UsageError, DataMissing without litestar (the extra serve).
+    """
+    if not isinstance(deployment, Deployment):
+        raise UsageError(f"[serve] expected a Deployment, got {type(deployment).__name__}; make one: lg.Deployment")
+    return Service(deployment, Access(tokens), limits or Limits())
+
+
+class Service:
+    """The routes of a deployment as one ASGI application. limits, traffic: as those of serve.app."""
+
+    def __init__(self, deployment: Deployment, access: Access, limits: Limits) -> None:
+        self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
+        self._access = access
+        self._metrics = DeploymentMetrics(deployment, self.traffic)
+        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics)
+        self._routes = Litestar(
+            list(HANDLERS),
+            dependencies={"context": Provide(lambda: self.context, sync_to_thread=False)},
+            exception_handlers={HTTPException: _http_error, Exception: _error},
+            openapi_config=OpenAPIConfig(
+                title="livegnn",
+                version=_native.__version__,
+                path="/",
+                use_handler_docstrings=True,
+                render_plugins=(JsonRenderPlugin(),),
+            ),
+            request_max_body_size=None,
+            logging_config=None,
+        )
+        self._paths = {route.path for route in self._routes.routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._routes(scope, receive, send)  # type: ignore[arg-type]
+            return
+        start, path = time.perf_counter(), scope["path"][len(scope.get("root_path", "")) :]
+        route = path if path in self._paths else "other"
+        with Lease(self.traffic) as lease:
+            answering = _Answering(scope, send, lease, self)
+            try:
+                headers = dict(scope["headers"])
+                if not self._access:
+                    check_local(scope["headers"])
+                self._access.check(path, headers.get(b"authorization", b""))
+                body = await read_body(headers, receive, self.limits, lease)
+                await self._routes(scope, _given(body, receive), answering)  # type: ignore[arg-type]
+            except Exception as error:  # every error leaves in the envelope
+                await answering.fail(error)
+            finally:
+                self._metrics.observe(route, answering.status, time.perf_counter() - start)
+
+
+class _Answering:
+    """What Litestar sends: a whole answer goes by write(), within its time; a stream piece by piece."""
+
+    def __init__(self, scope: Scope, send: Send, lease: Lease, service: Service) -> None:
+        self._scope, self._send, self._lease, self._service = scope, send, lease, service
+        self._start: Any = None
+        self._begun = False
+        self.status = 500
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._start, self.status = message, message["status"]
+        elif self._begun or message.get("more_body", False):
+            if not self._begun:
+                self._begun = True
+                await self._send(self._start)
+            await self._send(message)
+        else:
+            await self._whole(message.get("body", b""))
+
+    async def _whole(self, body: bytes) -> None:
+        self._begun = True
+        headers = [(name, value) for name, value in self._start["headers"] if name.lower() not in _OWN]
+        kind = dict(self._start["headers"]).get(b"content-type", JSON.encode()).decode("latin-1")
+        self._lease.hold(len(body))
+        if self.status in _HEADERS:
+            headers.append(_HEADERS[self.status])
+        answer = Answer(body, kind, self.status)
+        limits = self._service.limits
+        await write(self._scope, self._send, answer, headers, self._service.traffic, limits.answer_ms_max)
+
+    async def fail(self, error: Exception) -> None:
+        if self._begun:
+            raise error
+        self._lease.hold(0)
+        self.status, body = enveloped(error)
+        self._start = {"headers": [(b"content-type", JSON.encode())]}
+        await self._whole(body)
+
+
+_OWN = (b"content-type", b"content-length")  # headers that write() sends
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """A receive() that gives a body that was read, and then what comes after it."""
+    sent = False
+
+    async def given() -> Any:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return given
+
+
+def _error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    status, body = enveloped(error)
+    return Response(body, status_code=status, media_type=JSON)
+
+
+def _http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Litestar's own refusals in our words."""
+    if isinstance(error, NotFoundException):
+        return _error(
+            request,
+            Refused(404, "RouteUnknown", f"[route] expected a route of /openapi.json, got {request.url.path[:80]}"),
+        )
+    if isinstance(error, MethodNotAllowedException):
+        allowed = _error(
+            request, Refused(405, "MethodNotAllowed", f"[route] expected another method, got {request.method}")
+        )
+        allowed.headers["allow"] = (error.headers or {}).get("allow", "")
+        return allowed
+    if isinstance(error, ValidationException):
+        return _error(request, Refused(400, "BodyInvalid", f"[body] {_told(error)}; correct the request"))
+    if error.status_code == 400:
+        return _error(request, Refused(400, "BodyInvalid", f"[body] expected JSON, got: {error.detail}; correct it"))
+    return _error(request, Refused(error.status_code, "RequestInvalid", f"[request] {error.detail}"))
+
+
+def _told(error: ValidationException) -> str:
+    found = error.extra if isinstance(error.extra, list) else []
+    said = "; ".join(f"{one.get('key', 'body')}: {one.get('message', '')}" for one in found if isinstance(one, dict))
+    return said or error.detail

@@ -1,0 +1,137 @@
+"""Bodies of the deployment's routes, as msgspec structs: what a request may say, and what an answer says.
+
+Unknown keys are refused. The OpenAPI document is made from these, their docstrings included.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+Version = Annotated[int, Meta(ge=0, le=2**63 - 1, description="version of the graph")]
+Ids = Annotated[list[int | str], Meta(min_length=1, description="ids of vertices, all integers or all strings")]
+Timeout = Annotated[float, Meta(gt=0, le=60_000, description="milliseconds to wait for at_least")]
+
+
+class RequestBody(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A body whose keys are all known."""
+
+
+class BatchBody(RequestBody, kw_only=True):
+    """A batch of updates: each has "op", the name of a method of livegnn.Updates, and its arguments by name."""
+
+    updates: list[dict[str, Any]]
+
+
+class ReadBody(RequestBody, kw_only=True):
+    """Rows of some vertices. engine: its name, where the deployment has several."""
+
+    ids: Ids
+    engine: str | None = None
+    vertex_type: str | None = None
+    output: str | None = None
+    at_least: Version | None = None
+    timeout_ms: Timeout = 10_000.0
+
+
+class PairsBody(RequestBody, kw_only=True):
+    """Scores of pairs of vertices."""
+
+    pairs: Annotated[list[tuple[int | str, int | str]], Meta(min_length=1)]
+    engine: str | None = None
+    vertex_types: tuple[str, str] | None = None
+    at_least: Version | None = None
+    timeout_ms: Timeout = 10_000.0
+
+
+class WhatIfBody(RequestBody, kw_only=True):
+    """Rows of some vertices as they would be after a batch. Nothing is changed."""
+
+    updates: list[dict[str, Any]]
+    ids: Ids
+    engine: str | None = None
+    vertex_type: str | None = None
+
+
+class SwapBody(RequestBody, kw_only=True):
+    """model: NAME or NAME/VERSION of the registry."""
+
+    engine: str
+    model: str
+
+
+class AppliedAnswer(Struct, frozen=True):
+    """A batch that is durable and visible from `version` on. repeated: its Idempotency-Key had come before."""
+
+    version: int
+    updates: int
+    repeated: bool
+
+
+class RowsAnswer(Struct, frozen=True):
+    """One row for each id, all of one version, by the engine's model."""
+
+    version: int
+    engine: str
+    model: str
+    rows: list[list[float | None]]
+
+
+class PredictionsAnswer(Struct, frozen=True):
+    """One prediction for each id, all of one version: a class, or the probability of the one class."""
+
+    version: int
+    engine: str
+    model: str
+    predictions: list[int | float]
+
+
+class ScoresAnswer(Struct, frozen=True):
+    """One score for each pair, all of one version."""
+
+    version: int
+    engine: str
+    model: str
+    scores: list[float]
+
+
+class WhatIfAnswer(Struct, frozen=True):
+    """Predictions now and as they would be."""
+
+    version: int
+    engine: str
+    model: str
+    now: list[int | float]
+    then: list[int | float]
+
+
+class HealthAnswer(Struct, frozen=True):
+    """status: "ok" while the deployment takes requests."""
+
+    status: str
+    version: int
+
+
+class ModelsAnswer(Struct, frozen=True):
+    """engines: their models.  registry: names and versions.  shadows: engine -> what its shadow has found."""
+
+    engines: dict[str, str]
+    registry: dict[str, list[int]]
+    shadows: dict[str, ShadowAnswer]
+
+
+class ShadowAnswer(Struct, frozen=True):
+    """compared, differing: predictions of changed vertices.  newest: [vertex, served, shadow] of those that differ."""
+
+    model: str
+    compared: int
+    differing: int
+    newest: list[tuple[int | str, int | float | bool, int | float | bool]]
+
+
+class SnapshotAnswer(Struct, frozen=True):
+    """pause_ms: for how long writes were stopped."""
+
+    version: int
+    pause_ms: float

@@ -1,0 +1,64 @@
+"""Metrics of a deployment."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from livegnn.deployment import Deployment
+from livegnn.serve.metrics import Facts, Metrics
+from livegnn.serve.traffic import Traffic
+
+
+class DeploymentMetrics(Metrics):
+    """What a deployment says of itself."""
+
+    metrics: ClassVar = {
+        "livegnn_version": ("gauge", "Newest version that can be read."),
+        "livegnn_ready": ("gauge", "1 while updates are taken."),
+        "livegnn_updates_total": ("counter", "Updates applied."),
+        "livegnn_update_requests_total": ("counter", "Requests that brought them."),
+        "livegnn_log_entries_total": ("counter", "Entries of the log written for them."),
+        "livegnn_freshness_seconds": ("gauge", "From acceptance to visibility, over the last requests, by quantile."),
+        "livegnn_waiting_requests": ("gauge", "Requests in the queue."),
+        "livegnn_waiting_updates": ("gauge", "Updates in the queue."),
+        "livegnn_overloaded_total": ("counter", "Requests refused by a full queue."),
+        "livegnn_snapshot_version": ("gauge", "Version of the newest snapshot."),
+        "livegnn_shadow_compared_total": ("counter", "Predictions of changed vertices that were compared, by engine."),
+        "livegnn_shadow_differing_total": ("counter", "Those of them that differ, by engine."),
+        "livegnn_bytes": ("gauge", "Memory by part: of the graph and of each engine."),
+    }
+
+    def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
+        super().__init__(traffic)
+        self._deployment = deployment
+
+    def facts(self) -> Facts:
+        """As Metrics.facts."""
+        deployment, commits = self._deployment, self._deployment.commits
+        found = [(name, one.disagreement) for name, one in sorted(deployment.shadows.items())]
+        fresh = np.quantile(commits.freshness_s, (0.5, 0.99, 1.0)) if commits.freshness_s else ()
+        parts: list[tuple[str, object]] = [
+            (f'{{part="graph.{part}"}}', size) for part, size in sorted(deployment.graph.memory().items())
+        ]
+        for name, engine in sorted(deployment.engines.items()):
+            parts += [(f'{{part="{name}.{part}"}}', size) for part, size in sorted(engine.state_bytes().items())]
+        return {
+            "livegnn_version": [("", deployment.version)],
+            "livegnn_ready": [("", int(deployment.is_ready))],
+            "livegnn_updates_total": [("", commits.updates)],
+            "livegnn_update_requests_total": [("", commits.requests)],
+            "livegnn_log_entries_total": [("", commits.entries)],
+            "livegnn_freshness_seconds": [
+                (f'{{quantile="{q}"}}', f"{seconds:.6f}")
+                for q, seconds in zip(("0.5", "0.99", "1"), fresh, strict=False)
+            ],
+            "livegnn_waiting_requests": [("", commits.waiting_requests)],
+            "livegnn_waiting_updates": [("", commits.waiting_updates)],
+            "livegnn_overloaded_total": [("", commits.refused)],
+            "livegnn_snapshot_version": [("", deployment.snapshot_version)],
+            "livegnn_shadow_compared_total": [(f'{{engine="{name}"}}', one.compared) for name, one in found],
+            "livegnn_shadow_differing_total": [(f'{{engine="{name}"}}', one.differing) for name, one in found],
+            "livegnn_bytes": parts,
+        }

@@ -1,0 +1,139 @@
+"""Routes that read more than rows of an engine: best vertices, readouts, samples."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from litestar import Response, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import Meta, Struct
+
+from livegnn.deployment import topk
+from livegnn.errors import UsageError
+from livegnn.serve import json_bodies
+from livegnn.serve.service.bodies import Ids, RequestBody, Timeout, Version
+from livegnn.serve.service.context import ServiceContext, one_kind
+from livegnn.serve.service.reads import finite
+from livegnn.serve.writing import JSON
+
+_GroupIds = Annotated[list[int] | None, QueryParameter(name="groups", description="groups; all unless given")]
+
+
+class TopKBody(RequestBody, kw_only=True):
+    """The best vertices for a vertex, or for a row of numbers.
+
+    metric: "dot", "cosine" or "l2" (smallest distance first) of output rows; "model": the score of the model's edge
+    head, or the dot product.  linked: False leaves out the out-neighbours of the vertex.
+    """
+
+    vertex: int | str | None = None
+    row: list[float] | None = None
+    k: Annotated[int, Meta(ge=1, le=1000)] = 10
+    metric: Literal["dot", "cosine", "l2", "model"] = "dot"
+    engine: str | None = None
+    vertex_type: str | None = None
+    candidate_type: str | None = None
+    linked: bool = True
+    at_least: Version | None = None
+    timeout_ms: Timeout = 10_000.0
+
+
+class TopKAnswer(Struct, frozen=True):
+    """The best first; exact: every live vertex was compared."""
+
+    version: int
+    engine: str
+    model: str
+    vertices: list[int | str]
+    scores: list[float]
+
+
+class ReadoutAnswer(Struct, frozen=True):
+    """One row for each group."""
+
+    version: int
+    name: str
+    groups: list[int]
+    rows: list[list[float | None]]
+
+
+class SamplesBody(RequestBody, kw_only=True):
+    """Samples of seeds. sampler: its name, where the deployment has several."""
+
+    seeds: Ids
+    sampler: str | None = None
+    features: bool = True
+    edge_ids: bool = True
+    edge_data: bool = True
+    at_least: Version | None = None
+    timeout_ms: Timeout = 10_000.0
+
+
+@post("/v1/topk", status_code=200, summary="Best vertices by live rows")
+async def top_k(data: JSONBody[TopKBody], context: NamedDependency[ServiceContext]) -> TopKAnswer:
+    """The k vertices whose output rows are nearest, or score best. Costs one pass over all rows."""
+    await context.reached(data.at_least, data.timeout_ms)
+    name, engine = context.engine(data.engine)
+
+    def work() -> TopKAnswer:
+        found = topk.best(
+            engine,
+            vertex=data.vertex,
+            row=None if data.row is None else np.asarray(data.row, np.float32),
+            k=data.k,
+            metric=data.metric,
+            vertex_type=data.vertex_type,
+            candidate_type=data.candidate_type,
+            linked=data.linked,
+        )
+        model = context.deployment.models[name]
+        return TopKAnswer(found.version, name, model, found.vertices.tolist(), found.scores.tolist())
+
+    return await context.aside(work)
+
+
+@get("/v1/readouts/{name:str}", summary="Rows of a readout")
+async def readout(
+    name: FromPath[str], context: NamedDependency[ServiceContext], groups: _GroupIds = None
+) -> ReadoutAnswer:
+    """The readout's row of each group, all of one version."""
+    known = context.deployment.readouts
+    if name not in known:
+        raise UsageError(f"[readout] expected one of {', '.join(known) or 'none'}, got {name!r}; name one of them")
+    one = known[name]
+
+    def work() -> ReadoutAnswer:
+        with context.deployment.graph.host.lock:
+            ids = one.group_ids.tolist() if groups is None else groups
+            return ReadoutAnswer(one.version, name, ids, finite(one.rows(ids)))
+
+    return await context.aside(work)
+
+
+@post("/v1/sample", status_code=200, summary="Samples that are kept ready", media_type=JSON)
+async def sample(data: JSONBody[SamplesBody], context: NamedDependency[ServiceContext]) -> Response[bytes]:
+    """Samples of the neighbourhoods of seeds, all of one version, as the sample server's /v1/sample gives them."""
+    known = context.deployment.samplers
+    name = data.sampler or (next(iter(known)) if len(known) == 1 else "")
+    if name not in known:
+        raise UsageError(f"[sampler] expected one of {', '.join(known) or 'none'}, got {name!r}; name one of them")
+    if not 1 <= len(data.seeds) <= context.limits.seeds_max:
+        most = context.limits.seeds_max
+        raise UsageError(f"[seeds] expected from 1 to {most} seeds, got {len(data.seeds)}; split them")
+    wanted: dict[str, Any] = {
+        "features": data.features,
+        "edge_ids": data.edge_ids,
+        "edge_data": data.edge_data,
+    }
+    seeds = one_kind(data.seeds)
+
+    def work() -> bytes:
+        found = known[name].sample(seeds, at_least=data.at_least, timeout=data.timeout_ms / 1e3, **wanted)
+        return json_bodies.encode_sample(found, **wanted)
+
+    return Response(await context.aside(work), media_type=JSON)
+
+
+HANDLERS = (top_k, readout, sample)

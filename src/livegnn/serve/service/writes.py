@@ -1,0 +1,83 @@
+"""Routes that write: batches of updates, swaps, snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Annotated, Any
+
+from litestar import Request, post
+from litestar.di import NamedDependency
+from litestar.params import HeaderParameter, JSONBody
+
+from livegnn.graph import Updates
+from livegnn.optional import need
+from livegnn.serve.envelope import Refused
+from livegnn.serve.json_bodies import decode_updates
+from livegnn.serve.service.bodies import AppliedAnswer, SnapshotAnswer, SwapBody
+from livegnn.serve.service.context import ServiceContext
+
+ARROW = "application/vnd.apache.arrow.stream"
+_DECODED_AT_ONCE = 1 << 14  # bytes of JSON that the event loop may decode itself
+_KEY = HeaderParameter(name="Idempotency-Key", required=False, max_length=255, description="names this write")
+
+
+@post("/v1/updates", status_code=200, summary="Apply a batch of updates")
+async def updates(
+    request: Request[Any, Any, Any],
+    context: NamedDependency[ServiceContext],
+    idempotency_key: Annotated[str | None, _KEY] = None,
+) -> AppliedAnswer:
+    """Applies a batch, all or none; answers when it is durable and visible.
+
+    JSON as BatchBody, or an Arrow stream of the columns of Updates.from_arrow.
+    """
+    body = await request.body()
+    form = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    read = _READERS.get(form)
+    if read is None:
+        raise Refused(
+            415,
+            "ContentTypeUnknown",
+            f"[updates] expected {' or '.join(_READERS)}, got {form or 'none'}; name the body's form",
+        )
+    most = context.limits.updates_max
+    small = form != ARROW and len(body) <= _DECODED_AT_ONCE
+    batch = read(body, most) if small else await context.aside(lambda: read(body, most))
+    digest = None if idempotency_key is None else hashlib.blake2b(body, digest_size=16).hexdigest()
+    future = context.deployment.submit(batch, key=idempotency_key, digest=digest)
+    done = await asyncio.wrap_future(future)
+    return AppliedAnswer(done.version, done.updates, done.repeated)
+
+
+def _of_arrow(body: bytes, most: int) -> Updates:
+    arrow = need("pyarrow", "arrow")
+    try:
+        with arrow.ipc.open_stream(body) as stream:
+            table = stream.read_all()
+            table.validate(full=True)
+    except (arrow.ArrowException, OSError, ValueError) as cause:
+        raise Refused(400, "BodyInvalid", f"[body] expected an Arrow stream, got: {cause}; correct the body") from cause
+    if not 1 <= table.num_rows <= most:
+        raise Refused(413, "TooMany", f"[updates] expected from 1 to {most} updates, got {table.num_rows}; split it")
+    return Updates.from_arrow(table)
+
+
+_READERS = {"application/json": decode_updates, ARROW: _of_arrow}
+
+
+@post("/v1/admin/swap", status_code=200, summary="Change an engine's model")
+async def swap(data: JSONBody[SwapBody], context: NamedDependency[ServiceContext]) -> AppliedAnswer:
+    """A model of the registry takes over, as an entry of the log; the old one serves until then."""
+    done = await context.aside(lambda: context.deployment.swap(data.engine, data.model))
+    return AppliedAnswer(done.version, done.updates, done.repeated)
+
+
+@post("/v1/admin/snapshot", status_code=200, summary="Write a snapshot")
+async def snapshot(context: NamedDependency[ServiceContext]) -> SnapshotAnswer:
+    """Writes a snapshot of the present version, and removes the oldest."""
+    report = await context.aside(context.deployment.snapshot)
+    return SnapshotAnswer(report.version, report.pause_s * 1e3)
+
+
+HANDLERS = (updates, swap, snapshot)

@@ -1,0 +1,50 @@
+"""Deployments of the tests: a small graph, two layers, and ways to leave a process."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import livegnn as lg
+from livegnn.deployment import Registry
+
+ENGINES = {"engine": [{"name": "scores", "model": "fraud"}]}
+
+
+def model(seed=0):
+    rng = np.random.default_rng(seed)
+    return lg.Model(
+        [
+            lg.layers.GCN(rng.normal(size=(5, 4)), np.zeros(5), activation="relu"),
+            lg.layers.SAGE(rng.normal(size=(3, 5)), rng.normal(size=(3, 5))),
+        ]
+    )
+
+
+def graph():
+    rng = np.random.default_rng(1)
+    return lg.Graph(rng.normal(size=(30, 4)).astype(np.float32), rng.integers(0, 30, 90), rng.integers(0, 30, 90))
+
+
+def edge(u, v):
+    updates = lg.Updates()
+    updates.add_edge(u, v)
+    return updates
+
+
+def prepared(folder):
+    """The folder, with a model in its registry."""
+    Registry(folder / "models").add("fraud", model())
+    return folder
+
+
+def deployment(place, begin=graph, **more):
+    config = {"models": str(place / "models"), **ENGINES, **more}
+    return lg.Deployment(config, place / "data", graph=begin)
+
+
+def abandon(open_deployment):
+    """As kill -9 leaves it, but for the lock and the handles of the process: no snapshot is written."""
+    open_deployment._committer.close()
+    open_deployment._stack.close()
+    open_deployment._state = "closed"
+    open_deployment._snapshot_due.set()
