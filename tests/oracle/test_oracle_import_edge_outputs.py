@@ -137,6 +137,24 @@ def test_refused(score, reason):
         imported(lambda: Scored(score))
 
 
+TO = ("a", "to", "a")
+
+
+class Typed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.HeteroConv({TO: pyg.SAGEConv(4, 6)})
+
+    def forward(self, x_dict, edge_index_dict):
+        ends = edge_index_dict[TO]
+        return self.conv(x_dict, edge_index_dict)["a"][ends[0]]
+
+
+def test_vertices_that_have_types():
+    with pytest.raises(lg.errors.ModelUnsupported, match="not supported where vertices have types; import the part"):
+        imported(Typed)
+
+
 def test_a_wrong_reading_of_edges_is_found(monkeypatch):
     from livegnn.models.pyg.functions import ends
 

@@ -155,6 +155,11 @@ def end_of(edge_index: Any, place: Any) -> Any:
     """edge_index[0] or edge_index[1]. Raises: Unfit for other parts of it."""
     if place not in (0, 1) or isinstance(place, bool) or is_symbol(place):
         raise Unfit("it picks edges, and the edges of a graph that changes are not fixed", EDGES_ADVICE)
+    if isinstance(edge_index, Marker) and edge_index.relation is not None:
+        raise Unfit(
+            "rows at the ends of edges are not supported where vertices have types",
+            "import the part before them, and score pairs by engine.predict_edges",
+        )
     return End(edges_in(edge_index), place)
 
 
