@@ -13,6 +13,7 @@ FeatureDtype dtype_named(const std::string& name);  // graph.cc; throws Error(Va
 
 void bind_updates(nanobind::module_& m);           // updates.cc: UpdateBuffer
 void bind_graph(nanobind::module_& m);             // graph.cc: GraphStore, and UpdateBuffer before it
+void bind_edges(nanobind::module_& m);             // edges.cc: finding single edges, and those at some vertices
 void bind_program(nanobind::module_& m);           // program.cc: compiled models
 void bind_engine(nanobind::module_& m);            // engine.cc: the engine and what_if
 void bind_sampling(nanobind::module_& m);          // sampling.cc: tables of samples

@@ -70,6 +70,9 @@ void bind_changes(nb::module_& m) {
              c.arrange();
              return c.vertices.size();
            })
+      .def("edges_added", [](const Changes& c) { return edge_arrays(c.edges_added); })
+      .def("edges_reattributed", [](const Changes& c) { return edge_arrays(c.edges_reattributed); })
+      .def("edges_reweighted", [](const Changes& c) { return edge_arrays(c.edges_reweighted); })
       .def("stages",
            [](const Changes& c) {
              nb::typed<nb::list, StageFacts> all;
@@ -84,8 +87,9 @@ void bind_options(nb::module_& m) {
   bind_enum<Strategy>(m, "Strategy");
   bind_enum<Path>(m, "Path");
   using O = EngineOptions;
-  bind_struct<O, 0, &O::strategy, &O::force_path, &O::compact, &O::on_demand, &O::constrained, &O::threads, &O::fanout,
-              &O::seed, &O::scale_exponents, &O::memory_limit, &O::spill_folder>(m, "EngineOptions");
+  bind_struct<O, 0, &O::strategy, &O::force_path, &O::compact, &O::on_demand, &O::constrained, &O::lists_edges,
+              &O::threads, &O::fanout, &O::seed, &O::scale_exponents, &O::memory_limit, &O::spill_folder>(
+      m, "EngineOptions");
 }
 
 Out2<float> read(const Engine& e, const Ids& ids) {

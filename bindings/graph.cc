@@ -30,17 +30,6 @@ using namespace graph_arrays;
 
 // ---- reading the store
 
-VertexId checked_vertex(const GraphStore& store, const char* where, std::int64_t id) {
-  if (id >= 0 && id < store.slot_count() && store.is_live(static_cast<VertexId>(id))) return static_cast<VertexId>(id);
-  const std::string removed = id >= 0 && id < store.slot_count() ? ", which was removed" : "";
-  throw Error(ErrorKind::VertexUnknown, {.where = where,
-                                         .expected = "live vertices in 0 .. " + std::to_string(store.slot_count() - 1) +
-                                                     " (version " + std::to_string(store.version()) + ")",
-                                         .got = std::to_string(id) + removed,
-                                         .advice = "add the vertex first",
-                                         .vertex = id});
-}
-
 // Edges as columns, in memory that arrays can keep.
 struct EdgeColumns {
   std::vector<std::int64_t> src, dst, id, time;

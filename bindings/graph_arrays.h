@@ -14,6 +14,8 @@
 
 #include "data.h"
 #include "livegnn/error.h"
+#include "livegnn/graph.h"
+#include "livegnn/types.h"
 
 namespace livegnn::graph_arrays {
 
@@ -63,6 +65,26 @@ Counts counts_of(const Struct& counted) {
   Counts out;
   ((out[kName<kMembers>.data()] = counted.*kMembers), ...);
   return out;
+}
+
+// Ends and ids of edges.
+inline Columns edge_arrays(const EdgeRun& edges) {
+  Columns out;
+  out["src"] = make_array(column_of<std::int64_t>(edges, &EdgeRecord::src));
+  out["dst"] = make_array(column_of<std::int64_t>(edges, &EdgeRecord::dst));
+  out["id"] = make_array(column_of<std::int64_t>(edges, &EdgeRecord::id));
+  return out;
+}
+
+inline VertexId checked_vertex(const GraphStore& store, const char* where, std::int64_t id) {
+  if (id >= 0 && id < store.slot_count() && store.is_live(static_cast<VertexId>(id))) return static_cast<VertexId>(id);
+  const std::string removed = id >= 0 && id < store.slot_count() ? ", which was removed" : "";
+  throw Error(ErrorKind::VertexUnknown, {.where = where,
+                                         .expected = "live vertices in 0 .. " + std::to_string(store.slot_count() - 1) +
+                                                     " (version " + std::to_string(store.version()) + ")",
+                                         .got = std::to_string(id) + removed,
+                                         .advice = "add the vertex first",
+                                         .vertex = id});
 }
 
 // New rows, to be filled.

@@ -53,6 +53,7 @@ NB_MODULE(_core, m) {
   m.attr("__version__") = LIVEGNN_VERSION;
   m.def("cpu_features", &livegnn::cpu_features, "Instruction sets of this machine that kernels exist for.");
   livegnn::bind_graph(m);
+  livegnn::bind_edges(m);
   livegnn::bind_program(m);
   livegnn::bind_engine(m);
   livegnn::bind_sampling(m);

@@ -76,10 +76,10 @@ void GraphStore::merge_copies(bool outgoing, VertexId v, const std::function<voi
   }
 }
 
-EdgeEntry GraphStore::newest_edge(VertexId u, VertexId v) const {
-  const EdgeEntry loaded = find_edge(u, v, {});
+EdgeEntry GraphStore::newest_edge(VertexId u, VertexId v, EdgeId id) const {
+  const EdgeEntry loaded = find_edge(u, v, {.id = id});
   if (away_ == nullptr || offloaded_out(u) == 0 || offloaded_in(v) == 0) return loaded;
-  const EdgeEntry away = away_->find_edge(u, v, {});
+  const EdgeEntry away = away_->find_edge(u, v, {.id = id});
   return away.id > loaded.id ? away : loaded;
 }
 

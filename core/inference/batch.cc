@@ -31,6 +31,19 @@ void MinMaxStats::add(const MinMaxStats& other) {
   reread_bytes += other.reread_bytes;
 }
 
+namespace {
+
+// An edge whose attributes were set may have gone in the same batch.
+void list_edges(const GraphStore& graph, const BatchDelta& delta, Changes& changes) {
+  changes.edges_added = delta.added;
+  changes.edges_reattributed = delta.reattributed;
+  std::erase_if(changes.edges_reattributed,
+                [&](const EdgeRecord& edge) { return graph.newest_edge(edge.src, edge.dst, edge.id).id == kNoEdge; });
+  for (const EdgeReweighted& edge : delta.reweighted) changes.edges_reweighted.push_back(edge.before);
+}
+
+}  // namespace
+
 std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> engines,
                                  std::span<BatchFollower* const> followers, const UpdateBuffer& batch,
                                  const std::function<void()>& before_publish) {
@@ -79,7 +92,10 @@ std::vector<Changes> apply_batch(GraphStore& graph, std::span<Engine* const> eng
   }
   std::vector<Changes> changes;
   changes.reserve(engines.size());
-  for (Engine* engine : engines) changes.push_back(engine->publish());
+  for (Engine* engine : engines) {
+    changes.push_back(engine->publish());
+    if (engine->lists_edges()) list_edges(graph, delta, changes.back());
+  }
   graph.publish();
   if (failure) std::rethrow_exception(failure);
   return changes;

@@ -44,6 +44,7 @@ class EngineImpl final : public Engine {
   void abort() override;
   void propagate(const BatchDelta& delta) override;
   Changes publish() override;
+  bool lists_edges() const override { return work_.options.lists_edges; }
   DemandStats demand(std::span<const std::int64_t> ids) override;
   void flush() override;
   bool pending() const override { return pending_.any() || broken_; }

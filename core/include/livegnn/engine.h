@@ -27,6 +27,7 @@ struct EngineOptions {
   bool compact = false;          // Incremental: only aggregates are kept, rows are derived again when needed; the
                                  // program must be closed (no stage loads stored rows)
   bool on_demand = false;        // Incremental: batches are noted, and propagated as far as a query asks
+  bool lists_edges = false;      // Changes name the edges that a batch touched, for models with one row per edge
   bool constrained = false;  // Incremental: attention of a target that moves is summed again (NeutronRT, Algorithm 4)
   int threads = 1;
   int fanout = 10;                                // Sampled
@@ -64,6 +65,8 @@ struct StageStats {
 struct Changes {
   std::vector<VertexId> vertices;  // live vertices whose output changed; call arrange() first
   void arrange();                  // ascending, each once
+  // Of engines that list edges: what the batch itself did to edges that are there after it.
+  EdgeRun edges_added, edges_reattributed, edges_reweighted;
   std::vector<StageStats> stages;
   double topology_seconds = 0.0, publish_seconds = 0.0, total_seconds = 0.0;
 };
@@ -103,6 +106,7 @@ class Engine {
   virtual void abort() = 0;                                    // undoes prepare(), for a batch that is not propagated
   virtual void propagate(const BatchDelta& delta) = 0;         // outputs are staged; may throw: then rebuild()
   virtual Changes publish() = 0;                               // one short critical section
+  virtual bool lists_edges() const = 0;
   virtual void rebuild() = 0;          // state from scratch with the recorded scales, after graph.undo()
   virtual void begin_journal() = 0;    // from here on old rows are kept ...
   virtual void restore_journal() = 0;  // ... and put back, bit for bit; staged outputs are dropped

@@ -245,7 +245,8 @@ class GraphStore {
     const float* row = loaded_attr(id);
     return row == nullptr && away_ != nullptr ? away_->loaded_attr(id) : row;
   }
-  EdgeEntry newest_edge(VertexId u, VertexId v) const;  // with the largest id among edges u -> v; its id may be kNoEdge
+  // The edge u -> v with that id, or with the largest id where none is given; its id may be kNoEdge.
+  EdgeEntry newest_edge(VertexId u, VertexId v, EdgeId id = kNoEdge) const;
   // visitor(const EdgeSpan&), spans in time order; inline, no allocation; the hot path of the engine
   template <typename Visitor>
   void visit_out(VertexId u, Visitor&& visitor) const {

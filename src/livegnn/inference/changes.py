@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from livegnn.errors import UsageError
+
 if TYPE_CHECKING:
     from livegnn.graph.graph import Graph
+    from livegnn.inference.edge_outputs import EdgeReader
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,13 @@ class Changes:
     in a graph with ids of its own at the latest before a batch that adds or removes vertices.
     """
 
-    __slots__ = ("__weakref__", "_graph", "_native", "_stats", "_vertices", "version")
+    __slots__ = ("__weakref__", "_edge_reader", "_edges", "_graph", "_native", "_stats", "_vertices", "version")
 
-    def __init__(self, native: Any, graph: Graph, version: int) -> None:
+    def __init__(self, native: Any, graph: Graph, version: int, edge_reader: EdgeReader | None = None) -> None:
         self._native = native
         self._graph = graph
+        self._edge_reader = edge_reader
+        self._edges: dict[str, Any] | None = None
         self._vertices: Any = None
         self._stats: Stats | None = None
         self.version = version
@@ -116,6 +121,33 @@ class Changes:
     def _by_type(self, slots: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         types, names = self._graph.slot_types(slots), self._graph.vertex_types or ()
         return {names[code]: self._graph.to_external(slots[types == code]) for code in np.unique(types).tolist()}
+
+    @property
+    def edges(self) -> dict[str, Any]:
+        """Edges whose row may have other bits than before, of a model with one row per edge: src, dst and id, in order
+        of ids; undirected ones in both directions.
+
+        They are those that the batch added or gave other attributes (or another weight, where the model reads it), and
+        those at a vertex whose rows have changed. `Engine.edge_outputs(changes.edges)` reads them. Worked out when
+        first asked for, which must be before the next batch: in on_change, or right after apply().
+
+        Raises: UsageError later, in a what_if block, and for a model with one row per vertex.
+        """
+        if self._edges is None:
+            if self._edge_reader is None:
+                raise UsageError(
+                    "[changes] expected a model with one row per edge, got one with one row per vertex; read vertices"
+                )
+            host = self._graph.host
+            with host.lock:
+                if host.store.version != self.version or host.in_what_if:
+                    now = "a what_if block" if host.in_what_if else f"version {host.store.version}"
+                    raise UsageError(
+                        f"[changes] expected changes.edges to be read at version {self.version}, got {now}; read it in "
+                        "on_change, or right after apply()"
+                    )
+                self._edges = self._edge_reader.changed(self._native)
+        return self._edges
 
     @property
     def stats(self) -> Stats:

@@ -40,6 +40,7 @@ from livegnn.inference import hetero as over_types
 from livegnn.inference import storage
 from livegnn.inference.changes import Changes
 from livegnn.inference.demand import Demand, DemandStats
+from livegnn.inference.edge_outputs import EdgeIndex, EdgeReader, refuse_rows_of_vertices
 from livegnn.inference.memory import Memory, memory_options
 from livegnn.inference.predict import Rows
 from livegnn.inference.resolution import LayerResolution, resolutions, warn_of_coarse
@@ -183,11 +184,14 @@ class Engine(Outputs, Switching):
         self._callbacks: list[Handle] = []
         self._followers: list[Follower] = []
         self._closed = False
+        self._edge_reader: EdgeReader | None = None
+        self._edge_index: EdgeIndex | None = None
         self.switching = threading.Lock()  # native and model change together
         self._last_version = self._last_id_epoch = 0  # the graph's, once closed
         with graph.host.attaching("Engine"):
             self.native = self._build(model, scales)
             self.model = model
+            self._edge_reader = self._reader_of(model)
             graph.host.attach(self)
 
     def _build(self, model: Model, scales: list[list[int]] | None) -> Any:
@@ -210,6 +214,7 @@ class Engine(Outputs, Switching):
             compact=self.state == "compact",
             on_demand=self.mode != "eager",
             constrained=self.strategy == "constrained",
+            lists_edges=model.edge_output is not None,
             threads=self.threads,
             fanout=self._fanout,
             seed=self._seed,
@@ -227,6 +232,9 @@ class Engine(Outputs, Switching):
             raise ColumnMissing(
                 "[Engine] expected edge types, which the model reads, got a graph without; pass edge_type= to Graph"
             )
+
+    def _reader_of(self, model: Model) -> EdgeReader | None:
+        return None if model.edge_output is None else EdgeReader(self._joined(model), self.graph)
 
     @property
     def is_eager(self) -> bool:
@@ -271,7 +279,9 @@ class Engine(Outputs, Switching):
         """Follows in readouts, then calls the callbacks of on_change."""
         if self.mode == "hybrid":
             self._demand.after_batch(self.native)
-        changes = Changes(change, self.graph, version)
+        changes = Changes(change, self.graph, version, self._edge_reader)
+        if self._edge_index is not None:
+            self._follow_edges(change)
         if self._followers:
             changed = change.vertices()
             for follower in self._followers:
@@ -373,9 +383,13 @@ class Engine(Outputs, Switching):
     def _switch(self, kind: str, model: Model, native: Any, recorded: Switch | None = None) -> None:
         """Takes another native half; through the recorders, where there are any. The caller holds writing()."""
 
+        reader = self._reader_of(model)
+
         def take() -> None:
             with self.switching:
-                self.native, self.model = native, model
+                self.native, self.model, self._edge_reader = native, model, reader
+            if reader is None:
+                self._edge_index = None
             for follower in self._followers:
                 try:
                     follower._rebuilt()
@@ -477,10 +491,50 @@ class Engine(Outputs, Switching):
         with self.graph.host.lock:
             self._refuse_moved()
             slots = self._slots(parts)
-            if not self.graph.host.in_what_if and not self._closed:  # what_if and close have completed the state
-                self._demand.query(self.native, slots)
-            rows: Rows = self.native.read(slots)
+            return self._rows_demanded(slots)
+
+    def _rows_demanded(self, slots: NDArray[np.int64]) -> Rows:
+        if not self.graph.host.in_what_if and not self._closed:  # what_if and close have completed the state
+            self._demand.query(self.native, slots)
+        rows: Rows = self.native.read(slots)
         return rows
+
+    # ---- rows of edges
+
+    @property
+    def edge_reader(self) -> EdgeReader | None:
+        """What reads rows of edges; None where the model has one row per vertex."""
+        return self._edge_reader
+
+    def edge_index(self) -> EdgeIndex:
+        """Where edges lie, by their ids: made on first demand. The caller holds the graph's lock."""
+        if self._edge_index is None:
+            self._refuse_what_if("edge_outputs by edge ids", "an index of the edges, made by an earlier call")
+            self._edge_index = EdgeIndex(self.graph.host.store)
+        return self._edge_index
+
+    def _follow_edges(self, change: Any) -> None:
+        assert self._edge_index is not None
+        self._edge_index.follow(change.edges_added(), self.graph.host.store, self.graph.undirected)
+
+    def _edge_rows(self, edges: object) -> Rows:
+        self.refuse_closed("edge_outputs")
+        self._refuse_what_if("edge_outputs", "the view of the what_if block")
+        assert self._edge_reader is not None
+        found = self._edge_reader.named("edge_outputs", edges, self.graph.host.ids, self.edge_index)
+        return self._edge_reader.rows(found, self.native.read if self.is_eager else self._rows_demanded)
+
+    def recompute_edges(self) -> Rows:
+        """Rows of all edges from a run from scratch, (E, d) float32, in order of edge ids, as Graph.edges() gives them.
+
+        Raises: ModelMismatch for a model with one row per vertex; UsageError after close() and in a what_if block.
+        """
+        with self.graph.host.lock:
+            self._refuse_what_if("recompute_edges")
+            if self._edge_reader is None:
+                refuse_rows_of_vertices("recompute_edges", self.model)
+            fresh = self.recompute()
+            return self._edge_reader.rows(self._edge_reader.all_edges(), lambda slots: fresh[slots])
 
     def complete(self) -> None:
         """Brings every output up to date. Does nothing with mode="eager", where they always are.
@@ -571,12 +625,21 @@ class Engine(Outputs, Switching):
                 raise UsageError(
                     "[verify] expected an exact strategy, got sampled, whose outputs are estimates; use another one"
                 )
-            found = self.native.verify()
+            found = self.native.verify() or self._edge_difference()
         if found is not None:
             raise StateMismatch(
                 f"[verify] expected the live state to equal a run from scratch at version {self.version}, "
                 f"got another {found}; load a saved engine"
             )
+
+    def _edge_difference(self) -> str | None:
+        """The first edge whose row is not that of a run from scratch, in words; None without any."""
+        if self._edge_reader is None:
+            return None
+        found = self._edge_reader.all_edges()
+        live = self._edge_reader.rows(found, self.native.read)
+        differ = (live.view(np.uint32) != self.recompute_edges().view(np.uint32)).any(axis=1)
+        return f"row of edge {found['id'][np.argmax(differ)]}" if differ.any() else None
 
     def resolution(self) -> list[LayerResolution]:
         """Whether the fixed-point grid is fine enough for the messages as they are now, by aggregation.

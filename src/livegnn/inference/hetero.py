@@ -73,8 +73,17 @@ def check_strategy(model: Model, strategy: str) -> None:
         )
 
 
+def refuse_rows_of_edges(where: str, model: Model) -> None:
+    """Refuses a model with one row per edge where a vertex's output is asked for. Raises: ModelMismatch."""
+    if model.edge_output is not None:
+        raise ModelMismatch(
+            f"[{where}] expected a model with one row per vertex, got one with one row per edge; read edge_outputs()"
+        )
+
+
 def width_of(model: Model, graph: Graph, where: str, vertex_type: VertexType | None) -> int:
     """The width of the output, of a type where there are types. Raises: ColumnMissing, ValueInvalid, ModelMismatch."""
+    refuse_rows_of_edges(where, model)
     schema = graph.host.schema
     if not schema.has_types:
         return model.output_width

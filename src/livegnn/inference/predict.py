@@ -35,13 +35,11 @@ def predictions(rows: Rows, head: Head | None) -> NDArray[Any]:
     return classes
 
 
-def pair_array(pairs: object) -> NDArray[Any]:
+def pair_array(pairs: object, where: str = "predict_edges") -> NDArray[Any]:
     """(k, 2) ids. Raises: WidthMismatch for any other shape."""
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise WidthMismatch(
-            f"[predict_edges] expected pairs of shape (k, 2), got {array.shape}; pass one (src, dst) a row"
-        )
+        raise WidthMismatch(f"[{where}] expected pairs of shape (k, 2), got {array.shape}; pass one (src, dst) a row")
     return array
 
 

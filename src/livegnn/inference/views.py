@@ -21,6 +21,7 @@ from livegnn.graph.ids import IdChange
 from livegnn.graph.ids_then import IdsThen
 from livegnn.graph.updates import Updates, VertexType
 from livegnn.inference import hetero as over_types
+from livegnn.inference.edge_outputs import EdgeIndex, EdgeReader, refuse_rows_of_vertices
 from livegnn.inference.predict import Head, Rows, pair_array, predictions
 from livegnn.models.model import Model
 
@@ -39,6 +40,13 @@ class Viewed(Protocol):
     @property
     def is_eager(self) -> bool:
         """Whether every output is up to date after each batch."""
+
+    @property
+    def edge_reader(self) -> EdgeReader | None:
+        """What reads rows of edges; None where the model has one row per vertex."""
+
+    def edge_index(self) -> EdgeIndex:
+        """Where edges lie, by their ids. The caller holds the graph's lock."""
 
     def refuse_closed(self, where: str) -> None:
         """Raises: UsageError where it was closed."""
@@ -74,6 +82,7 @@ class Outputs(ABC):
                 a type or a name that the model has no output for; UsageError outside a view's block.
         """
         graph, model = self._of()
+        over_types.refuse_rows_of_edges(self._where, model)
         if output is not None:
             start, stop = model.columns_of(output)
             return np.ascontiguousarray(self._read((ids, vertex_type))[:, start:stop])
@@ -109,6 +118,29 @@ class Outputs(ABC):
         array = pair_array(pairs)
         graph, model = self._of()
         return over_types.scores_of(model, graph, array, vertex_types, self._read)
+
+    def edge_outputs(self, edges: object, *, output: str | int | None = None) -> Rows:
+        """The rows of edges of a model with one row per edge, (k, d) float32, all of one version.
+
+        Args:   edges: pairs of vertex ids, (k, 2), each for the newest edge between the two, as remove_edge() means
+                it; or edge ids, (k,); or what Graph.edges() and Changes.edges give, a mapping with src, dst and id.
+                output: one result of a model that keeps several (Model.outputs), by its name.
+        Raises: EdgeMissing naming the edge; VertexUnknown; ModelMismatch for a model with one row per vertex;
+                UsageError in a snapshot, which keeps rows of vertices only.
+        Cost:   of the rows alone: nothing is kept for an edge. The graph's lock is held: a batch under way is waited
+                for. By edge ids, the first call makes an index of all edges, of 24 bytes each.
+        """
+        graph, model = self._of()
+        if model.edge_output is None:
+            refuse_rows_of_vertices("edge_outputs", model)
+        start, stop = (0, model.edge_output.width) if output is None else model.columns_of(output)
+        with graph.host.lock:
+            rows = self._edge_rows(edges)
+        return np.ascontiguousarray(rows[:, start:stop])
+
+    @abstractmethod
+    def _edge_rows(self, edges: object) -> Rows:
+        """Rows of edges, of the version of the other reads. The caller holds the graph's lock."""
 
 
 class View(Outputs):
@@ -161,6 +193,13 @@ class WhatIfView(View):
         known = self._engine.graph.host.ids if self._ids is None else self._ids
         rows: Rows = self._engine.native.read_staged(over_types.slots_of(known, "what_if", parts))
         return rows
+
+    def _edge_rows(self, edges: object) -> Rows:
+        engine, reader = self._engine, self._engine.edge_reader
+        assert reader is not None
+        known = engine.graph.host.ids if self._ids is None else self._ids
+        found = reader.named("edge_outputs", edges, known, engine.edge_index)
+        return reader.rows(found, engine.native.read_staged)
 
     @property
     def vertices(self) -> NDArray[np.int64]:
@@ -239,6 +278,12 @@ class SnapshotView(View):
         if rows is None:  # closed by another thread since
             self._refuse_outside()
         return rows
+
+    def _edge_rows(self, edges: object) -> Rows:
+        raise UsageError(
+            "[edge_outputs] expected an engine or a what_if view, got a snapshot, which keeps rows of vertices and no "
+            "edges; read engine.edge_outputs() in on_change, or right after apply()"
+        )
 
     @property
     def model(self) -> Model:

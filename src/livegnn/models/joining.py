@@ -105,7 +105,7 @@ def _on_numbers(model: Model) -> Model:
     new: dict[int, ir.Value] = {}
     numbers = edges.EdgeWeight()
     names = {}
-    for value in ir.walk(model.output):
+    for value in ir.walk(*(each for each in (model.output, model.edge_output) if each is not None)):
         own = edges.on_edges(value.inputs) if isinstance(value, edges.Gather) and value.loops == "replace" else ()
         if any(isinstance(each, edges.EdgeAttribute) for each in own):
             raise ModelUnsupported(
@@ -122,4 +122,5 @@ def _on_numbers(model: Model) -> Model:
         vertex_types=model.vertex_types,
         edge_types=model.edge_types,
         outputs=model.outputs,
+        edge_output=None if model.edge_output is None else new[id(model.edge_output)],
     )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from livegnn.errors import ColumnMissing, ModelError, ModelMismatch, WidthMismatch
-from livegnn.models import edges, ir, model_file, stored
+from livegnn.models import edge_level, edges, ir, model_file, stored
 from livegnn.models.layers import Layer, applied, first_input_width
 
 WeightUse: TypeAlias = Literal["none", "optional", "required"]
@@ -40,6 +40,8 @@ class Model:
     _refused: Mapping[str, str] = MappingProxyType({})
     _tables: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
     _outputs: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    _edge_output: ir.Value | None = None
+    _unweighted_edge_output: ir.Value | None = None
 
     def __init__(
         self,
@@ -77,6 +79,8 @@ class Model:
         refused: Mapping[str, str] | None = None,
         tables: Mapping[str, NDArray[np.float32]] | None = None,
         outputs: Mapping[str, tuple[int, int]] | None = None,
+        edge_output: ir.Value | None = None,
+        unweighted_edge_output: ir.Value | None = None,
     ) -> Model:
         """A model from values built by hand.
 
@@ -85,15 +89,31 @@ class Model:
                   vertex_types, edge_types: names of the types that values are numbered by; output is then a ByType.
                   weights_from: the property.   refused: column of a graph ("edge_weight" or "edge_attr") -> why the
                   model is refused on a graph that has it.   tables, outputs: the properties.
+                  edge_output, unweighted_edge_output: over rows of the two outputs, as `from_edges` makes them.
         Raises:   ModelError if there is not exactly one Input.
         """
         model = cls.__new__(cls)
         model._weights_from, model._refused = weights_from, dict(refused or {})
         model._tables = dict(tables or {})
-        model._outputs = _checked_outputs(outputs or {}, output.width)
+        model._edge_output, model._unweighted_edge_output = edge_output, unweighted_edge_output
+        model._outputs = _checked_outputs(outputs or {}, (edge_output or output).width)
         model._set_types(output, unweighted, tuple(vertex_types), tuple(edge_types))
         model._define(output, unweighted, edge_head, dict(names or {}))
         return model
+
+    @classmethod
+    def from_edges(cls, edge_output: ir.Value, *, unweighted: ir.Value | None = None, **options: Any) -> Model:
+        """A model with one row per edge, from a value on edges; options: as of from_output.
+
+        y[(u, v)] = edge_output(rows of u, rows of v, attributes and weight of the edge). What is kept of a vertex, the
+        model's `output`, is the rows that `edge_output` reads at ends of edges.
+
+        Raises: ModelError for a value that reads no vertex, or vertices that have types.
+        """
+        output, edge_output = edge_level.rows_of_ends(edge_output)
+        if unweighted is not None:
+            options["unweighted"], options["unweighted_edge_output"] = edge_level.rows_of_ends(unweighted)
+        return cls.from_output(output, edge_output=edge_output, **options)
 
     def _set_types(
         self,
@@ -156,8 +176,7 @@ class Model:
         self, output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: dict[int, str]
     ) -> None:
         self._output, self._unweighted, self._edge_head = output, unweighted, edge_head
-        roots = [output] if unweighted is None else [output, unweighted]
-        self._values = ir.walk(*roots)
+        self._values = ir.walk(*self._roots())
         inputs = [value for value in self._values if isinstance(value, ir.Input)]
         if len(inputs) != 1:
             raise ModelError(f"[Model] expected exactly one Input, got {len(inputs)}; build all values on one ir.Input")
@@ -167,11 +186,41 @@ class Model:
             raise WidthMismatch(
                 f"[Model] expected edge attributes of one width, got layers that read {widths}; check their weights"
             )
-        if unweighted is not None and (_reads_weights(unweighted) or unweighted.width != output.width):
+        self._check_rows_of_edges()
+        whole = self._edge_output or output
+        without = self._unweighted_edge_output or unweighted
+        if without is not None and (_reads_weights(without) or without.width != whole.width):
             raise ModelError("[Model] expected an unweighted output of equal width, got another; rebuild it")
         if edge_head is not None:
             _check_edge_head(edge_head, output.width)
         self._names = {id(value): names[id(value)] for value in self._values if id(value) in names}
+
+    def _roots(self) -> list[ir.Value]:
+        """What is computed on a graph with weights, then what is without."""
+        roots = (self._output, self._edge_output, self._unweighted, self._unweighted_edge_output)
+        return [each for each in roots if each is not None]
+
+    def _check_rows_of_edges(self) -> None:
+        """Refuses rows of edges that are not computed from the output's. Raises: ModelError."""
+        if self._edge_output is None and self._unweighted_edge_output is None:
+            return
+        if self._edge_output is None or (self._unweighted is None) != (self._unweighted_edge_output is None):
+            raise ModelError("[Model] expected an edge output for each output, got one alone; use Model.from_edges")
+        if self._vertex_types or self._edge_head is not None:
+            raise ModelError(
+                "[Model] expected an edge output alone, over vertices without types, got types or an edge head as "
+                "well; leave them out"
+            )
+        edge_level.check_edge_output(self._output, self._edge_output)
+        if self._unweighted is not None and self._unweighted_edge_output is not None:
+            edge_level.check_edge_output(self._unweighted, self._unweighted_edge_output)
+
+    @property
+    def edge_output(self) -> ir.Value | None:
+        """One row per edge, where that is the model's result (`Engine.edge_outputs`); `output` is then what is kept of
+        a vertex for it. None for a model with one row per vertex.
+        """
+        return self._edge_output
 
     @property
     def output(self) -> ir.Value:
@@ -227,8 +276,8 @@ class Model:
 
     @property
     def uses_weights(self) -> bool:
-        """Whether `output` reads the graph's edge weights."""
-        return _reads_weights(self._output)
+        """Whether `output`, or the edge output, reads the graph's edge weights."""
+        return _reads_weights(self._output) or (self._edge_output is not None and _reads_weights(self._edge_output))
 
     @property
     def weights(self) -> WeightUse:
@@ -293,6 +342,8 @@ class Model:
             return self
         assert self._unweighted is not None
         fitted = copy.copy(self)
+        fitted._edge_output = self._edge_output if has_weight else self._unweighted_edge_output
+        fitted._unweighted_edge_output = None
         fitted._define(self._output if has_weight else self._unweighted, None, self._edge_head, self._names)
         return fitted
 
@@ -312,7 +363,8 @@ class Model:
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """(structure, arrays): JSON-ready data and the weights it names; the grammar is in `livegnn.models.stored`."""
-        structure, arrays = stored.to_arrays(self._output, self._unweighted, self._edge_head, self._names)
+        of_edges = (self._edge_output, self._unweighted_edge_output)
+        structure, arrays = stored.to_arrays(self._output, self._unweighted, self._edge_head, self._names, of_edges)
         if self._vertex_types:
             structure |= {"vertex_types": [*self._vertex_types], "edge_types": [[*each] for each in self._edge_types]}
         if self._weights_from is not None:
@@ -354,6 +406,8 @@ class Model:
         else:
             more += "" if self.attribute_width is None else f", edge attributes {self.attribute_width}"
             more += ", edge types" if self.uses_types else ""
+        if self._edge_output is not None:
+            makes = f"{self._edge_output.width} per edge"
         size = f"depth {self.depth}, {len(self._values)} values, weights {self.weights}"
         return f"Model({reads} -> {makes}, {size}{more})"
 

@@ -3,8 +3,9 @@
     structure := {"format": 1, "values": [value...], "output": index, "unweighted": index | null,
                   "edge_head": structure | null, "vertex_types": [name...], "edge_types": [[name, name, name]...],
                   "weights_from": column, "refused": {"edge_weight" | "edge_attr": text},
-                  "outputs": {name: [start, stop]...}}
-                 (types only in models over vertex types; the last three only in imported ones that need them)
+                  "outputs": {name: [start, stop]...}, "edge_output": index, "unweighted_edge_output": index | null}
+                 (types only in models over vertex types; the last two only in models with one row per edge; the three
+                 before only in imported ones that need them)
     column    := "edge_weight" | "edge_attr" | "data.edge_weight" | "data.edge_attr"
     value     := {"op": name of a class of livegnn.models.ir, "inputs": [index...], "name": text | null, option...}
     option    := features | kind | param | eps | coefs | start | stop | norm | weighted | self_loops | fill | reduce
@@ -27,6 +28,7 @@ from livegnn.errors import ModelError, StoredStateInvalid, UpdateError
 from livegnn.models import edges, ir
 
 FORMAT = 1
+_EDGE_OUTPUTS = ("edge_output", "unweighted_edge_output")
 _COLUMNS = ("edge_weight", "edge_attr", "data.edge_weight", "data.edge_attr")
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _CLASSES: dict[str, Any] = {
@@ -44,19 +46,25 @@ def _options(cls: Any) -> list[tuple[str, bool]]:
 
 
 def to_arrays(
-    output: ir.Value, unweighted: ir.Value | None, edge_head: ir.Value | None, names: Mapping[int, str]
+    output: ir.Value,
+    unweighted: ir.Value | None,
+    edge_head: ir.Value | None,
+    names: Mapping[int, str],
+    of_edges: tuple[ir.Value | None, ir.Value | None] = (None, None),
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
-    """The stored form of a model; `names` maps id(value) to a name."""
+    """The stored form of a model; `names` maps id(value) to a name. of_edges: the edge outputs."""
     arrays: dict[str, NDArray[np.float32]] = {}
-    structure = _write(output, unweighted, names, "", arrays)
-    structure["edge_head"] = None if edge_head is None else _write(edge_head, None, {}, "head.", arrays)
+    roots = dict(zip(_EDGE_OUTPUTS, of_edges, strict=True)) if of_edges[0] is not None else {}
+    structure = _write({"output": output, "unweighted": unweighted} | roots, names, "", arrays)
+    head = {"output": edge_head, "unweighted": None}
+    structure["edge_head"] = None if edge_head is None else _write(head, {}, "head.", arrays)
     return structure, arrays
 
 
 def _write(
-    output: ir.Value, unweighted: ir.Value | None, names: Mapping[int, str], prefix: str, arrays: dict[str, Any]
+    roots: Mapping[str, ir.Value | None], names: Mapping[int, str], prefix: str, arrays: dict[str, Any]
 ) -> dict[str, Any]:
-    values = ir.walk(output) if unweighted is None else ir.walk(output, unweighted)
+    values = ir.walk(*(root for root in roots.values() if root is not None))
     index = {id(value): position for position, value in enumerate(values)}
     entries = []
     for position, value in enumerate(values):
@@ -75,8 +83,7 @@ def _write(
     return {
         "format": FORMAT,
         "values": entries,
-        "output": index[id(output)],
-        "unweighted": None if unweighted is None else index[id(unweighted)],
+        **{key: None if root is None else index[id(root)] for key, root in roots.items()},
         "edge_head": None,
     }
 
@@ -95,19 +102,20 @@ def from_arrays(structure: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
         raise StoredStateInvalid(f"[model] expected columns of edges, got {weights_from!r}, {refused!r}; load a backup")
     try:
         names: dict[int, str] = {}
-        output, unweighted = _read(structure, arrays, names)
-        assert output is not None
+        roots = _read(structure, arrays, names)
+        whole = roots.get("edge_output") or roots["output"]
+        assert roots["output"] is not None
+        assert whole is not None
         head = structure["edge_head"]
         return {
-            "output": output,
-            "unweighted": unweighted,
-            "edge_head": None if head is None else _read(head, arrays, {})[0],
+            **roots,
+            "edge_head": None if head is None else _read(head, arrays, {})["output"],
             "names": names,
             "vertex_types": tuple(str(name) for name in structure.get("vertex_types", ())),
             "edge_types": tuple((str(u), str(name), str(v)) for u, name, v in structure.get("edge_types", ())),
             "weights_from": weights_from,
             "refused": {name: str(reason) for name, reason in refused.items()},
-            "outputs": _columns_within(structure.get("outputs", {}), output.width),
+            "outputs": _columns_within(structure.get("outputs", {}), whole.width),
         }
     except (KeyError, IndexError, TypeError, ValueError, AssertionError, ModelError, UpdateError) as error:
         raise StoredStateInvalid(
@@ -125,9 +133,7 @@ def _columns_within(outputs: Any, width: int) -> dict[str, tuple[int, int]]:
     return columns
 
 
-def _read(
-    structure: Mapping[str, Any], arrays: Arrays, names: dict[int, str]
-) -> tuple[ir.Value | None, ir.Value | None]:
+def _read(structure: Mapping[str, Any], arrays: Arrays, names: dict[int, str]) -> dict[str, ir.Value | None]:
     values: list[ir.Value] = []
     for entry in structure["values"]:
         if any(not 0 <= position < len(values) for position in entry["inputs"]):
@@ -138,10 +144,11 @@ def _read(
                 raise TypeError(f"value {len(values)} has a name that is no text")
             names[id(value)] = entry["name"]
         values.append(value)
-    for key in ("output", "unweighted"):
+    keys = ("output", "unweighted", *(key for key in _EDGE_OUTPUTS if key in structure))
+    for key in keys:
         if structure[key] is not None and not 0 <= structure[key] < len(values):
             raise IndexError(f"{key} is value {structure[key]} of {len(values)}")
-    return tuple(None if structure[key] is None else values[structure[key]] for key in ("output", "unweighted"))  # type: ignore[return-value]
+    return {key: None if structure[key] is None else values[structure[key]] for key in keys}
 
 
 def _value(entry: Mapping[str, Any], xs: list[ir.Value], arrays: Arrays) -> ir.Value:

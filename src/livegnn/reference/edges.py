@@ -58,6 +58,38 @@ def gather(
     """The reduction that `entry` describes, (n, w). shape: (n, dtype). local: the row-local step and the arrays."""
     count, dtype = shape
     chosen = _chosen(entry, edges, count, np.dtype(dtype).type)
+    value = _at_edges(values, rows, chosen, dtype, local)
+    message = value(entry["inputs"][0])
+    score = value(entry["inputs"][1]) if len(entry["inputs"]) > 1 else None
+    result = np.zeros((count, message.shape[1]), dtype)
+    for v in range(count):
+        mine = np.flatnonzero(chosen.dst == v)
+        if len(mine):
+            result[v] = _reduce(entry, message[mine], None if score is None else score[mine])
+    return result
+
+
+def rows_of_edges(
+    position: int,
+    values: Sequence[Entry],
+    rows: Mapping[int, AnyArray],
+    edges: Edges,
+    dtype: Any,
+    local: tuple[Callable[..., Any], Any],
+) -> AnyArray:
+    """A value on edges itself, (m, w). local: the row-local step and the arrays."""
+    every = {"relation": None, "loops": "keep"}
+    return _at_edges(values, rows, _chosen(every, edges, 0, np.dtype(dtype).type), dtype, local)(position)
+
+
+def _at_edges(
+    values: Sequence[Entry],
+    rows: Mapping[int, AnyArray],
+    chosen: Edges,
+    dtype: Any,
+    local: tuple[Callable[..., Any], Any],
+) -> Callable[[int], AnyArray]:
+    """Rows of the chosen edges, by the position of a value."""
     known: dict[int, AnyArray] = {}
 
     def value(position: int) -> AnyArray:
@@ -81,14 +113,7 @@ def gather(
                 known[position] = step(inner, [value(i) for i in inner["inputs"]], arrays)
         return known[position]
 
-    message = value(entry["inputs"][0])
-    score = value(entry["inputs"][1]) if len(entry["inputs"]) > 1 else None
-    result = np.zeros((count, message.shape[1]), dtype)
-    for v in range(count):
-        mine = np.flatnonzero(chosen.dst == v)
-        if len(mine):
-            result[v] = _reduce(entry, message[mine], None if score is None else score[mine])
-    return result
+    return value
 
 
 def _given(column: AnyArray | None, what: str) -> AnyArray:

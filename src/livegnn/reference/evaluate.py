@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from livegnn.reference.edges import REDUCES, Edges, by_heads, gather, on_edges
+from livegnn.reference.edges import REDUCES, Edges, by_heads, gather, on_edges, rows_of_edges
 from livegnn.types import AnyArray, Int64Array
 
 
@@ -26,14 +26,14 @@ def evaluate(
     types: AnyArray | None = None,
     vertex_types: AnyArray | None = None,
 ) -> AnyArray:
-    """The model's output for every vertex.
+    """The model's output for every vertex, or for every edge where the structure's output is a value on edges.
 
     Args:     spec: (structure, arrays), as `Model.to_arrays()` gives it.
               features: (n, f).   src, dst: (m,) int64 in order of edge ids.   weight: (m,) or None; a model that can
               do with or without weights is run without when None.
               dtype: of all arithmetic.   attributes: (m, a), types: (m,) of the edges, or None.
               vertex_types: (n,) for a model over vertex types, numbered as the model numbers them.
-    Returns:  (n, d) of `dtype`.
+    Returns:  (n, d), or (m, d), of `dtype`.
     Raises:   ValueError if the model needs weights and there are none, or has a value unknown here.
     """
     structure, arrays = spec
@@ -61,7 +61,7 @@ def evaluate(
             rows[position] = _propagate(entry, xs[0], edges)
         else:
             rows[position] = local(entry, xs, arrays)
-    return rows[wanted]
+    return rows_of_edges(wanted, values, rows, edges, dtype, (local, arrays)) if wanted in standing else rows[wanted]
 
 
 def _needed(values: list[Mapping[str, Any]], wanted: int) -> set[int]:

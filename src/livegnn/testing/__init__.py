@@ -7,15 +7,17 @@ a run from scratch, or an output from the float64 reference.
 
 from livegnn.testing.edge_models import graph_columns
 from livegnn.testing.models import random_model
-from livegnn.testing.oracle import check_engine, reference_outputs
+from livegnn.testing.oracle import check_edges, check_engine, reference_edges, reference_outputs
 from livegnn.testing.streams import Mirror, random_batch, random_graph
 
 __all__ = [
     "Mirror",
+    "check_edges",
     "check_engine",
     "graph_columns",
     "random_batch",
     "random_graph",
     "random_model",
+    "reference_edges",
     "reference_outputs",
 ]

@@ -23,6 +23,28 @@ def reference_outputs(model: Model, mirror: Mirror, dtype: Any = np.float64) -> 
     return outputs
 
 
+def reference_edges(model: Model, mirror: Mirror, dtype: Any = np.float64) -> NDArray[Any]:
+    """Rows of the mirror's edges in order of ids, (m, d), of a model with one row per edge, by the reference."""
+    features, src, dst, weight, _ = mirror.arrays()
+    structure, arrays = model.to_arrays()
+    of_edges = {"output": structure["edge_output"], "unweighted": structure["unweighted_edge_output"]}
+    spec = ({**structure, **of_edges}, arrays)
+    outputs: NDArray[Any] = evaluate(spec, features, src, dst, weight, dtype, *mirror.columns())
+    return outputs
+
+
+def check_edges(engine: Engine, mirror: Mirror, note: str = "") -> None:
+    """Fails unless every edge's row is that of a run from scratch, bit for bit, and that of the reference."""
+    engine.verify()
+    edges = engine.graph.edges()
+    got = engine.edge_outputs(edges)
+    assert got.tobytes() == engine.recompute_edges().tobytes(), f"{note}: rows of edges differ from recompute_edges()"
+    assert got.tobytes() == engine.edge_outputs(edges["id"]).tobytes(), f"{note}: other rows by edge ids"
+    with np.errstate(all="ignore"):
+        truth, float32 = (reference_edges(engine.model, mirror, dtype) for dtype in (np.float64, np.float32))
+    check_rows(got, truth, float32, note, on_edges=True)
+
+
 def nudged_outputs(model: Model, mirror: Mirror) -> list[NDArray[Any]]:
     """The model in float32, several times, with every parameter and feature moved by at most a unit in its last place.
 

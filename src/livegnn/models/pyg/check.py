@@ -330,7 +330,8 @@ def _run(module: nn.Module, signature: Signature, columns: Columns, given: Sampl
 def _matrix(result: Any, name: str | None, count: int) -> Any:
     """The rows of a type in float64; a forward that returns no dict has those of one type alone."""
     rows = (result[name] if isinstance(result, dict) else result).detach().to(torch.float64).numpy()
-    return rows.reshape(count, -1) if rows.ndim < 2 else rows  # .squeeze() leaves less of a single vertex
+    width = -1 if rows.size else 1
+    return rows.reshape(count, width) if rows.ndim < 2 else rows  # .squeeze() leaves less of a single vertex
 
 
 def _compare(got: Any, want: Any, tolerance: float, where: str, texts: tuple[str, str, str]) -> None:

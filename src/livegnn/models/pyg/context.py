@@ -89,6 +89,13 @@ class End:
     place: int
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """edge_index with one row per edge, (source, target): edge_index.T."""
+
+    edges: Rewired
+
+
 @dataclass(frozen=True, eq=False)
 class Flat:
     """A value of width 1, squeezed to a vector."""
@@ -164,7 +171,8 @@ def is_symbol(value: Any) -> bool:
         return any(is_symbol(each) for each in value)
     if isinstance(value, dict):
         return any(is_symbol(each) for each in value.values())
-    return isinstance(value, (ir.Value, Marker, Rewired, End, Flat, Shaped, Folded, TablePart, Refusal))
+    kinds = (ir.Value, Marker, Rewired, End, Pairs, Flat, Shaped, Folded, TablePart, Refusal)
+    return isinstance(value, kinds)
 
 
 def is_of_edges(value: Any) -> bool:

@@ -166,8 +166,19 @@ def _as_module(module: Any) -> torch.nn.Module:
 
 def _model(reading: Reading[Any], record: Import, types: Metadata) -> Model:
     outputs = reading.outputs
+    output = outputs[True] if True in outputs else outputs[False]
+    if output.on_edges:
+        return Model.from_edges(
+            output,
+            unweighted=outputs.get(False) if True in outputs else None,
+            names=record.names,
+            weights_from=reading.weights_from,
+            refused=reading.refused,
+            tables=reading.tables,
+            outputs=record.outputs,
+        )
     return Model.from_output(
-        outputs[True] if True in outputs else outputs[False],
+        output,
         unweighted=outputs.get(False) if True in outputs else None,
         names=record.names,
         vertex_types=types[0],

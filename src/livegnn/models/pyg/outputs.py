@@ -1,7 +1,8 @@
 """Which results of a forward a model keeps, where the forward returns a tuple, a list or a dict of several.
 
 A result is named by its path: an index, a key, the field of a namedtuple, or a tuple of these where results lie in one
-another. Only results with one row per vertex can be kept. A loss, which is one number for all vertices, is none.
+another. Only results with one row per vertex, or with one per edge, can be kept. A loss, which is one number for all
+vertices, is none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from livegnn.errors import ModelError, ModelUnsupported
 from livegnn.models import ir
+from livegnn.models.edges import Source, Target, on_edges
 from livegnn.models.pyg.context import Flat, Folded, Import, Refusal, Shaped, TablePart, refuse
 from livegnn.models.pyg.table_parts import same
 
@@ -53,7 +55,7 @@ class Wanted:
         if self.asked is None:
             self.paths = [self._only(result, found, shapes)]
         elif self.asked == "all":
-            self.paths = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
+            self.paths = self._of_one_kind(found, shapes)
         else:
             asked = self.asked if isinstance(self.asked, list) else [self.asked]
             self.paths = [each if isinstance(each, tuple) else (each,) for each in asked]
@@ -67,6 +69,9 @@ class Wanted:
             raise refuse(
                 self.where, f"it returns no row per {self.row}", f"return one tensor with a row per {self.row}"
             )
+        if len({value.on_edges for value in values}) > 1:
+            reason = "it has rows of vertices and rows of edges, and a model keeps one kind"
+            raise refuse(self.where, reason, "import it twice, with outputs= for each kind")
         ends = [0]
         for value in values:
             ends.append(ends[-1] + value.width)
@@ -94,7 +99,12 @@ class Wanted:
         if len(rows) == 1 and not others:
             return rows[0]
         kind = next(each.__name__ for each in (tuple, list, dict) if isinstance(result, each))
-        raise self._refused(f"it returns a {kind} of {self._listed(found, shapes)}", rows)
+        raise self._refused(f"it returns a {kind} of {self._listed(found, shapes)}", rows, found)
+
+    def _of_one_kind(self, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> list[Path]:
+        """All results with a row per vertex; without any, all with a row per edge."""
+        paths = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
+        return [path for path in paths if not _on_edges(found[path])] or paths
 
     def _one(self, path: Path, result: Any, found: dict[Path, Any], shapes: dict[Path, tuple[int, ...]]) -> ir.Value:
         if path and not isinstance(result, (tuple, list, dict)):
@@ -104,29 +114,34 @@ class Wanted:
         except (LookupError, TypeError):
             rows = [path for path, each in found.items() if self._is_output(each, shapes.get(path))]
             got = f"it has no result {_shown(path)}; it returns {self._listed(found, shapes)}"
-            raise self._refused(got, rows) from None
+            raise self._refused(got, rows, found) from None
         if isinstance(each, Refusal):
             raise each.error
         value = each.value if isinstance(each, Flat) else each
         where = self.where if not path else f"{self.where}, result {_shown(path)}"
         if not isinstance(value, ir.Value):
             raise refuse(where, f"it returns a {kind_of(each)}", f"return one tensor with a row per {self.row}")
-        if value.on_edges:
+        if value.on_edges and self.row != "vertex":
             raise refuse(where, "it returns one row per edge", f"return one tensor with a row per {self.row}")
+        if value.on_edges and not any(isinstance(x, Source | Target) for x in on_edges([value])):
+            reason = "it returns rows of edges that are computed from edge_attr alone"
+            raise refuse(where, reason, "compute them where the attributes come from")
         return value
 
-    def _refused(self, got: str, rows: list[Path]) -> ModelUnsupported:
+    def _refused(self, got: str, rows: list[Path], found: dict[Path, Any]) -> ModelUnsupported:
         """The refusal of what is not decided, with what to write instead."""
         if not rows:
             return refuse(self.where, got, f"return one tensor with a row per {self.row}")
         choices = " or ".join(f"outputs={_shown(path)}" for path in rows)
-        several = len(rows) > 1 and self._pooled is None
+        kinds = {_on_edges(found[path]) for path in rows}
+        several = len(rows) > 1 and len(kinds) == 1 and self._pooled is None
         every = ", or outputs='all' for all of these side by side" if several else ""
         return refuse(self.where, got, f"pass {choices}{every}")
 
     def _is_output(self, each: Any, shape: tuple[int, ...] | None) -> bool:
         value = each.value if isinstance(each, Flat) else each
-        return isinstance(value, ir.Value) and not value.on_edges and shape != () and self._has_row(value)
+        rows = isinstance(value, ir.Value) and not (value.on_edges and self.row != "vertex")
+        return rows and shape != () and self._has_row(value)
 
     def _has_row(self, value: ir.Value) -> bool:
         """Whether a value has a row for what the model is of: a graph's depend on what was pooled."""
@@ -150,6 +165,11 @@ class Wanted:
             error = value.error
             return f"refused ({error.got if isinstance(error, ModelUnsupported) and error.got else error})"
         return f"a {kind_of(each)}"
+
+
+def _on_edges(result: Any) -> bool:
+    value = result.value if isinstance(result, Flat) else result
+    return isinstance(value, ir.Value) and value.on_edges
 
 
 def whole_rows(found: dict[Path, Any], ends: tuple[int, ...]) -> dict[Path, list[Path]]:

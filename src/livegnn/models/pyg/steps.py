@@ -68,6 +68,7 @@ def import_module(module: nn.Module, options: Options) -> tuple[Reading[ir.Value
             graphs,
             lambda given: {None: modelled(output, columns, given)},
             rounded=record.rounded,
+            row="edge" if output.on_edges else "vertex",
             take=wanted.take,
         )
 

@@ -69,7 +69,7 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         raise refuse(where, *_why_not(kind))
     _check_options(conv, where)
     kind = _as_base(kind)
-    if kind not in CONVS:
+    if kind not in CONVS or _fills_computed(conv, kind, where, args, kwargs):
         return record.name(follow_module(conv, name, where, called, (args, kwargs), record, run), where)
     given = _given(conv, where, args, kwargs)
     edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
@@ -101,6 +101,19 @@ def called(module: Any, given: tuple[Any, Any]) -> Any:
     """module(*args, **kwargs), given as a pair."""
     args, kwargs = given
     return module(*args, **kwargs)
+
+
+def _fills_computed(conv: Any, kind: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether attention gives its added self-loops rows made of attributes that the forward has computed: then its own
+    code is followed, which writes these loops out.
+    """
+    if kind not in (pyg.GATConv, pyg.GATv2Conv) or not conv.add_self_loops or conv.lin_edge is None:
+        return False
+    given = _given(conv, where, args, kwargs)
+    rows = given.get("edge_attr")
+    value = rows.value if isinstance(rows, Flat) else rows
+    computed = isinstance(value, ir.Value) and value.on_edges and not isinstance(value, EdgeAttribute)
+    return computed and given.get("edge_index") is EDGES
 
 
 def _as_base(kind: Any) -> Any:

@@ -44,7 +44,7 @@ def _refused(name: str) -> Callable[..., Any]:
     return handler
 
 
-def _edges(edge_index: Any) -> Rewired:
+def edges_in(edge_index: Any) -> Rewired:
     """What the edges are by now. Raises: Unfit for anything but the graph's own edges."""
     if isinstance(edge_index, Rewired) and edge_index.what == EDGES.what:
         return edge_index
@@ -82,7 +82,7 @@ def _fill(given: Any, default: float = 1.0) -> float:
 def _add_self_loops(
     record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
 ) -> Any:
-    edges = _edges(edge_index)
+    edges = edges_in(edge_index)
     weighted = _weighted(edge_attr, edges)
     after = {"keep": "add", "drop": "replace"}.get(edges.loops)
     if after is None:
@@ -94,7 +94,7 @@ def _add_self_loops(
 def _add_remaining_self_loops(
     record: Import, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, *_count: Any, **_counts: Any
 ) -> Any:
-    edges = _edges(edge_index)
+    edges = edges_in(edge_index)
     weighted = _weighted(edge_attr, edges)
     return _pair(record, _remaining(edges, weighted, _fill(fill_value)), weighted)
 
@@ -109,7 +109,7 @@ def _remaining(edges: Rewired, weighted: bool, fill: float) -> Rewired:
 
 
 def _remove_self_loops(record: Import, edge_index: Any, edge_attr: Any = None) -> Any:
-    edges = _edges(edge_index)
+    edges = edges_in(edge_index)
     weighted = _weighted(edge_attr, edges)
     return _pair(record, replace(edges, loops="drop", fill=1.0), weighted)
 
@@ -127,7 +127,7 @@ def _gcn_norm(
 ) -> Any:
     if flow != "source_to_target":
         raise Unfit(f"flow={flow!r} counts edges the other way", "leave flow out")
-    edges = _edges(edge_index)
+    edges = edges_in(edge_index)
     weighted = _weighted(edge_weight, edges)
     record.rounded = record.rounded or not weighted  # weights of 1 are float32 without a dtype, whatever the rows are
     if add_self_loops:
@@ -155,7 +155,12 @@ def end_of(edge_index: Any, place: Any) -> Any:
     """edge_index[0] or edge_index[1]. Raises: Unfit for other parts of it."""
     if place not in (0, 1) or isinstance(place, bool) or is_symbol(place):
         raise Unfit("it picks edges, and the edges of a graph that changes are not fixed", EDGES_ADVICE)
-    return End(_edges(edge_index), place)
+    if isinstance(edge_index, Marker) and edge_index.relation is not None:
+        raise Unfit(
+            "rows at the ends of edges are not supported where vertices have types",
+            "import the part before them, and score pairs by engine.predict_edges",
+        )
+    return End(edges_in(edge_index), place)
 
 
 GRAPH: dict[str, Callable[..., Any]] = {

@@ -112,6 +112,20 @@ class Traced:
 
 
 @dataclass(frozen=True)
+class EndPairs:
+    """edge_index.T: the source and the target of every edge, one edge after the other."""
+
+    edges: EdgeChoice
+
+
+@dataclass(frozen=True)
+class BothEnds:
+    """x[edge_index]: all rows of sources, then all rows of targets."""
+
+    ends: tuple[Traced, Traced]
+
+
+@dataclass(frozen=True)
 class Matrix:
     """A sparse matrix of as many rows and columns as there are vertices, a number for each edge of a list.
 
@@ -133,7 +147,8 @@ def is_followed(value: Any) -> bool:
         return any(is_followed(each) for each in value)
     if isinstance(value, dict):
         return any(is_followed(each) for each in value.values())
-    return isinstance(value, (Traced, EndIds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Matrix, Refusal))
+    kinds = (Traced, EndIds, EndPairs, BothEnds, EdgeMask, EdgeTypes, Places, InfiniteEntries, Matrix, Refusal)
+    return isinstance(value, kinds)
 
 
 def at_ends(function: Callable[..., Any], *values: ir.Value) -> Any:

@@ -27,6 +27,7 @@ from livegnn.models.pyg.counted import DECIDES, DECIDES_ADVICE, with_counts
 from livegnn.models.pyg.own.edges import constant_rows, on_edges_of
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO
 from livegnn.models.pyg.own.matrices import made, of_matrix
+from livegnn.models.pyg.own.pairs import join_pairs
 from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
@@ -53,6 +54,7 @@ _OF_IDS = {"max", "min", "unique", "any", "all"}  # of ends, what may decide not
 _SAME_IDS = {"contiguous", "clone", "detach", "to", "long", "cpu", "int"}
 _AS_VECTOR = {"view", "unsqueeze", "squeeze", "expand", "expand_as", "reshape", "flatten"}
 VERTICES, EDGES = 61, 227  # of the run's graph: unlike the width of any layer, with loops added and removed, too
+_FUNCTIONS = join_pairs(FUNCTIONS)
 _MADE = {"zeros", "ones", "full", "arange", "empty", "tensor", "as_tensor", "eye", "view", "reshape", "t", "transpose",
          "unsqueeze", "squeeze", "get", "contiguous", "to", "getitem", "T", "permute", "data", "detach", "expand",
          "flatten", "cat", "chunk", "split", "clone"}  # fmt: skip
@@ -300,7 +302,7 @@ class FollowedRun(TorchFunctionMode):
                 return first
         if isinstance(first, InfiniteEntries) and name not in ("where",):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
-        handler = FUNCTIONS.get(name)
+        handler = _FUNCTIONS.get(name)
         if handler is None:
             raise Unfit("this operation is not supported")
         if "out" in kwargs or "inplace" in kwargs:
