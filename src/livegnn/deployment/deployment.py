@@ -25,6 +25,7 @@ from livegnn.deployment.committer import CommitStats, Committer
 from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
 from livegnn.deployment.folder import locked, log_url
+from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
 from livegnn.deployment.registry import ModelKey, Registry
 from livegnn.deployment.shadow import Shadow
@@ -121,6 +122,8 @@ class Deployment:
         self._recorded = set(stored)  # engines whose model and scales the history has
         self.consumers = Consumers(self.config, self.graph, self.registry, stored)
         stack.callback(self.consumers.close)
+        self.hub = Hub(self.consumers.engines, lambda name: self.consumers.references[name], self.config.changes)
+        stack.callback(self.hub.close)
         if captured is None:
             first = self._capture(0, keys)
             snapshots.write(self.data, first)
@@ -151,6 +154,16 @@ class Deployment:
     def _follow_swap(self, engine: str, model: str) -> None:
         self.consumers.references[engine] = model
         self._recorded.add(engine)
+        if engine in self.engines:
+            self.hub.switched(engine)
+
+    def _switch(self, make: Callable[[], object], engine: str, reference: str) -> int:
+        def switch() -> None:
+            make()
+            self.consumers.references[engine] = reference
+            self.hub.switched(engine)
+
+        return self._committer.switch(switch, engine, reference)
 
     def _take_configured(self) -> None:
         """Engines that are new in the configuration, and versions that it names, become entries of the log."""
@@ -218,16 +231,14 @@ class Deployment:
 
     def _swap(self, name: str, key: ModelKey) -> int:
         engine, model = self.engine(name), self.registry.load(key)
-        version = self._committer.switch(lambda: engine.swap(model), name, str(key))
-        self.consumers.references[name] = str(key)
-        return version
+        return self._switch(lambda: engine.swap(model), name, str(key))
 
     def rescale(self, engine: str, headroom: float = 512.0) -> Applied:
         """Chooses an engine's fixed-point units anew, as an entry of the log. Raises: as swap and Engine.rescale."""
         self._refuse_closed("rescale")
         found = self.engine(engine)
         reference = self.consumers.references[engine]
-        return Applied(self._committer.switch(lambda: found.rescale(headroom), engine, reference), 0)
+        return Applied(self._switch(lambda: found.rescale(headroom), engine, reference), 0)
 
     # ---- reading
 
