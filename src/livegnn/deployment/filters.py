@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from livegnn.errors import UsageError, ValueInvalid
+from livegnn.errors import ModelMismatch, UsageError, ValueInvalid
 from livegnn.inference import Engine
 from livegnn.inference.predict import predictions
 from livegnn.models.model import Model
@@ -87,8 +87,8 @@ class ChangeFilter:
     row_change: bool = False
 
     def check(self, engine: Engine) -> None:
-        """Raises: UsageError for an engine that computes on demand; ValueInvalid, ColumnMissing, ModelMismatch for
-        what its model does not have.
+        """Raises: UsageError for an engine that computes on demand; ValueInvalid, ColumnMissing for what its model
+        does not have.
         """
         if not engine.is_eager:
             raise UsageError(
@@ -98,7 +98,10 @@ class ChangeFilter:
         empty = np.zeros(0, dtype=np.int64)
         if self.output is None and len(engine.model.outputs) > 1:
             engine.predict(empty, vertex_type=self.vertex_type)  # names the outputs
-        width = engine.embeddings(empty, vertex_type=self.vertex_type, output=self.output).shape[1]
+        try:
+            width = engine.embeddings(empty, vertex_type=self.vertex_type, output=self.output).shape[1]
+        except ModelMismatch as cause:
+            raise ValueInvalid(str(cause)) from cause  # the request's fault, not the model's
         if self.column is not None and self.of_class is not None:
             raise ValueInvalid("[changes] expected column or class, got both; leave one out")
         for name, place in (("column", self.column), ("class", self.of_class)):

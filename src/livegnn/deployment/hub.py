@@ -66,6 +66,12 @@ class VersionRing:
             self._kept.clear()
             self._bytes, self._floor, self._head, self._reason = 0, version, version, reason
 
+    def drop(self, reason: Reason) -> None:
+        """Forgets all up to the newest version. In any thread."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes, self._floor, self._reason = 0, self._head, reason
+
     def add(self, version: int, changed: ChangedVersion | None) -> None:
         """The next version; None where it changed nothing."""
         with self._lock:
@@ -275,16 +281,19 @@ class Hub:
 
     def follow(self, wanted: ChangeFilter) -> Follow:
         """Follows the engine of a filter from now on. Raises: as ChangeFilter.check; UsageError for no such engine."""
+        return self._recorder(wanted).join()
+
+    def check(self, wanted: ChangeFilter) -> None:
+        """Raises: as follow()."""
+        self._recorder(wanted)
+
+    def _recorder(self, wanted: ChangeFilter) -> Recorder:
         recorder = self._recorders.get(wanted.engine)
         if recorder is None:
             known = ", ".join(self._recorders) or "none"
             raise UsageError(f"[changes] expected an engine among {known}, got {wanted.engine!r}; name one of them")
         wanted.check(recorder.engine)
-        return recorder.join()
-
-    def check(self, wanted: ChangeFilter) -> None:
-        """Raises: as follow()."""
-        wanted.check(self._recorders[wanted.engine].engine)
+        return recorder
 
     def listen(self, listener: Callable[[], object]) -> None:
         """Calls listener() in the applying thread after a version that is recorded. It must return at once."""

@@ -15,20 +15,23 @@ from livegnn.inference import Engine
 from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
+from livegnn.serve.service.feed import Feed
 from livegnn.serve.traffic import Traffic
 
 Result = TypeVar("Result")
+ENDING = "livegnn.ending"  # in the scope: an ExitStack that is closed when the request ends
 _READ_AT_ONCE = 256  # vertices whose rows the event loop may read itself
 
 
 @dataclass
 class ServiceContext:
-    """deployment: whose routes these are.  readers: threads for what may wait for the writer, or takes long."""
+    """deployment: whose routes these are.  feed: of its changes.  readers: threads for what may wait or takes long."""
 
     deployment: Deployment
     limits: Limits
     traffic: Traffic
     metrics: Metrics
+    feed: Feed
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "livegnn-readers"))
 
     def engine(self, name: str | None) -> tuple[str, Engine]:
