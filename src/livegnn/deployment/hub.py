@@ -3,10 +3,10 @@
     engine.on_change -> changed ids, their rows before (a snapshot of the version before) and after -> ring of versions
                                                                       followers: a place in the ring each, and no more
 
-While nobody follows an engine, a batch costs one comparison, and no row is read. Recording begins with the first
+Until an engine has a follower, a batch costs one comparison, and no row is read. Recording begins with the first
 follower, and goes on for `idle_s` after the last one, so that one that comes back finds what it missed. The ring drops
-the oldest versions beyond its bounds. A swap or a rescale gives every row anew: it empties the ring, and whoever
-follows learns that all predictions are to be read again.
+the oldest versions beyond its bounds. A swap or a rescale gives every row anew: it empties the ring, and
+followers learn that all predictions are to be read again.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class VersionRing:
 class Follow:
     """One that follows an engine: a look into its ring. Used as a context manager, or with close()."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: ChangeRecorder) -> None:
         self._recorder = recorder
         self._open = True
         self.ring = recorder.ring
@@ -143,7 +143,7 @@ class Follow:
         self.close()
 
 
-class Recorder:
+class ChangeRecorder:
     """Records one engine. Its ring is written in the applying thread, under the graph's lock."""
 
     def __init__(
@@ -234,7 +234,7 @@ class Recorder:
 
     @contextmanager
     def _next(self) -> Iterator[tuple[SnapshotView, SnapshotView]]:
-        """The views before and after. If reading them fails, whoever follows misses the version."""
+        """The views before and after. If reading them fails, followers miss the version."""
         before = self._view
         if before is None:
             raise UsageError("[changes] expected a recorder at work, got one that rests; call join() first")
@@ -275,7 +275,7 @@ class Hub:
         self.subscribers = self.missed = 0
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._recorders = {
-            name: Recorder(engine, lambda name=name: reference(name), config, self._notify)  # type: ignore[misc]
+            name: ChangeRecorder(engine, lambda name=name: reference(name), config, self._notify)  # type: ignore[misc]
             for name, engine in engines.items()
         }
 
@@ -287,7 +287,7 @@ class Hub:
         """Raises: as follow()."""
         self._recorder(wanted)
 
-    def _recorder(self, wanted: ChangeFilter) -> Recorder:
+    def _recorder(self, wanted: ChangeFilter) -> ChangeRecorder:
         recorder = self._recorders.get(wanted.engine)
         if recorder is None:
             known = ", ".join(self._recorders) or "none"

@@ -30,7 +30,7 @@ from livegnn.serve.origins import check_local
 from livegnn.serve.service import changes, meta, more_reads, reads, writes
 from livegnn.serve.service.access import Access, AccessToken
 from livegnn.serve.service.context import ENDING, ServiceContext
-from livegnn.serve.service.feed import Feed
+from livegnn.serve.service.feed import ChangeFeed
 from livegnn.serve.service.metrics import DeploymentMetrics
 from livegnn.serve.traffic import Lease, Traffic
 from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, write_piece
@@ -64,7 +64,7 @@ class Service:
         self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
         self._access = access
         self._metrics = DeploymentMetrics(deployment, self.traffic)
-        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics, Feed(deployment.hub))
+        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics, ChangeFeed(deployment.hub))
         self.traffic.on_end.append(self.context.feed.end)
         self._routes = Litestar(
             list(HANDLERS),

@@ -15,7 +15,7 @@ from livegnn.inference import Engine
 from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
-from livegnn.serve.service.feed import Feed
+from livegnn.serve.service.feed import ChangeFeed
 from livegnn.serve.traffic import Traffic
 
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ class ServiceContext:
     limits: Limits
     traffic: Traffic
     metrics: Metrics
-    feed: Feed
+    feed: ChangeFeed
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "livegnn-readers"))
 
     def engine(self, name: str | None) -> tuple[str, Engine]:

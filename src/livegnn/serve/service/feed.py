@@ -1,4 +1,4 @@
-"""Feed: one task wakes the subscribers of GET /v1/changes; what filters share is worked out once.
+"""The feed: one task wakes the subscribers of GET /v1/changes; what filters share is worked out once.
 
     a version -> hub -> (wake) -> round: versions since the last one, each filter evaluated once, events encoded once
                                      -> every subscriber that waits with that filter gets the same bytes
@@ -45,7 +45,7 @@ class Woken(NamedTuple):
 class Subscription:
     """The events of one subscriber, as an asynchronous iterator of pieces; its place is free after close()."""
 
-    def __init__(self, feed: Feed, group: _Group, wanted: ChangeFilter, position: int) -> None:
+    def __init__(self, feed: ChangeFeed, group: _Group, wanted: ChangeFilter, position: int) -> None:
         self._feed, self._group, self._wanted = feed, group, wanted
         self._position = position
         self._begun = self._ended = False
@@ -162,7 +162,7 @@ class _Group:
         _resolve(early, Woken(b"", None))
 
 
-class Feed:
+class ChangeFeed:
     """The subscribers of a hub, in one event loop."""
 
     def __init__(self, hub: Hub) -> None:
