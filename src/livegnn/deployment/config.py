@@ -103,7 +103,7 @@ class ChangesConfig(_Table, frozen=True, kw_only=True):
     """What GET /v1/changes keeps and allows."""
 
     keep_versions: Positive = 10_000  # of each engine, that changed something
-    keep_bytes: Positive = 1 << 26  # of each engine
+    keep_bytes: Positive = 1 << 27  # of each engine
     idle_s: Count = 60  # for how long versions are kept on after the last subscriber has gone
     subscribers_max: Positive = 1000
     event_changes_max: Positive = 1000  # vertices in one event; of the others the count alone

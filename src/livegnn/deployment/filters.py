@@ -180,22 +180,43 @@ class ChangeTable:
         """Rows that a filter lets through, ascending. among: rows whose ids it wants; None: not looked for yet."""
         if max(wanted.column or 0, wanted.of_class or 0) >= self.width:  # of a model that has been swapped since
             return np.zeros(0, np.int64)
-        if among is None:
-            among = np.arange(len(self.ids)) if wanted.ids is None else places_of(self.ids, frozenset(wanted.ids))
+        if among is None and wanted.ids is not None:
+            among = places_of(self.ids, frozenset(wanted.ids))
         if wanted.flips:
-            among = among[self.flipped[among]]
+            among = self._flips if among is None else among[self.flipped[among]]
         if wanted.min_change is not None:
-            among = among[self.largest[among] >= wanted.min_change]
+            if among is None:
+                among = self._moved_by(wanted.min_change)
+            else:
+                among = among[self.largest[among] >= wanted.min_change]
         if wanted.above is None and wanted.below is None:
-            return among
+            return np.arange(len(self.ids)) if among is None else among
+        crossed = self._crossed(wanted, slice(None) if among is None else among)
+        return np.flatnonzero(crossed) if among is None else among[crossed]
+
+    @cached_property
+    def _flips(self) -> Int64Array:
+        return np.flatnonzero(self.flipped)
+
+    @cached_property
+    def _by_change(self) -> tuple[Float32Array, Int64Array]:
+        order = np.argsort(self.largest)
+        return self.largest[order], order
+
+    def _moved_by(self, least: float) -> Int64Array:
+        """Rows that changed by at least so much; what is looked at is what is found."""
+        sizes, order = self._by_change
+        return np.sort(order[np.searchsorted(sizes, np.float32(least)) :])
+
+    def _crossed(self, wanted: ChangeFilter, among: Int64Array | slice) -> BoolArray:
         before, after = (each[among] for each in self.values(wanted))
         there_before, there_after = ~self.is_new[among], ~self.is_gone[among]
-        crossed = np.zeros(len(among), np.bool_)
+        crossed = np.zeros(len(before), np.bool_)
         for threshold, upwards in ((wanted.above, True), (wanted.below, False)):
             if threshold is not None:
                 was, now = there_before & (before >= threshold), there_after & (after >= threshold)
                 crossed |= (now & ~was) if upwards else (was & ~now)
-        return among[crossed]
+        return crossed
 
     def changes(self, wanted: ChangeFilter, places: Int64Array) -> list[tuple[Any, ...]]:
         """(vertex, before, after), and with row_change the largest change: None where there is no row."""

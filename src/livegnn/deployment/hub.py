@@ -85,7 +85,7 @@ class VersionRing:
                 self._bytes -= oldest.bytes
                 self._floor, self._reason = oldest.version, "ring"
 
-    def since(self, version: int, upto: int | None = None, rows_max: int = 1 << 15) -> Span:
+    def since(self, version: int, upto: int | None = None, rows_max: int = 1 << 16) -> Span:
         """Versions after `version`, no later than `upto`, until they have `rows_max` rows."""
         with self._lock:
             last = self._head if upto is None else min(upto, self._head)
@@ -336,6 +336,10 @@ def _moved(
     """Rows before and after. came: vertices that the batch added, some of which it may have removed first."""
     before, after = views
     k = len(ids)
+    if not came and not gone:
+        nothing = np.zeros(k, np.bool_)
+        old_rows = before.embeddings(ids, vertex_type=vertex_type)
+        return MovedRows(ids, old_rows, after.embeddings(ids, vertex_type=vertex_type), nothing, nothing)
     new = np.zeros(k + len(gone), np.bool_)
     if came:
         for place in [place for place, each in enumerate(ids.tolist()) if each in came]:

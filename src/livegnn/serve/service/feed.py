@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -30,9 +30,10 @@ from livegnn.types import Int64Array
 
 Result = TypeVar("Result")
 _log = logging.getLogger("livegnn.serve")
-_REST_S, _REST_MAX_S = 0.005, 1.0
+_REST_S, _REST_MAX_S = 0.005, 0.5
 _REST_TIMES = 4
-_CATCH_UP_BYTES = 1 << 18  # of one piece for a subscriber that is behind
+_CHANGE_BYTES = 32  # of one vertex in an event, about
+_PIECE_BYTES = 1 << 18  # of events that go to a subscriber at once, about
 
 
 class Woken(NamedTuple):
@@ -82,7 +83,7 @@ class Subscription:
             if span.reason == "model":
                 self._end_if_unfit()
             return piece
-        piece, self._position = await self._feed.aside(lambda: _up_to(self._wanted, span, self._feed.changes_max))
+        piece, self._position = await self._feed.caught_up(self._wanted, span)
         return piece
 
     def _end_if_unfit(self) -> None:
@@ -140,12 +141,17 @@ class _Group:
             self._index = FilterIndex(list(self.members))
         return self._index
 
-    def wake(self, index: FilterIndex, events: dict[ChangeFilter, bytes], reached: int) -> None:
-        """After a round: those for whom there is something. A filter that came meanwhile looks for itself."""
-        self.done = reached
-        known = index.known
-        for wanted in [each for each in self._waiting if each in events or each not in known]:
-            woken = Woken(events[wanted], reached) if wanted in events else Woken(b"", None)
+    def wake(self, index: FilterIndex, events: Mapping[ChangeFilter, bytes | None], reached: int) -> None:
+        """After a round: those for whom there is something. A filter that came meanwhile looks for itself, as does one
+        whose events are too many for one piece: all it had seen is `done`.
+        """
+        seen, self.done = self.done, reached
+        for wanted in [each for each in self._waiting if each in events or each not in index.known]:
+            found = events.get(wanted)
+            if found is not None:
+                woken = Woken(found, reached)
+            else:
+                woken = Woken(b"", seen if wanted in index.known else None)
             _resolve(self._waiting.pop(wanted), woken)
         self._wake_early()
 
@@ -171,7 +177,8 @@ class ChangeFeed:
         self._groups: dict[str, _Group] = {}
         self._members: set[Subscription] = set()
         self._joining = 0
-        self._lock = asyncio.Lock()
+        self._lock, self._catching_up = asyncio.Lock(), asyncio.Lock()
+        self._next_catch_up = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -220,6 +227,7 @@ class ChangeFeed:
         self._groups, self._members = {}, set()
         self.has_ended = self._is_notified = False
         self._loop, self._lock, self._woken = loop, asyncio.Lock(), asyncio.Event()
+        self._catching_up = asyncio.Lock()
         self.hub.listen(self._notify)
         self._task = loop.create_task(self._run())
 
@@ -234,6 +242,16 @@ class ChangeFeed:
         if not group.members:
             group.follow.close()
             self._groups = {name: each for name, each in self._groups.items() if each is not group}
+
+    async def caught_up(self, wanted: ChangeFilter, span: Span) -> tuple[bytes, int]:
+        """Events for one that is behind, and how far they go. One at a time, with rests as between rounds."""
+        async with self._catching_up:
+            await asyncio.sleep(max(0.0, self._next_catch_up - time.perf_counter()))
+            began = time.perf_counter()
+            found = await self.aside(lambda: _up_to(wanted, span, self.changes_max))
+            ended = time.perf_counter()
+            self._next_catch_up = ended + min(_REST_MAX_S, _REST_TIMES * (ended - began))
+        return found
 
     async def aside(self, work: Callable[[], Result]) -> Result:
         """Runs work in the feed's own thread."""
@@ -315,9 +333,9 @@ class FilterIndex:
             for each in one.ids or ():
                 of_ids.setdefault(each, []).append(one)
 
-    def events(self, versions: Sequence[ChangedVersion], most: int) -> dict[ChangeFilter, bytes]:
-        """Encoded events, of the filters that let anything through."""
-        found = {}
+    def events(self, versions: Sequence[ChangedVersion], most: int) -> dict[ChangeFilter, bytes | None]:
+        """Encoded events, of the filters that let anything through; None where they are more than a piece."""
+        found: dict[ChangeFilter, bytes | None] = {}
         for (vertex_type, output), (of_all, of_ids) in self._of.items():
             if not any(vertex_type in each.parts for each in versions):
                 continue
@@ -327,7 +345,8 @@ class FilterIndex:
             for one, among in candidates:
                 places = table.places(one, among)
                 if len(places):
-                    found[one] = b"".join(_encoded(table, one, places, most))
+                    is_short = len(places) * _CHANGE_BYTES < _PIECE_BYTES
+                    found[one] = b"".join(_encoded(table, one, places, most)) if is_short else None
         return found
 
 
@@ -376,7 +395,7 @@ def _up_to(wanted: ChangeFilter, span: Span, most: int) -> tuple[bytes, int]:
         if len(places):
             pieces += _encoded(table, wanted, places, most)
             size += len(pieces[-1])
-        if size > _CATCH_UP_BYTES:
+        if size > _PIECE_BYTES:
             return b"".join(pieces), version.version
     return b"".join(pieces), span.reached
 
