@@ -32,6 +32,7 @@ PACKAGES = {  # the page of each public package, and what it is for
     "livegnn.log": "One durable history of batches.",
     "livegnn.verify": "Operators of your own, proved before they run.",
     "livegnn.deployment": "A graph, its durable history, and what is kept live on it.",
+    "livegnn.client": "The service's verbs from another program.",
     "livegnn.serve": "HTTP in front of a sample server.",
     "livegnn.distributed": "Training by several processes.",
     "livegnn.pyg": "PyTorch Geometric's loaders, modules and explainers on the live graph.",

@@ -32,18 +32,18 @@ std::unique_ptr<Snapshots::MomentRows> Snapshots::close(std::int64_t moment) {
   groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(place));
   if (place == 0) return closed;
   MomentRows& before = *groups_[place - 1];
-  for (const auto& [v, row] : closed->rows) keep(before, v, row);
+  closed->rows.each([&](VertexId v, const float* row) { keep(before, v, row); });
   for (const auto& [v, live] : closed->live) before.live.try_emplace(v, live);
   return closed;
 }
 
 void Snapshots::keep(MomentRows& group, VertexId v, const float* row) {
-  if (v >= group.slots || group.rows.contains(v)) return;
+  if (v >= group.slots || group.rows.find(v) != nullptr) return;
   const std::int64_t in_block = group.row_count % block_rows_;
   if (in_block == 0) group.blocks.push_back(std::make_unique_for_overwrite<float[]>(at(block_rows_ * width_)));
   float* kept = group.blocks.back().get() + in_block * width_;
   std::memcpy(kept, row, at(width_) * sizeof(float));
-  group.rows.emplace(v, kept);
+  group.rows.add(v, kept);
   ++group.row_count;
 }
 
@@ -56,8 +56,7 @@ std::size_t Snapshots::place(std::int64_t moment) const {
 
 const float* Snapshots::row(std::size_t place, VertexId v) const {
   for (; place < groups_.size(); ++place) {
-    const MomentRows& group = *groups_[place];
-    if (const auto found = group.rows.find(v); found != group.rows.end()) return found->second;
+    if (const float* found = groups_[place]->rows.find(v); found != nullptr) return found;
   }
   return nullptr;
 }
@@ -74,8 +73,7 @@ std::size_t Snapshots::bytes() const {
   std::size_t bytes = 0;
   for (const auto& group : groups_) {
     bytes += group->blocks.size() * at(block_rows_ * width_) * sizeof(float);
-    bytes += (group->rows.bucket_count() + group->live.bucket_count()) * sizeof(void*);
-    bytes += group->rows.size() * (sizeof(VertexId) + 3 * sizeof(void*)) + group->live.size() * 3 * sizeof(void*);
+    bytes += group->rows.bytes() + group->live.bucket_count() * sizeof(void*) + group->live.size() * 3 * sizeof(void*);
   }
   return bytes;
 }

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "inference/row_places.h"
 #include "inference/vertex_lists.h"
 
 namespace livegnn {
@@ -25,7 +26,7 @@ class Snapshots {
     VertexId slots;
     std::int64_t vertex_count;
     int holders = 0;
-    std::unordered_map<VertexId, const float*> rows;  // into blocks
+    RowPlaces rows;  // into blocks
     std::unordered_map<VertexId, bool> live;
     std::vector<std::unique_ptr<float[]>> blocks;  // of block_rows_ rows each, the last one perhaps not full
     std::int64_t row_count = 0;

@@ -3,17 +3,25 @@
 Start with Graph, Updates, from_pyg and Engine; README.md shows all four in fifteen lines. What these return, and what
 fewer programs name, is in the packages: livegnn.inference, livegnn.sampling and livegnn.temporal. livegnn.pyg has
 PyTorch Geometric's interfaces on a live graph.
+
+Each name is imported when it is first used. So a program that is a client of a service alone (livegnn.client) loads
+neither NumPy nor the compiled module.
 """
 
-from livegnn import errors, inference, layers, pyg, sampling, temporal
-from livegnn._native import __version__
-from livegnn.deployment import Deployment
-from livegnn.graph import Graph, Updates
-from livegnn.inference import Changes, Engine, Readout
-from livegnn.models.model import Model
-from livegnn.models.pyg.entry import from_pyg, graph_level_from_pyg
-from livegnn.sampling import AdHocSampler, LocalCluster, PreSampler, SampleServer, query
-from livegnn.temporal import ContinuousTrainer, FeatureCache, TemporalEngine, TemporalSampler
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from livegnn import errors, inference, layers, pyg, sampling, temporal
+    from livegnn._native import __version__
+    from livegnn.client import AsyncClient, Client
+    from livegnn.deployment import Deployment
+    from livegnn.graph import Graph, Updates
+    from livegnn.inference import Changes, Engine, Readout
+    from livegnn.models.model import Model
+    from livegnn.models.pyg.entry import from_pyg, graph_level_from_pyg
+    from livegnn.sampling import AdHocSampler, LocalCluster, PreSampler, SampleServer, query
+    from livegnn.temporal import ContinuousTrainer, FeatureCache, TemporalEngine, TemporalSampler
 
 __all__ = [
     "__version__",
@@ -33,8 +41,10 @@ __all__ = [
     "Changes",
     "Readout",
     "graph_level_from_pyg",
-    # a durable service
+    # a durable service, and its clients
     "Deployment",
+    "Client",
+    "AsyncClient",
     # sampling
     "query",
     "PreSampler",
@@ -47,3 +57,58 @@ __all__ = [
     "ContinuousTrainer",
     "FeatureCache",
 ]
+
+_HOMES = {  # where the names are that are no packages
+    "__version__": "_native",
+    "AsyncClient": "client",
+    "Client": "client",
+    "Deployment": "deployment",
+    "Graph": "graph",
+    "Updates": "graph",
+    "Changes": "inference",
+    "Engine": "inference",
+    "Readout": "inference",
+    "Model": "models.model",
+    "from_pyg": "models.pyg.entry",
+    "graph_level_from_pyg": "models.pyg.entry",
+    "AdHocSampler": "sampling",
+    "LocalCluster": "sampling",
+    "PreSampler": "sampling",
+    "SampleServer": "sampling",
+    "query": "sampling",
+    "ContinuousTrainer": "temporal",
+    "FeatureCache": "temporal",
+    "TemporalEngine": "temporal",
+    "TemporalSampler": "temporal",
+}
+_PACKAGES = (
+    "deployment",
+    "errors",
+    "graph",
+    "inference",
+    "layers",
+    "log",
+    "models",
+    "pyg",
+    "sampling",
+    "temporal",
+    "types",
+    "verify",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """A name at its first use."""
+    home = _HOMES.get(name)
+    if home is not None:
+        found = getattr(importlib.import_module(f"livegnn.{home}"), name)
+    elif name in _PACKAGES:
+        found = importlib.import_module(f"livegnn.{name}")
+    else:
+        raise AttributeError(f"module 'livegnn' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

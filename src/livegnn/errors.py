@@ -22,6 +22,7 @@ LiveGnnError
 ├── QueryInvalid                a sampling query that cannot be read, or cannot run on this graph; points at the place
 ├── VersionPending              a read that asked for a version which is not there yet
 ├── WorkerUnavailable           a worker of a cluster does not answer
+├── ServiceError                a service refused a request, or cannot be reached; says its kind and status
 ├── Overloaded                  a request refused because too many wait, or that waited longer than it was willing to
 ├── SpillUnavailable            a folder that cannot hold the rows that memory does not
 ├── StateMismatch               verify() found live state that differs from a run from scratch
@@ -237,6 +238,16 @@ class WorkerUnavailable(LiveGnnError, ConnectionError):
 
     retryable = True
     advice = "ask again: a worker that died is replaced"
+
+
+class ServiceError(LiveGnnError, ConnectionError):
+    """A service refused a request by HTTP's own rules, or cannot be reached.
+
+    kind: of the envelope, or "Unreachable".  status: of the answer, None without one.
+    """
+
+    kind: str = ""
+    status: int | None = None
 
 
 class Overloaded(LiveGnnError):

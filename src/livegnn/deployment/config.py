@@ -99,6 +99,17 @@ class PreSamplerConfig(_Table, frozen=True, kw_only=True):
     threads: Count = 0
 
 
+class ChangesConfig(_Table, frozen=True, kw_only=True):
+    """What GET /v1/changes keeps and allows."""
+
+    keep_versions: Positive = 10_000  # of each engine, that changed something
+    keep_bytes: Positive = 1 << 27  # of each engine
+    idle_s: Count = 60  # for how long versions are kept on after the last subscriber has gone
+    subscribers_max: Positive = 1000
+    event_changes_max: Positive = 1000  # vertices in one event; of the others the count alone
+    ping_ms: Positive = 15_000
+
+
 class ServerConfig(_Table, frozen=True, kw_only=True):
     """Where `livegnn serve` listens."""
 
@@ -127,6 +138,7 @@ class DeploymentConfig(_Table, frozen=True, kw_only=True):
     log: LogConfig = LogConfig()
     snapshots: SnapshotConfig = SnapshotConfig()
     server: ServerConfig = ServerConfig()
+    changes: ChangesConfig = ChangesConfig()
     models: str = "models"  # the registry's folder
     trust_pickle: bool = False  # load a model that is a pickle, which runs code of the file
     engine: tuple[EngineConfig, ...] = ()

@@ -25,6 +25,7 @@ from livegnn.deployment.committer import CommitStats, Committer
 from livegnn.deployment.config import FILE_NAME, DeploymentConfig, checked_config, read_config
 from livegnn.deployment.consumers import SHADOW_SUFFIX, Consumers
 from livegnn.deployment.folder import locked, log_url
+from livegnn.deployment.hub import Hub
 from livegnn.deployment.keys import Applied, KeptKeys
 from livegnn.deployment.note import Note
 from livegnn.deployment.registry import ModelKey, Registry
@@ -123,6 +124,8 @@ class Deployment:
         self._recorded = set(stored)  # engines whose model and scales the history has
         self.consumers = Consumers(self.config, self.graph, self.registry, stored)
         stack.callback(self.consumers.close)
+        self.hub = Hub(self.consumers.engines, lambda name: self.key_of(self.engine(name).model), self.config.changes)
+        stack.callback(self.hub.close)
         if captured is None:
             snapshots.write(self.data, self._capture())
         self._snapshot_version = self.graph.version
@@ -154,6 +157,7 @@ class Deployment:
             self.consumers.note_key(self.consumers.engines[note.engine].model, note.model)
             self.consumers.configured[note.engine] = note.configured or self.consumers.configured[note.engine]
             self._recorded.add(note.engine)
+            self.hub.switched(note.engine)
 
     def _take_configured(self) -> None:
         """What the configuration says anew of an engine's model, and engines that are new in it, become entries."""
@@ -219,15 +223,24 @@ class Deployment:
     def _swap(self, name: str, key: ModelKey, configured: str = "") -> int:
         engine, model = self.engine(name), self.registry.load(key)
         self.consumers.note_key(model, str(key))
-        version = self._committer.switch(lambda: engine.swap(model), name, str(key), configured)
+        version = self._committer.switch(self._switching(name, lambda: engine.swap(model)), name, str(key), configured)
         self.consumers.configured[name] = configured or self.consumers.configured[name]
         return version
+
+    def _switching(self, engine: str, work: Callable[[], object]) -> Callable[[], None]:
+        """Work that makes an engine's every row another one, and says so to those who follow it."""
+
+        def switch() -> None:
+            work()
+            self.hub.switched(engine)
+
+        return switch
 
     def rescale(self, engine: str, headroom: float = 512.0) -> Applied:
         """Chooses an engine's fixed-point units anew, as an entry of the log. Raises: as swap and Engine.rescale."""
         self._refuse_closed("rescale")
         found = self.engine(engine)
-        return Applied(self._committer.switch(lambda: found.rescale(headroom)), 0)
+        return Applied(self._committer.switch(self._switching(engine, lambda: found.rescale(headroom))), 0)
 
     # ---- reading
 

@@ -93,6 +93,11 @@ class LimitedConnection(HttpToolsProtocol):
 
     # ---- what uvicorn calls
 
+    def shutdown(self) -> None:
+        """The server ends, and waits for this connection's answer."""
+        super().shutdown()
+        self._traffic.end()
+
     def on_message_begin(self) -> None:
         """A head begins."""
         super().on_message_begin()

@@ -8,6 +8,7 @@ they are made; the answer's own size replaces both. Used in the event loop's thr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from livegnn.errors import Overloaded
@@ -16,7 +17,8 @@ from livegnn.serve.envelope import Refused
 
 class Traffic:
     """bytes: under way.  over_budget: requests refused for them.  connections: open.  connections_refused: beyond
-    connections_max.  dropped: connections closed by a time-out, by what it waited for.
+    connections_max.  dropped: connections closed by a time-out, by what it waited for.  on_end: called when the server
+    takes no more connections, and waits for the answers under way; a second call does nothing.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -26,6 +28,12 @@ class Traffic:
         self.connections = 0
         self.connections_refused = 0
         self.dropped = {"head": 0, "answer": 0}
+        self.on_end: list[Callable[[], object]] = []
+
+    def end(self) -> None:
+        """The server ends: answers that would never end by themselves do now."""
+        for each in self.on_end:
+            each()
 
 
 class Lease:

@@ -40,6 +40,22 @@ class Connection(Protocol):
         """Closes the connection, and forgets what was not sent."""
 
 
+async def write_piece(
+    scope: Scope, send: Send, message: MutableMapping[str, Any], traffic: Traffic, ms_max: int
+) -> None:
+    """Sends a piece of a stream; drops the connection of a client that does not read it in time."""
+    connection: Connection | None = scope.get("extensions", {}).get(CONNECTION)
+    try:
+        async with asyncio.timeout(ms_max / 1e3):
+            await send(message)
+    except TimeoutError:
+        traffic.dropped["answer"] += 1
+        if connection is None:
+            raise
+        connection.abort()
+        await asyncio.sleep(0)
+
+
 async def write(
     scope: Scope, send: Send, answer: Answer, headers: list[tuple[bytes, bytes]], traffic: Traffic, ms_max: int
 ) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
 
 from litestar import Litestar, Request, Response
@@ -26,14 +27,15 @@ from livegnn.serve.body import read_body
 from livegnn.serve.envelope import Refused, enveloped
 from livegnn.serve.limits import Limits
 from livegnn.serve.origins import check_local
-from livegnn.serve.service import meta, more_reads, reads, writes
+from livegnn.serve.service import changes, meta, more_reads, reads, writes
 from livegnn.serve.service.access import Access, AccessToken
-from livegnn.serve.service.context import ServiceContext
+from livegnn.serve.service.context import ENDING, ServiceContext
+from livegnn.serve.service.feed import ChangeFeed
 from livegnn.serve.service.metrics import DeploymentMetrics
 from livegnn.serve.traffic import Lease, Traffic
-from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write
+from livegnn.serve.writing import JSON, Answer, Receive, Scope, Send, write, write_piece
 
-HANDLERS = (*reads.HANDLERS, *more_reads.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
+HANDLERS = (*reads.HANDLERS, *more_reads.HANDLERS, *changes.HANDLERS, *writes.HANDLERS, *meta.HANDLERS)
 _HEADERS = {  # of errors, by status
     401: (b"www-authenticate", b"Bearer"),
     408: (b"connection", b"close"),  # the rest of the body is not read
@@ -72,7 +74,8 @@ class Service:
         self.limits, self.traffic = limits, Traffic(limits.under_way_bytes_max)
         self._access, self._local_only = access, local_only
         self._metrics = DeploymentMetrics(deployment, self.traffic)
-        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics)
+        self.context = ServiceContext(deployment, limits, self.traffic, self._metrics, ChangeFeed(deployment.hub))
+        self.traffic.on_end.append(self.context.feed.end)
         self._routes = Litestar(
             list(HANDLERS),
             dependencies={"context": Provide(lambda: self.context, sync_to_thread=False)},
@@ -96,7 +99,8 @@ class Service:
             return
         start, path = time.perf_counter(), scope["path"][len(scope.get("root_path", "")) :]
         route = path if path in self._paths else "other"
-        with Lease(self.traffic) as lease:
+        with Lease(self.traffic) as lease, ExitStack() as ending:
+            scope[ENDING] = ending
             answering = _Answering(scope, send, lease, self)
             try:
                 headers = dict(scope["headers"])
@@ -127,7 +131,8 @@ class _Answering:
             if not self._begun:
                 self._begun = True
                 await self._send(self._start)
-            await self._send(message)
+            limits = self._service.limits
+            await write_piece(self._scope, self._send, message, self._service.traffic, limits.answer_ms_max)
         else:
             await self._whole(message.get("body", b""))
 

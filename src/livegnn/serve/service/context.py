@@ -16,9 +16,11 @@ from livegnn.serve.envelope import Refused
 from livegnn.serve.limits import Limits
 from livegnn.serve.metrics import Metrics
 from livegnn.serve.service.bodies import EngineBody
+from livegnn.serve.service.feed import ChangeFeed
 from livegnn.serve.traffic import Traffic
 
 Result = TypeVar("Result")
+ENDING = "livegnn.ending"  # in the scope: an ExitStack that is closed when the request ends
 _READ_AT_ONCE = 256  # vertices whose rows the event loop may read itself
 
 
@@ -33,12 +35,13 @@ class ReadResult(NamedTuple, Generic[Result]):
 
 @dataclass
 class ServiceContext:
-    """deployment: whose routes these are.  readers: threads for what may wait for the writer, or takes long."""
+    """deployment: whose routes these are.  feed: of its changes.  readers: threads for what may wait or takes long."""
 
     deployment: Deployment
     limits: Limits
     traffic: Traffic
     metrics: Metrics
+    feed: ChangeFeed
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "livegnn-readers"))
 
     def engine(self, name: str | None) -> tuple[str, Engine]:

@@ -1,0 +1,41 @@
+"""A client of `livegnn serve`: Client, and AsyncClient for asyncio. Needs httpx (the extra client), and no NumPy.
+
+It imports neither PyTorch nor the compiled module, so it suits programs that only ask.
+"""
+
+from livegnn.client.asynchronous import AsyncChangeStream, AsyncClient
+from livegnn.client.edits import UpdateList
+from livegnn.client.events import ChangeEvent, MissedEvent
+from livegnn.client.replies import (
+    HealthReply,
+    ModelsReply,
+    PredictionsReply,
+    RowsReply,
+    ScoresReply,
+    SnapshotReply,
+    TopReply,
+    WhatIfReply,
+    WriteReply,
+)
+from livegnn.client.retries import RetryPolicy
+from livegnn.client.synchronous import ChangeStream, Client
+
+__all__ = [
+    "AsyncChangeStream",
+    "AsyncClient",
+    "ChangeEvent",
+    "ChangeStream",
+    "Client",
+    "HealthReply",
+    "MissedEvent",
+    "ModelsReply",
+    "PredictionsReply",
+    "RetryPolicy",
+    "RowsReply",
+    "ScoresReply",
+    "SnapshotReply",
+    "TopReply",
+    "UpdateList",
+    "WhatIfReply",
+    "WriteReply",
+]

@@ -1,0 +1,72 @@
+"""Each verb as a request and what to make of its answer: what the two clients share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from livegnn.client.edits import Update, UpdateList, Vertex, items_of
+from livegnn.client.replies import WriteReply
+
+Reply = TypeVar("Reply")
+Fields = TypeVar("Fields", bound=NamedTuple)
+
+
+@dataclass(frozen=True)
+class ServiceCall(Generic[Reply]):
+    """parse: makes the reply of the answer's document.  repeatable: whether it may be sent twice."""
+
+    method: str
+    path: str
+    parse: Callable[[Any], Reply]
+    body: Mapping[str, Any] | None = None
+    params: Sequence[tuple[str, str]] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    extra_s: float = 0.0  # that the service may wait before it answers
+
+
+def reads(path: str, kind: Callable[..., Reply], **body: Any) -> ServiceCall[Reply]:
+    """A read with a body, without what is None."""
+    timeout_ms = body.get("timeout_ms")
+    given = {name: value for name, value in body.items() if value is not None}
+    return ServiceCall("POST", path, parser(kind), given, extra_s=0.0 if timeout_ms is None else timeout_ms / 1e3)
+
+
+def parser(kind: Callable[..., Reply]) -> Callable[[Any], Reply]:
+    """Makes a named tuple of a document; fields that it does not know are left out."""
+    names: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    return lambda said: kind(*(said[name] for name in names))
+
+
+def apply(updates: UpdateList | Iterable[Update], key: str | None) -> ServiceCall[WriteReply]:
+    """A batch with a key, so that it may be sent again."""
+    headers = {"Idempotency-Key": str(uuid.uuid4()) if key is None else key}
+    return ServiceCall("POST", "/v1/updates", parser(WriteReply), {"updates": items_of(updates)}, headers=headers)
+
+
+def change_params(
+    *,
+    engine: str | None,
+    vertex_type: str | None,
+    output: str | None,
+    ids: Iterable[Vertex] | None,
+    numbers: Mapping[str, float | None],
+    flips: bool,
+    row_change: bool,
+) -> list[tuple[str, str]]:
+    """The query of GET /v1/changes."""
+    texts = {"engine": engine, "type": vertex_type, "output": output}
+    params = [(name, value) for name, value in texts.items() if value is not None]
+    params += [("ids", str(each)) for each in ids or ()]
+    params += [(name, repr(value)) for name, value in numbers.items() if value is not None]
+    params += [(name, "true") for name, value in (("flips", flips), ("row_change", row_change)) if value]
+    return params
+
+
+def in_path(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")

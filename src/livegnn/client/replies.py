@@ -1,0 +1,84 @@
+"""What the service answers. Fields that a newer service adds are left out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Prediction = int | float
+
+
+class WriteReply(NamedTuple):
+    """A write that is durable, and visible from `version` on. repeated: it was there before, by its key."""
+
+    version: int
+    updates: int
+    repeated: bool
+
+
+class RowsReply(NamedTuple):
+    """One row for each id, all of one version. None: a number that is not finite."""
+
+    version: int
+    engine: str
+    model: str
+    rows: list[list[float | None]]
+
+
+class PredictionsReply(NamedTuple):
+    """One prediction for each id, all of one version: a class, or the probability of the one class."""
+
+    version: int
+    engine: str
+    model: str
+    predictions: list[Prediction]
+
+
+class ScoresReply(NamedTuple):
+    """One score for each pair, all of one version."""
+
+    version: int
+    engine: str
+    model: str
+    scores: list[float]
+
+
+class TopReply(NamedTuple):
+    """The best vertices, the best first."""
+
+    version: int
+    engine: str
+    model: str
+    vertices: list[int | str]
+    scores: list[float]
+
+
+class WhatIfReply(NamedTuple):
+    """Predictions now, and as they would be."""
+
+    version: int
+    engine: str
+    model: str
+    now: list[Prediction]
+    then: list[Prediction]
+
+
+class ModelsReply(NamedTuple):
+    """engines: their models.  registry: names and versions.  shadows: what they have found, by engine."""
+
+    engines: dict[str, str]
+    registry: dict[str, list[int]]
+    shadows: dict[str, dict[str, Any]]
+
+
+class HealthReply(NamedTuple):
+    """The process answers; version: the newest that can be read."""
+
+    status: str
+    version: int
+
+
+class SnapshotReply(NamedTuple):
+    """pause_ms: for how long writes were stopped."""
+
+    version: int
+    pause_ms: float

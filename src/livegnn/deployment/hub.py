@@ -1,0 +1,367 @@
+"""Hub: what each version changed for each engine, for as long as anyone follows it.
+
+    engine.on_change -> changed ids, their rows before (a snapshot of the version before) and after -> ring of versions
+                                                                      followers: a place in the ring each, and no more
+
+Until an engine has a follower, a batch costs one comparison, and no row is read. Recording begins with the first
+follower, and goes on for `idle_s` after the last one, so that one that comes back finds what it missed. The ring drops
+the oldest versions beyond its bounds. A swap or a rescale gives every row anew: it empties the ring, and
+followers learn that all predictions are to be read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
+
+from livegnn.deployment.config import ChangesConfig
+from livegnn.deployment.filters import ChangedVersion, ChangeFilter, MovedRows
+from livegnn.errors import ModelMismatch, UsageError, VertexUnknown
+from livegnn.graph import Graph
+from livegnn.graph.consumers import VertexChange
+from livegnn.inference import Changes, Engine
+from livegnn.inference.views import SnapshotView
+from livegnn.types import AnyArray, Float32Array
+
+_log = logging.getLogger("livegnn")
+Reason: TypeAlias = Literal["ring", "model", "size", "fault"]  # why versions are not in the ring
+
+
+class Span(NamedTuple):
+    """Versions after a place in the ring.
+
+    versions: that changed something.  floor: versions up to it are not in the ring, for `reason`.  reached: versions up
+    to it have been looked at.
+    """
+
+    versions: list[ChangedVersion]
+    floor: int
+    reason: Reason
+    reached: int
+
+
+class VersionRing:
+    """The newest versions of one engine, from one thread to many. All versions in (floor, head] are known."""
+
+    def __init__(self, versions_max: int, bytes_max: int) -> None:
+        self._versions_max, self._bytes_max = versions_max, bytes_max
+        self._lock = threading.Lock()
+        self._kept: deque[ChangedVersion] = deque()
+        self._bytes = 0
+        self._floor = self._head = 0
+        self._reason: Reason = "ring"
+
+    def restart(self, version: int, reason: Reason) -> None:
+        """Forgets all: what is known begins after this version."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes, self._floor, self._head, self._reason = 0, version, version, reason
+
+    def drop(self, reason: Reason) -> None:
+        """Forgets all up to the newest version. In any thread."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes, self._floor, self._reason = 0, self._head, reason
+
+    def add(self, version: int, changed: ChangedVersion | None) -> None:
+        """The next version; None where it changed nothing."""
+        with self._lock:
+            self._head = version
+            if changed is None:
+                return
+            self._kept.append(changed)
+            self._bytes += changed.bytes
+            while len(self._kept) > self._versions_max or self._bytes > self._bytes_max:
+                oldest = self._kept.popleft()
+                self._bytes -= oldest.bytes
+                self._floor, self._reason = oldest.version, "ring"
+
+    def since(self, version: int, upto: int | None = None, rows_max: int = 1 << 16) -> Span:
+        """Versions after `version`, no later than `upto`, until they have `rows_max` rows."""
+        with self._lock:
+            last = self._head if upto is None else min(upto, self._head)
+            first = bisect_right(self._kept, version, key=lambda each: each.version)
+            found: list[ChangedVersion] = []
+            rows = 0
+            for each in islice(self._kept, first, None):
+                if each.version > last:
+                    break
+                if rows >= rows_max:
+                    last = found[-1].version
+                    break
+                found.append(each)
+                rows += each.count
+            return Span(found, self._floor, self._reason, max(last, min(self._floor, self._head)))
+
+    @property
+    def head(self) -> int:
+        """The newest version that is known."""
+        return self._head
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Versions and bytes."""
+        return len(self._kept), self._bytes
+
+
+class Follow:
+    """One that follows an engine: a look into its ring. Used as a context manager, or with close()."""
+
+    def __init__(self, recorder: ChangeRecorder) -> None:
+        self._recorder = recorder
+        self._open = True
+        self.ring = recorder.ring
+
+    @property
+    def head(self) -> int:
+        """The newest version that is known."""
+        return self.ring.head
+
+    def since(self, version: int, upto: int | None = None) -> Span:
+        """Versions after `version`."""
+        return self.ring.since(version, upto)
+
+    def close(self) -> None:
+        """Ends it. A second call does nothing."""
+        if self._open:
+            self._open = False
+            self._recorder.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class ChangeRecorder:
+    """Records one engine. Its ring is written in the applying thread, under the graph's lock."""
+
+    def __init__(
+        self, engine: Engine, reference: Callable[[], str], config: ChangesConfig, added: Callable[[], object]
+    ) -> None:
+        self.engine, self._reference, self._config, self._added = engine, reference, config, added
+        self.ring = VersionRing(config.keep_versions, config.keep_bytes)
+        self._graph: Graph = engine.graph
+        self._lock = threading.Lock()  # of the count alone
+        self._followers = 0
+        self._left_at = 0.0
+        self._view: SnapshotView | None = None  # of the newest version; None while nothing is recorded
+        self._batch: list[VertexChange] = []
+        self._handle = engine.on_change(self._follow)
+
+    # ---- followers, any thread
+
+    def join(self) -> Follow:
+        """Begins to record where that is needed. Waits for a batch under way. Raises: UsageError once closed."""
+        with self._lock:
+            self._followers += 1
+        try:
+            with self._graph.host.lock:
+                if self._view is None:
+                    self._begin()
+        except BaseException:
+            self.leave()
+            raise
+        return Follow(self)
+
+    def leave(self) -> None:
+        """One fewer."""
+        with self._lock:
+            self._followers -= 1
+            self._left_at = time.monotonic()
+
+    def close(self) -> None:
+        """Ends recording."""
+        self._handle.cancel()
+        with self._graph.host.lock:
+            self._end()
+
+    # ---- the applying thread, under the graph's lock
+
+    def _begin(self) -> None:
+        self._view = self._opened()
+        self.ring.restart(self._view.version, "ring")
+        self._graph.host.add_guard(self._note)
+
+    def _end(self) -> None:
+        if self._view is not None:
+            self._graph.host.drop_guard(self._note)
+            self._view.__exit__(None, None, None)
+            self._view = None
+            self.ring.restart(self.ring.head, "ring")
+
+    def _opened(self) -> SnapshotView:
+        return self.engine.snapshot().__enter__()
+
+    def _note(self, batch: list[VertexChange]) -> None:
+        self._batch = batch
+
+    def _follow(self, changes: Changes) -> None:
+        if self._view is None:
+            return
+        if not self._followers and time.monotonic() - self._left_at > self._config.idle_s:
+            self._end()
+            return
+        with self._next() as (before, after):
+            batch, self._batch = self._batch, []
+            if before.version != changes.version - 1:
+                self.ring.restart(changes.version, "fault")
+                _log.error("[changes] expected version %d next, got %d", before.version + 1, changes.version)
+            elif len(changes) * self.engine.model.output_width * 8 > self._config.keep_bytes:
+                self.ring.restart(changes.version, "size")
+            else:
+                parts = dict(self._parts(changes, batch, before, after))
+                changed = ChangedVersion(changes.version, self.engine.model, self._reference(), parts)
+                self.ring.add(changes.version, changed if parts else None)
+        self._added()
+
+    def switched(self) -> None:
+        """After a swap or a rescale: every row is another one."""
+        if self._view is not None:
+            with self._next() as (_, after):
+                self.ring.restart(after.version, "model")
+            self._added()
+
+    @contextmanager
+    def _next(self) -> Iterator[tuple[SnapshotView, SnapshotView]]:
+        """The views before and after. If reading them fails, followers miss the version."""
+        before = self._view
+        if before is None:
+            raise UsageError("[changes] expected a recorder at work, got one that rests; call join() first")
+        self._view = after = self._opened()
+        try:
+            yield before, after
+        except Exception:
+            _log.exception("[changes] reading version %d failed; followers miss it", after.version)
+            self.ring.restart(after.version, "fault")
+        finally:
+            before.__exit__(None, None, None)
+
+    def _parts(
+        self, changes: Changes, batch: list[VertexChange], before: SnapshotView, after: SnapshotView
+    ) -> Iterator[tuple[str | None, MovedRows]]:
+        types = self._graph.vertex_types
+        found: dict[str | None, AnyArray] = {None: changes.vertices} if types is None else dict(changes.vertices)
+        came: dict[str | None, set[Any]] = {}
+        went: dict[str | None, set[Any]] = {}
+        for one in batch:
+            (came if one.adds else went).setdefault(None if types is None else types[one.code], set()).add(one.id)
+        for vertex_type in dict.fromkeys((*found, *went)):
+            ids = found.get(vertex_type, np.zeros(0, np.int64))
+            gone = sorted(went.get(vertex_type, set()) - set(ids.tolist())) if vertex_type in went else []
+            try:
+                moved = _moved(ids, came.get(vertex_type, set()), gone, vertex_type, (before, after))
+            except ModelMismatch:  # a type that the model has no output for
+                continue
+            if len(moved.ids):
+                yield vertex_type, moved
+
+
+class Hub:
+    """The recorders of a deployment. subscribers, missed: of the service, for its metrics."""
+
+    def __init__(self, engines: Mapping[str, Engine], reference: Callable[[str], str], config: ChangesConfig) -> None:
+        self.config = config
+        self.subscribers = self.missed = 0
+        self._listeners: tuple[Callable[[], object], ...] = ()
+        self._recorders = {
+            name: ChangeRecorder(engine, lambda name=name: reference(name), config, self._notify)  # type: ignore[misc]
+            for name, engine in engines.items()
+        }
+
+    def follow(self, wanted: ChangeFilter) -> Follow:
+        """Follows the engine of a filter from now on. Raises: as ChangeFilter.check; UsageError for no such engine."""
+        return self._recorder(wanted).join()
+
+    def check(self, wanted: ChangeFilter) -> None:
+        """Raises: as follow()."""
+        self._recorder(wanted)
+
+    def _recorder(self, wanted: ChangeFilter) -> ChangeRecorder:
+        recorder = self._recorders.get(wanted.engine)
+        if recorder is None:
+            known = ", ".join(self._recorders) or "none"
+            raise UsageError(f"[changes] expected an engine among {known}, got {wanted.engine!r}; name one of them")
+        wanted.check(recorder.engine)
+        return recorder
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Calls listener() in the applying thread after a version that is recorded. It must return at once."""
+        self._listeners = (*self._listeners, listener)
+
+    def unlisten(self, listener: Callable[[], object]) -> None:
+        """Ends that."""
+        self._listeners = tuple(each for each in self._listeners if each != listener)
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def switched(self, engine: str) -> None:
+        """To be called by the writer after a swap or a rescale of an engine, before the next batch."""
+        try:
+            self._recorders[engine].switched()
+        except Exception:  # the swap stands
+            _log.exception("[changes] following the switch of %r failed", engine)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Versions and bytes in the rings."""
+        sizes = [each.ring.size for each in self._recorders.values()]
+        return sum(versions for versions, _ in sizes), sum(size for _, size in sizes)
+
+    def close(self) -> None:
+        """Ends recording."""
+        for each in self._recorders.values():
+            each.close()
+
+
+def _moved(
+    ids: AnyArray,
+    came: set[Any],
+    gone: list[Any],
+    vertex_type: str | None,
+    views: tuple[SnapshotView, SnapshotView],
+) -> MovedRows:
+    """Rows before and after. came: vertices that the batch added, some of which it may have removed first."""
+    before, after = views
+    k = len(ids)
+    if not came and not gone:
+        nothing = np.zeros(k, np.bool_)
+        old_rows = before.embeddings(ids, vertex_type=vertex_type)
+        return MovedRows(ids, old_rows, after.embeddings(ids, vertex_type=vertex_type), nothing, nothing)
+    new = np.zeros(k + len(gone), np.bool_)
+    if came:
+        for place in [place for place, each in enumerate(ids.tolist()) if each in came]:
+            new[place] = _row(before, ids[place : place + 1], vertex_type) is None
+    if came and gone:  # added and removed in one batch: there was a row only where it had been there before
+        gone = [each for each in gone if each not in came or _row(before, [each], vertex_type) is not None]
+        new = new[: k + len(gone)]
+    rows = after.embeddings(ids, vertex_type=vertex_type)
+    was: Float32Array = np.zeros((k + len(gone), rows.shape[1]), np.float32)
+    old = np.flatnonzero(~new[:k])
+    was[old] = before.embeddings(ids[old], vertex_type=vertex_type)
+    if not gone:
+        return MovedRows(ids, was, rows, new, np.zeros(k, np.bool_))
+    was[k:] = before.embeddings(gone, vertex_type=vertex_type)
+    names = np.array(gone, object if isinstance(gone[0], str) else np.int64)
+    is_gone = np.arange(k + len(gone)) >= k
+    now = np.concatenate([rows, np.zeros((len(gone), rows.shape[1]), np.float32)])
+    return MovedRows(np.concatenate([ids, names]) if k else names, was, now, new, is_gone)
+
+
+def _row(view: SnapshotView, ids: Any, vertex_type: str | None) -> Float32Array | None:
+    try:
+        return view.embeddings(ids, vertex_type=vertex_type)
+    except VertexUnknown:
+        return None
