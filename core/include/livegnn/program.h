@@ -145,6 +145,8 @@ struct AggregationSpec {
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
+  bool reversed = false;  // messages go from an edge's destination to its source (flow.h); so does the context's graph
+
   bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
 };
 
@@ -165,6 +167,7 @@ struct DegreeNormSpec {  // a degree normalisation: which edges count, and how
   int relation = -1;
   bool outgoing = false;            // degrees of out-edges but self-loops; self_loops is false
   Scaling scaling = Scaling::Root;  // another one: outgoing
+  bool reversed = false;            // every edge counts as if it were turned round
 };
 
 struct WeightSpec {

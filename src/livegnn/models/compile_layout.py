@@ -36,6 +36,7 @@ class _Context(NamedTuple):
     relation: int
     outgoing: bool
     scaling: Scaling
+    reversed: bool
 
 
 @dataclass
@@ -178,7 +179,7 @@ class ProgramLayout:
                 outgoing = value.norm in _OUTGOING
                 relation = self.edge_code(value.relation)
                 scaling = _OUTGOING.get(value.norm, Scaling.Root)
-                key = _Context(weighted, value.self_loops, fill, relation, outgoing, scaling)
+                key = _Context(weighted, value.self_loops, fill, relation, outgoing, scaling, value.reversed)
                 made.context = self.contexts.setdefault(key, len(self.contexts))
                 if value.self_loops or value.norm == "difference":
                     made.root = Root.Message
@@ -318,4 +319,5 @@ class ProgramLayout:
             attention=made.attention,
             heads=value.heads if isinstance(value, edges.Gather) else 1,
             target=self.vertex_code(value.vertex_type),
+            reversed=value.reversed,
         )

@@ -391,6 +391,7 @@ class Propagate(Value):
     With `reduce` "max", "min" or "median" the largest, smallest or middle term of each column (of two the smaller one)
     takes the place of the sum; 0 where there is no term. Norm sum or gcn only (s_v is not negative, so it may stay
     outside).
+    With `reversed` messages go against the edges: all of this as if every edge (u, v) were (v, u).
 
     Source: Kipf and Welling 2017; torch_geometric.nn.conv.gcn_conv.gcn_norm, torch_geometric.utils.get_laplacian.
     """
@@ -403,6 +404,7 @@ class Propagate(Value):
     reduce: Reduce = "sum"
     relation: int | None = None
     target: int | None = None
+    reversed: bool = False
 
     def __post_init__(self) -> None:
         reduces = get_args(Reduce)

@@ -105,7 +105,7 @@ def _propagate(entry: Mapping[str, Any], x: AnyArray, edges: Edges) -> AnyArray:
     if entry["weighted"] and edges.weight is None:
         raise ValueError("[reference] expected edge weights, got none; pass weight=")
     w = np.array(edges.weight, dtype=kind) if entry["weighted"] else np.ones(len(edges.src), kind)
-    src, dst = edges.src, edges.dst
+    src, dst = (edges.dst, edges.src) if entry.get("reversed") else (edges.src, edges.dst)
     if entry.get("relation") is not None:
         chosen = np.flatnonzero(np.asarray(edges.types) == entry["relation"])
         src, dst, w = src[chosen], dst[chosen], w[chosen]
