@@ -84,7 +84,7 @@ DegreeNorm::Fixed DegreeNorm::sum_of(const GraphStore& graph, VertexId v) const 
 }
 
 void DegreeNorm::check(const GraphStore& graph, VertexId v) const {
-  if (spec_.scaling == Scaling::One) {
+  if (spec_.scaling == Scaling::One || spec_.scaling == Scaling::Unit) {
     sum_of(graph, v);
     return;
   }
@@ -99,6 +99,10 @@ void DegreeNorm::finish(const GraphStore& graph, VertexId v) {
     return;
   }
   factors.loop = loop_weight(graph, v);
+  if (spec_.scaling == Scaling::Unit) {
+    factors.scale = 1.0f;
+    return;
+  }
   const Fixed degree = sum_[at(v)] + fixed(factors.loop);
   refuse_negative(degree, v);
   const double d = static_cast<double>(degree) / kUnit;

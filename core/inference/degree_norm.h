@@ -1,6 +1,6 @@
 // Degree norms of GCN-like layers: d_v, the self-loop weight L_v and the factor s_v = d_v^-1/2. d_v is of in-edges
-// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v. Reversed, all edges are turned
-// round.
+// or, in Laplacians, of out-edges; there s_v may be 1 / d_v, or 1 with L_v = -d_v. Of sums over filled self-loops
+// s_v = 1. Reversed, all edges are turned round.
 //
 // d_v is kept in 128-bit fixed point (units of 2^-64), so that adding and removing weights accumulates no rounding
 // error.

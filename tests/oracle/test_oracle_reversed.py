@@ -120,6 +120,22 @@ def test_degrees_exist_per_direction(norm):
             check_engine(engine, mirror, f"{norm} {given} batch {batch}")
 
 
+@pytest.mark.parametrize("given", WAYS, ids=str)
+def test_sums_over_filled_self_loops(given):
+    """A vertex's last self-loop edge counts, or a number where it has none; other self-loops do not."""
+    rng = np.random.default_rng(8)
+    x = ir.Input(5)
+    kinds = ((True, False), (True, True), (False, False))
+    parts = [ir.Propagate(x, "sum", weighted, True, 0.25, reversed=each) for weighted, each in kinds]
+    filled = ir.Propagate(ir.Activation(parts[0], "tanh"), "sum", True, True, -2.0)
+    model = lg.Model.from_output(ir.Concat((*parts, filled)))
+    graph, mirror = random_graph(rng, 5, True, vertices=8)
+    engine = lg.Engine(model, graph, **given)
+    for batch in range(8):
+        apply(engine, random_batch(rng, mirror, 6))
+        check_engine(engine, mirror, f"{given} batch {batch}")
+
+
 def test_a_new_edge_changes_its_source_only():
     graph = lg.Graph(np.eye(4, dtype=np.float32), [0, 1], [1, 2])
     engine = lg.Engine(lg.Model([lg.layers.Reversed([lg.layers.SAGE(np.eye(4))])]), graph)
@@ -169,7 +185,8 @@ def test_the_same_bits_in_less_memory(options, monkeypatch):
     rng = np.random.default_rng(4)
     x = ir.Input(8)
     weights = rng.standard_normal((24, 8)).astype(np.float32)
-    hidden = [ir.Activation(ir.Linear(ir.Propagate(x, "gcn", reversed=each), weights), "relu") for each in (0, 1)]
+    sums = [ir.Propagate(x, "gcn", reversed=each) for each in (False, True)]
+    hidden = [ir.Activation(ir.Linear(each, weights), "relu") for each in sums]
     joined = ir.Propagate(ir.Combine(((1.0, hidden[0]), (1.0, hidden[1]))), "mean", reversed=True)
     graph, mirror = random_graph(rng, 8, False, vertices=500)
     model = lg.Model.from_output(joined)
@@ -183,15 +200,15 @@ def test_the_same_bits_in_less_memory(options, monkeypatch):
     assert limited.memory.pages_out > 0
 
 
-def test_edges_in_files():
+def test_edges_in_files(tmp_path):
     """Lists are read whole, in memory or not, whichever way messages go."""
     rng = np.random.default_rng(6)
     features = rng.standard_normal((30, 5)).astype(np.float32)
     src, dst = rng.integers(0, 30, (2, 200))
-    graph = lg.Graph(features, src, dst, time=np.arange(200), offload="memory")
+    graph = lg.Graph(features, src, dst, time=np.arange(200))
     plain = lg.Graph(features, src, dst, time=np.arange(200))
     engines = [lg.Engine(both_ways(), each) for each in (graph, plain)]
-    graph.offload(before=120)
+    graph.offload(120, tmp_path / "old")
     for step in range(3):
         for engine in engines:
             updates = lg.Updates()

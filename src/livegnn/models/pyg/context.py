@@ -31,10 +31,14 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class Marker:
-    """A tensor of the graph itself; where edges have types in a dict, that of one type."""
+    """A tensor of the graph itself; where edges have types in a dict, that of one type.
+
+    turned: of edge_index, whether every edge is turned round.
+    """
 
     what: str
     relation: Relation | None = None
+    turned: bool = False
 
 
 EDGES = Marker("edge_index")
@@ -68,6 +72,7 @@ class Rewired:
     loops:    "keep" all as they are; "drop" them; "add" one of weight `fill` to every vertex; "replace" all by such
               ones; "fill": one for every vertex, of its last self-loop's weight, or of `fill` without one.
     weighted: whether the graph's weights are in the weights.   norm: "gcn" where these are divided by degrees.
+    turned: of edge_index, whether every edge is turned round; of weights, whether their degrees are of such edges.
     """
 
     what: str = EDGES.what
@@ -75,6 +80,7 @@ class Rewired:
     fill: float = 1.0
     weighted: bool = False
     norm: str | None = None
+    turned: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,11 @@ class Unfit(Exception):
 
 class NotTraceable(Exception):
     """torch.fx cannot read this module; a recording may."""
+
+
+def is_edges(value: Any) -> bool:
+    """Whether a symbol is edge_index, as it is or changed."""
+    return isinstance(value, (Rewired, Marker)) and value.what == EDGES.what
 
 
 def is_symbol(value: Any) -> bool:

@@ -17,15 +17,13 @@ import torch.nn.functional as F
 from livegnn.models import ir
 from livegnn.models.pyg.constants import STATES
 from livegnn.models.pyg.context import (
-    EDGES,
     Flat,
     Import,
-    Marker,
     Refusal,
-    Rewired,
     Shaped,
     Unfit,
     first_refusal,
+    is_edges,
     refuse,
 )
 from livegnn.models.pyg.functions.columns import COLUMNS
@@ -33,6 +31,7 @@ from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
 from livegnn.models.pyg.functions.pools import POOLED
 from livegnn.models.pyg.functions.rows import ROWS
 from livegnn.models.pyg.functions.shapes import SHAPES
+from livegnn.models.pyg.functions.turned import join_turned
 from livegnn.models.pyg.pools import global_pool
 from livegnn.models.pyg.shapes import join
 from livegnn.models.pyg.tables import join_tables
@@ -48,7 +47,7 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
-HANDLERS = join_tables(join(_PLAIN) | STATES)
+HANDLERS = join_turned(join_tables(join(_PLAIN) | STATES))
 _FLAT = {
     *ROWS,
     "clone",
@@ -60,7 +59,7 @@ _FLAT = {
     "maximum",
     "minimum",
 }  # row by row, on vectors as on columns
-_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool"}
+_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "flip", "index_select"}
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
 
@@ -102,7 +101,7 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
     handler = None if name is None else HANDLERS.get(name)
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
-    if not picks and name in _COMPUTING and any(_is_edges(each) for each in _spread(given)):
+    if not picks and name in _COMPUTING and any(is_edges(each) for each in _spread(given)):
         return Refusal(refuse(whole, "it computes with edge_index, and the graph keeps the edges", EDGES_ADVICE))
     flat = name in _FLAT and _all_flat(given)
     if flat:
@@ -123,10 +122,6 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
 def _spread(given: tuple[Any, ...]) -> Iterator[Any]:
     for each in given:
         yield from each if isinstance(each, (list, tuple)) else (each,)
-
-
-def _is_edges(each: Any) -> bool:
-    return isinstance(each, (Rewired, Marker)) and each.what == EDGES.what
 
 
 def _all_flat(given: tuple[Any, ...]) -> bool:

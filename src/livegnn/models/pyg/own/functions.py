@@ -18,7 +18,7 @@ from livegnn.models.edges import HeadDot, RowMatrix, Source, Target
 from livegnn.models.messages import linear
 from livegnn.models.pyg.context import Import, Unfit, to_array
 from livegnn.models.pyg.functions.registry import HANDLERS
-from livegnn.models.pyg.own.reduce import Reducer
+from livegnn.models.pyg.own.ends import SINGLE_EDGES, row_of_ends
 from livegnn.models.pyg.own.rows import (
     EndIds,
     InfiniteEntries,
@@ -31,13 +31,14 @@ from livegnn.models.pyg.own.rows import (
     spread,
     times,
 )
+from livegnn.models.pyg.own.ways import Ways
 
 
 class Tracing(Protocol):
     """What a handler may use of the layer that is read."""
 
     record: Import
-    reducer: Reducer
+    reducer: Ways
     from_zeros: bool
 
     def constant(self, like: Traced, row: Any, shape: tuple[int, ...]) -> Traced: ...
@@ -54,8 +55,6 @@ _WHOLE_ROWS = {"prelu", "softmax", "log_softmax", "normalize", "layer_norm", "ba
 _SAME = {"contiguous", "clone", "detach", "requires_grad", "cpu", "nan_to_num", "to", "type_as", "type", "float",
          "double", "data", "alias"}  # fmt: skip
 _RESHAPED = {"view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "view_as", "reshape_as"}
-
-_SINGLE_EDGES = "it picks single edges, and the edges of a graph that changes are not fixed"
 
 
 def _traced(x: Any) -> Traced:
@@ -381,8 +380,8 @@ def _pieces(name: str) -> Callable[..., Any]:
         axis = kwargs.get("dim", given[0] if given else 0)
         if isinstance(input, EndIds):
             if input.end is not None or axis != 0 or len(result) != 2:
-                raise Unfit(_SINGLE_EDGES)
-            return tuple(EndIds(input.edges, end) for end in (0, 1))
+                raise Unfit(SINGLE_EDGES)
+            return tuple(map(input.of, (0, 1)))
         x = _traced(input)
         (axis,) = _dims(x, axis)
         numbers = np.arange(x.value.width).reshape(x.shape)
@@ -401,9 +400,7 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
     if isinstance(input, (tuple, list)):
         return input[index]
     if isinstance(input, EndIds):
-        if input.end is None and index in (0, 1, -1, -2):
-            return EndIds(input.edges, index % 2)
-        raise Unfit(_SINGLE_EDGES)
+        return row_of_ends(input, index)
     if isinstance(index, EndIds):
         return _lift(tracing, result, input, 0, index)
     x = _traced(input)
@@ -470,9 +467,7 @@ def scatter(tracing: Tracing, result: Any, src: Any, index: Any, reduce: str, di
         degree = tracing.reducer.degree(src, index.end)
         if degree is not None:
             return degree
-    if index.end == 0:
-        raise Unfit("it reduces what leaves a vertex, along the edges' other direction", "turn the edges round instead")
-    return tracing.reducer.simple(src, kinds[reduce])
+    return tracing.reducer.simple(src, kinds[reduce], index.end)
 
 
 def on_edges_of(tracing: Tracing, index: EndIds, row: Any, shape: tuple[int, ...]) -> Traced:

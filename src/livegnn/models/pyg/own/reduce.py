@@ -8,7 +8,7 @@ attention. What is left is gathered edge by edge.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from livegnn.models import ir, layers
@@ -90,10 +90,13 @@ def product(factors: list[ir.Value], width: int) -> ir.Value | None:
 
 
 class Reducer:
-    """All reductions of one own layer. anchor: any rows of its vertices."""
+    """All reductions of one own layer at one end of the edges, which rows of edges have as their target.
 
-    def __init__(self, record: Import, where: str, anchor: ir.Value) -> None:
-        self.record, self.where, self.anchor = record, where, anchor
+    anchor: any rows of its vertices.   reversed: whether the edges are turned round (own/ways.py).
+    """
+
+    def __init__(self, record: Import, where: str, anchor: ir.Value, *, reversed: bool) -> None:
+        self.record, self.where, self.anchor, self.reversed = record, where, anchor, reversed
         self.softmaxes: dict[int, tuple[ir.Value, Traced]] = {}  # id of a weight on edges -> itself, the scores
         self.degrees: dict[int, tuple[ir.Value, DegreeOf]] = {}
         self.roots: dict[int, tuple[ir.Value, DegreeOf]] = {}  # of degrees to the power -1/2
@@ -118,6 +121,9 @@ class Reducer:
         edges, shape = _edges_of(rows), rows.shape
         parts = Factors(rows.value.width)
         parts.add(rows.value, set(self.softmaxes))
+        filled = self.filled(rows, parts, edges) if kind == "sum" else None
+        if filled is not None:
+            return Traced(filled, shape)
         normalised = self.normalised(rows, parts, edges, kind)
         if normalised is not None:
             return Traced(normalised, shape)
@@ -150,7 +156,7 @@ class Reducer:
         return y if outside is None else ir.Multiply(y, outside)
 
     def aggregator(self, message: ir.Value, loops: Loops, *, weighted: bool = False, label: Any = None) -> Aggregator:
-        return Aggregator(message, self.anchor, self.record, self.where, weighted, None, loops, label)
+        return Aggregator(message, self.anchor, self.record, self.where, weighted, None, loops, label, self.reversed)
 
     def with_loops(self, rows: Traced, parts: Factors, kind: ir.Aggregate) -> ir.Value:
         """The reduction over the graph's edges, and the added loops' rows joined to it at their vertices."""
@@ -176,8 +182,8 @@ class Reducer:
 
     # ---- degrees
 
-    def degree(self, rows: Traced, end: int) -> Traced | None:
-        """The sum of edges' constant or weight at their sources or targets, remembered as a degree.
+    def degree(self, rows: Traced) -> Traced | None:
+        """The sum of edges' constant or weight at their targets, remembered as a degree.
 
         None where rows are neither, or nothing of the kind.
         """
@@ -186,14 +192,14 @@ class Reducer:
         if rows.value.width != 1 or not (weighted or (row is not None and row[0] == 1.0)):
             return None
         fill = rows.loop.fill if isinstance(rows.loop, LoopWeight) else None
-        own = self.aggregator(ones(self.anchor), _loops(edges), weighted=weighted).simple("sum")
-        if end == 0:  # the "difference" of ones is the weights of in-edges less those of out-edges, loops aside
-            difference = ir.Propagate(ones(self.anchor), "difference", weighted)
-            own = ir.Combine(((1.0, own), (-1.0, difference)))
-        if edges.added:
+        if fill is not None and weighted and not edges.own:
+            own: ir.Value = ir.Propagate(ones(self.anchor), "sum", True, True, fill, reversed=self.reversed)
+        else:
+            own = self.aggregator(ones(self.anchor), _loops(edges), weighted=weighted).simple("sum")
+        if edges.added and (fill is None or edges.own or not weighted):
             assert rows.loop is not None
             own = ir.Combine(((1.0, own), (1.0, rows.loop)))
-        if end == 1 and (rows.even or fill is not None):
+        if rows.even or fill is not None:
             self.degrees[id(own)] = own, DegreeOf(edges, weighted, fill)
         return Traced(own, rows.shape)
 
@@ -222,7 +228,25 @@ class Reducer:
         x = product(rest, parts.width)
         x = constant_like(self.anchor, [1.0] * parts.width) if x is None else x
         x = _scaled(parts.coefficient)(x)
-        return layers.gcn_propagate(x, degree.weighted, loops, 1.0 if degree.fill is None else degree.fill, kind)
+        y = layers.gcn_propagate(x, degree.weighted, loops, 1.0 if degree.fill is None else degree.fill, kind)
+        return replace(y, reversed=self.reversed)
+
+    def filled(self, rows: Traced, parts: Factors, edges: EdgeChoice) -> ir.Value | None:
+        """w times rows of either end over edges whose loops were filled up, as one sum; None if it is none.
+
+        What is normalised is left to `normalised`.
+        """
+        leaves = [] if rows.loop is None else [each for each in ir.walk(rows.loop) if isinstance(each, LoopWeight)]
+        if not leaves or edges.own or parts.others or parts.weights != 1 or not _same_in_loops(rows, parts):
+            return None
+        known = self.roots.get(id(parts.targets[0])) if len(parts.targets) == 1 else None
+        if known is not None and any(each is parts.targets[0] for each in parts.sources):
+            return None
+        x = product(parts.sources, parts.width)
+        x = _scaled(parts.coefficient)(constant_like(self.anchor, [1.0] * parts.width) if x is None else x)
+        y: ir.Value = ir.Propagate(x, "sum", True, True, leaves[0].fill, reversed=self.reversed)
+        outside = product(parts.targets, parts.width)
+        return y if outside is None else ir.Multiply(y, outside)
 
     # ---- attention
 
@@ -258,7 +282,7 @@ class Reducer:
         message = Source(constant_like(self.anchor, [1.0] * parts.width)) if message is None else message
         message = message if parts.coefficient == 1.0 else at_ends(_scaled(parts.coefficient), message)
         loops = "replace" if edges.added else _loops(edges)
-        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, loops)
+        y: ir.Value = Gather(message, "softmax", score.value, score.value.width, loops, reversed=self.reversed)
         outside = product(parts.targets, parts.width)
         return y if outside is None else ir.Multiply(y, outside)
 

@@ -31,10 +31,15 @@ class EdgeChoice:
 
 @dataclass(frozen=True)
 class EndIds:
-    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both."""
+    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both, the targets first if `turned`."""
 
     edges: EdgeChoice
     end: int | None = None
+    turned: bool = False
+
+    def of(self, row: int) -> EndIds:
+        """One row of both ends."""
+        return EndIds(self.edges, row % 2 ^ self.turned)
 
 
 @dataclass(frozen=True, eq=False)

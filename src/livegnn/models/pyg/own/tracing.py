@@ -22,10 +22,11 @@ from torch_geometric import nn as pyg
 from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
+from livegnn.models.pyg.own.ends import both_ends, turned_ends
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, on_edges_of
-from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, InfiniteEntries, Traced, constant_like, is_followed, row_of
 from livegnn.models.pyg.own.utilities import utilities_as_steps
+from livegnn.models.pyg.own.ways import Ways
 
 _ABOUT = {
     "size", "dim", "shape", "device", "dtype", "ndim", "is_cuda", "layout", "is_sparse", "get_device", "numel", "len",
@@ -50,7 +51,7 @@ class FollowedRun(TorchFunctionMode):
     def __init__(self, layer: nn.Module, record: Import, where: str, anchor: ir.Value, nested: Any) -> None:
         super().__init__()
         self.layer, self.record, self.where, self.nested = layer, record, where, nested
-        self.reducer = Reducer(record, where, anchor)
+        self.reducer = Ways(record, where, anchor)
         self.paths = {id(each): path for path, each in layer.named_modules()}
         self.known: dict[int, tuple[torch.Tensor, Any]] = {}
         self.depth = 0
@@ -114,12 +115,12 @@ class FollowedRun(TorchFunctionMode):
         """The rows that an aggregation of PyG makes of messages."""
         given = inspect.signature(pyg.Aggregation.forward).bind(module, *args, **kwargs).arguments
         x, index, ptr = given["x"], given.get("index"), given.get("ptr")
-        if not isinstance(index, EndIds) or index.end != 1 or ptr is not None:
-            raise Unfit("it reduces by something else than the edges' targets", "pass index")
+        if not isinstance(index, EndIds) or index.end is None or ptr is not None:
+            raise Unfit("it reduces by something else than the ends of edges", "pass index")
         if not isinstance(x, Traced):
             x = on_edges_of(self, index, row_of(x, len(x), tuple(x.shape[1:]), self.record), tuple(x.shape[1:]))
         label = getattr(self.layer, "aggr", None) if module is getattr(self.layer, "aggr_module", None) else None
-        return self.reducer.of(x, module, label or type(module).__name__)
+        return self.reducer.of(x, module, label or type(module).__name__, index.end)
 
     def convolution(self, module: Any, args: Any, kwargs: Any) -> Any:
         return self.nested(self, module, self.paths[id(module)], args, kwargs)
@@ -213,7 +214,7 @@ class FollowedRun(TorchFunctionMode):
 
     def step(self, name: str, result: Any, args: Any, kwargs: Any) -> Any:
         """What a function of torch makes. Raises: Unfit."""
-        first = args[0] if args else None
+        first: Any = args[0] if args else None
         if isinstance(first, EndIds):
             if name in _OF_IDS:
                 return None
@@ -221,6 +222,10 @@ class FollowedRun(TorchFunctionMode):
                 return first
             if name in ("contiguous", "clone", "detach", "to", "long"):
                 return first
+            if first.end is None and name in ("flip", "flipud", "index_select"):
+                return turned_ends(first, name, args[1:], kwargs)
+        if name in ("stack", "vstack") and any(isinstance(each, EndIds) for each in first or ()):
+            return both_ends(first, kwargs.get("dim", args[1] if len(args) > 1 else 0))
         if isinstance(first, InfiniteEntries) and name not in ("where",):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
         handler = FUNCTIONS.get(name)

@@ -7,17 +7,17 @@ stand-in, which outside of that thread's reading calls the original.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch_geometric import utils
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight, Gather
+from livegnn.models.edges import EdgeWeight, Loops
 from livegnn.models.pyg.context import Unfit
 from livegnn.models.pyg.own.functions import Tracing, on_edges_of, scatter
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced, constant_like, constant_row, row_of
@@ -34,14 +34,12 @@ def _softmax(tracing: Tracing, result: Any, given: Given) -> Any:
     src, index = given["src"], given.get("index")
     if not isinstance(index, EndIds) or index.end is None or given.get("ptr") is not None:
         raise Unfit("its groups are not the in-edges of a vertex", "pass index")
-    if index.end == 0:
-        raise Unfit("it runs over what leaves a vertex, along the edges' other direction", "pass index, the targets")
     if not isinstance(src, Traced):
         shape = tuple(src.shape[1:])
         src = on_edges_of(tracing, index, row_of(src, len(src), shape, tracing.record), shape)
     if given.get("dim", 0) % (len(src.shape) + 1) != 0 or src.edges != index.edges:
         raise Unfit("its scores are not rows of the edges whose targets it is given")
-    return tracing.reducer.softmax(src)
+    return tracing.reducer.softmax(src, index.end)
 
 
 def _scatter(tracing: Tracing, result: Any, given: Given) -> Any:
@@ -55,19 +53,19 @@ def _degree(tracing: Tracing, result: Any, given: Given) -> Any:
     return scatter(tracing, result, on_edges_of(tracing, index, [1.0], ()), index, "sum")
 
 
-def _edges_in(given: Given) -> EdgeChoice:
+def _edges_in(given: Given) -> EndIds:
     edge_index = given["edge_index"]
     if not isinstance(edge_index, EndIds) or edge_index.end is not None:
         raise Unfit("its edges are not the graph's own edge_index", "change the graph, not the model's copy")
-    return edge_index.edges
+    return edge_index
 
 
 def _remove(tracing: Tracing, result: Any, given: Given) -> Any:
-    edge_attr = given.get("edge_attr")
-    if _edges_in(given).added:
+    ids, edge_attr = _edges_in(given), given.get("edge_attr")
+    if ids.edges.added:
         raise Unfit("it removes the self-loops that were added before", "leave out one of the two")
     edges = EdgeChoice(own=False)
-    return EndIds(edges), None if edge_attr is None else _rows(tracing, result[1], edge_attr, edges, None)
+    return replace(ids, edges=edges), None if edge_attr is None else _rows(tracing, result[1], edge_attr, edges, None)
 
 
 def _rows(tracing: Tracing, result: Any, edge_attr: Any, edges: EdgeChoice, loop: ir.Value | None) -> Traced:
@@ -79,21 +77,24 @@ def _rows(tracing: Tracing, result: Any, edge_attr: Any, edges: EdgeChoice, loop
 
 
 def _add(tracing: Tracing, result: Any, given: Given) -> Any:
-    before, edge_attr = _edges_in(given), given.get("edge_attr")
+    ids, edge_attr = _edges_in(given), given.get("edge_attr")
+    before = ids.edges
     if before.added:
         raise Unfit("it adds self-loops for the second time", "leave out one of the two")
     if given.get("num_nodes") is None:
         raise Unfit(_NUM_NODES, _PASS_IT)
     edges = EdgeChoice(before.own, added=True)
     if edge_attr is None:
-        return EndIds(edges), None
+        return replace(ids, edges=edges), None
     plain = _rows(tracing, result[1], edge_attr, before, None)
-    loop, even = _fill(tracing, plain, given.get("fill_value"))
-    return EndIds(edges), Traced(plain.value, plain.shape, edges, loop, even)
+    loop, even = _fill(tracing, plain, given.get("fill_value"), 0 if ids.turned else 1)
+    return replace(ids, edges=edges), Traced(plain.value, plain.shape, edges, loop, even)
 
 
-def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bool]:
-    """The rows of added loops, as PyG's compute_loop_attr makes them, and whether all other edges' are the same."""
+def _fill(tracing: Tracing, rows: Traced, fill_value: Any, end: int) -> tuple[ir.Value, bool]:
+    """The rows of added loops, as PyG's compute_loop_attr makes them of edges with this end, and whether all other
+    edges' are the same.
+    """
     if isinstance(fill_value, Traced):
         raise Unfit("its fill_value is computed from the features", "use a number, 'mean' or 'add'")
     if not isinstance(fill_value, str):
@@ -103,16 +104,17 @@ def _fill(tracing: Tracing, rows: Traced, fill_value: Any) -> tuple[ir.Value, bo
     kinds: dict[str, ir.Aggregate] = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
     if fill_value not in kinds:
         raise Unfit(f"fill_value={fill_value!r} is not supported", "use a number, 'mean' or 'add'")
-    loops = "keep" if rows.edges is None or rows.edges.own else "drop"
-    return Gather(rows.value, kinds[fill_value], loops=loops), False  # type: ignore[arg-type]
+    loops: Loops = "keep" if rows.edges is None or rows.edges.own else "drop"
+    return tracing.reducer.gathered(rows.value, kinds[fill_value], loops, end), False
 
 
 def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
     """One loop for every vertex in the place of its own ones, whose rows it keeps from the last of them."""
-    before, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
+    ids, edge_attr, fill_value = _edges_in(given), given.get("edge_attr"), given.get("fill_value")
+    before = ids.edges
     if before.added or edge_attr is None or not before.own:
         before = EdgeChoice(own=False) if not before.added else before
-        return _add(tracing, result, {**given, "edge_index": EndIds(before)})
+        return _add(tracing, result, {**given, "edge_index": replace(ids, edges=before)})
     if not isinstance(edge_attr, Traced):
         return _keep_constant(tracing, result, given)
     if given.get("num_nodes") is None:
@@ -124,18 +126,19 @@ def _add_remaining(tracing: Tracing, result: Any, given: Given) -> Any:
         )
     edges = EdgeChoice(own=False, added=True)
     weight = LoopWeight(1.0 if fill_value is None else float(fill_value))
-    return EndIds(edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
+    return replace(ids, edges=edges), Traced(edge_attr.value, edge_attr.shape, edges, weight, even=False)
 
 
 def _keep_constant(tracing: Tracing, result: Any, given: Given) -> Any:
     """The same where all edges have one constant row: so do the loops of vertices with self-loops of their own."""
-    ids, rows = _add(tracing, result, {**given, "edge_index": EndIds(EdgeChoice(own=False))})
+    dropped = replace(_edges_in(given), edges=EdgeChoice(own=False))
+    ids, rows = _add(tracing, result, {**given, "edge_index": dropped})
     if rows.even:
         return ids, rows
     reducer = tracing.reducer
     own = ((1.0, reducer.count(EdgeChoice())), (-1.0, reducer.count(EdgeChoice(own=False))))
     constant = constant_like(reducer.anchor, constant_row(rows.value))
-    return ids, dataclasses.replace(rows, loop=ir.Elementwise("where", (ir.Combine(own), constant, rows.loop)))
+    return ids, replace(rows, loop=ir.Elementwise("where", (ir.Combine(own), constant, rows.loop)))
 
 
 _STEPS: dict[Callable[..., Any], Callable[..., Any]] = {
