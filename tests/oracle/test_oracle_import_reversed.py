@@ -16,10 +16,12 @@ from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degr
 import livegnn as lg
 from livegnn.models.pyg.convs.registry import CONVS
 from livegnn.testing import random_batch, random_graph
+from tests.oracle.hetero_oracle import BOUGHT, BUY, FOLLOW, METADATA, TRIPLES, WIDTHS, check_hetero
 from tests.oracle.own_layers import BIT_EXACT as OWN
 from tests.oracle.own_layers import OPTIONS
 from tests.oracle.pyg_layers import LAYERS
 from tests.oracle.pyg_oracle import liven
+from tests.oracle.typed_streams import random_typed_batch, random_typed_graph
 
 WAYS = {
     "flip": lambda e: e.flip(0),
@@ -270,3 +272,40 @@ def test_edges_that_a_forward_changes(how):
     torch.manual_seed(0)
     weighted = how in ("normalised", "normalised by flow", "weighted")
     follow(Rewired(REWIRED[how]), 4, weighted=weighted, input_width=4)
+
+
+class TypedDirections(nn.Module):
+    """Edges between two types, along them and turned round; within one type by the layer's flow."""
+
+    def __init__(self):
+        super().__init__()
+        self.buy, self.bought = pyg.SAGEConv((5, 3), 4), pyg.SAGEConv((4, 5), 6, aggr="max")
+        self.follow = pyg.GCNConv(5, 6, flow="target_to_source")
+        self.seen = pyg.GATConv((3, 5), 6, add_self_loops=False)
+
+    def forward(self, x_dict, edge_index_dict):
+        user, item = x_dict["User"], x_dict["Item"]
+        bought = self.buy((user, item), edge_index_dict[BUY]).relu()
+        back = self.bought((bought, user), edge_index_dict[BUY].flip(0))
+        back = back + self.follow(user, edge_index_dict[FOLLOW])
+        return {"User": back + self.seen((item, user), edge_index_dict[BUY][[1, 0]]), "Item": bought}
+
+
+@pytest.mark.parametrize("options", [{}, {"state": "compact"}, {"mode": "on_demand"}], ids=str)
+def test_typed_graphs(options):
+    torch.manual_seed(0)
+    module = liven(TypedDirections())
+    model = lg.from_pyg(module, metadata=METADATA, input_width=WIDTHS)
+    rng = np.random.default_rng(2)
+    graph, mirror = random_typed_graph(rng, WIDTHS, TRIPLES)
+    engine = lg.Engine(model, graph, **options)
+    for batch in range(6):
+        engine.apply(random_typed_batch(rng, mirror, 8))
+        check_hetero(engine, module, mirror, f"batch {batch}")
+
+
+def test_flow_between_types_is_refused():
+    turned = pyg.SAGEConv((5, 3), 4, flow="target_to_source")
+    module = pyg.HeteroConv({BUY: turned, BOUGHT: pyg.SAGEConv((3, 5), 4)})
+    with pytest.raises(lg.errors.ModelUnsupported, match=r"turn the edges round, by edge_index.flip\(0\)"):
+        lg.from_pyg(module)

@@ -274,6 +274,11 @@ class Model:
         return any(isinstance(value, edges.Gather) for value in self._values)
 
     @property
+    def goes_back(self) -> bool:
+        """Whether some messages go against the edges, so that a row depends on out-neighbours, too."""
+        return any(isinstance(value, ir.Propagate | edges.Gather) and value.reversed for value in self._values)
+
+    @property
     def edge_head(self) -> ir.Value | None:
         """How pairs are scored; None is the dot product."""
         return self._edge_head
