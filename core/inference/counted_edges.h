@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "inference/flow.h"
 #include "livegnn/graph.h"
 #include "livegnn/program.h"
 
@@ -40,13 +41,13 @@ void visit_counted(const EdgeSpan& span, const CountedEdges& filter, VertexId v,
 }
 
 template <typename Visit>
-void visit_counted_in(const GraphStore& graph, const CountedEdges& filter, VertexId v, Visit&& visit) {
-  graph.visit_in(v, [&](const EdgeSpan& span) { visit_counted(span, filter, v, visit); });
+void visit_counted_in(const Flow& flow, const CountedEdges& filter, VertexId v, Visit&& visit) {
+  flow.visit_in(v, [&](const EdgeSpan& span) { visit_counted(span, filter, v, visit); });
 }
 
 template <typename Visit>
-void visit_counted_out(const GraphStore& graph, const CountedEdges& filter, VertexId u, Visit&& visit) {
-  graph.visit_out(u, [&](const EdgeSpan& span) { visit_counted(span, filter, u, visit); });
+void visit_counted_out(const Flow& flow, const CountedEdges& filter, VertexId u, Visit&& visit) {
+  flow.visit_out(u, [&](const EdgeSpan& span) { visit_counted(span, filter, u, visit); });
 }
 
 inline float weight_of(const EdgeSpan& span, std::int32_t i) {

@@ -145,6 +145,8 @@ struct AggregationSpec {
 
   int target = -1;  // the type of the vertices that have such a row; -1: all
 
+  bool reversed = false;  // messages go from an edge's destination to its source (flow.h); so does the context's graph
+
   bool scaled() const { return norm == Norm::Gcn || norm == Norm::Source; }  // by its source's factor
 };
 
@@ -155,8 +157,9 @@ struct StoredSpec {
   std::vector<int> consumers;  // stages that load it
 };
 
-// A vertex's factor: d^-1/2, 1 / d, or 1; then the self-loop takes the degree away, L_v = -d_v.
-enum class Scaling : int { Root, Inverse, One };
+// A vertex's factor: d^-1/2, 1 / d, or 1. Of One the self-loop takes the degree away, L_v = -d_v; of Unit it is what
+// self_loops makes it.
+enum class Scaling : int { Root, Inverse, One, Unit };
 
 struct DegreeNormSpec {  // a degree normalisation: which edges count, and how
   bool weighted = false;
@@ -164,7 +167,8 @@ struct DegreeNormSpec {  // a degree normalisation: which edges count, and how
   float fill = 1.0f;
   int relation = -1;
   bool outgoing = false;            // degrees of out-edges but self-loops; self_loops is false
-  Scaling scaling = Scaling::Root;  // another one: outgoing
+  Scaling scaling = Scaling::Root;  // Inverse, One: outgoing
+  bool reversed = false;            // every edge counts as if it were turned round
 };
 
 struct WeightSpec {

@@ -32,7 +32,8 @@ EdgeOperator::EdgeOperator(Workspace& work, int k, Facts facts_of_it)
 void EdgeOperator::apply_edges() {
   const auto touch = [&](const EdgeRecord& edge, float, int) { touched_.add(edge.dst); };
   each_changed_edge(work_, k_, *this, filter_, edges_.weights, touch);
-  for (const EdgeRecord& edge : work_.delta->reattributed) {
+  for (const EdgeRecord& as_stored : work_.delta->reattributed) {
+    const EdgeRecord edge = flow_.turned(as_stored);
     if (edges_.attributes && filter_.counts_type(edge.type) && work_.wants(k_, edge.dst)) touched_.add(edge.dst);
   }
 }
@@ -49,7 +50,7 @@ const std::vector<VertexId>& EdgeOperator::recompute() {
   }
   for (const VertexId u : moved_.collect()) {
     if (own_loop()) touched_.add(u);
-    visit_counted_out(work_.graph, filter_, u,
+    visit_counted_out(flow_, filter_, u,
                       [&](const EdgeSpan& span, std::int32_t i) { touched_.add(span.neighbours[i]); });
   }
   if (work_.restricted) touched_.keep([&](VertexId v) { return work_.wants(k_, v); });

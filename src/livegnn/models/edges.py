@@ -32,11 +32,11 @@ class _End(Value):
 
 
 class Source(_End):
-    """y[(u, v)] = x[u]."""
+    """y[(u, v)] = x[u]: the row of the vertex that the message comes from."""
 
 
 class Target(_End):
-    """y[(u, v)] = x[v]."""
+    """y[(u, v)] = x[v]: the row of the vertex that the message goes to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,7 @@ class Gather(Value):
               `fill`: "mean", the mean of v's other in-edges' attributes (0 without any), or a number.
     relation: only edges of that type count (a loop of "replace" always does); a tuple: edges of these types.
     target:   the type of the vertices that the edges lead to; None where vertices have no types.
+    reversed: messages go against the edges, as if every edge (u, v) were (v, u): to its source, from its destination.
 
     Source: torch_geometric.nn.MessagePassing, torch_geometric.utils.softmax, add_self_loops.
     """
@@ -83,6 +84,7 @@ class Gather(Value):
     fill: Literal["mean"] | float = "mean"
     relation: int | tuple[int, ...] | None = None
     target: int | None = None
+    reversed: bool = False
 
     def __post_init__(self) -> None:
         if self.reduce not in (*AGGREGATES, "softmax"):

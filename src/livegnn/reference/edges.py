@@ -6,7 +6,7 @@ Part of `livegnn.reference.evaluate`, which reads the stored grammar and hands i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ def gather(
 ) -> AnyArray:
     """The reduction that `entry` describes, (n, w). shape: (n, dtype). local: the row-local step and the arrays."""
     count, dtype = shape
+    if entry.get("reversed"):
+        edges = replace(edges, src=edges.dst, dst=edges.src)
     chosen = _chosen(entry, edges, count, np.dtype(dtype).type)
     value = _at_edges(values, rows, chosen, dtype, local)
     message = value(entry["inputs"][0])

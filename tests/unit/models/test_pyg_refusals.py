@@ -10,7 +10,7 @@ from torch_geometric import nn as pyg
 from torch_geometric import utils
 from torch_geometric.nn.aggr import PowerMeanAggregation
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import add_self_loops, softmax
+from torch_geometric.utils import add_self_loops
 
 from livegnn.errors import ModelError, ModelMismatch, ModelUnsupported
 from livegnn.models.pyg.entry import from_pyg
@@ -75,7 +75,6 @@ def refuses(module, *parts, **options):
         (pyg.DNAConv(4), "histories of all layers"),
         (pyg.ChebConv(4, 4, 2, normalization=None), "without a lambda_max takes the largest degree of the whole graph"),
         (pyg.ChebConv(4, 4, 2, aggr="max"), "a Laplacian's terms with aggr='max'"),
-        (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "against the edges, too"),
         (pyg.ResGatedGraphConv(4, 4, edge_dim=2), "it needs edge_attr if it has an edge_dim"),
         (pyg.GINEConv(nn.Linear(4, 4)), "it is not given the edge_attr that it reads; pass edge_attr"),
         (pyg.NNConv(4, 4, nn.Linear(4, 16)), "it is not given the edge_attr"),
@@ -101,7 +100,6 @@ def refuses(module, *parts, **options):
         (OwnConv(lambda x, i, e: x[:5]), "it picks rows, and the rows of a graph that changes are not fixed"),
         (OwnConv(lambda x, i, e: x - x.mean(0)), "it reduces over all vertices or edges"),
         (OwnConv(lambda x, i, e: x * torch.arange(len(x))[:, None]), "numbers of its own for each vertex or edge"),
-        (OwnConv(lambda x, i, e: softmax(x, e[0])), "softmax: it runs over what leaves a vertex"),
         (OwnConv(lambda x, i, e: x / 0 if x[0, 0] > 9 else x), "it picks rows"),
         (OwnConv(lambda x, i, e: x @ torch.ones(3, 3)), "it fails on a small graph (RuntimeError: mat1 and mat2"),
         (OwnConv(lambda x, i, e: x, "mul"), "aggr='mul' (MulAggregation): products cannot be undone"),
@@ -109,7 +107,7 @@ def refuses(module, *parts, **options):
         (pyg.GCNConv(4, 4, cached=True), "cached=True keeps the first graph for ever; set cached=False"),
         (pyg.SGConv(4, 4, cached=True), "set cached=False"),
         (pyg.APPNP(2, 0.1, cached=True), "set cached=False"),
-        (pyg.GCNConv(4, 4, flow="target_to_source"), "flow='target_to_source'"),
+        (pyg.ChebConv(4, 4, 2, flow="target_to_source"), "degrees of the other direction than its messages have"),
         (pyg.GCNConv(4, 4, node_dim=1), "node_dim=1"),
         (pyg.GCNConv(4, 4, decomposed_layers=2), "decomposed_layers=2 is not read; set decomposed_layers=1"),
         (pyg.GCNConv(4, 4, aggr="mean"), "a degree-normalised mean"),
@@ -148,10 +146,7 @@ def test_modules(layer, reason):
 
 @pytest.mark.parametrize(
     ("layer", "reason"),
-    [
-        (pyg.DirGNNConv(pyg.GCNConv(4, 4)), "it sends messages against the edges, too"),
-        (pyg.GPSConv(4, pyg.GCNConv(4, 4)), "its attention runs over all vertices"),
-    ],
+    [(pyg.GPSConv(4, pyg.GCNConv(4, 4)), "its attention runs over all vertices")],
 )
 def test_layers_that_hold_layers(layer, reason):
     refuses(Wrap(layer), f"layer ({type(layer).__name__})", reason)
@@ -276,7 +271,6 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: pyg.global_max_pool(x, None), "lg.Readout.from_pyg(module, graph, batch)"),
         (lambda net, x, e, w: x / x.size(0), "Wrap"),
         (lambda net, x, e, w: x if x.max() > 0 else -x, "max in Wrap"),
-        (lambda net, x, e, w: net.layer(x, e.flip(0)), "flip in Wrap"),
         (lambda net, x, e, w: net.layer(x, e, w.asinh()), "asinh: this operation is not supported"),
         (lambda net, x, e, w: net.layer((x, x.relu()), e), "different rows for sources and targets"),
         (lambda net, x, e, w: net.layer(x, e, size=(3, 3)), "size"),
@@ -491,6 +485,10 @@ def test_a_number_is_no_column_of_the_edges():
         (lambda net, x, e, w: net.layer(x, utils.to_undirected(e)), "make the graph undirected"),
         (lambda net, x, e, w: net.layer(x, utils.coalesce(e)), "coalesce the edges that the graph is made of"),
         (lambda net, x, e, w: x * utils.degree(e[0]).view(-1, 1), "degree"),
+        (lambda net, x, e, w: net.layer(x, e.flip(1)), "into another order, but not what goes with them; use flip(0)"),
+        (lambda net, x, e, w: net.layer(x, e[[0, 0]]), "the edges of a graph that changes are not fixed"),
+        (lambda net, x, e, w: net.layer(x, torch.stack([e[1], e[1]])), "it makes other edges than the graph's"),
+        (lambda net, x, e, w: net.layer(x, gcn_norm(e)[0].flip(0), gcn_norm(e)[1]), "degrees of the other direction"),
         (lambda net, x, e, w: x * utils.degree(e[1]).view(-1, 1), "it ends with the last vertex that has an edge"),
         (lambda net, x, e, w: net.layer(x, gcn_norm(e)[0], gcn_norm(e)[1]), "normalises what was changed before"),
         (lambda net, x, e, w: net.layer(x, utils.remove_self_loops(e)[0], w), "its weights are not those of its edges"),

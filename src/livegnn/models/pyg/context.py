@@ -32,10 +32,14 @@ class Relation:
 
 @dataclass(frozen=True, eq=False)
 class Marker:
-    """A tensor of the graph itself; where edges have types in a dict, that of one type."""
+    """A tensor of the graph itself; where edges have types in a dict, that of one type.
+
+    turned: of edge_index, whether every edge is turned round.
+    """
 
     what: str
     relation: Relation | None = None
+    turned: bool = False
 
 
 EDGES = Marker("edge_index")
@@ -72,6 +76,7 @@ class Rewired:
     loops:    "keep" all as they are; "drop" them; "add" one of weight `fill` to every vertex; "replace" all by such
               ones; "fill": one for every vertex, of its last self-loop's weight, or of `fill` without one.
     weighted: whether the graph's weights are in the weights.   norm: "gcn" where these are divided by degrees.
+    turned: of edge_index, whether every edge is turned round; of weights, whether their degrees are of such edges.
     """
 
     what: str = EDGES.what
@@ -79,6 +84,7 @@ class Rewired:
     fill: float = 1.0
     weighted: bool = False
     norm: str | None = None
+    turned: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,11 @@ class NotTraceable(Exception):
     """torch.fx cannot read this module; a recording may."""
 
 
+def is_edges(value: Any) -> bool:
+    """Whether a symbol is edge_index, as it is or changed."""
+    return isinstance(value, (Rewired, Marker)) and value.what == EDGES.what
+
+
 def is_symbol(value: Any) -> bool:
     """Whether a value, or anything in a list, tuple or dict, depends on the features or the graph."""
     if isinstance(value, (list, tuple)):
@@ -184,7 +195,9 @@ def is_of_edges(value: Any) -> bool:
     rows = value.value if isinstance(value, Flat) else value
     if isinstance(rows, ir.Value):
         return rows.on_edges
-    return value in (EDGES, WEIGHTS, TYPES) if isinstance(value, Marker) else isinstance(value, (Rewired, End))
+    if isinstance(value, Marker):
+        return value.relation is None and value.what in {each.what for each in (EDGES, WEIGHTS, TYPES)}
+    return isinstance(value, (Rewired, End))
 
 
 def first_refusal(values: Any) -> Refusal | None:

@@ -14,7 +14,7 @@ REFUSED_CONVS: dict[str, str] = {
     "CuGraphGATConv": _CUDA,
     "FusedGATConv": _CUDA,
     "CuGraphRGCNConv": _CUDA,
-    "SignedConv": "it needs positive and negative edges apart, which is not supported yet",
+    "SignedConv": "it takes positive and negative edges as two lists, and a graph has one",
     "DNAConv": "its rows are the histories of all layers, not one row per vertex",
     "PointNetConv": _POSITION,
     "SplineConv": "its B-spline kernels need libraries that PyG does not bring",
@@ -23,13 +23,12 @@ REFUSED_CONVS: dict[str, str] = {
     "PPFConv": _POSITION,
     "PointTransformerConv": _POSITION,
     "HypergraphConv": "a hypergraph's incidence is not a graph of edges",
-    "PANConv": "it pools paths of several lengths with one degree for all, which is not supported yet",
+    "PANConv": "it divides by the number of different vertices at the ends of paths, which no sum along edges gives",
     "WLConv": "it hashes colours of whole neighbourhoods; there is no number to keep up to date",
     "HEATConv": "it takes the types of vertices as a tensor next to rows of one width, which is not supported",
     "HANConv": "its attention over relations is a mean over all vertices, so one update would change every row",
     "PointGNNConv": _POSITION,
     "GPSConv": "its attention runs over all vertices, so one update would change every row",
-    "DirGNNConv": "it sends messages against the edges, too, which is not supported yet",
     "MeshCNNConv": "a mesh's faces are not a graph of edges",
 }
 

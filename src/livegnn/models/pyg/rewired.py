@@ -8,28 +8,22 @@ from livegnn.models import ir
 from livegnn.models.edges import EdgeWeight, Gather, Source
 from livegnn.models.layers import gcn_propagate
 from livegnn.models.messages import ones
-from livegnn.models.pyg.context import Rewired, Unfit
+from livegnn.models.pyg.context import Rewired
 
 
 def present_sum(x: ir.Value, edges: Rewired) -> ir.Value:
-    """The sum of the sources' rows, self-loops as the forward has left them; times the weights where it reads these.
-
-    Raises: Unfit for loops whose weights have no sum here.
-    """
+    """The sum of the sources' rows, self-loops as the forward has left them; times the weights where it reads these."""
     if edges.loops == "keep":
         return ir.propagate(x, "sum", edges.weighted)
+    if edges.loops == "fill":
+        return ir.Propagate(x, "sum", edges.weighted, True, edges.fill if edges.weighted else 1.0)
     if edges.loops == "add":
         return ir.Combine(((1.0, ir.propagate(x, "sum", edges.weighted)), (edges.fill, x)))
     message = ir.Multiply(Source(x), EdgeWeight()) if edges.weighted else Source(x)
     dropped = Gather(message, "sum", loops="drop")
     if edges.loops == "drop":
         return dropped
-    if edges.loops == "replace":
-        return ir.Combine(((1.0, dropped), (edges.fill, x)))
-    raise Unfit(
-        "its weights are a plain sum over self-loops that were filled up",
-        "let GCNConv or gcn_norm add the self-loops, or remove_self_loops first",
-    )
+    return ir.Combine(((1.0, dropped), (edges.fill, x)))
 
 
 def present_mean(x: ir.Value, edges: Rewired) -> ir.Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Aggregator:
     """Reduces one message in several ways, each made once.
 
     message: rows of vertices (the source's), or of edges.   rows: any rows of vertices.   label: for refusals.
+    reversed: whether messages go against the edges.
     """
 
     message: ir.Value
@@ -66,6 +67,7 @@ class Aggregator:
     relation: int | None = None
     loops: Loops = "keep"
     label: Any = None
+    reversed: bool = False
     known: dict[str, ir.Value] = field(default_factory=dict)
 
     def of(self, module: Any) -> ir.Value:
@@ -95,8 +97,9 @@ class Aggregator:
             rows = rows if rows.on_edges else Source(rows)
             if self.weighted:
                 rows = ir.Multiply(rows, EdgeWeight())
-            return Gather(rows, kind, loops=self.loops, relation=self.relation)
-        return ir.propagate(rows, kind, self.weighted, relation=self.relation)
+            return Gather(rows, kind, loops=self.loops, relation=self.relation, reversed=self.reversed)
+        y = ir.propagate(rows, kind, self.weighted, relation=self.relation)
+        return replace(y, reversed=self.reversed)
 
     def degree(self) -> ir.Value:
         """The number of edges that count, one column; with weights, their sum."""
@@ -119,7 +122,7 @@ class Aggregator:
 
     def with_message(self, message: ir.Value) -> Aggregator:
         """The same edges with another message, weights not multiplied in."""
-        return Aggregator(message, self.rows, self.record, self.where, relation=self.relation, loops=self.loops)
+        return replace(self, message=message, weighted=False, label=None, known={})
 
     def variance(self) -> ir.Value:
         """mean(m^2) - mean(m)^2, which what is added to every message of a vertex does not change."""
@@ -158,7 +161,8 @@ def _softmax(self: Aggregator, module: Any) -> ir.Value:
     score = scale(message, module.t)
     if not message.on_edges:
         message, score = Source(message), Source(score)
-    return Gather(message, "softmax", score, message.width, loops=self.loops, relation=self.relation)
+    options: Any = {"loops": self.loops, "relation": self.relation, "reversed": self.reversed}
+    return Gather(message, "softmax", score, message.width, **options)
 
 
 def _power_mean(self: Aggregator, module: Any) -> ir.Value:

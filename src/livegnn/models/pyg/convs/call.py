@@ -112,6 +112,7 @@ class Conv:
     """How one type of convolution is read, and what docs/models.md says of it.
 
     takes: names of arguments beyond x, edge_index, edge_weight, edge_attr, edge_type and size.
+    turns: whether flow="target_to_source" is the layer along edges that are turned round, as it is of most.
     vectors: whether edge attributes may be a vector, one number per edge.
     """
 
@@ -120,6 +121,7 @@ class Conv:
     exactness: Exactness = BIT_EXACT
     takes: tuple[str, ...] = ()
     vectors: bool = False
+    turns: bool = True
 
 
 def dense(module: Any, x: ir.Value) -> ir.Value:

@@ -217,6 +217,7 @@ LINEAR: dict[Any, Conv] = {
         "`K` hops, `bias`, `normalization` 'sym' and 'rw' with edge weights of at least 0, None with a `lambda_max`; "
         "`lambda_max` a number in the forward",
         takes=("lambda_max",),
+        turns=False,
     ),
     pyg.TAGConv: Conv(_tag, "`K` hops, `normalize`", BIT_EXACT),
     pyg.GINConv: Conv(

@@ -39,11 +39,13 @@ from livegnn.models.pyg.convs.rewired import joined, settled
 from livegnn.models.pyg.hetero.relation import convert_along
 from livegnn.models.pyg.own.read import changes_nothing, convert_named, convert_own
 from livegnn.models.pyg.refused import REFUSED_CONVS
+from livegnn.models.turning import ends_changed, turned
 
 CONVS: dict[Any, Conv] = {**LINEAR, **ATTENTION, **EDGEWISE, **TYPED, **MULTI, **OPERATORS}
 #: Modules of torch_geometric.nn.conv whose own forward is read, operation by operation, with what the table says.
 READ_THROUGH: dict[Any, tuple[str, str]] = {
     pyg.AntiSymmetricConv: (BY_OPTION, "as its `phi` is; `num_iters`, `epsilon`, `gamma`, `act`, `bias`"),
+    pyg.DirGNNConv: (BY_OPTION, "as its `conv` is, along the edges and against them; `alpha`, `root_weight`"),
     pyg.HeteroConv: (
         BY_OPTION,
         "as its layers are, but means of messages with edge attributes are exact to float32; `aggr` sum, mean, max, "
@@ -72,11 +74,14 @@ def convert_conv(conv: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     if kind not in CONVS or _fills_computed(conv, kind, where, args, kwargs):
         return record.name(follow_module(conv, name, where, called, (args, kwargs), record, run), where)
     given = _given(conv, where, args, kwargs)
+    if _is_turned(conv):
+        _refuse_half_turned(conv, kind, given, where)
     edges, asked = given.get("edge_index"), given.pop("return_attention_weights", None)
-    call, relation = _bind(conv, given, (name, where, run, record))
+    call, relation, against = _bind(conv, given, (name, where, run, record))
     conv, convert = call.conv, CONVS[kind].convert
     value = convert(conv, call) if relation is None else convert_along(conv, call, convert, relation)
-    result: ir.Value = record.name(value, where)
+    before = [each for each in (call.x, call.own, call.attributes, *given.values()) if isinstance(each, ir.Value)]
+    result: ir.Value = record.name(turned(value, before) if against else value, where)
     if not asked and (asked is None or kind in (pyg.GATConv, pyg.GATv2Conv)):
         return result
     reason = "its attention weights are one row per edge, not per vertex"
@@ -113,7 +118,8 @@ def _fills_computed(conv: Any, kind: Any, where: str, args: tuple[Any, ...], kwa
     rows = given.get("edge_attr")
     value = rows.value if isinstance(rows, Flat) else rows
     computed = isinstance(value, ir.Value) and value.on_edges and not isinstance(value, EdgeAttribute)
-    return computed and given.get("edge_index") is EDGES
+    edges = given.get("edge_index")
+    return computed and isinstance(edges, Marker) and edges.what == EDGES.what and edges.relation is None
 
 
 def _as_base(kind: Any) -> Any:
@@ -143,8 +149,6 @@ def _why_not(kind: type) -> tuple[str, str]:
 
 
 def _check_options(conv: Any, where: str) -> None:
-    if conv.flow != "source_to_target":
-        raise refuse(where, f"flow={conv.flow!r} sends messages against the edges", "turn the edges round instead")
     if conv.node_dim not in (-2, 0):
         raise refuse(where, f"node_dim={conv.node_dim} is not a row per vertex", "use node_dim=-2")
     if conv.decomposed_layers != 1:
@@ -176,8 +180,31 @@ def _given(conv: Any, where: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     return {key: value for key, value in list(bound.arguments.items())[1:] if value is not None}
 
 
-def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]) -> tuple[Call, Relation | None]:
-    """The call, and the relation whose edges it is given; None where edges have no types of their own."""
+def _refuse_half_turned(conv: Any, kind: Any, given: dict[str, Any], where: str) -> None:
+    """Refuses a flow that a layer heeds for its messages alone."""
+    fills = getattr(conv, "add_self_loops", False) and isinstance(getattr(conv, "fill_value", None), str)
+    what = "weighs edges by degrees" if not CONVS[kind].turns else "fills self-loops with edge_attr"
+    if CONVS[kind].turns and not (fills and "edge_attr" in given):
+        return
+    raise refuse(
+        where,
+        f"with flow='target_to_source' it {what} of the other direction than its messages have",
+        "train it on edge_index.flip(0) with the default flow",
+    )
+
+
+def _is_turned(conv: Any) -> bool:
+    """Whether a layer sends its messages from edge_index[1] to edge_index[0]."""
+    return bool(conv.flow == "target_to_source")
+
+
+def _bind(
+    conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import]
+) -> tuple[Call, Relation | None, bool]:
+    """The call, the relation whose edges it is given as messages go along it, and whether they go against the edges.
+
+    The relation is None where edges have no types of their own.
+    """
     where = context[1]
     x, edges, weight = given.pop("x", None), given.pop("edge_index", None), given.pop("edge_weight", None)
     size, types = given.pop("size", None), given.pop("edge_type", None)
@@ -185,12 +212,17 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     rewired = joined(edges, weight, where)
     if rewired is None and (not isinstance(edges, Marker) or edges.what != EDGES.what):
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
-    relation = edges.relation if rewired is None else None
+    against = edges.turned != _is_turned(conv)
+    if against and attributes is not None:
+        attributes = ends_changed(attributes, {})
+    if rewired is not None and rewired.norm is not None and rewired.turned != against:
+        raise refuse(where, "its weights are normalised by degrees of the other direction", "let the layer normalise")
+    relation = None if rewired is not None else _along(edges, conv, where)
     x, own = _ends(x, relation, where)
     weighted = rewired.weighted if rewired is not None else None
     conv, rewired = settled(conv, rewired, attributes, where)
     weight = _weights(weight, context[3], where) if weighted is None else None
-    _of_relation((weight, attributes), relation, context[3], where)
+    _of_relation((weight, attributes), None if relation is None else edges.relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
     if size is not None:
@@ -199,7 +231,21 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
         if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
     has_weights = weight is not None if weighted is None else weighted
-    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
+    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation, against
+
+
+def _along(edges: Marker, conv: Any, where: str) -> Relation | None:
+    """The relation of edges that may be turned round. Refuses a flow that PyG has no use for between two types."""
+    relation = edges.relation
+    if relation is None:
+        return None
+    if _is_turned(conv) and relation.src != relation.dst:
+        raise refuse(
+            where,
+            "flow='target_to_source' takes the rows of two types of vertices for each other's",
+            "turn the edges round, by edge_index.flip(0), or give the graph the reverse edges as a type",
+        )
+    return Relation(relation.number, relation.dst, relation.src) if edges.turned else relation
 
 
 def _weights(given: Any, record: Import, where: str) -> Any:

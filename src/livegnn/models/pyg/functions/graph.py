@@ -10,12 +10,13 @@ from livegnn.models.messages import ones
 from livegnn.models.pyg.context import EDGES, WEIGHTS, End, Flat, Import, Marker, Rewired, Unfit, is_symbol
 from livegnn.models.pyg.functions.operands import number_of
 from livegnn.models.pyg.rewired import present_sum
+from livegnn.models.turning import turned
 
 _WHOLE = "the whole graph is in its result, so that one update would change all of it"
 EDGES_ADVICE = "give the layers the forward's own edge_index"
 _REASONS: dict[str, tuple[str, str]] = {
     "to_undirected": (
-        "it adds the reverse of every edge and joins doubles, which an update of the graph does not see",
+        "it joins edges that are there twice or both ways, so that one edge does not say what its pair counts",
         "make the graph undirected, by to_undirected(data.edge_index) before lg.Graph.from_pyg or by "
         "lg.Graph(..., undirected=True), and leave the call out of the forward",
     ),
@@ -52,7 +53,7 @@ def edges_in(edge_index: Any) -> Rewired:
         raise Unfit("its edges are not the graph's own edge_index", EDGES_ADVICE)
     if edge_index.relation is not None:
         raise Unfit("it changes the edges of one type", "leave self-loops to the layers")
-    return Rewired()
+    return Rewired(turned=edge_index.turned)
 
 
 def _weighted(given: Any, edges: Rewired) -> bool:
@@ -125,30 +126,25 @@ def _gcn_norm(
     dtype: Any = None,
     **_counts: Any,
 ) -> Any:
-    if flow != "source_to_target":
-        raise Unfit(f"flow={flow!r} counts edges the other way", "leave flow out")
     edges = edges_in(edge_index)
     weighted = _weighted(edge_weight, edges)
     record.rounded = record.rounded or not weighted  # weights of 1 are float32 without a dtype, whatever the rows are
     if add_self_loops:
         edges = _remaining(edges, weighted, 2.0 if improved else 1.0)
     edges, _ = _pair(record, edges, weighted)
-    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted, norm="gcn")
+    turned = edges.turned != (flow == "target_to_source")
+    return edges, replace(edges, what=WEIGHTS.what, weighted=weighted, norm="gcn", turned=turned)
 
 
 def _degree(record: Import, index: Any, count: Any = None, dtype: Any = None, **counts: Any) -> Any:
-    """The number of in-edges; vertices of the index are the edges' ends."""
+    """The number of in-edges or of out-edges; vertices of the index are the edges' ends."""
     if not isinstance(index, End):
-        raise Unfit("it counts something else than the ends of the graph's edges", "count edge_index[1]")
-    if index.place != 1:
-        raise Unfit(
-            "edge_index[0] counts out-edges, and livegnn sums along the edges alone",
-            "count edge_index[1], which is the same on an undirected graph",
-        )
+        raise Unfit("it counts something else than the ends of the graph's edges", "count a row of edge_index")
     if count is None and all(each is None for each in counts.values()):
         raise Unfit("without num_nodes it ends with the last vertex that has an edge", "pass x.size(0)")
     assert record.rows is not None
-    return Flat(present_sum(ones(record.rows), index.edges))
+    count = present_sum(ones(record.rows), index.edges)
+    return Flat(count if index.place == 1 else turned(count, [record.rows]))
 
 
 def end_of(edge_index: Any, place: Any) -> Any:
@@ -160,7 +156,8 @@ def end_of(edge_index: Any, place: Any) -> Any:
             "rows at the ends of edges are not supported where vertices have types",
             "import the part before them, and score pairs by engine.predict_edges",
         )
-    return End(edges_in(edge_index), place)
+    edges = edges_in(edge_index)
+    return End(replace(edges, turned=False), int(place != edges.turned))
 
 
 GRAPH: dict[str, Callable[..., Any]] = {

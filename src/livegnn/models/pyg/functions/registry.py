@@ -17,15 +17,13 @@ import torch.nn.functional as F
 from livegnn.models import ir
 from livegnn.models.pyg.constants import EXPANDING, STATES, expanded
 from livegnn.models.pyg.context import (
-    EDGES,
     Flat,
     Import,
-    Marker,
     Refusal,
-    Rewired,
     Shaped,
     Unfit,
     first_refusal,
+    is_edges,
     refuse,
 )
 from livegnn.models.pyg.dot_product import scaled_dot_product
@@ -36,6 +34,7 @@ from livegnn.models.pyg.functions.graph import EDGES_ADVICE, GRAPH
 from livegnn.models.pyg.functions.pools import POOLED
 from livegnn.models.pyg.functions.rows import ROWS
 from livegnn.models.pyg.functions.shapes import SHAPES
+from livegnn.models.pyg.functions.turned import join_turned
 from livegnn.models.pyg.pools import global_pool
 from livegnn.models.pyg.shapes import ELEMENTWISE, OF_FORM, join
 from livegnn.models.pyg.table_parts import is_part, over_parts, taken_apart
@@ -55,7 +54,7 @@ def _getattr(record: Import, input: Any, name: str, *default: Any) -> Any:
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {**ROWS, **COLUMNS, **POOLED, **SHAPES, **GRAPH, "getattr": _getattr}
-HANDLERS = join_ends(join_tables(join(_PLAIN, {"setitem": assigned}) | STATES))
+HANDLERS = join_turned(join_ends(join_tables(join(_PLAIN, {"setitem": assigned}) | STATES)))
 HANDLERS |= {name: expanded(name, HANDLERS[name]) for name in EXPANDING}
 HANDLERS["scaled_dot_product_attention"] = scaled_dot_product(HANDLERS)
 _FLAT = {
@@ -69,7 +68,7 @@ _FLAT = {
     "maximum",
     "minimum",
 }  # row by row, on vectors as on columns
-_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "unbind"}
+_COMPUTING = {*ROWS, *COLUMNS, *POOLED} - {"global_pool", "unbind", "flip", "index_select"}
 _NAMESPACES = (torch, F, operator, torch.Tensor, torch.special)
 
 
@@ -125,7 +124,7 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
         return known
     if handler is None:
         return Refusal(refuse(whole, "this operation is not supported", "see docs/models.md for those that are"))
-    if not picks and name in _COMPUTING and any(_is_edges(each) for each in _spread(given)):
+    if not picks and name in _COMPUTING and any(is_edges(each) for each in _spread(given)):
         return Refusal(refuse(whole, "it computes with edge_index, and the graph keeps the edges", EDGES_ADVICE))
     folded = is_folded((args, kwargs)) and name not in OF_FORM
     flat = name in _FLAT and _all_flat(given)
@@ -153,10 +152,6 @@ def _of_folded(name: str | None, handler: Callable[..., Any], record: Import) ->
 def _spread(given: tuple[Any, ...]) -> Iterator[Any]:
     for each in given:
         yield from each if isinstance(each, (list, tuple)) else (each,)
-
-
-def _is_edges(each: Any) -> bool:
-    return isinstance(each, (Rewired, Marker)) and each.what == EDGES.what
 
 
 def _all_flat(given: tuple[Any, ...]) -> bool:

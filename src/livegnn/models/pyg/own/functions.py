@@ -34,10 +34,9 @@ from livegnn.models.pyg.own.edges import (
     of_type,
     on_edges_of,
     rows_left,
-    stack_ends,
-    turned,
     written,
 )
+from livegnn.models.pyg.own.ends import both_ends, row_of_ends
 from livegnn.models.pyg.own.rows import (
     EdgeChoice,
     EdgeMask,
@@ -388,7 +387,7 @@ def _cat(tracing: Tracing, result: Any, tensors: Any, dim: int = 0, **others: An
 def _stack(tracing: Tracing, result: Any, tensors: Any, dim: int = 0) -> Any:
     dim = dim % result.ndim
     if any(isinstance(each, EndIds) for each in tensors):
-        return stack_ends(tensors, dim)
+        return both_ends(tensors, dim)
     if dim == 0:
         raise Unfit("dim=0 puts a dimension in front of the rows", "stack by dim=1 or later")
     rows = []
@@ -407,7 +406,7 @@ def _pieces(name: str) -> Callable[..., Any]:
         if isinstance(input, EndIds):
             if input.end is not None or axis != 0 or len(result) != 2:
                 raise Unfit(SINGLE_EDGES)
-            return tuple(EndIds(input.edges, end) for end in (0, 1))
+            return tuple(map(input.of, (0, 1)))
         x = _traced(input)
         (axis,) = _dims(x, axis)
         numbers = np.arange(x.value.width).reshape(x.shape)
@@ -444,20 +443,18 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
 
 def _picked_edges(tracing: Tracing, ids: EndIds, parts: tuple[Any, ...]) -> EndIds:
     """edge_index[0], edge_index[:, mask], row[mask]. Raises: Unfit for other parts of a list of edges."""
-    first, edges, end = parts[0], ids.edges, ids.end
     whole = all(each in (slice(None), Ellipsis) for each in parts[1:] if isinstance(each, slice | type(Ellipsis)))
-    if end is None:
-        if isinstance(first, (list, torch.Tensor)) and list(first) == [1, 0]:
-            turned()
-        if isinstance(first, int) and first in (0, 1, -1, -2):
-            end = first % 2
+    if ids.end is None:
+        first = parts[0]
+        if not isinstance(first, slice | type(Ellipsis)):
+            ids = row_of_ends(ids, first)
         elif first not in (slice(None), Ellipsis):
             raise Unfit(SINGLE_EDGES)
         parts = parts[1:]
     masks = [each for each in parts if not isinstance(each, slice | type(Ellipsis))]
     if not whole or len(masks) > 1:
         raise Unfit(SINGLE_EDGES)
-    return EndIds(left_of(tracing, edges, as_mask(masks[0])) if masks else edges, end)
+    return dataclasses.replace(ids, edges=left_of(tracing, ids.edges, as_mask(masks[0]))) if masks else ids
 
 
 def _masked(tracing: Tracing, result: Any, input: Any, mask: Any) -> Any:
@@ -524,9 +521,7 @@ def scatter(tracing: Tracing, result: Any, src: Any, index: Any, reduce: str, di
         degree = tracing.reducer.degree(src, index.end)
         if degree is not None:
             return degree
-    if index.end == 0:
-        raise Unfit("it reduces what leaves a vertex, along the edges' other direction", "turn the edges round instead")
-    return tracing.reducer.simple(src, kinds[reduce])
+    return tracing.reducer.simple(src, kinds[reduce], index.end)
 
 
 def _equal(equal: bool) -> Callable[..., Any]:
@@ -692,5 +687,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": _where,
     **{name: _pair(name) for name in ("cosine_similarity", "pairwise_distance")},
     "bincount": _bincount,
-    **dict.fromkeys(("flip", "fliplr", "flipud", "roll"), turned),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -19,11 +20,14 @@ from livegnn.models.pyg.context import (
     Import,
     Marker,
     Refusal,
+    Rewired,
     Shaped,
+    is_edges,
     refuse,
 )
 from livegnn.models.pyg.copies import private_copy
 from livegnn.models.pyg.counted import counted
+from livegnn.models.pyg.functions.turned import turn
 from livegnn.models.pyg.own.rows import EdgeChoice, EdgeTypes, EndIds, LoopWeight, Traced, is_followed
 from livegnn.models.pyg.own.tracing import EDGES as _EDGES
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
@@ -136,6 +140,8 @@ class _Examples:
             raise given.error
         if isinstance(given, Shaped):
             raise refuse(self.where, "it is given rows of three dimensions or more", "flatten them first")
+        if isinstance(given, Rewired) and is_edges(given) and given.loops == "keep":
+            given = turn(EDGES) if given.turned else EDGES
         if not isinstance(given, (ir.Value, Marker, Flat)):
             return given
         key = ("flat", id(given.value)) if isinstance(given, Flat) else id(given)
@@ -151,10 +157,10 @@ class _Examples:
             count = _EDGES if given.on_edges else _VERTICES
             tensor = torch.randn(count, given.width, generator=self.random)
             return tensor, Traced(given, (given.width,), EdgeChoice() if given.on_edges else None)
-        if given is EDGES:
+        if is_edges(given):
             edges = torch.randint(0, _VERTICES, (2, _EDGES), generator=self.random)
             edges[:, :5] = torch.arange(_VERTICES - 5, _VERTICES)  # some self-loops, one of them the last vertex's
-            return edges, EDGES_OF_GRAPH
+            return edges, dataclasses.replace(EDGES_OF_GRAPH, turned=given.turned)
         if given is WEIGHTS:
             self.run.record.weights_from.add("edge_weight")
             weights = torch.rand(_EDGES, generator=self.random) + 0.1
@@ -184,8 +190,8 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
     if isinstance(result, dict):
         return {key: _outward(each, run, where) for key, each in result.items()}
     if isinstance(result, EndIds):
-        if result == EDGES_OF_GRAPH:
-            return EDGES
+        if result.edges == EdgeChoice() and result.end is None:
+            return turn(EDGES) if result.turned else EDGES
         return Refusal(refuse(where, "it hands on edges with self-loops added or removed", "do that in the graph"))
     if isinstance(result, EdgeTypes) and result.edges == EdgeChoice():
         return TYPES

@@ -47,10 +47,15 @@ class EdgeChoice:
 
 @dataclass(frozen=True)
 class EndIds:
-    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both."""
+    """The vertices at the ends of edges: 0, the sources; 1, the targets; None, both, the targets first if `turned`."""
 
     edges: EdgeChoice
     end: int | None = None
+    turned: bool = False
+
+    def of(self, row: int) -> EndIds:
+        """One row of both ends."""
+        return EndIds(self.edges, row % 2 ^ self.turned)
 
 
 @dataclass(frozen=True)
@@ -113,14 +118,14 @@ class Traced:
 
 @dataclass(frozen=True)
 class EndPairs:
-    """edge_index.T: the source and the target of every edge, one edge after the other."""
+    """edge_index.T: both ends of every edge, one edge after the other."""
 
-    edges: EdgeChoice
+    ends: EndIds
 
 
 @dataclass(frozen=True)
 class BothEnds:
-    """x[edge_index]: all rows of sources, then all rows of targets."""
+    """x[edge_index]: all rows at one end, then all rows at the other."""
 
     ends: tuple[Traced, Traced]
 
