@@ -58,7 +58,7 @@ LAYERS = {
     pyg.ResGatedGraphConv: [lambda: pyg.ResGatedGraphConv(4, 3)],
     pyg.EdgeConv: [lambda: pyg.EdgeConv(nn.Linear(8, 3)), lambda: pyg.EdgeConv(pyg.MLP([8, 3, 3], norm=None))],
     pyg.FAConv: [lambda: WithFirst(pyg.FAConv(4))],
-    pyg.PDNConv: [lambda: pyg.PDNConv(4, 3, 2, 5, add_self_loops=False)],
+    pyg.PDNConv: [lambda: pyg.PDNConv(4, 3, 2, 5)],
     pyg.GMMConv: [lambda: pyg.GMMConv(4, 3, 2, 5), lambda: pyg.GMMConv(4, 3, 2, 5, aggr="max")],
     pyg.GeneralConv: [lambda: pyg.GeneralConv(4, 3), lambda: pyg.GeneralConv(4, 3, attention=True)],
     pyg.GENConv: [lambda: pyg.GENConv(4, 3, aggr="mean"), lambda: pyg.GENConv(4, 3)],

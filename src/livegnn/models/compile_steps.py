@@ -14,11 +14,13 @@ from livegnn.models.order import Shift
 
 _NOT_LOCAL = (ir.Input, ir.OfType, ir.Propagate, edges.Gather)  # what a stage finds and does not compute
 
-_LOADS = {  # what stands at an edge, with the column that the gather then reads if it is no table
+_LOADS = {  # what stands at an edge, with the column that the gather then says it reads, if it is no table
     edges.Source: (Op.LoadSource, "source_input"),
     edges.Target: (Op.LoadTarget, "target_input"),
     edges.EdgeAttribute: (Op.LoadAttributes, "attributes"),
     edges.EdgeWeight: (Op.LoadWeight, "weights"),
+    edges.EdgeRelation: (Op.LoadType, None),
+    edges.AddedLoop: (Op.LoadAdded, None),
 }
 
 
@@ -306,7 +308,7 @@ class EdgeSteps(Stage):
         self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
         self.ends: dict[tuple[type, int, int], int] = {}
         self.types = self.relations_of(value)
-        self.loads = {what: False for _, what in _LOADS.values()}
+        self.loads = {what: False for _, what in _LOADS.values() if what is not None}
 
     def emit(self, registers: Registers) -> None:
         self.registers = registers
@@ -363,7 +365,8 @@ class EdgeSteps(Stage):
             self.ends[key] = self.registers.take(value.width)
             op, what = _LOADS[type(value)]
             table = -1 if x is None or isinstance(x, ir.Input) else self.layout.table_of(x)
-            self.loads[what] |= table < 0
+            if what is not None:
+                self.loads[what] |= table < 0
             self.put(op, out=self.ends[key], index=table, width=value.width)
         self.reads_of[id(value)] += 2
         return self.ends[key]

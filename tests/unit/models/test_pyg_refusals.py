@@ -186,24 +186,9 @@ class OnColumns(nn.Module):
         ),
         (pyg.GINEConv(nn.Linear(4, 4)), lambda net, x, e, w, a, t: net.layer(x, e, x), "not one row per edge"),
         (
-            pyg.GATConv(4, 4, edge_dim=4),
-            lambda net, x, e, w, a, t: net.layer(x, e, net.lin(a)),
-            "take the mean of edge_attr, which is computed inside the model",
-        ),
-        (
-            pyg.GATConv(4, 4, edge_dim=1),
-            lambda net, x, e, w, a, t: net.layer(x, e, w),
-            "take the mean of edge_attr, which is computed inside the model",
-        ),
-        (
-            pyg.GATConv(4, 4, edge_dim=4, fill_value="max"),
+            pyg.GATConv(4, 4, edge_dim=4, fill_value="mul"),
             lambda net, x, e, w, a, t: net.layer(x, e, a),
-            "fill_value='max' is not supported; use fill_value='mean' or a number",
-        ),
-        (
-            pyg.GATv2Conv(4, 4, edge_dim=4, fill_value=torch.ones(4)),
-            lambda net, x, e, w, a, t: net.layer(x, e, a),
-            "fill_value=a tensor",
+            "fill_value='mul' is not supported; use 'mean', 'add', 'max', 'min' or a number",
         ),
         (
             pyg.GATConv(4, 4),
@@ -217,11 +202,6 @@ class OnColumns(nn.Module):
         ),
         (pyg.TransformerConv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e, a), "needs edge_attr if it has an edge"),
         (pyg.GATv2Conv(4, 4), lambda net, x, e, w, a, t: net.layer(x, e, a), "edge_attr without an edge_dim"),
-        (
-            pyg.PDNConv(4, 4, 4, 2),
-            lambda net, x, e, w, a, t: net.layer(x, e, a),
-            "the attributes of the vertex's last self-loop edge; train it with add_self_loops=False",
-        ),
         (pyg.FastRGCNConv(4, 4, 2, aggr="max"), lambda net, x, e, w, a, t: net.layer(x, e, t), "use RGCNConv"),
         (pyg.FAConv(4), lambda net, x, e, w, a, t: net.layer(x, x, e, w), "edge_weight if normalize=False"),
         (
@@ -282,7 +262,7 @@ def test_norms_inside_an_mlp_are_named():
         (lambda net, x, e, w: x / x.size(0), "Wrap"),
         (lambda net, x, e, w: x if x.max() > 0 else -x, "max in Wrap"),
         (lambda net, x, e, w: net.layer(x, e.flip(0)), "flip in Wrap"),
-        (lambda net, x, e, w: net.layer(x, e, w.exp()), "exp in Wrap"),
+        (lambda net, x, e, w: net.layer(x, e, w + x[:, 0]), "it joins rows of vertices and of edges"),
         (lambda net, x, e, w: net.layer((x, x.relu()), e), "different rows for sources and targets"),
         (lambda net, x, e, w: net.layer(x, e, size=(3, 3)), "size"),
         (lambda net, x, e, w: net.layer(x, e, edge_attr=w), "a way that it does not accept"),

@@ -46,6 +46,7 @@ class Columns:
     whether the model reads the attributes as weights.   over: the types of vertices and edges by which it has dicts.
     whole: whether features and attributes are integers.   small: whether all of them are 0 or 1.
     categories: columns that name rows of a table, with the number of its rows; -1 - column of the attributes.
+    positive: whether attributes are above 0, as weights are.
     tables: parameters that are the features.   vertices: how many these fix.
     """
 
@@ -63,6 +64,7 @@ class Columns:
     categories: tuple[tuple[int, int], ...] = ()
     tables: tuple[str, ...] = ()
     vertices: int | None = None
+    positive: bool = False
 
 
 def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
@@ -92,7 +94,8 @@ def sample(columns: Columns, vertices: int, edges: int, seed: int) -> Sample:
     features = tuple(_float32(rng.standard_normal(shape)) for shape in shapes)
     attributes = types = None
     if columns.attributes is not None:
-        attributes = tuple(_float32(rng.standard_normal((len(rows), columns.attributes))) for rows in weights)
+        drawn = (lambda shape: rng.uniform(0.1, 3.0, shape)) if columns.positive else rng.standard_normal
+        attributes = tuple(_float32(drawn((len(rows), columns.attributes))) for rows in weights)
     if columns.small or columns.whole or columns.categories:
         features, attributes = _in_categories(columns, features, attributes, rng)
     if columns.types is not None:

@@ -77,7 +77,9 @@ def rows_of(tables: dict[str, Any]) -> Any:
 
 def in_categories(columns: Columns, record: Import) -> Columns:
     """What a module is compared on, once it is known which columns name rows of tables."""
-    return dataclasses.replace(columns, small=False, categories=tuple(record.categories.items()))
+    return dataclasses.replace(
+        columns, small=False, categories=tuple(record.categories.items()), positive=record.positive
+    )
 
 
 def shapes_in(result: Any, module: nn.Module, signature: Signature, columns: Columns) -> dict[Path, tuple[int, ...]]:

@@ -157,10 +157,10 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
         raise refuse(where, "its edges are not the graph's own edge_index", "change the graph, not the model's copy")
     relation = edges.relation if rewired is None else None
     x, own = _ends(x, relation, where)
-    weighted = rewired.weighted if rewired is not None else None
+    if rewired is None:
+        _of_relation((weight, attributes), relation, context[3], where)
+    weight = _weights(weight, context[3], where) if rewired is None else rewired.weight
     conv, rewired = settled(conv, rewired, attributes, where)
-    weight = _weights(weight, context[3], where) if weighted is None else None
-    _of_relation((weight, attributes), relation, context[3], where)
     if types is not None and types is not TYPES:
         raise refuse(where, "its edge_type is not the graph's own", "give the types to the graph instead")
     if size is not None:
@@ -168,27 +168,29 @@ def _bind(conv: Any, given: dict[str, Any], context: tuple[str, str, Run, Import
     for key in given:
         if key not in CONVS[_as_base(type(conv))].takes:
             raise refuse(where, f"its argument {key} is not read", f"leave {key} out")
-    has_weights = weight is not None if weighted is None else weighted
-    return Call(conv, x, own, has_weights, attributes, types is TYPES, given, *context, rewired), relation
+    return Call(conv, x, own, weight, attributes, types is TYPES, given, *context, rewired), relation
 
 
-def _weights(given: Any, record: Import, where: str) -> Any:
-    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column."""
-    rows = given.value if isinstance(given, Flat) else given
+def _weights(given: Any, record: Import, where: str) -> ir.Value | None:
+    """A convolution's edge_weight: the graph's weights, or its attributes where these are one column, or computed."""
+    if given is None:
+        return None
+    rows = EdgeWeight() if is_weights(given) else given.value if isinstance(given, Flat) else given
+    if not isinstance(rows, ir.Value) or not rows.on_edges:
+        raise refuse(
+            where,
+            "its edge_weight is not computed from the columns of its edges alone",
+            "compute it from edge_attr or edge_weight, or give it to the graph",
+        )
+    if rows.width != 1:
+        what = "the forward's edge_attr, which has" if isinstance(rows, EdgeAttribute) else "rows of"
+        raise refuse(where, f"its edge_weight is {what} {rows.width} columns", "give it one number per edge")
     if isinstance(rows, EdgeAttribute):
-        if rows.width != 1:
-            raise refuse(
-                where,
-                f"its edge_weight is the forward's edge_attr, which has {rows.width} columns",
-                "give it one number per edge",
-            )
         record.weights_from.add("edge_attr")
-        return rows
+        return EdgeWeight()
     if is_weights(given):
         record.weights_from.add("edge_weight")
-    elif given is not None:
-        raise refuse(where, "its edge_weight is computed inside the model", "give the weights to the graph instead")
-    return given
+    return rows
 
 
 def _refuse_size(size: Any, where: str) -> None:
@@ -222,7 +224,8 @@ def _of_relation(columns: tuple[Any, ...], relation: Relation | None, record: Im
         if isinstance(each, Marker):
             found = {each.relation}
         else:
-            leaves = ir.walk(each) if isinstance(each, ir.Value) else []
+            value = each.value if isinstance(each, Flat) else each
+            leaves = ir.walk(value) if isinstance(value, ir.Value) else []
             found = {record.attribute_relations.get(id(leaf)) for leaf in leaves if isinstance(leaf, EdgeAttribute)}
         if found - {relation}:
             raise refuse(where, "its edges and their weights or attributes are of different types", "fix the call")

@@ -27,6 +27,7 @@ from livegnn.models.pyg.own.rows import (
     mapped,
     prod,
 )
+from livegnn.models.pyg.weighted import inverse_root
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ class Reducer:
         return y if outside is None else ir.Multiply(y, outside)
 
     def aggregator(self, message: ir.Value, loops: Loops, *, weighted: bool = False, label: Any = None) -> Aggregator:
-        return Aggregator(message, self.anchor, self.record, self.where, weighted, None, loops, label)
+        weight = EdgeWeight() if weighted else None
+        return Aggregator(message, self.anchor, self.record, self.where, weight, None, loops, label)
 
     def with_loops(self, rows: Traced, parts: Factors, kind: ir.Aggregate) -> ir.Value:
         """The reduction over the graph's edges, and the added loops' rows joined to it at their vertices."""
@@ -199,7 +201,7 @@ class Reducer:
 
     def inverse_root(self, x: ir.Value) -> ir.Value:
         """x^-1/2, 0 where x is not above 0; of a degree, remembered."""
-        root = ir.Activation(ir.Activation(x, "sqrt"), "reciprocal")
+        root = inverse_root(x, self.record)
         if id(x) in self.degrees:
             self.roots[id(root)] = root, self.degrees[id(x)][1]
         return root
