@@ -18,6 +18,17 @@ class WithFirst(nn.Module):
         return self.conv(self.lin(x), x, edge_index)
 
 
+class OfVertexTypes(nn.Module):
+    """Types of vertices are the first column of the features."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.HEATConv(3, 4, 2, 2, 3, 2, 3, heads=2)
+
+    def forward(self, x, edge_index, edge_type, edge_attr):
+        return self.conv(x[:, 1:], edge_index, x[:, 0].long(), edge_type, edge_attr)
+
+
 def pna(**options):
     return pyg.PNAConv(4, 4, ["mean", "std"], ["identity", "linear"], DEGREES, **options)
 
@@ -64,6 +75,7 @@ LAYERS = {
     pyg.GENConv: [lambda: pyg.GENConv(4, 3, aggr="mean"), lambda: pyg.GENConv(4, 3)],
     pyg.RGCNConv: [lambda: pyg.RGCNConv(4, 3, 2)],
     pyg.FastRGCNConv: [lambda: pyg.FastRGCNConv(4, 3, 2)],
+    pyg.HEATConv: [OfVertexTypes],
     pyg.RGATConv: [
         lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation"),
         lambda: pyg.RGATConv(4, 3, 2, attention_mechanism="within-relation", edge_dim=2),

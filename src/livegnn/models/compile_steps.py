@@ -217,13 +217,13 @@ class Stage:
         return Op[type(value).__name__], {}  # Multiply, Softmax, LogSoftmax, RowMatrix
 
     def linear(self, value: ir.Linear) -> int:
-        """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on."""
+        """One product for all linear maps of the same rows: their outputs side by side, from multiples of 16 on.
+
+        Of edges, those of the same type.
+        """
         layout, source = self.layout, self.layout.resolve(value.x)
-        group = [
-            v
-            for v in layout.values
-            if isinstance(v, ir.Linear) and layout.resolve(v.x) is source and self.computed_here(v)
-        ]
+        same = (v for v in layout.values if isinstance(v, ir.Linear) and layout.resolve(v.x) is source)
+        group = [v for v in same if self.computed_here(v) and self.type_of(v) == self.type_of(value)]
         x = self.value(source)
         starts = [0]
         for each in group:
@@ -305,7 +305,6 @@ class EdgeSteps(Stage):
     def __init__(self, layout: ProgramLayout, value: edges.Gather) -> None:
         super().__init__(layout, -1)
         self.target = value
-        self.here = {id(each) for each in ir.walk(*value.inputs) if each.on_edges}
         self.ends: dict[tuple[type, int, int], int] = {}
         self.types = self.relations_of(value)
         self.loads = {what: False for _, what in _LOADS.values() if what is not None}
@@ -352,7 +351,7 @@ class EdgeSteps(Stage):
         return self.types[id(value)]
 
     def computed_here(self, value: ir.Value) -> bool:
-        return id(value) in self.here
+        return value.on_edges and id(value) in self.types
 
     def given(self, value: ir.Value) -> bool:
         return type(value) in _LOADS

@@ -160,7 +160,11 @@ def _weighted_edges(rng: np.random.Generator, i: int, o: int, weighted: bool) ->
 
 
 def _computed(rng: np.random.Generator, i: int, o: int, weighted: bool) -> Any:
-    by_edge, by_type, out = random_weights(rng, 1, ATTRIBUTES), rng.random((TYPES, 1)), random_weights(rng, o, i)
+    by_edge, by_type, out = (
+        random_weights(rng, 1, ATTRIBUTES),
+        rng.random((TYPES, 1), np.float32),
+        random_weights(rng, o, i),
+    )
 
     def build(x: ir.Value) -> ir.Value:
         gate = ir.Activation(ir.Linear(edges.EdgeAttribute(ATTRIBUTES), by_edge), "sigmoid")

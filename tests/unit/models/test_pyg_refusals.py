@@ -83,7 +83,7 @@ def refuses(module, *parts, **options):
         (pyg.GeneralConv(4, 4, 2), "it needs edge_attr if it has in_edge_channels"),
         (pyg.RGCNConv(4, 4, 2), "it is not given the edge_type that it reads; pass edge_type"),
         (pyg.FastRGCNConv(4, 4, 2), "it is not given the edge_type"),
-        (pyg.RGATConv(4, 4, 2), "one softmax over messages of several relations' weights"),
+        (pyg.RGATConv(4, 4, 2), "it is not given the edge_type that it reads; pass edge_type"),
         (pyg.RGATConv(4, 4, 1, mod="f-additive"), "asks of every attention weight whether it is 0"),
         (pyg.FiLMConv(4, 4, 2), "it is not given the edge_type"),
         (pyg.EGConv(4, 4, ["max"], 2), "self-loops up to the largest vertex that has an edge"),

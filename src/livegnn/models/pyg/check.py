@@ -175,6 +175,7 @@ def runs(module: nn.Module, signature: Signature, columns: Columns) -> bool:
     return True
 
 
+_CAST = (torch.float64, torch.int64, torch.int32, torch.bool)  # what a cast to float32 leaves in float64
 _FACTORIES = (torch.zeros, torch.ones, torch.full, torch.empty, torch.eye)
 
 
@@ -190,9 +191,10 @@ class _KeepsFloat64(TorchFunctionMode):
             fractions = func is not torch.full or not isinstance(args[1] if len(args) > 1 else 0.0, int)
             default = torch.float64 if fractions else None
             return func(*args, **{**kwargs, "dtype": _double(kwargs.get("dtype") or default)})
-        if func == torch.Tensor.float and args[0].dtype == torch.float64:
-            return args[0]
-        if func in (torch.Tensor.to, torch.Tensor.type) and args[0].dtype == torch.float64:
+        kept = args[0].dtype if args and isinstance(args[0], torch.Tensor) else None
+        if func == torch.Tensor.float and kept in _CAST:
+            return args[0].double()
+        if func in (torch.Tensor.to, torch.Tensor.type) and kept in _CAST:
             args, kwargs = [_double(each) for each in args], {key: _double(each) for key, each in kwargs.items()}
         return func(*args, **kwargs)
 

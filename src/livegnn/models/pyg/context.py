@@ -204,7 +204,8 @@ class Import:
     categories: columns of the features (-1 - those of the attributes) that name rows of tables -> how many rows.
     whole: whether features and attributes are integers.   tables: id of a parameter -> its rows, by vertex.
     operators: what the user's own classes are read as, by class.   factors: of degree normalisations by computed
-    weights.   positive: whether a degree of computed weights has no root if these are below 0.
+    weights.   positive: whether a degree of computed weights has no root if these are below 0.   relations: the number
+    of types of edges, of which every table that is indexed by them has a row.
     """
 
     rounded: bool = False
@@ -224,6 +225,7 @@ class Import:
     weights_from: set[str] = field(default_factory=set)  # columns handed to layers as weights: edge_weight, edge_attr
     factors: dict[tuple[int, bool, float], Any] = field(default_factory=dict)
     positive: bool = False
+    relations: int | None = None
     attribute_relations: dict[int, Relation] = field(default_factory=dict)  # id of an EdgeAttribute -> whose it is
 
     def constant(self, array: Any) -> Any:

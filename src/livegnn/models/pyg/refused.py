@@ -25,7 +25,6 @@ REFUSED_CONVS: dict[str, str] = {
     "HypergraphConv": "a hypergraph's incidence is not a graph of edges",
     "PANConv": "it pools paths of several lengths with one degree for all, which is not supported yet",
     "WLConv": "it hashes colours of whole neighbourhoods; there is no number to keep up to date",
-    "HEATConv": "it takes the types of vertices as a tensor next to rows of one width, which is not supported",
     "HANConv": "its attention over relations is a mean over all vertices, so one update would change every row",
     "PointGNNConv": _POSITION,
     "GPSConv": "its attention runs over all vertices, so one update would change every row",

@@ -216,7 +216,8 @@ class _Reader:
         if refused is not None:
             raise refused.error
         for each in (*args, *kwargs.values()):
-            if isinstance(each, Shaped) and each.whole and type(module) is not nn.Embedding:
+            read = isinstance(module, (nn.Embedding, pyg.MessagePassing))
+            if isinstance(each, Shaped) and each.whole and not read:
                 raise refuse(
                     where, "torch.int64 would round the rows", "stay in float32; only an Embedding takes integers"
                 )

@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight
+from livegnn.models.edges import EdgeRelation, EdgeWeight
 from livegnn.models.pyg.constants import STATES
 from livegnn.models.pyg.context import (
     EDGES,
+    TYPES,
     WEIGHTS,
     Flat,
     Import,
@@ -129,11 +130,13 @@ def apply_function(name: str | None, label: str, args: Any, kwargs: Any, record:
 
 
 def entered(given: Any, record: Import) -> Any:
-    """What a function computes with: the graph's weights as a vector of one number per edge, the rest as it is."""
+    """What a function computes with: the graph's weights and types as one number per edge, the rest as it is."""
     if isinstance(given, (list, tuple)):
         return type(given)(entered(each, record) for each in given)
     if isinstance(given, dict):
         return {key: entered(each, record) for key, each in given.items()}
+    if given is TYPES:
+        return Flat(EdgeRelation())
     if given is not WEIGHTS:
         return given
     record.weights_from.add("edge_weight")

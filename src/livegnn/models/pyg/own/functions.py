@@ -31,6 +31,7 @@ from livegnn.models.pyg.own.rows import (
     spread,
     times,
 )
+from livegnn.models.pyg.tables import lookup
 
 
 class Tracing(Protocol):
@@ -406,6 +407,8 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
         raise Unfit(_SINGLE_EDGES)
     if isinstance(index, EndIds):
         return _lift(tracing, result, input, 0, index)
+    if isinstance(index, Traced) and torch.is_tensor(input):
+        return _looked_up(tracing, result, input, index)
     x = _traced(input)
     parts = index if isinstance(index, tuple) else (index,)
     whole = parts[0] is Ellipsis or (isinstance(parts[0], slice) and parts[0] == slice(None))
@@ -417,8 +420,19 @@ def _getitem(tracing: Tracing, result: Any, input: Any, index: Any) -> Any:
     return mapped(lambda value: columns(value, picked), _trail(result), x)
 
 
+def _looked_up(tracing: Tracing, result: Any, table: torch.Tensor, index: Traced) -> Traced:
+    """Rows of a constant, named by whole numbers such as the types of edges."""
+    if index.shape != () or not index.whole:
+        raise Unfit("it picks rows by numbers that are not the ends of edges, nor the types of edges",
+                    "index by edge_index[0], edge_index[1] or edge_type")  # fmt: skip
+    flat = to_array(table).reshape(len(table), -1)
+    return mapped(lambda value: lookup(tracing.record, value, flat), _trail(result), index)
+
+
 def _lift(tracing: Tracing, result: Any, input: Any, dim: int, index: Any) -> Any:
     """Rows of vertices brought to the ends of edges."""
+    if dim == 0 and isinstance(index, Traced) and torch.is_tensor(input):
+        return _looked_up(tracing, result, input, index)
     if not isinstance(index, EndIds) or index.end is None:
         raise Unfit(
             "it picks rows by numbers that are not the ends of edges", "index by edge_index[0] or edge_index[1]"

@@ -6,11 +6,12 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from livegnn.errors import ModelError
 from livegnn.models import ir
-from livegnn.models.edges import EdgeWeight
+from livegnn.models.edges import EdgeRelation, EdgeWeight
 from livegnn.models.pyg.context import (
     EDGES,
     TYPES,
@@ -23,6 +24,7 @@ from livegnn.models.pyg.context import (
     Shaped,
     refuse,
 )
+from livegnn.models.pyg.layout import rows_of, shaped, symbol
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, LoopWeight, Traced
 from livegnn.models.pyg.own.tracing import EDGES_OF_GRAPH, FollowedRun
 
@@ -99,7 +101,7 @@ def _anchor(given: Any) -> ir.Value | None:
         return next((found for each in given if (found := _anchor(each)) is not None), None)
     if isinstance(given, dict):
         return _anchor(tuple(given.values()))
-    value = given.value if isinstance(given, Flat) else given
+    value = given.value if isinstance(given, Flat) else given.source if isinstance(given, Shaped) else given
     return value if isinstance(value, ir.Value) and not value.on_edges else None
 
 
@@ -120,9 +122,9 @@ class _Examples:
             return _VERTICES
         if isinstance(given, Refusal):
             raise given.error
-        if isinstance(given, Shaped):
-            raise refuse(self.where, "it is given rows of three dimensions or more", "flatten them first")
-        if not isinstance(given, (ir.Value, Marker, Flat)):
+        if isinstance(given, Shaped) and given.axis != 0:
+            raise refuse(self.where, "its rows are not the first dimension", "put the vertices' dimension first")
+        if not isinstance(given, (ir.Value, Marker, Flat, Shaped)):
             return given
         key = ("flat", id(given.value)) if isinstance(given, Flat) else id(given)
         if key not in self.made:
@@ -133,6 +135,12 @@ class _Examples:
         if isinstance(given, Flat):
             tensor, symbol = self.make(given.value)
             return tensor[:, 0].clone(), Traced(symbol.value, (), symbol.edges)
+        if isinstance(given, Shaped):
+            rows = rows_of(given)
+            shape = (_EDGES if rows.on_edges else _VERTICES, *given.index.shape)
+            traced = Traced(rows, shape[1:], EdgeChoice() if rows.on_edges else None, whole=given.whole)
+            rand = torch.randn(shape, generator=self.random)
+            return (torch.zeros(shape, dtype=torch.int64) if given.whole else rand), traced
         if isinstance(given, ir.Value):
             count = _EDGES if given.on_edges else _VERTICES
             tensor = torch.randn(count, given.width, generator=self.random)
@@ -145,19 +153,20 @@ class _Examples:
             self.run.record.weights_from.add("edge_weight")
             weights = torch.rand(_EDGES, generator=self.random) + 0.1
             return weights, Traced(EdgeWeight(), (), EdgeChoice())
-        what = "edge_type" if given is TYPES else given.what
-        error = refuse(self.where, f"its argument {what} {_UNREAD}", f"leave {what} out")
-        return torch.zeros(_EDGES if given is TYPES else _VERTICES, dtype=torch.int64), Refusal(error)
+        if given is TYPES:
+            types = torch.randint(0, self.run.record.relations or 1, (_EDGES,), generator=self.random)
+            return types, Traced(EdgeRelation(), (), EdgeChoice(), whole=True)
+        error = refuse(self.where, f"its argument {given.what} {_UNREAD}", f"leave {given.what} out")
+        return torch.zeros(_VERTICES, dtype=torch.int64), Refusal(error)
 
 
 def _inward(result: Any, where: str) -> Any:
     """What another convolution returns, as rows to follow."""
     if isinstance(result, (tuple, list)):
         return tuple(_inward(each, where) for each in result)
-    if isinstance(result, Flat):
-        return Traced(result.value, (), EdgeChoice() if result.value.on_edges else None)
-    if isinstance(result, ir.Value):
-        return Traced(result, (result.width,), EdgeChoice() if result.on_edges else None)
+    if isinstance(result, (ir.Value, Flat, Shaped)):
+        x = shaped(result)
+        return Traced(rows_of(x), x.index.shape, EdgeChoice() if x.source.on_edges else None, whole=x.whole)
     return result
 
 
@@ -178,9 +187,9 @@ def _outward(result: Any, run: FollowedRun, where: str) -> Any:
                               "return rows of vertices"))  # fmt: skip
     if isinstance(result.value, EdgeWeight) and result.shape == ():
         return WEIGHTS
-    if len(result.shape) > 1:
-        return Refusal(refuse(where, f"it returns rows of shape {result.shape}", "flatten them, as view(-1, H * C)"))
-    return Flat(result.value) if result.shape == () else result.value
+    if isinstance(result.value, EdgeRelation) and result.whole:
+        return TYPES
+    return symbol(Shaped(result.value, np.arange(result.value.width).reshape(result.shape), 0, result.whole))
 
 
 def _refuse_loop_weights(result: Any, where: str) -> None:

@@ -52,7 +52,7 @@ class Traced:
     """Rows: of vertices, or of `edges`, with `shape` left of each row.
 
     loop: what an added loop's row is, one row per vertex; None without added loops.   even: whether that is what
-    `value` is on an edge from the vertex to itself.
+    `value` is on an edge from the vertex to itself.   whole: whether these are whole numbers, as the types of edges.
     """
 
     value: ir.Value
@@ -60,6 +60,7 @@ class Traced:
     edges: EdgeChoice | None = None
     loop: ir.Value | None = None
     even: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True)

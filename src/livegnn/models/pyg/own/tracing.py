@@ -23,6 +23,7 @@ from livegnn.errors import ModelUnsupported
 from livegnn.models import ir
 from livegnn.models.pyg.context import Import, Refusal, Unfit, refuse
 from livegnn.models.pyg.own.functions import FUNCTIONS, SUMMED_INTO, on_edges_of
+from livegnn.models.pyg.own.plain import by_functions
 from livegnn.models.pyg.own.reduce import Reducer
 from livegnn.models.pyg.own.rows import EdgeChoice, EndIds, InfiniteEntries, Traced, constant_like, is_followed, row_of
 from livegnn.models.pyg.own.utilities import utilities_as_steps
@@ -223,12 +224,18 @@ class FollowedRun(TorchFunctionMode):
                 return first
         if isinstance(first, InfiniteEntries) and name not in ("where",):
             raise Unfit("it reads which entries are infinite", "write 0 to them by masked_fill")
-        handler = FUNCTIONS.get(name)
-        if handler is None:
-            raise Unfit("this operation is not supported")
         if "out" in kwargs or "inplace" in kwargs:
             kwargs = {key: each for key, each in kwargs.items() if key not in ("out", "inplace")}
-        return handler(self, result, *args, **kwargs)
+        handler = FUNCTIONS.get(name)
+        if handler is None:
+            return by_functions(self, name, result, args, kwargs)
+        try:
+            return handler(self, result, *args, **kwargs)
+        except (Unfit, TypeError) as error:
+            try:
+                return by_functions(self, name, result, args, kwargs)
+            except (Unfit, TypeError):
+                raise error from None
 
 
 def _name(func: Any) -> str:
